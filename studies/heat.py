@@ -15,7 +15,7 @@ DIFFUSIVITY = 0.1
 
 
 def points(n=200):
-    """`n` points at the start and at the ends, to train on, then `n` within, to be judged by."""
+    """Returns `n` training points at the start and the ends, then `n` inside for validation."""
     rng = np.random.default_rng(0)
     x, t = rng.random((2, 2 * n))
     t[: n // 2] = 0.0  # the start
@@ -25,17 +25,15 @@ def points(n=200):
 
 
 class HeatEquation:
-    """Fits the start and the ends, and the equation at points that each step draws anew.
+    """Fits the start and the ends, and the equation at random points that change every step.
 
-    The method of Raissi, Perdikaris and Karniadakis (2019). The equation is linear and without a
-    constant, so that it holds for scaled u as it does for u.
+    The method of Raissi, Perdikaris and Karniadakis (2019). The equation is linear without a
+    constant, so it also holds for scaled u.
     """
 
     def __init__(self, *, n_points, residual_weight):
-        self.n_points = n_points  # a whole number: compiled in
-        self.residual_weight = (
-            residual_weight  # a number with a point: traced, each trial has its own
-        )
+        self.n_points = n_points  # an integer: compiled in
+        self.residual_weight = residual_weight  # a float: traced, so each trial can have its own
 
     def init(self, model, optimizer, key):
         return model, optimizer.init(eqx.filter(model, eqx.is_inexact_array))
@@ -56,12 +54,12 @@ class HeatEquation:
 
 
 def fit(model, data):
-    """How far the network is from u, in the mean of squares."""
+    """Mean squared error of the network against u."""
     return jnp.mean((jax.vmap(model)(data.x) - data.y) ** 2)
 
 
 def residual(model, points):
-    """How far it is from the equation at points (x, t), in the mean of squares."""
+    """Mean squared residual of the equation at points (x, t)."""
 
     def u(x, t):
         return model(jnp.stack([x, t]))[0]

@@ -1,7 +1,7 @@
 """A residual network for images of 8 x 8 pixels: the model of studies/residual.toml.
 
 A model of your own is a function that returns an `eqx.Module`, which maps one example to its
-outputs. Nothing in it knows of lanes, batches or trials. The study names `build`, at the end.
+outputs. It need not know about lanes, batches or trials. The study names `build`, at the end.
 """
 
 import equinox as eqx
@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 
 SIDE = 8  # pixels of an edge; the data give an image as a row of 64 numbers
-GROUPS = 4  # of channels, which GroupNorm scales together
+GROUPS = 4  # of channels that GroupNorm scales together
 
 
 class Convolution(eqx.Module):
-    """What a `Conv2d` of 3 x 3 gives, computed as one product of matrices.
+    """A 3 x 3 `Conv2d`, computed as one matrix product.
 
-    Studies train within compiled loops. There, on a CPU, XLA takes ten times as long or more for a
-    convolution (github.com/jax-ml/jax/issues/12868). On a GPU one would call the layer itself.
+    Studies train within compiled loops. On a CPU, XLA is ten or more times slower there for a
+    convolution (github.com/jax-ml/jax/issues/12868). On a GPU, call the layer itself.
     """
 
-    layer: eqx.nn.Conv2d  # holds the kernel: so its start, and what decays, is a convolution's
+    layer: eqx.nn.Conv2d  # holds the kernel, so that initialization and decay are those of a Conv2d
 
     def __init__(self, in_channels, out_channels, key):
         self.layer = eqx.nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, key=key)
@@ -33,9 +33,9 @@ class Convolution(eqx.Module):
 
 
 class Block(eqx.Module):
-    """Adds to an image what two convolutions make of it (He et al. 2016)."""
+    """A residual block of two convolutions (He et al. 2016)."""
 
-    # GroupNorm looks at one example alone. BatchNorm would look at a batch, and keep a state.
+    # GroupNorm sees one example at a time; BatchNorm would need a batch, and a state
     norms: tuple[eqx.nn.GroupNorm, ...]
     convolutions: tuple[Convolution, ...]
 
@@ -53,13 +53,13 @@ class Block(eqx.Module):
 
 
 class ResidualNet(eqx.Module):
-    """Maps the 64 numbers of one image to a number for each class."""
+    """Maps the 64 pixels of one image to one output per class."""
 
     stem: Convolution
     blocks: tuple[Block, ...]
     head: eqx.nn.Linear
 
-    # where it takes `key`, it is given one for each example in training: for dropout
+    # if it had an argument `key`, it would get one per example in training, for dropout
     def __call__(self, row):
         image = self.stem(row.reshape(1, SIDE, SIDE))
         for block in self.blocks:
@@ -68,13 +68,13 @@ class ResidualNet(eqx.Module):
 
 
 def build(in_size, out_size, key, channels, blocks):
-    """The model of one trial.
+    """Builds the model of one trial.
 
-    `in_size`, `out_size` and `key` are given to every such function: columns, classes and the
-    randomness of the trial. The others are keys of `[model]` in the study file.
+    Every such function gets `in_size`, `out_size` and `key`: the number of columns, the number of
+    classes and the randomness of the trial. The others are keys of `[model]` in the study file.
     """
     if in_size != SIDE * SIDE:
-        raise ValueError(f"{in_size} columns are no image of {SIDE} x {SIDE} pixels")
+        raise ValueError(f"{in_size} columns are not an image of {SIDE} x {SIDE} pixels")
     stem_key, head_key, *block_keys = jax.random.split(key, 2 + blocks)
     return ResidualNet(
         stem=Convolution(1, channels, stem_key),

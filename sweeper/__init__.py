@@ -5,8 +5,8 @@
     sweeper.open_results("runs/digits").best(5)
     sweeper.load("best/").predict(rows)
 
-What is slow to import comes with the first use of a name: `import sweeper` alone imports neither
-JAX nor Optuna nor pandas.
+Slow modules are imported when a name is first used: `import sweeper` alone imports neither JAX nor
+Optuna nor pandas.
 """
 
 from __future__ import annotations

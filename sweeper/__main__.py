@@ -27,7 +27,7 @@ def _main() -> NoReturn:
 
 
 def program() -> NoReturn:
-    """The command line, as all that a process is for."""
+    """The command line, as a process of its own."""
     _search_current_directory_last()
     from sweeper.process import as_program
 
@@ -35,6 +35,6 @@ def program() -> NoReturn:
 
 
 if __name__ == "__main__":
-    # a profiler that runs this module goes on after it
+    # a profiler that runs this module continues after it
     is_the_program = sys.modules["__main__"].__dict__ is globals()
     (program if is_the_program else _main)()

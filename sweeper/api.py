@@ -1,6 +1,6 @@
-"""What the command line and Python users call: check a study, plan it, run it.
+"""Check, plan or run a study: the functions behind both the command line and Python.
 
-What takes long to import is imported where it is needed, for other things can go on meanwhile.
+Slow imports are made where they are needed, so that other work can go on at the same time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 class CheckedStudy:
     """A study that can start, and the data it would train on.
 
-    `unchecked` is what was not looked at; without any rows, there are no numbers of them.
+    `unchecked` lists what was not checked; if the rows were not read, their counts are missing.
     """
 
     name: str
@@ -68,15 +68,15 @@ class CheckedStudy:
 
 
 def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
-    """Everything that can be refused before a study starts; nothing is written.
+    """Check everything that can be checked before a study starts; nothing is written.
 
-    Without `python` no code that the study names is imported or run, and what cannot be checked
-    so is told.
+    Without `python`, no code that the study names is imported or run, and what could therefore not
+    be checked is reported.
 
     Raises:
-        StudyError: an option of the sampler or pruner, or the run directory, does not fit.
+        StudyError: the run directory, or an option of the sampler or pruner, does not fit.
         StudyHeldError: another process runs the study.
-        SetupError: the data is missing, unfit or too large, no device can be opened, or the run
+        SetupError: the data is missing, unusable or too large, no device can be opened, or the run
             directory cannot be used.
     """
     forget_changed(config.base_dir)
@@ -84,7 +84,7 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
     data = None
     if python or can_read_rows(config):
         with preparing(config) as prepared:
-            data = _told_together(lambda: options.check(config, python=python), prepared)
+            data = _checked_together(lambda: options.check(config, python=python), prepared)
     else:
         options.check(config, python=False)
     from sweeper.executors.claims import check_fits
@@ -115,8 +115,10 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
     )
 
 
-def _told_together(check_options: Callable[[], None], prepared: Callable[[], Dataset]) -> Dataset:
-    """The dataset; what is wrong with it is told beside what is wrong with options."""
+def _checked_together(
+    check_options: Callable[[], None], prepared: Callable[[], Dataset]
+) -> Dataset:
+    """The dataset; problems of the data and of the options are raised together."""
     try:
         check_options()
     except StudyError as error:
@@ -130,7 +132,7 @@ def _told_together(check_options: Callable[[], None], prepared: Callable[[], Dat
 
 @contextmanager
 def _devices(config: StudyConfig) -> Iterator[None]:
-    """JAX as the study trains with it, on the devices that it trains on."""
+    """Set up JAX as for training the study, on the same devices."""
     from sweeper.executors.claims import claim_devices
     from sweeper.executors.jax_setup import jax_restored
 
@@ -140,7 +142,7 @@ def _devices(config: StudyConfig) -> Iterator[None]:
 
 
 def decay(config: StudyConfig) -> DecayPreview:
-    """Which arrays of the models of a study weight decay would touch; nothing is trained.
+    """Which arrays of a study's models weight decay would apply to; nothing is trained.
 
     Raises:
         SweeperError: as `check`.
@@ -218,26 +220,26 @@ def run(
     observer: Observer | None = None,
     stop: threading.Event | None = None,
 ) -> Status:
-    """Run a study to its end, or go on with it; gives how it stands then.
+    """Run a study to its end, or resume it, and return its status.
 
-    `stop` ends it after the round in training, with everything committed. `fresh` moves an old
-    run directory aside, `plan_file` is one that `plan --json` wrote. All trials start from the
-    saved model `continue_from`, if there is one; it is copied into the run directory, and a study
-    that goes on goes on with that. `trust_code` runs functions that this model names and the study
-    does not. `observer` is told events, from any thread.
+    `stop` ends it after the current round, with everything committed. `fresh` moves an old run
+    directory aside. `plan_file` is a file that `plan --json` wrote. If `continue_from` is given,
+    all trials start from that saved model; it is copied into the run directory and used again on
+    resume. `trust_code` allows functions that this model names and the study does not. `observer`
+    is called with events, from any thread.
 
-    In the main thread, SIGTERM and SIGHUP end it like `stop` if nobody else handles them, and then
-    the program: see `execution.grace`.
+    In the main thread, SIGTERM and SIGHUP have the effect of `stop` and then end the program,
+    unless other handlers are installed for them: see `execution.grace`.
 
     Raises:
-        SweeperError: the study cannot start, with what to fix.
-        SystemExit: SIGTERM or SIGHUP came, and the round in training is committed.
+        SweeperError: the study cannot start; the message says what to fix.
+        SystemExit: after SIGTERM or SIGHUP, once the current round is committed.
     """
     timeline = Timeline(first=Activity.IMPORT)
     forget_changed(config.base_dir)
     config = session.with_recorded_edition(config, fresh=fresh)
     leaving = Leaving(RunDir(config.run_dir.absolute()), observer or (lambda event: None))
-    # a process with threads cannot be forked to prepare the data, and this starts one
+    # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
         status = run_prepared(
             config,
@@ -269,14 +271,14 @@ def run_prepared(
 ) -> Status:
     """Like `run`, for callers that have already started preparing the data.
 
-    `config` is under the edition that `session.with_recorded_edition` gives it, and `timeline` has
-    begun with the program.
+    `config` has the edition that `session.with_recorded_edition` gives it, and `timeline` began
+    with the program.
     """
     tell = observer or (lambda event: None)
     timeline = timeline or Timeline(first=Activity.IMPORT)
     options.check(config)
     with ExitStack() as stack:
-        # JAX, while another process prepares the data
+        # import JAX while another process prepares the data
         import jax
 
         from sweeper.executors.claims import check_fits, claim_devices, left_out
@@ -320,9 +322,9 @@ def run_prepared(
             )
         )
         executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
-        if held.deaths < MAX:  # what compiles may be what kills
+        if held.deaths < MAX:  # the compilation may be what crashes
             prepare_classes(config, data, held.forecast, executor)
-        # Optuna and pyarrow, while the first classes are compiled
+        # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun
 

@@ -3,7 +3,7 @@
 Each class ends the program with its own exit code:
 
 SweeperError                 1
-├── StudyError               2   the study file, or how it was asked for
+├── StudyError               2   the study file, or the way a command was called
 ├── SetupError               3   the machine: device, data, disk
 │   ├── DataError
 │   └── LedgerError
@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-_ROOM = "make room for it, then go on"
-_PERMISSION = "let this user write there, then go on"
-_IN_THE_WAY = "remove or rename what stands there, then go on"
-_GONE = "it was removed or renamed meanwhile: put it back, then go on"
+_NO_SPACE = "free some disk space, then try again"
+_PERMISSION = "give this user write permission there, then try again"
+_IN_THE_WAY = "remove or rename what is at this path, then try again"
+_GONE = "it was removed or renamed during the run: restore it, then try again"
 _HINTS = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EFBIG: _ROOM,
+    errno.ENOSPC: _NO_SPACE,
+    errno.EDQUOT: _NO_SPACE,
+    errno.EFBIG: _NO_SPACE,
     errno.EROFS: _PERMISSION,
     errno.EACCES: _PERMISSION,
     errno.EPERM: _PERMISSION,
@@ -37,18 +37,18 @@ _HINTS = {
     errno.ELOOP: _IN_THE_WAY,
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTEMPTY: _IN_THE_WAY,
-    # SQLite says so of disks that are read-only, too, and of limits on the size of files
-    errno.EIO: "see how the disk is mounted, ulimit -f, and the system's log, then go on",
+    # SQLite also reports EIO for read-only disks and for limits on the size of files
+    errno.EIO: "check how the disk is mounted, ulimit -f and the system log",
 }
 
-_MAX_LETTERS = 600  # of each part of a problem: what was found may hold a text of the user's
+_MAX_LETTERS = 600  # of each part of a problem, since `found` may quote a long text
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to fix: where it stands, what was found there, what to write instead.
+    """One thing to fix: where it is, what was found there, and how to fix it.
 
-    Its text is one line that can be printed, whatever the user has written.
+    Its text is one printable line, whatever the user has written.
     """
 
     where: str
@@ -71,10 +71,10 @@ def _shortened(text: str) -> str:
 
 
 def printable(text: str, kept: str = "") -> str:
-    """The text with every character escaped that a terminal would obey or not show.
+    """The text with every character escaped that a terminal would obey or hide.
 
-    These are control characters, line breaks and marks that turn the direction of text, unless they
-    are `kept`. Text from tables and results of others may hold any.
+    These are control characters, line breaks and marks that change the direction of text, except
+    for those in `kept`. Text from other people's tables and results may contain any of them.
     """
     if text.isprintable():
         return text
@@ -84,7 +84,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 class SweeperError(Exception):
-    """The root of everything that sweeper refuses; its message names the place and the fix."""
+    """The base of all errors of sweeper; the message names the place and the fix."""
 
     exit_code = 1
 
@@ -99,27 +99,27 @@ class SweeperError(Exception):
 
 
 class StudyError(SweeperError):
-    """The study file, or the way it was asked for, cannot be run as it stands."""
+    """The study file, or the command that used it, is wrong."""
 
     exit_code = 2
 
 
 class SetupError(SweeperError):
-    """The machine cannot run the study: a device, the data or the disk."""
+    """The machine cannot run the study: a device, the data or the disk is at fault."""
 
     exit_code = 3
 
 
 class DataError(SetupError):
-    """The data that a study names is missing or unfit for it."""
+    """The data of a study is missing or does not fit the study."""
 
 
 class LedgerError(SetupError):
-    """The ledger of a study cannot be read or written, or is of another version."""
+    """The ledger of a study cannot be read or written, or has another version."""
 
 
 class DamagedLedgerError(LedgerError):
-    """The ledger of a study is gone, or is not what was written."""
+    """The ledger of a study is missing or damaged."""
 
 
 class StudyHeldError(SweeperError):
@@ -129,14 +129,14 @@ class StudyHeldError(SweeperError):
 
 
 def not_written(place: Path | str, error: OSError) -> Problem:
-    """That the disk does not take a file, with what fixes it; the file may be told by `error`."""
+    """The problem that a file, the one that `error` names or else `place`, cannot be written."""
     found = f"cannot be written: {error.strerror or error}"
-    hint = _HINTS.get(error.errno or 0, "fix that, then go on")
+    hint = _HINTS.get(error.errno or 0, "fix this, then try again")
     return Problem(str(error.filename or place), "", found, hint)
 
 
 def unforeseen(error: OSError) -> Problem:
-    """What nobody foresaw of disks and permissions, with what may fix it."""
+    """The problem for a disk or permission error that nothing else handled."""
     found, hint = error.strerror or str(error), _HINTS.get(error.errno or 0, "")
     return Problem(str(error.filename or ""), "", found, hint)
 
@@ -146,19 +146,19 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """The names as a sentence has them: "a, b and c"; of very many the first."""
+    """The names as in a sentence: "a, b and c"; a long list is cut short."""
     if len(names) > _MAX_LISTED:
         names = [*names[:_MAX_LISTED], f"{len(names) - _MAX_LISTED} more"]
     return f" {last} ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def counted(count: int, word: str) -> str:
-    """The count with its word: "1 row", "2 rows"."""
+    """The count with its noun: "1 row", "2 rows"."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:
-    """A question that offers the nearest of `names`; empty where none is near."""
+    """A question that offers the closest of `names`; empty if none is close."""
     by_lower = {candidate.lower(): candidate for candidate in names}
     near = get_close_matches(name.lower(), by_lower, n=1)
     return f"did you mean '{by_lower[near[0]]}'?" if near else ""
@@ -172,7 +172,7 @@ def did_you_mean_file(path: Path, names: Sequence[str], suffix: str) -> str:
 
 
 def size_text(n_bytes: float) -> str:
-    """An amount of memory in words: `3.2 MiB`."""
+    """An amount of memory for people: `3.2 MiB`."""
     unit = 0
     while n_bytes >= 1024 and unit < len(_UNITS) - 1:
         n_bytes, unit = n_bytes / 1024, unit + 1

@@ -1,14 +1,14 @@
-"""Faults on purpose: instants at which the program can be made to die, to fail or to wait.
+"""Deliberate faults for tests: points at which the program can be killed, fail or wait.
 
-    SWEEPER_FAULT="ledger.close:end=kill@3"          the third time, when the round was committed
+    SWEEPER_FAULT="ledger.close:end=kill@3"          the third time that a round was committed
     SWEEPER_FAULT="checkpoint.sync:begin=raise:ENOSPC, train:begin=delay:0.5"
 
-Each step of `Step` has two instants, before it (`begin`) and after it (`end`). An action strikes at
-one passing of its instant, the first unless another is named: `kill` is SIGKILL to this process,
-`raise` a `Fault`, `raise:NAME` an OSError of that error number, `oom` what XLA raises where memory
-ran out, `delay:SECONDS` a pause, and `hold:PATH` makes the file PATH and waits until somebody
-removes it. Workers inherit the variable and count for themselves. Without it nothing is done at
-all.
+Each step of `Step` has two instants, before it (`begin`) and after it (`end`). An action happens
+the first time that its instant is reached, or the n-th time with `@n`: `kill` sends SIGKILL to this
+process, `raise` raises a `Fault`, `raise:NAME` an OSError with that error number, `oom` the error
+that XLA raises if memory runs out, `delay:SECONDS` waits, and `hold:PATH` creates the file PATH and
+waits until it is removed. Workers inherit the variable and count for themselves. Without the
+variable nothing happens.
 
 "A crash" in tests is `raise` without a name: nothing in the package catches a `Fault` for good.
 """
@@ -33,7 +33,7 @@ _LOOKS_S = 0.01
 
 
 class Step(StrEnum):
-    """What can be struck, in the order of a study."""
+    """The steps at which a fault can happen, in the order of a study."""
 
     MAKE_DIRECTORY = "directory.make"
     CREATE_LEDGER = "ledger.create"
@@ -69,16 +69,16 @@ INSTANTS = tuple(f"{step}:{edge}" for step in Step for edge in ("begin", "end"))
 
 
 class Fault(BaseException):
-    """What `raise` raises: no handler of errors may mistake it for one."""
+    """Raised by `raise`; a BaseException, so that no error handler catches it by mistake."""
 
 
 class FaultPlanError(ValueError):
-    """The variable says what no fault is."""
+    """The variable does not describe valid faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What strikes at passing number `at` of `instant`: `kind` with its `argument`."""
+    """Something to do the `at`-th time that `instant` is reached: `kind` with its `argument`."""
 
     instant: str
     kind: str
@@ -86,7 +86,7 @@ class Action:
     at: int = 1
 
     def strike(self) -> None:
-        """Do it."""
+        """Carry out the action."""
         match self.kind:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -111,7 +111,7 @@ _SECONDS = re.compile(r"\d+(\.\d+)?")
 
 
 def read_plan(text: str) -> tuple[Action, ...]:
-    """The actions that `text` asks for, separated by commas.
+    """The actions that `text` describes, separated by commas.
 
     Raises:
         FaultPlanError: with the part that cannot be read.
@@ -123,24 +123,24 @@ def _action(text: str) -> Action:
     found = _ACTION.fullmatch(text)
     if found is None:
         raise FaultPlanError(
-            f"{VARIABLE}: '{text}' is none; write INSTANT=kill, raise, oom, delay:S or hold:FILE"
+            f"{VARIABLE}: invalid fault '{text}'; use INSTANT=kill|raise|oom|delay:S|hold:PATH"
         )
     instant, kind, argument, at = found.groups(default="")
     if instant not in INSTANTS:
-        raise FaultPlanError(f"{VARIABLE}: no instant '{instant}'; there are {', '.join(INSTANTS)}")
+        raise FaultPlanError(f"{VARIABLE}: no instant '{instant}'; use {', '.join(INSTANTS)}")
     if kind == "raise" and argument and not hasattr(errno, argument):
-        raise FaultPlanError(f"{VARIABLE}: no error number '{argument}'; write one as ENOSPC")
+        raise FaultPlanError(f"{VARIABLE}: no error number '{argument}'; write one such as ENOSPC")
     if kind == "delay" and not _SECONDS.fullmatch(argument):
-        raise FaultPlanError(f"{VARIABLE}: a pause needs its seconds; write delay:0.5")
+        raise FaultPlanError(f"{VARIABLE}: delay needs a number of seconds; write delay:0.5")
     if kind == "hold" and not argument:
-        raise FaultPlanError(f"{VARIABLE}: a hold needs the file that it makes; write hold:PATH")
+        raise FaultPlanError(f"{VARIABLE}: hold needs the file to create; write hold:PATH")
     if at == "0":
-        raise FaultPlanError(f"{VARIABLE}: '{text}' strikes never; passings count from 1")
+        raise FaultPlanError(f"{VARIABLE}: '{text}' never happens; counts start at 1")
     return Action(instant, kind, argument, int(at or 1))
 
 
 class _Plan:
-    """The actions to come, and how often each instant was passed; for all threads together."""
+    """The actions still to come, and how often each instant was reached, over all threads."""
 
     def __init__(self, actions: Iterable[Action]) -> None:
         self._actions = tuple(actions)
@@ -148,7 +148,7 @@ class _Plan:
         self._lock = threading.Lock()
 
     def passing(self, instant: str) -> None:
-        """Do what is to be done at this passing."""
+        """Count the instant, and carry out the action planned for it."""
         with self._lock:
             self._passed[instant] += 1
             count = self._passed[instant]
@@ -157,7 +157,7 @@ class _Plan:
                 action.strike()
 
     def passed(self) -> Counter[str]:
-        """How often each instant was passed."""
+        """How often each instant was reached."""
         return Counter(self._passed)
 
 
@@ -165,7 +165,7 @@ _plan: _Plan | None = None
 
 
 def plan_faults(text: str | None) -> None:
-    """Do from here on what `text` asks for; nothing where it is empty, or there is none.
+    """Use the faults that `text` describes from now on; none if it is empty or None.
 
     Raises:
         FaultPlanError: it cannot be read.
@@ -176,7 +176,7 @@ def plan_faults(text: str | None) -> None:
 
 @contextmanager
 def counting() -> Generator[Counter[str]]:
-    """How often each instant is passed in the block, told when it ends; nothing strikes."""
+    """Count how often each instant is reached in the block; no fault happens."""
     global _plan
     before, _plan = _plan, _Plan(())
     passed: Counter[str] = Counter()
@@ -188,7 +188,7 @@ def counting() -> Generator[Counter[str]]:
 
 
 class _Instants:
-    """The two instants of a step, around a block."""
+    """A context manager with the two instants of a step."""
 
     __slots__ = ("_step",)
 
@@ -208,5 +208,5 @@ _steps = {step: _Instants(step) for step in Step}
 
 
 def fault_points(step: Step) -> _Instants:
-    """A context for the block that is `step`."""
+    """A context manager for the block that is `step`."""
     return _steps[step]

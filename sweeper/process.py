@@ -1,9 +1,9 @@
 """This process: its streams, its limits, its parent, and how it ends.
 
-A command ends without Python's teardown if nothing is lost by that. Python would search several
-times through all objects for garbage, of which JAX has made hundreds of thousands, and take every
-module apart: 0.2 to 0.4 s of the 3.5 s of a small study. With user-defined code loaded, the
-teardown is needed: a file that a module leaves open is written when the module is collected.
+A command skips Python's teardown if nothing is lost by that. Python would collect garbage several
+times over the hundreds of thousands of objects that JAX has made, and unload every module: 0.2 to
+0.4 s of the 3.5 s of a small study. With user-defined code loaded, the teardown is needed: a file
+that a module leaves open is only written when the module is collected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NoReturn
 
 _has_foreign_code = threading.Event()
 _code: int | None = None
-# this is among the first modules that the program imports
+# this module is among the first that the program imports
 _imported_at = time.time()
 _program_start: float | None = None
 
@@ -36,14 +36,14 @@ def note_foreign_code() -> None:
 
 
 def as_program(command: Callable[[], NoReturn]) -> NoReturn:
-    """Run `command` as all that this process is for: it ends at once after what ends it.
+    """Run `command` as the only purpose of this process, which then ends without teardown.
 
-    What else is registered for the end of the process is called before. Python calls the last that
-    was registered first: where there is one already, nothing ends at once.
+    Other exit handlers still run: Python calls the last registered one first, so if some are
+    already registered, the normal teardown takes place.
     """
     global _code, _program_start
     _program_start = _imported_at
-    # nothing public says how many there are
+    # Python has no public way to count them
     if not atexit._ncallbacks():  # pyright: ignore[reportAttributeAccessIssue]
         atexit.register(_leave)
     try:
@@ -54,9 +54,9 @@ def as_program(command: Callable[[], NoReturn]) -> NoReturn:
 
 
 def take_program_start() -> float | None:
-    """When this program began, in seconds since 1970; None if it is not only here for a command.
+    """When this program began, in seconds since 1970; None if it is not running just one command.
 
-    Only the first caller gets it: what a command does next has not gone on since then.
+    Only the first caller gets it: what a command does later did not begin at that time.
     """
     global _program_start
     taken, _program_start = _program_start, None
@@ -69,7 +69,7 @@ def _leave() -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):  # full, or closed: Python knows what to do about it
+    except (OSError, ValueError):  # full or closed: Python handles that
         return
     os._exit(_code)
 
@@ -79,15 +79,15 @@ _WATCH_S = 0.2
 
 
 def die_with(parent: int) -> None:
-    """End this process when its parent ends, whatever it is doing then."""
+    """End this process when its parent ends, whatever it is doing at that time."""
     if sys.platform == "linux":
-        # the kernel ends a child even inside a native call that holds the interpreter
+        # the kernel also ends a child inside a native call that holds the interpreter
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
 def _watch(parent: int) -> None:
-    """For systems without a death signal, and for a parent that died before it was asked for."""
+    """End with the parent on systems without a death signal, or if it has already ended."""
     while os.getppid() == parent:
         time.sleep(_WATCH_S)
     os._exit(1)
@@ -97,41 +97,41 @@ _STDERR = 2  # its descriptor, the last of the three
 
 
 def open_streams() -> None:
-    """Let what is said go nowhere where the program was started without standard streams.
+    """Replace missing standard streams by ones that discard everything.
 
-    Their descriptors are taken, too: else a ledger would be opened as one of them, and whatever
-    native code says would be written into it.
+    This also takes their descriptors: otherwise a ledger could be opened as one of them, and native
+    code would write its messages into it.
     """
     free: set[int] = set()
     while (nowhere := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
-        os.set_inheritable(nowhere, True)  # or workers would take other files for their streams
+        os.set_inheritable(nowhere, True)  # or workers would get other files as streams
         free.add(nowhere)
     os.close(nowhere)
     for descriptor, name in enumerate(("stdout", "stderr"), 1):
         if getattr(sys, name) is None:
-            # a file of the caller's may have taken the place of the stream
+            # a file of the caller may have taken the descriptor of the stream
             place = descriptor if descriptor in free else os.devnull
             setattr(sys, name, open(place, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 PROC = Path("/proc")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-# of version 2, which slows a process down beyond `high`, and of version 1
+# version 2, which slows a process down above `high`, and version 1
 _MEMORY_FILES = ("memory.max", "memory.high", "memory.limit_in_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the control groups grant: a share of cores and bytes of memory; None for no limit."""
+    """What the control groups allow: a share of cores and bytes of memory; None for no limit."""
 
     cores: float | None = None
     memory_bytes: int | None = None
 
 
 def limits(proc: Path = PROC, root: Path = CONTROL_GROUPS) -> Limits:
-    """The least that a control group of this process, or one around it, grants; v1 or v2.
+    """The lowest limits of the control groups of this process and those above it; v1 or v2.
 
-    Files that are missing or cannot be understood limit nothing.
+    Files that are missing or cannot be parsed impose no limit.
     """
     return Limits(
         min(_cores(proc, root), default=None),
@@ -147,7 +147,7 @@ def usable_cpus() -> Sequence[int]:
 
 
 def usable_cores(granted: Limits | None = None) -> int:
-    """How many cores this process can keep busy: a quota of one and a half counts as two."""
+    """How many cores this process can keep busy: a quota of 1.5 counts as two."""
     cores, quota = len(usable_cpus()), (granted or limits()).cores
     return cores if quota is None else min(cores, max(1, math.ceil(quota)))
 
@@ -166,7 +166,7 @@ def physical_bytes(granted: Limits | None = None) -> int | None:
 
 
 def available_bytes(proc: Path = PROC) -> int | None:
-    """The memory that this process may use and that is free now, if the system says."""
+    """The free memory that this process may use; None if the system does not say."""
     known = [physical_bytes()]
     with suppress(OSError, ValueError, KeyError):
         lines = (proc / "meminfo").read_text(encoding="utf-8").splitlines()
@@ -196,7 +196,7 @@ def _quotient(quota: str, period: str = "100000") -> float:
 
 
 def _positive(text: str) -> int:
-    """The number that a file holds; ValueError for `max`, or -1, which limit nothing."""
+    """The number in a file; ValueError for `max` or -1, which mean no limit."""
     if (number := int(text)) > 0:
         return number
     raise ValueError(text)
@@ -205,11 +205,11 @@ def _positive(text: str) -> int:
 def _groups(proc: Path, root: Path, controller: str) -> Iterator[Path]:
     """The directories of the control groups of this process and of all groups around them.
 
-    In a container the path may be one of the host that is not visible; then the root is its own.
+    In a container the path may be one of the host that is not visible; then the root is used.
     """
     paths = _paths(proc)
     mounts = [(root, ""), (root / "unified", "")]
-    if not (root / "cgroup.controllers").exists():  # else these are groups of version 2
+    if not (root / "cgroup.controllers").exists():  # otherwise the groups are of version 2
         with suppress(OSError):
             names = [path.name for path in root.iterdir()]
             version_1 = [name for name in names if controller in name.split(",")]
@@ -220,7 +220,7 @@ def _groups(proc: Path, root: Path, controller: str) -> Iterator[Path]:
 
 
 def _paths(proc: Path) -> dict[str, Path]:
-    """The group of this process by controller; that of version 2 has no name."""
+    """The group of this process by controller; the key of version 2 is empty."""
     paths: dict[str, Path] = {}
     with suppress(OSError, ValueError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():

@@ -1,14 +1,14 @@
-"""Every path of a run directory, how its files are read, replaced and removed, and the cache.
+"""The paths of a run directory, safe reading and writing of its files, and the cache directory.
 
-The run directory itself may be a link, or lie behind one. Links inside it are refused: anyone who
-placed one there could have sweeper write to, or remove, its target. Each function takes the
-`root` of the run directory and opens the directories below it one by one, so that a link is
-refused even if it replaced a directory a moment ago. Files are replaced whole or not at all, and
-files that are small by nature are not read if they have become large.
+The run directory itself may be a link or be reached through one. Links inside it are refused:
+through one, somebody could make sweeper write or remove files elsewhere. Each function takes the
+`root` of the run directory and opens the directories below it one by one, so that a link is refused
+even if it replaced a directory a moment ago. Files are replaced as a whole or not at all, and files
+that are expected to be small are not read if they are large.
 
-The cache directory, named by `SWEEPER_CACHE_DIR`, may hold other files. Only names that sweeper
-gives, in the directories that `own_directory` returns, are ever replaced or removed. Files that
-cannot be made again are in the state directory.
+The cache directory, named by `SWEEPER_CACHE_DIR`, may contain other files. Only files with names
+that sweeper gives, in the directories that `own_directory` returns, are replaced or removed. Files
+that cannot be made again are in the state directory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOGS_OF_LEDGERS = ("", "-wal", "-shm", "-journal")  # as SQLite names them
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The directory `root` that holds everything of one study."""
+    """Everything of one study, below the directory `root`."""
 
     root: Path
 
@@ -50,17 +50,17 @@ class RunDir:
 
     @property
     def ledger(self) -> Path:
-        """The SQLite file that is the truth of the study."""
+        """The SQLite file that is the source of truth of the study."""
         return self.root / "ledger.db"
 
     @property
     def backup(self) -> Path:
-        """A copy of the ledger, some minutes old at most."""
+        """A copy of the ledger, at most some minutes old."""
         return self.root / "ledger.backup.db"
 
     @property
     def damaged(self) -> Path:
-        """A ledger that was damaged, where the copy was put back in its place."""
+        """A damaged ledger that was replaced by its backup."""
         return self.root / "ledger.damaged.db"
 
     @property
@@ -70,17 +70,17 @@ class RunDir:
 
     @property
     def owner(self) -> Path:
-        """Which process runs the study, where the file system has no locks."""
+        """Which process runs the study, for file systems without locks."""
         return self.root / "ledger.lock.owner"
 
     @property
     def status(self) -> Path:
-        """What `status` reads; rewritten atomically."""
+        """What `status` shows; replaced atomically."""
         return self.root / "status.json"
 
     @property
     def stop(self) -> Path:
-        """There where somebody has asked the study to stop; removed when it has."""
+        """Exists if the study was asked to stop; removed once it has stopped."""
         return self.root / "stop"
 
     @property
@@ -90,42 +90,42 @@ class RunDir:
 
     @property
     def confirm(self) -> Path:
-        """The run directory of its finalists, trained again with fresh seeds."""
+        """The run directory in which the best trials are trained again with fresh seeds."""
         return self.root / "confirm"
 
     @property
     def refit(self) -> Path:
-        """The run directories of trials that were trained again on more rows, a number each."""
+        """The run directories of trials trained again on more rows, one per trial."""
         return self.root / "refit"
 
     @property
     def schema(self) -> Path:
-        """What the columns of the published tables mean, for people."""
+        """The meaning of the columns of the published tables, for people."""
         return self.root / "SCHEMA.md"
 
     @property
     def trials(self) -> Path:
-        """One row a finished trial; replaced atomically."""
+        """One row per finished trial; replaced atomically."""
         return self.root / "trials.parquet"
 
     @property
     def buckets(self) -> Path:
-        """One row a bucket and round; replaced atomically."""
+        """One row per bucket and round; replaced atomically."""
         return self.root / "buckets.parquet"
 
     @property
     def spans(self) -> Path:
-        """What the program, its threads and its workers did, and when; replaced atomically."""
+        """What the program, its threads and its workers did and when; replaced atomically."""
         return self.root / "spans.parquet"
 
     @property
     def metrics(self) -> Path:
-        """The directory of immutable parts; nothing but whole parts is ever in it."""
+        """The directory of the parts of metrics; a part is complete and never changed."""
         return self.root / "metrics"
 
     @property
     def checkpoints(self) -> Path:
-        """Unfinished lanes of the last round."""
+        """Training state of unfinished lanes after the last round."""
         return self.root / "checkpoints"
 
     @property
@@ -134,22 +134,22 @@ class RunDir:
         return self.root / "models"
 
     def model(self, number: int, member: int = 0) -> Path:
-        """The weights of a member of trial `number`, if they are kept."""
+        """The weights of one member of trial `number`, if they were kept."""
         which = f"-{member}" if member else ""
         return self.models / f"trial-{number:06d}{which}.eqx"
 
     def saved(self, number: int, member: int = 0) -> Path:
-        """The same with its digest, and the state of its optimizer where that is kept."""
+        """The same weights with a digest, and the optimizer state if it was kept."""
         return self.model(number, member).with_suffix(".safetensors")
 
     @property
     def started_from(self) -> Path:
-        """The saved model that all trials of the study start from, if they do."""
+        """The saved model that all trials of the study start from, if any."""
         return self.root / "continued_from.safetensors"
 
     @property
     def preparation(self) -> Path:
-        """What a model has to be told of the study's data, for exports."""
+        """How the study prepares its data, for exported models."""
         return self.root / "preparation.json"
 
     @property
@@ -159,47 +159,47 @@ class RunDir:
 
     @property
     def meeting(self) -> Path:
-        """What a session writes for machines of a cluster to find, if they see the directory."""
+        """The address that workers on a cluster connect to, if they see this directory."""
         return self.staging / "meeting"
 
     @property
     def logs(self) -> Path:
-        """What workers wrote to their standard output and error, and how the last session left."""
+        """What workers wrote to standard output and error, and how the last session ended."""
         return self.root / "logs"
 
     def worker_log(self, index: int) -> Path:
-        """That of the workers in one place, one after the other."""
+        """The log of the workers in one slot, one after the other."""
         return self.logs / f"worker-{index}.log"
 
     @property
     def log(self) -> Path:
-        """What the program that runs the study did."""
+        """The log of the program that runs the study."""
         return self.logs / "sweeper.log"
 
     @property
     def staging(self) -> Path:
-        """Half-written files, to be renamed into place."""
+        """Half-written files, to be renamed to their final paths."""
         return self.root / ".staging"
 
     @property
     def left(self) -> Path:
-        """Which process left the study in good order, in the middle of a round."""
+        """Written by a process that left the study in good order in the middle of a round."""
         return self.logs / "left.json"
 
     def own_checkpoints(self) -> list[Path]:
-        """The checkpoints that are there; other files stay whatever happens."""
+        """The checkpoint files; other files in their directory are left alone."""
         return _named(self.checkpoints, _CHECKPOINT)
 
     def own_models(self) -> list[Path]:
-        """The files of models that are there."""
+        """The model files; other files in their directory are left alone."""
         return _named(self.models, _MODEL)
 
     def own_parts(self) -> list[Path]:
-        """The parts of metrics/ that are there."""
+        """The part files of metrics/."""
         return _named(self.metrics, _PART)
 
     def names(self) -> Iterator[Path]:
-        """Every path directly in the run directory that the study may use, there or not."""
+        """Every path that the study may use directly in the run directory."""
         ledgers = (self.ledger, self.backup, self.damaged)
         yield from (Path(f"{path}{end}") for path in ledgers for end in _LOGS_OF_LEDGERS)
         yield from (self.lock, self.owner, self.status, self.stop, self.study_file, self.schema)
@@ -208,7 +208,7 @@ class RunDir:
         yield from self.directories()
 
     def directories(self) -> Iterator[Path]:
-        """The directories of the study that nobody else has files in."""
+        """The directories that contain only files of the study."""
         yield from (self.metrics, self.checkpoints, self.models, self.logs, self.refit)
 
     def make(self) -> None:
@@ -218,19 +218,19 @@ class RunDir:
 
 
 def _named(directory: Path, names: re.Pattern[str]) -> list[Path]:
-    """The files in a directory with such names, in their order."""
+    """The files in a directory whose names match, sorted."""
     return sorted(path for path in directory.glob("*") if names.fullmatch(path.name))
 
 
-HINT = "remove or rename it, then go on"
+HINT = "remove or rename it, then try again"
 _FOUND = "it is a link, and sweeper follows no link inside a run directory"
-# other systems than POSIX name files by their paths alone
+# systems other than POSIX open files by path only
 _HAS_DESCRIPTORS = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 def links_in(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
-    """The links among the files and directories of a study, each with what to say about it."""
+    """The links among the files and directories of a study, each with what is wrong with it."""
     for path in run_dir.names():
         if path.is_symlink():
             yield path, _FOUND
@@ -240,10 +240,10 @@ def links_in(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
 
 
 def refuse_links(run_dir: RunDir) -> None:
-    """Refuse to read a run directory that has a link inside.
+    """Refuse a run directory that contains a link.
 
     Raises:
-        SetupError: with each of them.
+        SetupError: with each link.
     """
     if found := [*links_in(run_dir)]:
         raise SetupError(Problem(str(path), "", what, HINT) for path, what in found)
@@ -253,7 +253,7 @@ def open_inside(root: Path, path: Path, mode: str, **options: Any) -> Any:
     """Open a file below `root` as `open` does.
 
     Raises:
-        OSError: as `open`; the file, or a directory on the way to it, is a link.
+        OSError: as `open`, or if the file or a directory on the way to it is a link.
     """
 
     def opener(_: str, flags: int) -> int:
@@ -267,17 +267,17 @@ def open_inside(root: Path, path: Path, mode: str, **options: Any) -> Any:
 
 
 def remove_inside(root: Path, path: Path) -> None:
-    """Remove a file below `root`, or the link in its place; nothing happens if there is none.
+    """Remove a file or link below `root`, if it exists.
 
     Raises:
-        OSError: it cannot be removed; a directory on the way to it is a link.
+        OSError: it cannot be removed, or a directory on the way to it is a link.
     """
     with suppress(FileNotFoundError), _reached(root, path) as (name, directory):
         os.unlink(name, dir_fd=directory)
 
 
 def remove_tree_inside(root: Path, path: Path) -> None:
-    """Remove a directory below `root` with all that is in it; links in it are removed themselves.
+    """Remove a directory below `root` with its contents; of links, only the links themselves.
 
     Raises:
         OSError: as `remove_inside`.
@@ -287,7 +287,7 @@ def remove_tree_inside(root: Path, path: Path) -> None:
 
 
 def move_inside(root: Path, source: Path, target: Path) -> None:
-    """Rename a file below `root`, over what is at `target`, below it as well.
+    """Rename a file below `root` to `target`, also below it, and replace what is there.
 
     Raises:
         OSError: as `os.replace`; a directory on the way to either is a link.
@@ -297,7 +297,7 @@ def move_inside(root: Path, source: Path, target: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory unless it is there.
+    """Make a directory unless it exists.
 
     Raises:
         OSError: it cannot be made, or is a link.
@@ -309,7 +309,7 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def _reached(root: Path, path: Path) -> Iterator[tuple[str, int | None]]:
-    """The name of a file below `root`, and the descriptor of the directory that it is in."""
+    """The name of a file below `root`, and the descriptor of its directory."""
     if not _HAS_DESCRIPTORS:
         for directory in path.relative_to(root).parents:
             if directory.name and (root / directory).is_symlink():
@@ -337,7 +337,7 @@ def _opened(name: str, descriptor: int, place: Path) -> int:
 
 
 def _explained(error: OSError, path: Path) -> OSError:
-    """The error, which says so if a link caused it, and of which path it is."""
+    """The error with its path, and with a clear message if a link caused it."""
     is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink()
     number, said = (errno.ELOOP, _FOUND) if is_link else (error.errno or 0, error.strerror)
     return OSError(number, said, str(path))
@@ -347,7 +347,7 @@ _MAX_BYTES = 64_000_000
 
 
 def holds(path: Path, content: bytes) -> bool:
-    """Whether the file at `path` can be read, and has exactly this content."""
+    """Whether the file at `path` can be read and has exactly this content."""
     try:
         return path.stat().st_size == len(content) and path.read_bytes() == content
     except OSError:
@@ -355,16 +355,16 @@ def holds(path: Path, content: bytes) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a small file of JSON.
+    """The value in a small JSON file.
 
     Raises:
         OSError: as `read_small`.
-        ValueError: it is not JSON, or has too many brackets within each other.
+        ValueError: it is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(read_small(path))
     except RecursionError:
-        raise ValueError("too many brackets within each other") from None
+        raise ValueError("nested too deeply") from None
 
 
 def read_small(path: Path, encoding: str = "utf-8") -> str:
@@ -383,21 +383,21 @@ def read_small(path: Path, encoding: str = "utf-8") -> str:
 
 
 STAGED = "new-"
-"""What the names of directories begin with in which a file is written before it is renamed."""
+"""The prefix of directories in which a file is written before it is renamed."""
 
 
 @contextmanager
 def replacing(target: Path, staging: Path) -> Iterator[Path]:
-    """A path below `staging` to write to; the file there becomes `target` when the block ends well.
+    """Write a file atomically: a path below `staging` that replaces `target` after the block.
 
-    `staging` must be on the disk of `target`, directly in the run directory, and none of its
-    readers may look there. What was written is removed where it does not end well: a disk that is
-    full is not to stay so. A run directory that was removed is not made anew: OSError.
+    `staging` must be on the same disk as `target`, directly in the run directory, and no reader may
+    look there. If the block fails, what it wrote is removed, so that it does not keep a disk full.
+    A run directory that was removed is not made again: OSError.
     """
     with _staged(target, staging) as staged:
         try:
             yield staged
-            # Without this a power cut may leave the new name on an empty file.
+            # without this, a power failure may leave the new name on an empty file
             with fault_points(Step.SYNC_FILE), staged.open("rb+") as file:
                 os.fsync(file.fileno())
             if target.parent != staging.parent:
@@ -406,12 +406,12 @@ def replacing(target: Path, staging: Path) -> Iterator[Path]:
                 move_inside(staging.parent, staged, target)
         except OSError as error:
             if error.filename is None:
-                error.filename = str(target)  # a sync that fails does not say of what
+                error.filename = str(target)  # a failed sync does not name the file
             raise
 
 
 def swapped(target: Path, staging: Path, content: bytes) -> None:
-    """Replace a file that can be written again at any time, and may be lost in a power cut."""
+    """Replace a file that can be written again at any time, and may be lost in a power failure."""
     with _staged(target, staging) as staged:
         staged.write_bytes(content)
         move_inside(staging.parent, staged, target)
@@ -419,9 +419,9 @@ def swapped(target: Path, staging: Path, content: bytes) -> None:
 
 @contextmanager
 def _staged(target: Path, staging: Path) -> Iterator[Path]:
-    """A path that nobody else knows: nobody can place a link there that would be followed."""
+    """A path that nobody else knows, so that nobody can place a link there."""
     make_directory(staging)
-    # from Python 3.12 on the path is absolute, even if that of `staging` is not
+    # from Python 3.12 on the path is absolute, even if `staging` is relative
     directory = staging / Path(tempfile.mkdtemp(prefix=STAGED, dir=staging)).name
     try:
         yield directory / target.name
@@ -441,19 +441,19 @@ class _UnusableError(Exception):
 
 
 def cache_root() -> Path | None:
-    """`SWEEPER_CACHE_DIR`, or else the user's cache directory; None without a home directory."""
+    """`SWEEPER_CACHE_DIR`, or the user's cache directory; None without a home directory."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).absolute()
-    from platformdirs import user_cache_path  # takes a while, and few commands need it
+    from platformdirs import user_cache_path  # slow to import, and few commands need it
 
     path = user_cache_path("sweeper")
     return path if path.is_absolute() else None  # otherwise "~" was not replaced
 
 
 def own_directory(name: str) -> Path | None:
-    """The private directory `name` of the cache, made if missing.
+    """The private directory `name` in the cache, made if missing.
 
-    None, with one warning, if it cannot be used: the study goes on without a cache.
+    None, with one warning, if it cannot be used: the study then runs without a cache.
     """
     root = cache_root()
     return _own_directory(root, root / name if root else None)
@@ -471,13 +471,13 @@ def _own_directory(root: Path | None, path: Path | None) -> Path | None:
     except (_UnusableError, OSError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         place = path or "the cache directory"
-        hint = f"let {CACHE_VARIABLE} name a directory of your own"
-        _log.warning("%s cannot be used: %s; the study goes on without (%s)", place, told, hint)
+        hint = f"set {CACHE_VARIABLE} to a directory of your own"
+        _log.warning("%s cannot be used: %s; running without a cache (%s)", place, told, hint)
         return None
 
 
 def _make_private(path: Path) -> None:
-    """Keep others out of a directory: compiled programs in it are run as they are.
+    """Make a directory private: compiled programs in it are run without further checks.
 
     Raises:
         _UnusableError: it is a link, or others could write to it.
@@ -491,14 +491,14 @@ def _make_private(path: Path) -> None:
     if found.st_mode & ~_PRIVATE & 0o777:
         try:
             path.chmod(_PRIVATE)
-        except OSError as error:  # a read-only disk, or a directory of root's
+        except OSError as error:  # a read-only disk, or a directory that root owns
             if found.st_mode & _WRITABLE_BY_OTHERS:
                 raise _UnusableError("other users may write to it") from error
     os.scandir(path).close()
 
 
 def state_root() -> Path | None:
-    """The user's state directory, None without a home directory; no command clears it."""
+    """The user's state directory, which no command clears; None without a home directory."""
     from platformdirs import user_state_path
 
     path = user_state_path("sweeper")

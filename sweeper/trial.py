@@ -1,4 +1,4 @@
-"""The nouns of a sweep: a trial as asked, what a lane measured, how a trial ended, and its draws.
+"""The records of a trial: its proposal, its curves and its end; and its random draws.
 
 Every random draw comes from a hash of its purpose, never from a shared stream. Draws for
 different purposes are independent, and a new draw changes no other.
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 Scalar = bool | int | float | str
 
-# every value of an epoch that a member of a trial, having ended, did not train
+# every value of an epoch in which a replicate or fold had already ended
 OVER = -np.inf
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name; `asdict`, which copies all that is in them, takes long."""
+    """The fields of a dataclass by name; unlike `asdict` it does not copy their contents."""
     return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
@@ -51,8 +51,8 @@ class Reason(StrEnum):
 class TrialSpec:
     """One trial as proposed: with the study file, all that a worker needs to train it.
 
-    `params` are by column name, integers as integers; `drawn` are the sampler's own numbers for
-    them, before rounding; `told_through_round` is the last round whose results the sampler knew.
+    `params` are the values by column name, integers as integers; `drawn` are the sampler's own
+    values before rounding; `told_through_round` is the last round whose results the sampler knew.
     """
 
     number: int
@@ -63,7 +63,7 @@ class TrialSpec:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One of the trainings that a trial is the mean of; both count from 0."""
+    """One training of a trial, which averages over its replicates and folds; both count from 0."""
 
     replicate: int = 0
     fold: int = 0
@@ -71,7 +71,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What sampler and pruner keep, with trials by number and with the study; values are JSON."""
+    """What a sampler and a pruner remember, per trial and for the study; values are JSON."""
 
     trials: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     study: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -79,7 +79,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a lane has no result: the `reason`, and the error as its author would know it."""
+    """Why a lane has no result: the `reason`, and the type and message of the error."""
 
     reason: Reason
     error_type: str
@@ -91,9 +91,9 @@ class Curve:
     """What one lane measured in one round: `values[i]` are the metrics after `first_epoch + i`.
 
     Epochs count from 1, each of `steps_per_epoch` updates; `values` is float64, shaped (epochs,
-    metrics). Of a trial of several members it is their mean, and `members` has theirs, shaped
-    (members, epochs, metrics); an epoch that a member no longer trained is all `OVER`, and the
-    mean is that of the others.
+    metrics). For a trial with several members, `values` is their mean and `members` holds the
+    values of each, shaped (members, epochs, metrics). Epochs after a member has ended are `OVER`,
+    and the mean is over the other members.
     """
 
     number: int

@@ -10,7 +10,7 @@ from sweeper.results.read import Results
 
 
 def study_in(directory: Path, text: str, *overrides: str) -> StudyConfig:
-    """The study of the file `text`, written to `directory`; its results are `run` beside it."""
+    """The study of the file `text`, written to `directory`; its results are in `run` there."""
     directory.mkdir(exist_ok=True)
     (directory / "study.toml").write_text(text, encoding="utf-8")
     run_dir = f"results.dir={directory / 'run'}"

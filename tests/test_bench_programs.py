@@ -45,7 +45,7 @@ def test_ratios_are_of_medians_and_the_fastest_is_bold(script: dict[str, Any]) -
     assert separate == "|  | `separate` | not measured |  |  |  |  |\n"
 
 
-def test_ways_that_come_to_something_else_are_told(script: dict[str, Any]) -> None:
+def test_ways_with_different_results_are_reported(script: dict[str, Any]) -> None:
     contest = next(one for one in script["CONTESTS"] if one.key == "phases-few")
     ran = script["Ran"]
     alike = {"cond": [ran((1.0,), 1, 0.500)], "flag": [ran((1.0,), 2, 0.501)]}

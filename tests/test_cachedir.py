@@ -52,7 +52,7 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
 
 
 @pytest.mark.parametrize("name", ["", "data"])
-def test_a_file_in_its_place_is_no_error(
+def test_a_file_in_its_place_does_not_stop_the_study(
     name: str, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = root / name
@@ -95,7 +95,7 @@ def refused(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("call", ["mkdir", "lstat", "chmod"])
-def test_a_refusing_disk_is_no_error(
+def test_a_refusing_disk_does_not_stop_the_study(
     call: str, root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "data").mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_a_refusing_disk_is_no_error(
     assert "the study goes on without" in told(caplog)
 
 
-def test_without_a_home_directory_there_is_no_cache(
+def test_no_cache_is_used_without_a_home_directory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("SWEEPER_CACHE_DIR")

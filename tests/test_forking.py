@@ -25,7 +25,7 @@ from tests.processes import environment_of, start
     ],
     ids=" ".join,
 )
-def test_it_prints_and_ends_as_one_that_is_started(
+def test_a_forked_command_prints_and_exits_like_a_started_one(
     arguments: list[str], command: CommandLine
 ) -> None:
     command.write()
@@ -35,7 +35,7 @@ def test_it_prints_and_ends_as_one_that_is_started(
     assert (done.returncode, done.stdout, done.stderr) == (process.returncode, out, said)
 
 
-def test_it_has_its_own_directory_and_environment(
+def test_a_forked_command_has_its_own_directory_and_environment(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "nonsense")
@@ -46,14 +46,14 @@ def test_it_has_its_own_directory_and_environment(
     assert Path.cwd() == here
 
 
-def test_one_that_takes_too_long_is_killed(command: CommandLine) -> None:
+def test_a_command_that_takes_too_long_is_killed(command: CommandLine) -> None:
     command.write()
     with pytest.raises(subprocess.TimeoutExpired):
         forked(["run", "study.toml"], command.directory, environment_of(command.cache), timeout=0.2)
     assert command("--version").returncode == 0
 
 
-def test_what_libraries_read_as_they_are_imported_needs_a_start() -> None:
+def test_environment_variables_read_on_import_need_a_new_process() -> None:
     environment = environment_of(Path("cache"))
     assert can_fork({**environment, VARIABLE: "x"})
     assert not can_fork({**environment, "JAX_ENABLE_X64": "1"})

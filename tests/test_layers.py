@@ -142,7 +142,7 @@ def test_imports_point_down() -> None:
     assert wrong == []
 
 
-def test_modules_import_one_another_in_no_circle() -> None:
+def test_modules_have_no_import_circles() -> None:
     """Also inside functions: what is imported late is imported all the same."""
     modules = {_name(path) for path in _modules()}
     graph: dict[str, set[str]] = {name: set() for name in modules}
@@ -181,7 +181,7 @@ def test_no_import_is_relative() -> None:
 
 
 @pytest.mark.parametrize("library", sorted(DOORS))
-def test_each_library_comes_in_by_its_door(library: str) -> None:
+def test_each_library_is_imported_only_where_allowed(library: str) -> None:
     wrong = [
         str(found)
         for found in _imports()

@@ -64,7 +64,7 @@ def test_jax_says_whether_its_devices_are_open() -> None:
     assert done.stdout == "False True\n"
 
 
-def test_an_invalid_setting_of_jax_is_told_from_other_errors(
+def test_an_invalid_setting_of_jax_is_distinguished_from_other_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("JAX_ENABLE_X64", "perhaps")
@@ -85,14 +85,14 @@ def test_threads_of_xla_have_a_known_name() -> None:
     assert (private_apis.count_xla_threads() or 0) >= 1
 
 
-def test_loky_can_be_told_to_let_memory_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loky_has_a_switch_for_memory_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_executor, "_USE_PSUTIL", True)
     private_apis.let_worker_memory_grow()
     assert process_executor._USE_PSUTIL is False
     assert "_USE_PSUTIL" in process_executor._process_worker.__code__.co_names
 
 
-def test_python_counts_what_is_registered_for_its_end() -> None:
+def test_python_counts_exit_handlers() -> None:
     count = atexit._ncallbacks()
     function = atexit.register(lambda: None)
     assert atexit._ncallbacks() == count + 1

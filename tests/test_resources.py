@@ -98,7 +98,7 @@ CASES: dict[str, tuple[str | None, Mapping[str, str], float | None, float | None
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_least_limit_holds(name: str, tmp_path: Path) -> None:
+def test_the_lowest_limit_applies(name: str, tmp_path: Path) -> None:
     own, files, cores, memory_gib = CASES[name]
     if own is not None:
         (tmp_path / "proc" / "self").mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_a_quota_limits_the_cores_and_leaves_one() -> None:
     assert [usable_cores(Limits(cores=quota)) for quota in quotas] == [own, 1, 1, own, own]
 
 
-def test_memory_is_that_of_the_machine_or_less() -> None:
+def test_usable_memory_is_at_most_that_of_the_machine() -> None:
     installed = installed_bytes()
     assert installed is not None
     sizes = (None, GiB, 2 * installed)

@@ -32,7 +32,7 @@ def imported(path: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", [*python_files()], ids=lambda path: path.name)
-def test_what_a_script_imports_of_the_package_is_there(path: Path) -> None:
+def test_imports_of_scripts_exist_in_the_package(path: Path) -> None:
     missing = [
         (module, name)
         for module, name in imported(path)
@@ -41,5 +41,5 @@ def test_what_a_script_imports_of_the_package_is_there(path: Path) -> None:
     assert missing == []
 
 
-def test_there_are_scripts_that_import_of_the_package() -> None:
+def test_some_scripts_import_from_the_package() -> None:
     assert sum(any(imported(path)) for path in python_files()) > 3

@@ -195,7 +195,7 @@ def ran_by_command() -> Mapping[str, str]:
     return dict(rows)
 
 
-def test_the_guide_says_of_every_command_what_it_runs() -> None:
+def test_the_guide_says_for_every_command_what_it_runs() -> None:
     assert ran_by_command().keys() == COMMANDS.keys()
     trusting = {name for name, what in ran_by_command().items() if "only if trusted" in what}
     takes = {name for name in COMMANDS if takes_trust(name)}
@@ -233,7 +233,7 @@ def test_no_command_runs_code_of_a_run_directory_from_elsewhere(theirs: Theirs, 
     assert contents(theirs.directory / "best") == before
 
 
-def test_what_is_trusted_runs(theirs: Theirs, here: Path) -> None:
+def test_trusted_code_runs(theirs: Theirs, here: Path) -> None:
     (here / "rows.csv").write_text("x0,x1\n1,2\n", encoding="utf-8")
     run_dir, rows = str(theirs.run_dir.root), str(here / "rows.csv")
 
@@ -296,7 +296,7 @@ def test_a_model_is_exported_with_the_source_that_it_was_trained_with(
     assert not (here / "best").exists()
 
 
-def test_a_signature_is_of_these_functions_in_this_directory(
+def test_a_signature_covers_the_functions_and_the_directory(
     theirs: Theirs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(STATE, str(theirs.state))
@@ -346,7 +346,7 @@ def test_a_cluster_and_a_saved_model_are_known_by_the_signature_too(theirs: Thei
 
 
 @pytest.mark.parametrize(("text", "bends", "key"), PLACES.values(), ids=PLACES)
-def test_code_is_refused_under_every_key(
+def test_untrusted_code_is_refused_for_every_setting(
     text: str, bends: tuple[str, ...], key: str, tmp_path: Path, theirs: Theirs
 ) -> None:
     """In a run directory, and in a model whose own directory has the code with its digest."""
@@ -436,7 +436,7 @@ def test_functions_of_known_packages_that_only_compute_are_known(
     assert is_known(function) is known
 
 
-def test_a_file_in_the_directory_is_no_known_package(tmp_path: Path) -> None:
+def test_a_file_in_the_directory_is_not_a_known_package(tmp_path: Path) -> None:
     (tmp_path / "optax.py").write_text("raise SystemExit\n", encoding="utf-8")
 
     assert not is_known("optax:adamw", tmp_path)
@@ -444,14 +444,14 @@ def test_a_file_in_the_directory_is_no_known_package(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x.py", "/tmp/x.py", "a/../../x.py", "x.pth"])
-def test_carried_text_is_written_below_its_own_directory(name: str, tmp_path: Path) -> None:
+def test_saved_source_is_written_below_its_own_directory(name: str, tmp_path: Path) -> None:
     code = Code(("x:f",), {name: ""}, {name: "raise SystemExit"})
 
     with pytest.raises(SetupError, match="carries a module under the name"):
         code.place_of("model", [("x:f", "model.function")], [tmp_path], trusted=True)
 
 
-def test_links_pipes_and_files_without_an_end_are_not_read(tmp_path: Path, theirs: Theirs) -> None:
+def test_links_pipes_and_endless_files_are_not_read(tmp_path: Path, theirs: Theirs) -> None:
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / MODEL_FILE).symlink_to(theirs.directory / "best" / MODEL_FILE)
     os.mkfifo(tmp_path / "pipe")
@@ -471,7 +471,7 @@ def test_links_pipes_and_files_without_an_end_are_not_read(tmp_path: Path, their
             sweeper.load(name)
 
 
-def test_a_small_file_that_is_large_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_should_be_small_is_not_read_if_large(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
     for path in (run_dir.status, run_dir.preparation):
         with path.open("wb") as file:
@@ -492,7 +492,7 @@ def test_a_small_file_that_is_large_is_not_read(tmp_path: Path) -> None:
         ({"execution": {"threads": 100_000}}, "execution.threads"),
     ],
 )
-def test_training_again_what_takes_gigabytes_has_to_be_trusted(
+def test_repeating_trials_that_need_gigabytes_requires_trust(
     settings: dict[str, Any], key: str, tmp_path: Path
 ) -> None:
     tables = parse(WINE, tmp_path / "study.toml").canonical()

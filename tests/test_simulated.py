@@ -43,7 +43,7 @@ def test_buckets_go_to_the_device_that_is_free_first() -> None:
     assert told.simulating_s > 0 and told.simulating_cpu_s > 0
 
 
-def test_a_bucket_whose_node_is_lost_begins_anew() -> None:
+def test_a_bucket_whose_node_is_lost_starts_again() -> None:
     told, finished = simulate(4, 200, Chances(0.0, 0.0, 1.0, lost=0.2, back_s=10.0))
 
     assert told.lost_buckets > 10
@@ -51,13 +51,13 @@ def test_a_bucket_whose_node_is_lost_begins_anew() -> None:
     assert max(finished) > 200 * 3.0 / 4
 
 
-def test_what_is_held_up_takes_longer() -> None:
+def test_delayed_buckets_take_longer() -> None:
     _, finished = simulate(1, 100, Chances(0.0, 0.1, 5.0, lost=0.0))
 
     assert 300 + 5 * 12 <= finished[-1] <= 300 + 30 * 12
 
 
-def test_chance_is_the_same_again() -> None:
+def test_random_numbers_are_reproducible() -> None:
     some = Chances(0.3, 0.1, 5.0, 0.1, 10.0)
 
     assert simulate(3, 50, some)[1] == simulate(3, 50, some)[1]

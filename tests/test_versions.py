@@ -66,7 +66,7 @@ def test_every_version_has_a_golden_study_and_a_migration() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_study_of_an_earlier_version_is_verified_as_it_is(
+def test_a_study_of_an_earlier_version_can_be_verified_unchanged(
     version: int, run_dir: Callable[[int], RunDir]
 ) -> None:
     run = run_dir(version)
@@ -83,7 +83,7 @@ def test_a_study_of_an_earlier_version_is_verified_as_it_is(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_study_of_an_earlier_version_goes_on(
+def test_a_study_of_an_earlier_version_can_be_resumed(
     version: int, run_dir: Callable[[int], RunDir]
 ) -> None:
     run = run_dir(version)
@@ -108,7 +108,7 @@ def test_a_study_of_an_earlier_version_goes_on(
     assert marked == (LIVE if version < SCHEMA_VERSION else set())
 
 
-def test_the_earlier_ledger_is_shown_before_it_is_migrated(
+def test_the_old_ledger_is_passed_on_before_it_is_migrated(
     run_dir: Callable[[int], RunDir], tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy.db"
@@ -118,7 +118,7 @@ def test_the_earlier_ledger_is_shown_before_it_is_migrated(
         assert (ledger.began_as, ledger.version, ledger.closed_rounds()) == (1, SCHEMA_VERSION, 4)
 
 
-def test_a_ledger_of_a_later_version_is_refused_with_who_wrote_it(
+def test_a_ledger_of_a_later_version_is_refused_with_its_version(
     run_dir: Callable[[int], RunDir],
 ) -> None:
     run = run_dir(SCHEMA_VERSION)
@@ -126,14 +126,14 @@ def test_a_ledger_of_a_later_version_is_refused_with_who_wrote_it(
     with closing(sqlite3.connect(run.ledger)) as db, db:
         row = body, digest_of("schema_version", body)
         db.execute("UPDATE meta SET body = ?, digest = ?", row)
-    told = "the ledger has version 3, this sweeper reads up to 2; go on with sweeper 7.1"
+    told = "the ledger has version 3, but this sweeper reads up to 2; use sweeper 7.1"
     with pytest.raises(LedgerError, match=told):
         Ledger.open(run.ledger)
     (damage,) = verify(run).damage
-    assert damage.hint == "go on with sweeper 7.1, which wrote it, or later"
+    assert damage.hint == "use sweeper 7.1, which wrote it, or later"
 
 
-def test_tables_of_a_later_version_are_refused_with_who_wrote_them(
+def test_tables_of_a_later_version_are_refused_with_their_version(
     run_dir: Callable[[int], RunDir],
 ) -> None:
     run = run_dir(SCHEMA_VERSION)

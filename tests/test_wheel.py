@@ -18,7 +18,7 @@ NEEDED = (
 )
 
 
-def test_a_wheel_holds_every_file_of_the_package() -> None:
+def test_a_wheel_contains_every_file_of_the_package() -> None:
     packed = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
     paths = (path.relative_to(ROOT) for path in (ROOT / "sweeper").rglob("*") if path.is_file())
     here = {path.as_posix() for path in paths if "__pycache__" not in path.parts}

@@ -22,7 +22,7 @@ class Way:
 class Contest:
     """Ways to train one study, told as ratios to the first that runs.
 
-    `alike` is by how much the mean values of two ways may differ, as a share; None where small
+    `alike` is by how much the mean values of two ways may differ, as a share; None if small
     differences grow. `most` is the largest ratio that is enough. `{ring}` in settings is the path
     of the data of studies/coupled.toml. With `warm` each run is done again with what the first left
     in the cache.

@@ -1,4 +1,4 @@
-"""Refuses a limit on address space (ulimit -v) with which libraries would crash as they load."""
+"""Refuse a limit on address space (ulimit -v) under which libraries would crash on import."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import sys
 
 from sweeper.errors import Problem, SetupError, size_text
 
-# measured: the libraries with a small study, on a CPU
+# measured: the address space of the libraries with a small study, on a CPU
 _LEAST_BYTES = 2304 << 20
-# the stack of a thread of XLA's, and the room that malloc reserves for it
+# the stack of one XLA thread, and what malloc reserves for it
 _BYTES_PER_CPU = 72 << 20
 
 
 def check_address_space() -> None:
-    """Refuse a limit that is too small before anything large is imported.
+    """Refuse a limit that is too small, before anything large is imported.
 
     Raises:
-        SetupError: with the limit, and how much is needed.
+        SetupError: with the limit and what is needed.
     """
     limit = _limit()
     has_affinity = hasattr(os, "sched_getaffinity")
@@ -32,7 +32,7 @@ def check_address_space() -> None:
 
 
 def _limit() -> int | None:
-    """The limit of this process; None if there is none."""
+    """The limit of this process, or None."""
     if sys.platform == "win32":
         return None
     import resource

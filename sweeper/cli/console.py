@@ -1,4 +1,4 @@
-"""The terminal, or whatever stands in its place, that answers are written to."""
+"""The terminal, file or pipe that commands print to."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from sweeper.errors import printable
 _T = TypeVar("_T")
 
 
-# line breaks and tabs lay out text
+# line breaks and tabs are layout
 _LAYOUT = "\n\t"
 
 
 class _Console(Console):
-    """Says no more once nobody reads it; the study goes on.
+    """A console that goes silent when nobody reads it any more; the study continues.
 
-    Control characters within text are escaped: they may come from anybody's table.
+    Control characters in text are escaped, since the text may come from anybody's table.
     """
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """The text as it is laid out."""
+        """The text, with control characters escaped."""
         return super().render_str(printable(text, _LAYOUT), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments to write; those that control the terminal are the console's own."""
+        """The segments to write; control codes come only from the console itself."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text, _LAYOUT), style, control)
 
@@ -44,9 +44,9 @@ class _Console(Console):
 
 
 class _Aside:
-    """Standard error: where it cannot be written, what it would say is said to nobody.
+    """Standard error, whose write errors are ignored.
 
-    It tells how work goes on, in a file whose disk may be full; the work itself has lost nothing.
+    It only shows progress, so a full disk must not stop the work.
     """
 
     def __init__(self, file: Any) -> None:
@@ -64,7 +64,7 @@ class _Aside:
     def _said(self, saying: Callable[[], _T], unheard: _T) -> _T:
         try:
             return saying()
-        except BrokenPipeError:  # of which the console knows
+        except BrokenPipeError:  # which the console handles
             raise
         except OSError:
             silence(self._file)
@@ -72,14 +72,14 @@ class _Aside:
 
 
 def silence(file: Any) -> None:
-    """Send what is still printed nowhere; closing a broken pipe would raise again."""
+    """Discard what is still printed: closing a broken pipe would raise again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, file.fileno())
     os.close(nowhere)
 
 
 def drop_unwritten(file: Any) -> None:
-    """Forget what `file` could not take, so that Python does not try once more at its end."""
+    """Discard what `file` could not write, so that Python does not try again at exit."""
     try:
         file.flush()
     except OSError:
@@ -87,10 +87,10 @@ def drop_unwritten(file: Any) -> None:
 
 
 def console_on(file: Any) -> Console:
-    """A console that prints text as it is: names and messages are the user's, not markup."""
+    """A console that prints text unchanged, since names and messages are not markup."""
     if file is sys.stderr:
         file = _Aside(file)
     console = _Console(file=file, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 200  # nothing to fit into, so cut no column off
+        console.width = 200  # not a terminal, so nothing has to fit into a width
     return console

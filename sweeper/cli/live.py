@@ -1,6 +1,6 @@
-"""What a sweep shows while it runs: a live view on a terminal, plain lines elsewhere.
+"""Show progress while a study runs: a live view on a terminal, plain lines elsewhere.
 
-Both are observers of the sweep: they are told events, from any thread, and decide nothing.
+Both are observers: they receive events, from any thread, and decide nothing.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class View(AbstractContextManager["View"], Protocol):
     """Shows a sweep from entry to exit."""
 
     def __call__(self, event: Event) -> None:
-        """Take note of what happened."""
+        """Handle an event."""
 
     def say(self, message: str) -> None:
-        """Show a line that stays."""
+        """Print a line that stays on the screen."""
 
 
 def view_for(console: Console, started_at: float | None = None) -> View:
-    """The view that fits where `console` writes, of a program that started at this time."""
+    """The view that fits `console`; `started_at` is when the program started."""
     ran_s = 0.0 if started_at is None else max(0.0, time.time() - started_at)
     if console.is_terminal:
         return LiveView(console, ran_s=ran_s)
@@ -68,7 +68,7 @@ class QuietView:
 
 
 class LiveView:
-    """A picture of the sweep that is drawn again four times a second."""
+    """A view that is redrawn four times a second."""
 
     def __init__(
         self, console: Console, clock: Callable[[], float] = time.monotonic, *, ran_s: float = 0.0
@@ -93,7 +93,7 @@ class LiveView:
         trace: TracebackType | None,
     ) -> None:
         with self._lock:
-            self._places.clear()  # nobody works any more
+            self._places.clear()  # no place is working any more
         self._live.stop()
 
     def __call__(self, event: Event) -> None:
@@ -113,7 +113,7 @@ class LiveView:
         self._live.console.print(message, soft_wrap=True)
 
     def picture(self) -> RenderableType:
-        """The sweep at this moment."""
+        """The current state of the study."""
         now = self._clock()
         with self._lock:
             opened, status, places = self._opened, self._status, dict(self._places)
@@ -133,14 +133,14 @@ class LiveView:
 
 
 def _beginning(opened: StudyOpened) -> RenderableType:
-    """The bar before the first commit; of a study resumed it is not known how many have ended."""
+    """The bar before the first commit; after a resume, the number of finished trials is unknown."""
     if opened.rounds_done:
         return _bar(None, opened.n_trials, counted(opened.n_trials, "trial"))
     return _bar(0, opened.n_trials, f"0 of {counted(opened.n_trials, 'trial')}")
 
 
 def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
-    """A bar of the trials and what is told beside it; it swings where `finished` is not known."""
+    """A progress bar with text next to it; it pulses if `finished` is not known."""
     total = None if finished is None else n_trials
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
@@ -150,7 +150,7 @@ def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
 
 
 def _standing(status: Status, since_s: float) -> list[RenderableType]:
-    """How the study stood at the last commit, `since_s` seconds ago; the time left runs on."""
+    """The status at the last commit, `since_s` seconds ago; the remaining time keeps counting."""
     finished = formatting.finished_trials(status.counts)
     eta_s = None if status.eta_s is None else max(0.0, status.eta_s - since_s)
     pace = formatting.pace(status.trials_per_minute, eta_s)
@@ -164,7 +164,7 @@ def _standing(status: Status, since_s: float) -> list[RenderableType]:
 
 
 def _working(places: dict[str, tuple[PlaceEvent, float]], now: float) -> RenderableType:
-    """What each thread and worker does, and for how long already."""
+    """What each thread and worker is doing, and for how long."""
     table = Table.grid(padding=(0, 2))
     for place in sorted(places):
         event, since = places[place]
@@ -173,7 +173,7 @@ def _working(places: dict[str, tuple[PlaceEvent, float]], now: float) -> Rendera
 
 
 def doing(event: PlaceEvent) -> str:
-    """What a place does after its last event."""
+    """What a place is doing, from its last event."""
     if isinstance(event, CompileStarted):
         return f"compiling the {event.strategy} program {event.class_id}"
     if isinstance(event, CompileFinished):
@@ -189,7 +189,7 @@ def doing(event: PlaceEvent) -> str:
 
 
 class LineView:
-    """A line per better best, per tenth of the trials, and per minute."""
+    """Prints a line for each new best, each tenth of the trials, and each minute."""
 
     def __init__(self, console: Console, period_s: float = 60.0, *, ran_s: float = 0.0) -> None:
         self._console = console
@@ -214,7 +214,7 @@ class LineView:
         if isinstance(event, Warned):
             self.say(f"warning: {event.message}")
         elif isinstance(event, StudyOpened):
-            going_on = f", going on after round {event.rounds_done}" if event.rounds_done else ""
+            going_on = f", resuming after round {event.rounds_done}" if event.rounds_done else ""
             self.say(
                 f"{event.study}: {counted(event.n_trials, 'trial')} in {event.run_dir}{going_on}"
             )
@@ -228,7 +228,7 @@ class LineView:
             self._console.file.flush()
 
     def _news(self, status: Status) -> list[str]:
-        """What a closed round has to tell beyond the rounds before it."""
+        """The new facts after a round, compared with the rounds before."""
         self._standing = f"round {status.round}: {formatting.progress(status)}"
         if diverged := formatting.outcomes(status).get(formatting.DIVERGED):
             self._standing += f", {diverged} diverged"

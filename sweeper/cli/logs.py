@@ -1,4 +1,4 @@
-"""What a run did, in a file of lines with times and levels, beside the view that people watch."""
+"""The log file of a run: lines with times and levels, in addition to the live view."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from sweeper.rundir import RunDir, make_directory, open_inside
 
 Level = Literal["debug", "info", "warning", "error"]
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
-_KEPT = 10_000  # lines until the run directory is there to write them to
+_KEPT = 10_000  # lines to keep until the run directory exists
 _own = logging.getLogger("sweeper")
 _events = logging.getLogger("sweeper.events")
 
 
 @contextmanager
 def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Observer]:
-    """An observer that also logs what it is told, with whatever the package logs meanwhile.
+    """An observer that also logs the events it receives, and whatever the package logs.
 
-    To `file`; else to `logs/` of the run directory, once that is there: a study that is refused
-    leaves none. Warnings go to standard error as well.
+    The log goes to `file`, or else to `logs/` of the run directory once that exists, so that a
+    refused study leaves no log. Warnings also go to standard error.
     """
     keeper = MemoryHandler(_KEPT, flushLevel=logging.CRITICAL + 1)
     keeper.setLevel(level.upper())
@@ -56,7 +56,7 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
         observer(event)
 
     before = _own.level, _events.propagate
-    # a handler keeps Python from telling warnings by itself
+    # without a handler, Python prints warnings itself
     spoken = [] if logging.getLogger().handlers else [told]
     _own.setLevel(min(logging.getLevelName(level.upper()), logging.WARNING))
     _events.propagate = False  # the view shows them
@@ -80,14 +80,14 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
 
 
 class _Printable(logging.Formatter):
-    """Escapes control characters: names and errors may come from anybody's table or code."""
+    """Escapes control characters, since names and errors may come from anybody's table or code."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), kept="\n\t")
 
 
 class _LogHandler(logging.FileHandler):
-    """Appends to the log of a run directory, and follows no link there."""
+    """Appends to the log of a run directory, and refuses a link in its place."""
 
     def __init__(self, run_dir: RunDir) -> None:
         self._run_dir = run_dir
@@ -113,12 +113,12 @@ def _log(event: Event) -> None:
             _events.debug("bucket %d, %s: %s, %s", event.bucket, event.strategy, shown, place)
         case BucketFinished(bucket=bucket, place=place):
             compiled, trained = (formatting.seconds(s) for s in (event.compile_s, event.train_s))
-            told = "bucket %d done on %s: %s compiling, %s training"
+            told = "bucket %d finished on %s: %s compiling, %s training"
             _events.debug(told, bucket, place, compiled, trained)
         case CompileStarted(class_id=class_id, strategy=strategy, place=place):
-            _events.debug("%s compiles the %s program %s", place, strategy, class_id)
+            _events.debug("%s is compiling the %s program %s", place, strategy, class_id)
         case CompileFinished(class_id=class_id, strategy=strategy, place=place):
-            _events.debug("%s is done with the %s program %s", place, strategy, class_id)
+            _events.debug("%s has compiled the %s program %s", place, strategy, class_id)
         case RoundClosed(status=status):
             best = "" if status.best is None else formatting.best_trial(status.metric, status.best)
             shown = f"{formatting.progress(status)}; {formatting.states(status)}"

@@ -1,6 +1,6 @@
-"""The command line: `commands`, put together, and how a refusal ends the program.
+"""The command line: puts the commands together and turns errors into exit codes.
 
-Progress and errors go to standard error, answers to standard output.
+Progress and errors go to standard error, results to standard output.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sweeper.executors.signals import Left, ignore_interrupts, leave_on_signals
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.process import open_streams, package_version
 
-# Objects made since the last look for garbage among them, and how many looks at the youngest, and
-# then at the next older ones, precede one at those that are older still. Nearly all that imports
-# and traced programs make stays: with Python's own 700 a small study spends 6 % of its time here.
+# Thresholds of the garbage collector: new objects before a collection, and collections of each
+# generation before the next older one. Nearly everything that imports and traced programs create
+# stays alive: with Python's default of 700, a small study spends 6 % of its time collecting.
 _GARBAGE_AFTER = (50_000, 10, 10)
 
-# those that import nothing large
+# commands that import nothing large
 _SMALL = {"status", "stop", "schema"}
 
-# Each command and the module of `commands` that has it, in the order in which they are listed.
+# each command and the module in `commands` that defines it, in the order of --help
 COMMANDS = {
     "run": "running",
     "init": "writing",
@@ -62,9 +62,9 @@ COMMANDS = {
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The command line with the command that `words` begin with, or with all where with none.
+    """The command line with the command that `words` start with, or with all commands if none.
 
-    To import and declare the others would take longer than many a command itself.
+    Importing and declaring the others would take longer than many a command itself.
     """
     app = typer.Typer(
         no_args_is_help=True,
@@ -100,12 +100,12 @@ def _options(
 
 
 def main() -> NoReturn:
-    """Run a command; a refusal ends the program with its message and its exit code."""
+    """Run a command; an error ends the program with its message and exit code."""
     gc.set_threshold(*_GARBAGE_AFTER)
     open_streams()
     try:
         leave_on_signals()
-        faulthandler.enable(all_threads=False)  # a crash in native code tells where it was
+        faulthandler.enable(all_threads=False)  # a crash in native code prints where it was
         plan_faults(os.environ.get(VARIABLE))
         _check_current_directory()
         if {*sys.argv[1:2]} & (COMMANDS.keys() - _SMALL):
@@ -115,7 +115,7 @@ def main() -> NoReturn:
         _refuse(error)
     except FaultPlanError as error:
         _refuse(SetupError(str(error)))
-    except BrokenPipeError:  # whoever read the answer has read enough
+    except BrokenPipeError:  # the reader closed the pipe, for example `head`
         silence(sys.stdout)
     except Left as left:
         sys.exit(left.exit_code)
@@ -125,26 +125,26 @@ def main() -> NoReturn:
     except ValueError as error:
         if not is_invalid_jax_setting(error):
             raise
-        hint = "fix or unset the environment variable of that name"
+        hint = "fix or unset this environment variable"
         _refuse(SetupError(Problem("JAX", "", str(error), hint)))
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
         hint = "allow more processes (ulimit -u) or more memory (ulimit -v)"
-        _refuse(SetupError(Problem("", "", "the system lets no more threads start", hint)))
+        _refuse(SetupError(Problem("", "", "the system refuses to start more threads", hint)))
     finally:
-        ignore_interrupts()  # Python would tell of one while it tears down
+        ignore_interrupts()  # Python would print one during teardown
     sys.exit(0)
 
 
 def command(*words: str) -> None:
-    """Run a command of the command line in this process: `command("export", "runs/digits")`.
+    """Run a command in this process: `command("export", "runs/digits")`.
 
-    So commands find functions that a notebook or script defines itself.
+    This way, commands find functions that a notebook or script defines itself.
 
     Raises:
-        SweeperError: the command refuses, or cannot do it.
-        SystemExit: it ended with another exit code than 0.
+        SweeperError: the command fails.
+        SystemExit: it ended with an exit code other than 0.
     """
     code = app_for(words)([*words], prog_name="sweeper", standalone_mode=False)
     if code:
@@ -155,8 +155,8 @@ def _check_current_directory() -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
-        found = "the directory that this was started in is gone"
-        raise SetupError(Problem("", "", found, "change into one that is there")) from None
+        found = "the current directory no longer exists"
+        raise SetupError(Problem("", "", found, "change into another directory")) from None
 
 
 def _refuse(error: SweeperError) -> NoReturn:

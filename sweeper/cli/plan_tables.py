@@ -1,4 +1,4 @@
-"""What `plan` and `plan --decay` answer, as tables."""
+"""The results of `plan` and `plan --decay`, as tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sweeper.cli.tables import pairs, rows
 from sweeper.errors import counted, listed
 from sweeper.results import formatting
 
-# categories, classes or targets beyond these are told in JSON alone
+# further categories, classes or targets are only shown in JSON
 _MAX_SHOWN = 20
 
 
 def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """How a study would begin and what it would cost."""
+    """How a study would start and what it would cost."""
     data, device = preview["data"], preview["device"]
     yield pairs(
         {
@@ -61,14 +61,14 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Which arrays of each model weight decay touches, and by which rule."""
+    """Which arrays of each model weight decay applies to, and by which rule."""
     for model in preview["models"]:
         settings = [f"{key.partition('.')[2]} {value}" for key, value in model["settings"].items()]
         if model["part"]:
             settings.insert(0, f"part {model['part']}")
         touched, all_of_it = model["decayed_parameters"], model["parameters"]
         yield rows(
-            f"{', '.join(settings)}: {touched} of {all_of_it} parameters decay",
+            f"{', '.join(settings)}: weight decay applies to {touched} of {all_of_it} parameters",
             ("array", "shape", "in", "decays", "rule"),
             [
                 (
@@ -84,22 +84,22 @@ def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def _idle_rules(preview: Mapping[str, Any]) -> Iterator[str]:
     for rule in preview["rules_without_use_in_some_trials"]:
-        yield f"some trials have no array that {rule} is about"
+        yield f"in some trials no array matches {rule}"
 
 
 def _where(device: Mapping[str, Any]) -> str:
-    """What trains."""
+    """Where the study trains."""
     if device["engine"]:
-        return f"trains on {device['engine']}, times for {counted(device['workers'], 'worker')}"
+        return f"trains on {device['engine']}, times are for {counted(device['workers'], 'worker')}"
     return f"{counted(device['threads'], 'thread')}, {counted(device['workers'], 'worker')}"
 
 
 def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What the data hold, and how they are parted and balanced."""
+    """The rows and columns of the data, the split and the balance of classes."""
     yield pairs(
         {
-            "data": f"{counted(data['train_rows'], 'row')} to train on, "
-            f"{data['val_rows']} to validate, {data['test_rows']} to test; "
+            "data": f"{counted(data['train_rows'], 'row')} for training, "
+            f"{data['val_rows']} for validation, {data['test_rows']} for testing; "
             f"{formatting.size(data['bytes'])}",
             "columns": f"{data['numbers']} of numbers, {data['categories']} of categories, "
             f"{counted(data['missing'], 'value')} missing; "
@@ -121,7 +121,7 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _missing(data: Mapping[str, Any]) -> dict[str, str]:
-    """The words that mean a missing value, with their counts in columns that have any."""
+    """The words that mean a missing value, and how often columns contain them."""
     if not data["missing_values"]:
         return {}
     found = [
@@ -134,7 +134,7 @@ def _missing(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
-    """The classes, and what the families differ in that they belong to."""
+    """The classes, with the settings in which their families differ."""
     differing = _differing([block["settings"] for block in blocks])
     has_parts, spans = any("parts" in block for block in blocks), ("for widths", "for depths")
     return rows(
@@ -158,7 +158,7 @@ def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _widths(block: Mapping[str, Any]) -> str:
-    """Those that a class runs lanes at."""
+    """The widths that a class runs lanes at."""
     return ", ".join(map(str, block.get("run_widths") or (block["width"],)))
 
 
@@ -168,8 +168,8 @@ def _for(block: Mapping[str, Any], name: str) -> str:
 
 def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Table:
     return rows(
-        "switch: the programs of several structures, each device training its own",
-        ("class", "branches", "devices", "lanes a device", "compile s", "structures"),
+        "switch programs: several structures, a different one on each device",
+        ("class", "branches", "devices", "lanes per device", "compile s", "structures"),
         [
             (
                 *(program["class_id"], len(program["branches"]), program["devices"]),
@@ -182,7 +182,7 @@ def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _told_apart(branches: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """What each branch has that not all have, in words."""
+    """The settings in which each branch differs from others, as text."""
     names = _differing(branches)
     for branch in branches:
         yield [
@@ -193,7 +193,7 @@ def _told_apart(branches: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys in which some of `settings` differ."""
+    """The keys whose values differ between `settings`."""
     names = sorted({name for some in settings for name in some})
     return [name for name in names if len({json.dumps(some.get(name)) for some in settings}) > 1]
 
@@ -224,7 +224,7 @@ def _buckets(first_round: Mapping[str, Any]) -> Table:
 
 
 def _size(program: Mapping[str, Any]) -> tuple[object, object]:
-    """Width and depth of a class, its own or those of its trials."""
+    """Width and depth of a class, or of its trials."""
     settings = json.loads(program["settings"])
     if program["branches"]:
         return _span(settings, "model.width"), _span(settings, "model.depth")
@@ -235,6 +235,6 @@ def _size(program: Mapping[str, Any]) -> tuple[object, object]:
 
 
 def _span(branches: Sequence[Mapping[str, Any]], key: str) -> str | None:
-    """From the least to the greatest value that a branch has."""
+    """From the lowest to the highest value of the branches."""
     values = [branch[key] for branch in branches if key in branch]
     return formatting.span(min(values), max(values)) if values else None

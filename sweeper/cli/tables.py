@@ -1,4 +1,4 @@
-"""What the commands answer, as tables for people; `--json` answers with the same facts."""
+"""Results of commands as tables for people; `--json` prints the same facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENDINGS_SHOWN = 3
 
 
 def pairs(facts: Mapping[str, object], kept: str = "") -> Table:
-    """One line a fact; characters that are `kept` are not escaped."""
+    """One line per fact; characters in `kept` are not escaped."""
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         table.add_row(printable(name.replace("_", " ")), printable(formatting.number(value), kept))
@@ -28,7 +28,7 @@ def pairs(facts: Mapping[str, object], kept: str = "") -> Table:
 
 
 def checked(facts: Mapping[str, Any]) -> Table:
-    """A study that can start; a line a warning, a hint and what is unchecked, if there are any."""
+    """The result of `validate`: a line per warning, hint and unchecked item."""
     names = ("warnings", "hints", "unchecked")
     lists = {name: "\n".join(map(printable, facts[name])) for name in names}
     told = {name: value for name, value in {**facts, **lists}.items() if value not in ("", None)}
@@ -36,7 +36,7 @@ def checked(facts: Mapping[str, Any]) -> Table:
 
 
 def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]]) -> Table:
-    """A titled table of `records`, columns of numbers to the right."""
+    """A titled table of `records`, with numbers aligned to the right."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for heading, *values in zip(headings, *records, strict=True):
         is_text = any(isinstance(value, str) for value in values)
@@ -47,7 +47,7 @@ def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]
 
 
 def standing(run_dir: RunDir, status: Status) -> Table:
-    """How a study stands, and while it runs what its threads and workers do."""
+    """The status of a study, and if it runs, what its threads and workers are doing."""
     facts: dict[str, object] = {
         "study": f"{status.study} ({run_dir.root})",
         "state": f"{status.state}, round {status.round}",
@@ -61,7 +61,7 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         for trial in status.front[:_FRONT_SHOWN]:
             facts[f"trial {trial['trial_number']}"] = formatting.front_trial(status.metric, trial)
         if len(status.front) > _FRONT_SHOWN:
-            facts["further"] = f"{len(status.front) - _FRONT_SHOWN} more, in status --json"
+            facts["more"] = f"{len(status.front) - _FRONT_SHOWN} more, see status --json"
     elif status.best is not None:
         facts["best"] = formatting.best_trial(status.metric, status.best).removeprefix("best ")
     if status.feasible is not None:
@@ -87,7 +87,7 @@ def standing(run_dir: RunDir, status: Status) -> Table:
 
 
 def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Table:
-    """Rows of trials.parquet, with the parameters under the names that the study gives them."""
+    """Rows of trials.parquet, with parameters under their names in the study."""
     metrics = formatting.names(metric)
     columns = [name for name in trials[0] if name.startswith("params_") and name != "params_json"]
     headings = ("trial", *metrics, *(name.removeprefix("params_") for name in columns))
@@ -99,11 +99,11 @@ def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Table:
 
 
 def endings(trials: Sequence[Record]) -> Table:
-    """Why trials did not complete, from their rows of trials.parquet; most frequent ways first."""
+    """Why trials did not complete, from rows of trials.parquet; most frequent first."""
     alike: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for trial in trials:
         outcome = formatting.outcome(trial)
-        why = formatting.reason_told(trial["error_message"] or "")
+        why = formatting.reason_line(trial["error_message"] or "")
         if outcome == formatting.DIVERGED:
             why = formatting.DIVERGED_WHY
         alike[outcome, why or trial["reason"] or ""].append(trial)

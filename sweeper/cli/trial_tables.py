@@ -1,4 +1,4 @@
-"""What the commands answer about trials: lists of them, and one of them in full."""
+"""Results of commands about trials: lists of them, and one of them in full."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CURVE_WIDTH = 60
 _TRACEBACK_LINES = 12
-# what `show` says of a trial's training, where it is known
+# what `show` says about a trial's training, if known
 _TRAINING = ("epochs_done", "n_parameters", "train_s", "compile_share_s", "peak_memory_bytes")
 _CLASS = (
     *("strategy", "lane_loop", "capacity"),
@@ -31,7 +31,7 @@ _PLACE = ("place", "device", "host")
 
 
 def listed(records: Sequence[Record]) -> Table:
-    """Trials, a line each."""
+    """One line per trial."""
     names = [*records[0]]
     return rows("", [heading(name) for name in names], [[*row.values()] for row in records])
 
@@ -42,7 +42,7 @@ def trial(
     curves: Mapping[str, Sequence[float | None]],
     buckets: Sequence[Record],
 ) -> Iterator[RenderableType]:
-    """All that is known of a trial, in blocks."""
+    """Everything known about a trial, in blocks."""
     ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
     facts: dict[str, object] = {f"trial {row['trial_number']}": ended}
     values = ("value", *(f"value_{index}" for index in range(1, len(metrics))))
@@ -56,7 +56,7 @@ def trial(
     yield "parameters"
     yield pairs(json.loads(row["params_json"]))
     yield ""
-    yield "curves, by epoch"
+    yield "curves by epoch"
     yield _curves(curves)
     yield ""
     yield pairs(_training(row))
@@ -69,25 +69,25 @@ def trial(
 
 
 def with_the_best(run_dir: RunDir, row: Record) -> Table:
-    """Where the model of the best trial is, and the commands that go on with it."""
+    """Where the model of the best trial is, and the commands to continue with it."""
     number, root = row["trial_number"], quote(str(run_dir.root))
-    kept = "not kept: refit trains it again"
+    kept = "not kept: train it again with refit"
     facts: dict[str, object] = {
-        "its model": kept if row["model_path"] is None else run_dir.root / row["model_path"],
-        "is it luck?": f"python -m sweeper confirm {root}",
-        "again": f"python -m sweeper reproduce {root} {number}",
-        "on more rows": f"python -m sweeper refit {root} {number} --to refit/",
-        "take it home": f"python -m sweeper export {root} {number} --to best/",
+        "model": kept if row["model_path"] is None else run_dir.root / row["model_path"],
+        "confirm": f"python -m sweeper confirm {root}",
+        "reproduce": f"python -m sweeper reproduce {root} {number}",
+        "refit": f"python -m sweeper refit {root} {number} --to refit/",
+        "export": f"python -m sweeper export {root} {number} --to best/",
     }
     if row["model_path"] is None:
-        facts.pop("take it home")
+        facts.pop("export")
     return pairs(facts)
 
 
 def confirmed(
     metric: str, records: Sequence[Record], seeds: int, lead: Lead | None
 ) -> Iterator[RenderableType]:
-    """Finalists by what they came to with fresh seeds, and what they were before."""
+    """Finalists by their value with fresh seeds, next to their value before."""
     known = ("rank", "trial", "mean", "std", "rank_before", "before")
     others = [name for name in records[0] if name not in known]
     headings = ("rank", "trial", f"{metric}, mean", "deviation", *others, "rank before", "before")
@@ -98,21 +98,21 @@ def confirmed(
     yield ""
     if first is former:
         is_clear = lead is not None and lead.is_clear
-        verdict = "confirmed: it was the best, and is so again" if is_clear else "first again"
+        verdict = "confirmed as the best" if is_clear else "first again"
         yield f"trial {first['trial']} is {verdict}"
     else:
         now = f"trial {first['trial']} is the best now"
-        yield f"{now}; trial {former['trial']}, which was, has rank {former['rank']}"
+        yield f"{now}; trial {former['trial']}, the former best, has rank {former['rank']}"
     if lead is not None:
         yield _lead(lead)
 
 
 def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
-    """How to go on with the first of the finalists, if other commands would take another."""
+    """How to continue with the first finalist, if other commands would use another trial."""
     if first["rank_before"] != 1:
         root, number = quote(str(run_dir.root)), first["trial"]
         again = f"python -m sweeper refit {root} {number} --to refit/"
-        yield f"the study's best stays what it was; to go on with trial {number}: {again}"
+        yield f"other commands still use the study's best; to continue with trial {number}: {again}"
 
 
 def _lead(lead: Lead) -> str:
@@ -122,20 +122,20 @@ def _lead(lead: Lead) -> str:
     if lead.is_clear:
         return f"{told}, more than twice the standard error of the difference, {error}"
     chance = f"{told}, within twice the standard error of the difference, {error}"
-    return f"{chance}: it may be chance, and more seeds would tell (--seeds N --fresh)"
+    return f"{chance}: it may be chance; try more seeds (--seeds N --fresh)"
 
 
 def reproduced(found: Reproduction) -> Iterator[RenderableType]:
-    """Whether a trial came to what was recorded."""
+    """Whether training a trial again gave what was recorded."""
     whole = f"trial {found.trial}: {found.values} values of {found.epochs} epochs"
     if not found.values:
-        yield f"trial {found.trial}: nothing was recorded of it to compare with"
+        yield f"trial {found.trial}: nothing was recorded to compare with"
         return
     if found.first is None:
         yield f"{whole}, bit-equal"
         return
     first = found.first
-    yield f"{whole}, {found.differing} of which differ"
+    yield f"{whole}, {found.differing} differ"
     yield pairs(
         {
             "first difference": f"epoch {first.epoch}, {first.metric}",
@@ -146,14 +146,14 @@ def reproduced(found: Reproduction) -> Iterator[RenderableType]:
         }
     )
     for name, (before, here) in found.versions.items():
-        yield f"{name} was {before}, and here is {here}"
+        yield f"{name} was {before} then and is {here} here"
     if not found.versions:
-        yield "the versions are the same: another machine, number of threads or device, it may be"
+        yield "the versions are the same; the machine, number of threads or device may differ"
 
 
 def refitted(row: Record, again: Record, on: str) -> Table:
-    """What a model was measured at before, and after it was trained on more rows."""
-    # of several members it has spreads beside them, of one it has none
+    """The metrics of a model before and after it was trained on more rows."""
+    # trials with several members have spread columns, others do not
     names = [n for n in row if n.startswith("test_") and row[n] is not None and n in again]
     unseen = on != "all"
     records = [[name, row[name], again[name] if unseen else "seen in training"] for name in names]
@@ -162,8 +162,8 @@ def refitted(row: Record, again: Record, on: str) -> Table:
 
 
 def _error(message: str) -> Iterator[str]:
-    """Why a trial failed, and the end of what else is told of that."""
-    yield formatting.reason_told(message)
+    """Why a trial failed, and the end of its traceback."""
+    yield formatting.reason_line(message)
     _, _, rest = message.partition("\n")
     lines = rest.strip("\n").splitlines()
     if lines:

@@ -1,4 +1,4 @@
-"""What tables of a study file must agree on with each other, whether written or searched."""
+"""Rules between tables of a study file, for written and for searched settings."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from sweeper.config.user_program import OwnProgramTable, check_dropout
 def check_parts(
     model: Table | None, train: Table | None, searched: Collection[str]
 ) -> Iterator[Flaw]:
-    """A program of one model is given one, a program of parts those that it names."""
+    """Check that the program fits the model: one model, or the parts that it names."""
     if isinstance(train, OwnProgramTable) and model is not None:
         yield from check_dropout(model, searched)
     if not isinstance(train, AlternatingTable | CoupledTable):
         if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | OwnProgramTable):
-            found = f"several parts, and the program {train.program} trains one model"
-            hint = 'write train.program = "alternating" or "coupled", or one [model]'
+            found = f"several parts, but the program {train.program} trains one model"
+            hint = 'write train.program = "alternating" or "coupled", or write one [model]'
             yield Flaw("model", found, hint)
         return
     if not isinstance(model, PartsTable):
         if model is not None:
-            found = f"one model, and the program {train.program} trains parts"
-            yield Flaw("model", found, "write a table [model.NAME] for each")
+            found = f"one model, but the program {train.program} trains parts"
+            yield Flaw("model", found, "write a table [model.NAME] for each part")
         return
     if isinstance(train, CoupledTable):
         yield from check_models(train, model, searched)
@@ -56,7 +56,7 @@ def check_parts(
 
 
 def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
-    """What predicts nothing is given rows without a target, and modes are of generated rows."""
+    """Check that rows have a target only if something predicts it, and modes only if generated."""
     if data is None or not isinstance(train, EpochsTable):
         return
     of_rows = isinstance(train, CoupledTable)
@@ -65,24 +65,24 @@ def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
         if not isinstance(data, NpzTable):
             hint = 'write source = "npz", whose rows need no target'
             if is_function(train.loss):
-                hint += ", or train.task and a target"
-            yield Flaw("data.source", f"rows with a target, and {found}", hint)
+                hint += ", or write train.task and a target"
+            yield Flaw("data.source", f"rows have a target, but {found}", hint)
         elif data.y is not None:
             yield Flaw("data.y", found, "remove it")
     if isinstance(data, NpzTable) and data.mode is not None and not (of_rows and train.generates):
-        found = "no model generates rows that could be held against modes"
+        found = "no model generates rows to compare with the modes"
         yield Flaw("data.mode", found, "remove it")
 
 
 def inputs_of(model: PartsTable) -> dict[str, str | None]:
-    """The part that feeds each part; None where it is the data."""
+    """The part that feeds each part; None if it is fed by the data."""
     return {name: part.input for name, part in model.parts.items()}
 
 
 def sizes_of_parts(
     model: PartsTable, train: AlternatingTable | CoupledTable, features: int, targets: int
 ) -> Mapping[str, tuple[int, int]]:
-    """How many numbers each part takes in and gives out, of data with so many of both."""
+    """The input and output size of each part, given those of the data."""
     if isinstance(train, CoupledTable):
         return sizes_of(model, features)
     outs = out_sizes(model, train, targets)
@@ -93,14 +93,14 @@ def sizes_of_parts(
 
 
 def out_sizes(model: PartsTable, train: AlternatingTable, of_data: int) -> Mapping[str, int]:
-    """How many numbers each part gives out, where the data's targets are `of_data` numbers."""
+    """The output size of each part, if the data has `of_data` targets."""
     return {name: _size(name, model, train, of_data) or 0 for name in model.parts}
 
 
 def _size(
     name: str, model: PartsTable, train: AlternatingTable, of_data: int, seen: tuple[str, ...] = ()
 ) -> int | None:
-    """Its own, or that of what a loss compares it with; None where nothing tells."""
+    """The part's own output size, or the size that a loss compares it with; None if unknown."""
     own = model.parts[name].out_size
     if own is not None or name in seen:
         return own
@@ -114,19 +114,19 @@ def _size(
 
 
 def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Flaw]:
-    of_data = -1  # no part can write it
+    of_data = -1  # a size that no part can have
     idle = idle_parts(train, inputs_of(model))
     for name in model.parts:
         if name in idle and model.parts[name].out_size is None:
-            found = "no loss depends on it, so nothing trains it"
-            yield Flaw(f"model.{name}", found, "remove it, or write a loss of it")
+            found = "no loss depends on this part, so nothing trains it"
+            yield Flaw(f"model.{name}", found, "remove it, or add a loss that uses it")
         elif _size(name, model, train, of_data) is None:
-            found = f"{MISSING}, and no loss tells the size of '{name}'"
+            found = f"{MISSING}, and no loss determines the size of '{name}'"
             yield Flaw(f"model.{name}.out_size", found, "write out_size = ...")
     for name, part in model.parts.items():
         if part.in_size is not None:
             source = "the data" if part.input is None else f"'{part.input}'"
-            found = f"{part.in_size}, and '{name}' takes in what {source} gives"
+            found = f"{part.in_size}, but the input of '{name}' is the output of {source}"
             yield Flaw(f"model.{name}.in_size", found, "remove it")
     for name, loss in train.by_loss.items():
         own = _size(loss.of, model, train, of_data)
@@ -134,20 +134,22 @@ def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Flaw]:
         if None in (own, other) or own == other:
             continue
         if loss.against == DATA:
-            found = f"{own}, and the loss {name} compares '{loss.of}' with the data"
-            yield Flaw(f"model.{loss.of}.out_size", found, "remove it: the data tell")
+            found = f"{own}, but the loss {name} compares '{loss.of}' with the data"
+            yield Flaw(
+                f"model.{loss.of}.out_size", found, "remove it: the data determines the size"
+            )
         else:
-            sizes = f"'{loss.of}' gives {own} numbers, '{loss.against}' {other}"
+            sizes = f"'{loss.of}' has {own} outputs, '{loss.against}' has {other}"
             found = sizes.replace("-1", "those of the data")
             yield Flaw(f"train.losses.{name}", found, "write the same out_size for both")
 
 
 Search = Mapping[str, SearchEntry]
-"""The entries of all settings that are searched, also of those that take another's value."""
+"""All entries of `[search]`, including settings that take the value of another."""
 
 
 def names_of(search: Search, key: str, kept: object) -> tuple[str, ...]:
-    """The names that trials have of a setting: what they draw, and what those keep that do not."""
+    """The values that trials have of a setting: those drawn, and the one kept if none is drawn."""
     entry = search.get(key)
     drawn = () if entry is None else entry.values() or ()
     names = drawn if entry is not None and not entry.when else (*drawn, kept)
@@ -155,7 +157,7 @@ def names_of(search: Search, key: str, kept: object) -> tuple[str, ...]:
 
 
 def all_drawn(raw: RawTable, name: str, search: Search) -> RawTable:
-    """The table `name` with a value for all that is searched, whichever trials draw it."""
+    """The table `name` with a value for every searched setting, whichever trials draw it."""
     for key, entry in search.items():
         if key.startswith(f"{name}."):
             raw = with_default(raw, key.removeprefix(f"{name}.").split("."), any_value(entry))
@@ -165,7 +167,7 @@ def all_drawn(raw: RawTable, name: str, search: Search) -> RawTable:
 def check_schedules(
     key: str, optimizer: RawTable, search: Search, *, is_own: bool
 ) -> Iterator[Flaw]:
-    """Every schedule of the optimizer at `key` has a rate to change, and use for its numbers."""
+    """Check that every schedule has a learning rate to change and uses all of its numbers."""
     written = optimizer.get("schedule", {})
     if not is_table(written):
         return
@@ -181,17 +183,17 @@ def check_schedules(
         for fault in endless_decay(key, {"end": 0}, names):
             yield replace(fault, key=f"search.{key}.schedule.end")
     if is_own and set(names) != {"constant"} and not _is_always(f"{key}.lr", optimizer, search):
-        yield Flaw(f"{key}.lr", "missing, and a schedule changes it", "write lr = ...")
+        yield Flaw(f"{key}.lr", "missing, but a schedule changes it", "write lr = ...")
 
 
 def _is_always(key: str, optimizer: RawTable, search: Search) -> bool:
-    """Whether every trial has a value of a setting."""
+    """Whether every trial has a value for a setting."""
     entry = search.get(key)
     return key.rpartition(".")[2] in optimizer or (entry is not None and not entry.when)
 
 
 def check_training(train: RawTable, search: Search) -> Iterable[Flaw]:
-    """What some trials draw alone is of use for the loss, and in a table that all have."""
+    """Check that settings drawn by some trials only are used by the loss and in tables of all."""
     conditional = [key for key, entry in search.items() if entry.when and key.startswith("train.")]
     stops = [
         key
@@ -202,7 +204,7 @@ def check_training(train: RawTable, search: Search) -> Iterable[Flaw]:
     has_table = any(key.startswith("train.early_stop.") for key in unconditional)
     if stops and "early_stop" not in train and not has_table:
         found = "trials that do not draw it have no [train.early_stop]"
-        yield Flaw(f"search.{stops[0]}", found, "write [train.early_stop], with patience = ...")
+        yield Flaw(f"search.{stops[0]}", found, "write [train.early_stop] with patience = ...")
     for key in conditional:
         setting = key.partition(".")[2]
         if setting not in train:

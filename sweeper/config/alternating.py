@@ -14,7 +14,7 @@ from sweeper.config.refusals import MISSING
 from sweeper.config.table import FIXED, TRACED, Flaw, Table
 from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, column_of, metrics_of
 
-DATA = "y"  # what a loss compares a part with where it is the data
+DATA = "y"  # in a loss, compares a part with the data
 
 _OF_NUMBERS = ", ".join(loss for loss, task in TASK_OF_LOSS.items() if task == "numbers")
 
@@ -22,34 +22,36 @@ _Rate = Annotated[float, Field(gt=0, le=1e38)]
 
 
 class LossTable(Table):
-    """`[train.losses.NAME]`: how far the output of a part is from the data, or from another's."""
+    """`[train.losses.NAME]`: the distance of a part's output from the data or from another part."""
 
-    of: Annotated[str, FIXED] = Field(description="the part whose output it judges", examples=["b"])
+    of: Annotated[str, FIXED] = Field(
+        description="the part whose output is compared", examples=["b"]
+    )
     against: Annotated[str, FIXED] = Field(
         default=DATA,
-        description='"y" for the data, or a part, whose output is then taken as given: its '
+        description='"y" for the data, or a part, whose output is then a constant: its '
         "gradient is stopped",
         examples=["b"],
     )
     kind: Annotated[str, OneOf(tuple(TASK_OF_LOSS)), FIXED] = Field(
-        description="as train.loss of supervised", examples=["mse"]
+        description="a loss, as in train.loss of supervised", examples=["mse"]
     )
 
 
 class PhaseTable(Table):
     """`[train.phases.NAME]`: epochs in which one loss trains some of the parts."""
 
-    epochs: Count = Field(description="in each cycle", examples=[4])
+    epochs: Count = Field(description="epochs in each cycle", examples=[4])
     loss: Annotated[str, FIXED] = Field(
-        description="one of [train.losses], by name", examples=["data"]
+        description="the name of one of [train.losses]", examples=["data"]
     )
     trains: Annotated[tuple[str, ...], Field(strict=False, min_length=1), FIXED] = Field(
-        description="the parts that it moves; the others are frozen, their optimizer state too",
+        description="the parts to train; the others and their optimizer states are frozen",
         examples=[["a", "b"]],
     )
     lr: Annotated[_Rate | None, TRACED] = Field(
         default=None,
-        description="learning rate in this phase; else the optimizer's",
+        description="learning rate in this phase; default: that of the optimizer",
         examples=[1e-3],
     )
 
@@ -57,8 +59,8 @@ class PhaseTable(Table):
 class WarmupTable(Table):
     """`train.warmup`: epochs of one phase before the first cycle."""
 
-    phase: Annotated[str, FIXED] = Field(description="the phase, by name", examples=["fit"])
-    epochs: Count = Field(description="how long it lasts", examples=[10])
+    phase: Annotated[str, FIXED] = Field(description="name of the phase", examples=["fit"])
+    epochs: Count = Field(description="number of epochs", examples=[10])
 
 
 class Losses(Named):
@@ -70,32 +72,32 @@ class Phases(Named):
 
 
 class AlternatingTable(Named, EpochsTable):
-    """Trains the parts of a model in turns."""
+    """Trains the parts of a model in alternation."""
 
     program: Annotated[Literal["alternating"], FIXED] = Field(
-        description="parts of a model in turns"
+        description="trains parts of a model in alternation"
     )
-    losses: dict[str, LossTable] = Field(description="what phases minimise, by name")
-    phases: dict[str, PhaseTable] = Field(description="what is trained in turns, by name")
+    losses: dict[str, LossTable] = Field(description="the losses that phases minimise, by name")
+    phases: dict[str, PhaseTable] = Field(description="the phases, by name")
     warmup: WarmupTable | None = Field(
-        default=None, description="a phase that is trained once, before the first cycle"
+        default=None, description="a phase to train once before the first cycle"
     )
     cycle: Annotated[tuple[str, ...], Field(strict=False, min_length=1), FIXED] = Field(
-        description="the phases of a cycle in their order", examples=[["fit", "follow"]]
+        description="the phases of a cycle, in order", examples=[["fit", "follow"]]
     )
     switching: Annotated[Literal["cond", "flag", "separate"], FIXED] = Field(
         default="cond",
-        description="cond: one program that branches; flag: one program a phase, of one step that "
-        "is told its phase; separate: one program a phase, of a step of its own",
+        description="cond: one program that branches; flag: one program per phase, whose step gets "
+        "the phase as an argument; separate: one program per phase, each with its own step",
     )
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
         default=(),
-        description="reported besides the losses, of the part that the first loss compares with "
+        description="metrics besides the losses, of the part that the first loss compares with "
         "the data",
         examples=[["r2"]],
     )
     task: Annotated[Task | None, FIXED] = Field(
-        default=None, description="what the target is; needed where a loss is a function of yours"
+        default=None, description="kind of target; required if a loss is your own function"
     )
 
     @property
@@ -110,12 +112,12 @@ class AlternatingTable(Named, EpochsTable):
 
     @property
     def of_data(self) -> str | None:
-        """The first loss that compares a part with the data; None where none does."""
+        """The first loss that compares a part with the data; None if there is none."""
         return next((name for name, loss in self.by_loss.items() if loss.against == DATA), None)
 
     @property
     def loss(self) -> str:
-        """The kind of that loss."""
+        """The kind of that loss, such as mse."""
         return self.by_loss[self.of_data].kind if self.of_data is not None else "mse"
 
     @property
@@ -129,7 +131,7 @@ class AlternatingTable(Named, EpochsTable):
 
     @property
     def lengths(self) -> dict[str, int]:
-        """The epochs of the warm-up and of each phase, by dotted key of `[train]`."""
+        """The epochs of the warm-up and of each phase, by dotted key in `[train]`."""
         found = {f"phases.{name}.epochs": phase.epochs for name, phase in self.by_phase.items()}
         return found | ({} if self.warmup is None else {"warmup.epochs": self.warmup.epochs})
 
@@ -138,7 +140,7 @@ class AlternatingTable(Named, EpochsTable):
         return tuple(f"loss_{name}" for name in self.by_loss)
 
     def phase_at(self, epoch: int) -> str:
-        """The phase of an epoch, which count from 1."""
+        """The phase of an epoch, counted from 1."""
         before = epoch - 1
         if self.warmup is not None:
             if before < self.warmup.epochs:
@@ -150,11 +152,11 @@ class AlternatingTable(Named, EpochsTable):
             if before < length:
                 return name
             before -= length
-        raise AssertionError("a place within the cycle")
+        raise AssertionError("the epoch is within the cycle")
 
 
 def alternating_recipe(raw: RawTable) -> Recipe:
-    """The table that a raw `[train]` of this program is read by."""
+    """How to read the raw `[train]` of this program."""
 
     def named(base: type[Named], name: str, table: type[Table]) -> tuple[str, Recipe]:
         inner = raw.get(name)
@@ -166,7 +168,7 @@ def alternating_recipe(raw: RawTable) -> Recipe:
 
 
 def check_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> Iterator[Flaw]:
-    """Losses are of parts, phases of losses and of parts that these depend on."""
+    """Check that losses name parts, and that phases name losses and parts these depend on."""
     losses, phases = train.by_loss, train.by_phase
     for name, table in (("losses", losses), ("phases", phases)):
         if not table:
@@ -180,9 +182,11 @@ def check_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
             yield unknown_part(f"train.losses.{name}.against", loss.against, [DATA, *inputs])
         if loss.against == loss.of:
             key = f"train.losses.{name}.against"
-            yield Flaw(key, f"'{loss.of}' against itself", f'write "{DATA}", or another part')
+            yield Flaw(
+                key, f"'{loss.of}' is compared with itself", f'write "{DATA}", or another part'
+            )
         elif loss.against != DATA and TASK_OF_LOSS.get(loss.kind) == "classes":
-            found = f"{loss.kind} is of classes, and the part '{loss.against}' gives numbers"
+            found = f"{loss.kind} is for classes, but the output of '{loss.against}' is numbers"
             yield Flaw(f"train.losses.{name}.kind", found, f"write one of {_OF_NUMBERS}")
     for name, phase in phases.items():
         yield from _unfit_phase(f"train.phases.{name}", phase, losses, inputs)
@@ -195,7 +199,7 @@ def check_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
     used = {name for _, name in wanted}
     for name in phases:
         if name not in used:
-            yield Flaw(f"train.phases.{name}", "in no cycle", "name it in train.cycle")
+            yield Flaw(f"train.phases.{name}", "not in any cycle", "add it to train.cycle")
 
 
 def _unfit_phase(
@@ -206,7 +210,7 @@ def _unfit_phase(
 ) -> Iterator[Flaw]:
     loss = losses.get(phase.loss)
     if len(set(phase.trains)) < len(phase.trains):
-        yield Flaw(f"{key}.trains", "a part is named twice", "name each once")
+        yield Flaw(f"{key}.trains", "a part is named twice", "remove one of the two")
     if loss is None:
         found = f"no loss '{phase.loss}'"
         yield Flaw(f"{key}.loss", found, f"the losses are {', '.join(losses)}")
@@ -229,7 +233,7 @@ def idle_parts(train: AlternatingTable, inputs: Mapping[str, str | None]) -> tup
 
 
 def check_metrics(train: AlternatingTable) -> Iterable[Flaw]:
-    """Metrics are of the data, and of its task."""
+    """Check that metrics compare with the data and fit its task."""
     if not train.by_loss:
         return
     if train.of_data is None:
@@ -238,30 +242,30 @@ def check_metrics(train: AlternatingTable) -> Iterable[Flaw]:
         return
     task = TASK_OF_LOSS.get(train.loss) or train.task
     if task is None:
-        found = f"missing, and '{train.loss}' does not tell what the target is"
+        found = f"missing, and '{train.loss}' does not determine what the target is"
         yield Flaw("train.task", found, 'write task = "classes" or "numbers"')
         return
     yield from _unfit_tasks(train, task)
     names = [column_of(metric) for metric in train.metrics]
     if len(set(names)) < len(names):
-        yield Flaw("train.metrics", "a metric is named twice", "name each once")
+        yield Flaw("train.metrics", "a metric is named twice", "remove one of the two")
     for name in set(names) & {*train.loss_names}:
-        found = f"'{name}' is reported anyway"
+        found = f"'{name}' is always reported"
         yield Flaw("train.metrics", found, "give the function another name")
     fitting = metrics_of(train.loss)
     for metric in train.metrics:
         if metric not in fitting and not is_function(metric):
-            found = f"{metric} does not go with the loss {train.loss}"
+            found = f"{metric} does not fit the loss {train.loss}"
             yield Flaw("train.metrics", found, f"write some of {', '.join(fitting)}")
 
 
 def _unfit_tasks(train: AlternatingTable, task: Task | None) -> Iterator[Flaw]:
-    """What the target is, all losses that are of the data agree on."""
+    """Check that all losses against the data agree on the kind of target."""
     if train.task not in (None, task):
         hint = f'write "{task}", or another loss'
-        yield Flaw("train.task", f"the loss {train.of_data} is of {task}", hint)
+        yield Flaw("train.task", f"the loss {train.of_data} is for {task}", hint)
     for name, loss in train.by_loss.items():
         its = TASK_OF_LOSS.get(loss.kind, task)
         if loss.against == DATA and its != task:
-            found = f"{loss.kind} is of {its}, and the loss {train.of_data} of {task}"
-            yield Flaw(f"train.losses.{name}.kind", found, f"write a loss of {task}")
+            found = f"{loss.kind} is for {its}, but the loss {train.of_data} is for {task}"
+            yield Flaw(f"train.losses.{name}.kind", found, f"write a loss for {task}")

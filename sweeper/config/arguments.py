@@ -14,12 +14,12 @@ from sweeper.config.study import StudyTable
 from sweeper.config.table import Table
 from sweeper.config.user_program import OwnProgramTable
 
-# tables whose own keys are traced where they are numbers with a point
+# tables whose own keys are traced if they are floats
 WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
 
 
 def structural_arguments(table: Table) -> Mapping[str, Any]:
-    """What is compiled in: all that a model's function is given, and what is no float."""
+    """The arguments that are compiled in: all of a model's function, and others but floats."""
     if isinstance(table, Named):
         return _of_each(table, structural_arguments)
     if isinstance(table, PythonTable):
@@ -30,7 +30,7 @@ def structural_arguments(table: Table) -> Mapping[str, Any]:
 
 
 def traced_arguments(table: Table) -> Mapping[str, float]:
-    """The floats among what an optimizer's function or a program's class is given."""
+    """The float arguments of an optimizer's function or of a program's class."""
     if isinstance(table, Named):
         return _of_each(table, traced_arguments)
     if isinstance(table, WITH_TRACED_ARGUMENTS):
@@ -44,14 +44,14 @@ def _of_each(table: Named, arguments: Callable[[Table], Mapping[str, Any]]) -> d
 
 
 def functions_of_tables(tables: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
-    """What builds models, or gives rows, by the dotted keys of their tables."""
+    """Functions that build models or return rows, by the dotted keys of their tables."""
     for key, table in tables.items():
         if function := getattr(table, "function", ""):
             yield function, f"{key}.function"
 
 
 def functions_of_optimizers(whole: Table, each: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
-    """The functions that build optimizers, and the layer classes that their decay rules name."""
+    """Functions that build optimizers, and layer classes that their decay rules name."""
     for key, table in each.items():
         if isinstance(table, UserOptimizerTable):
             yield table.name, f"{key}.name"
@@ -60,13 +60,13 @@ def functions_of_optimizers(whole: Table, each: Mapping[str, Table]) -> Iterator
 
 
 def functions_of_study(study: StudyTable) -> Iterator[tuple[str, str]]:
-    """What proposes trials, and what ends them."""
+    """User-defined samplers and pruners."""
     key, wrapped = "study.pruner", study.pruner.options.get("wrapped")
     named: list[tuple[str, Any]] = [
         ("study.sampler.name", study.sampler.name),
         (f"{key}.name", study.pruner.name),
     ]
-    while isinstance(wrapped, Mapping):  # as `patient` has one in itself
+    while isinstance(wrapped, Mapping):  # as in `patient`, which wraps another pruner
         table = cast("Mapping[str, Any]", wrapped)
         key, wrapped = f"{key}.wrapped", table.get("wrapped")
         named.append((f"{key}.name", table.get("name")))

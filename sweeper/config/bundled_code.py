@@ -1,4 +1,4 @@
-"""The user's own modules that a saved model needs: carried in it as text, run only when trusted."""
+"""User modules that a saved model needs: saved with it as text, and run only when trusted."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sweeper.config.trust import NOWHERE, TRUST, is_at_hand, is_known
 from sweeper.config.user_source import OF_ANOTHER_MAIN, is_of_another_main, source_digests
 from sweeper.errors import Problem, SetupError
 
-# the settings whose functions a model and the state of its training are built by
+# the settings whose functions build a model and its training state
 _BUILDING = re.compile(r"(model|optimizer)\..*|train\.program")
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The modules of functions of the user's, each file with its digest, and its text if it has.
+    """The modules of user functions: the digest of each file, and its text if it was saved.
 
-    What lies beside the study has a text; an installed module has none, and must be installed.
+    Files next to the study are saved as text; an installed module must be installed again.
     """
 
     functions: tuple[str, ...]
@@ -33,7 +33,7 @@ class Code:
 
     @staticmethod
     def of(config: StudyConfig) -> Code:
-        """What the model and the optimizer of a study come from."""
+        """The code that the model and the optimizer of a study come from."""
         functions = [*dict(building(config))]
         digests: dict[str, str] = {}
         for function in functions:
@@ -42,7 +42,7 @@ class Code:
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> Code:
-        """The code as a saved model has it."""
+        """The code from the header of a saved model."""
         return Code(tuple(body["functions"]), body["digests"], body["texts"])
 
     def place_of(
@@ -52,13 +52,13 @@ class Code:
         places: Sequence[Path],
         trusted: bool,
     ) -> Path:
-        """The directory to import `functions` from, each given with the key that names it.
+        """The directory to import `functions` from, which are given with the keys that name them.
 
-        It is the first of `places` with the source that they had when the model was saved, or one
-        to which the text that the file `name` carries is written if that is `trusted`.
+        This is the first of `places` that has their source as it was when the model was saved, or a
+        directory to which the text saved in the file `name` is written, if that is `trusted`.
 
         Raises:
-            SetupError: their source is in none of them, and is not trusted.
+            SetupError: no place has their source, and the saved text is not trusted.
         """
         foreign = [(function, key) for function, key in functions if not is_known(function)]
         if not foreign:
@@ -77,12 +77,12 @@ class Code:
         where = " or ".join(str(place) for place in places)
         there = [place for place in places if any((place / file).exists() for file in self.texts)]
         if there:
-            found = f"names {function}, and {there[0]} has another source of it"
+            found = f"names {function}, and {there[0]} has different source for it"
         else:
-            found = f"names {function}, whose source is not in {where or 'a directory of yours'}"
+            found = f"names {function}, whose source is not in {where or 'your directory'}"
         hint = (
-            "run this in your directory with the source that it was trained with, which must not "
-            f"be the model's own directory; or, {TRUST}"
+            "run this in your directory, with the source that the model was trained with; the "
+            f"model's own directory does not count. Otherwise, {TRUST}"
         )
         return Problem(name, key, found, hint)
 
@@ -91,9 +91,9 @@ class Code:
             path = PurePosixPath(file)
             if path.is_absolute() or ".." in path.parts or path.suffix != ".py":
                 found = f"carries a module under the name {file!r}"
-                raise SetupError(Problem(name, "", found, "take a file that `export` wrote"))
+                raise SetupError(Problem(name, "", found, "use a file that `export` wrote"))
         directory = Path(tempfile.mkdtemp(prefix="sweeper-code-"))
-        # what it is imported from stays as long as this process
+        # the directory is kept until this process ends
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         for file, text in self.texts.items():
             target = directory / file
@@ -103,12 +103,12 @@ class Code:
 
 
 def building(config: StudyConfig) -> list[tuple[str, str]]:
-    """The functions by which a model and the state of its training are built, each with its key."""
+    """The functions that build a model and its training state, each with its key."""
     return [(name, key) for name, key in config.function_keys if _BUILDING.fullmatch(key)]
 
 
 def texts_of(config: StudyConfig, functions: Iterable[str]) -> dict[str, str]:
-    """The files beside the study that these functions come from, by their paths from there."""
+    """The files next to the study that these functions come from, by relative path."""
     found = (name for one in functions for name in source_digests(one, config.base_dir))
     beside = [name for name in dict.fromkeys(found) if (config.base_dir / name).is_file()]
     return {name: (config.base_dir / name).read_text(encoding="utf-8") for name in beside}

@@ -1,4 +1,4 @@
-"""Conditional search: which settings a trial uses, and how many structures a search can propose."""
+"""Conditional search: which settings a trial uses, and how many structures a search has."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MAX_LISTED = 20
 
 
 def is_active(entry: SearchEntry, values: Mapping[str, Scalar]) -> bool:
-    """Whether `entry` is of use beside `values`, by setting; one that is not there is of none."""
+    """Whether `entry` is used with these `values`; a condition on a missing setting is not met."""
     when = entry.when or {}
     return all(key in values and values[key] in wanted for key, wanted in when.items())
 
 
 def active(search: Mapping[str, SearchEntry], params: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Those of `params`, by column, that are of use beside the others; in the order of `search`."""
+    """Those of `params`, by column, whose conditions are met; in the order of `search`."""
     kept: dict[str, Scalar] = {}
     for key in in_order(search):
         column = search[key].column(key)
@@ -38,7 +38,7 @@ def in_order(search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
 
 
 def needed(keys: Iterable[str], search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
-    """The settings `keys`, and all that they depend on."""
+    """The settings `keys` and all that they depend on."""
     found: dict[str, None] = {}
     waiting = list(keys)
     while waiting:
@@ -50,7 +50,7 @@ def needed(keys: Iterable[str], search: Mapping[str, SearchEntry]) -> tuple[str,
 
 
 def check_conditions(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
-    """A condition names values that another setting of the search may have."""
+    """Check that a condition names values that another searched setting may have."""
     whole = True
     for setting, entry in search.items():
         for key, wanted in (entry.when or {}).items():
@@ -67,7 +67,7 @@ def check_conditions(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
 def _unmet(place: str, key: str, entry: SearchEntry, wanted: tuple[Scalar, ...]) -> Iterator[Flaw]:
     if isinstance(entry, FloatSearch) and entry.values() is None:
         found = f"'{key}' is drawn from a continuous range"
-        yield Flaw(place, found, "name one with choices, or with whole numbers")
+        yield Flaw(place, found, "write a setting with choices, or with integers")
         return
     for value in wanted:
         if entry.has(value) is None:
@@ -95,7 +95,7 @@ Wanted = tuple[str, tuple[Scalar, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Values of a setting that say the same to every condition: one of them, and how many."""
+    """Values of a setting that no condition distinguishes: one of them, and how many there are."""
 
     value: Scalar
     count: int
@@ -106,11 +106,11 @@ _Draw = Mapping[str, _Group]
 
 @dataclass(frozen=True, slots=True)
 class StructureSearch:
-    """The part of a search that decides how many structures there are.
+    """The part of a search that determines how many structures there are.
 
-    `splitting` are the settings whose values are trained by different programs; `kept` is the value
-    of a setting in a trial that does not draw it. `uses` maps a conditional setting to the one it
-    depends on and the values with which it is used. Only trials with the values of `only` count.
+    `splitting` are the settings whose values need different programs. `kept` is the value of a
+    setting in trials that do not draw it. `uses` maps a conditional setting to the one it depends
+    on and the values with which it is used. Only trials with the values of `only` count.
     """
 
     search: Mapping[str, SearchEntry]
@@ -120,19 +120,19 @@ class StructureSearch:
     only: Mapping[str, Scalar]
 
     def count(self) -> int | None:
-        """The number of structures; None if they are a continuum."""
+        """The number of structures; None if there are infinitely many."""
         counts = [self.search[key].count() for key in self.splitting]
         if None in counts:
             return None
         order = self._order()
         alone = [key for key in self.splitting if key not in order]
         numbers = (self.search[key].count() or 0 for key in alone)
-        # one place may come several times, where only what splits nothing differs
+        # the same structure may occur several times, if only settings that split nothing differ
         places = dict(self._place(drawn) for drawn in self._draws(order, {}) if self._counts(drawn))
         return prod(numbers) * sum(places.values())
 
     def has_use(self, key: str) -> bool:
-        """Whether a setting of `splitting` is drawn and of use in some trial."""
+        """Whether some trial draws and uses a setting of `splitting`."""
         order = self._order()
         if key not in order:
             return True
@@ -140,7 +140,7 @@ class StructureSearch:
         return any(key in drawn and self._is_of_use(key, drawn) for drawn in draws)
 
     def _order(self) -> tuple[str, ...]:
-        """The settings that conditions and uses connect, each after those of its condition."""
+        """The settings connected by conditions and uses, each after those of its condition."""
         owners = {self.uses[key][0] for key in self.splitting if key in self.uses} | {*self.only}
         used = [key for key in self.splitting if key in self.uses]
         keys = needed([*self.splitting, *owners & self.search.keys()], self.search)
@@ -150,7 +150,7 @@ class StructureSearch:
         return tuple(key for key in in_order(self.search) if key in connected)
 
     def _draws(self, order: Sequence[str], drawn: _Draw) -> Iterator[_Draw]:
-        """Every combination of values that conditions tell apart; what is not drawn is left out."""
+        """Every combination of values that conditions distinguish; unused settings are left out."""
         if not order:
             yield drawn
             return
@@ -162,7 +162,7 @@ class StructureSearch:
             yield from self._draws(rest, {**drawn, key: group})
 
     def _place(self, drawn: _Draw) -> tuple[tuple[object, ...], int]:
-        """What a combination comes to in the program, and for how many it stands."""
+        """The structure of a combination, and how many combinations it represents."""
         of_use = [key for key in self.splitting if self._is_of_use(key, drawn)]
         values = (self._has(drawn, key) for key in of_use)
         place = (*zip(of_use, values, strict=True),)
@@ -181,7 +181,7 @@ class StructureSearch:
         return self._has(drawn, owner) in wanted
 
     def _groups(self, key: str) -> Iterator[_Group]:
-        """The values of a setting; what it is where it is not drawn stands by itself."""
+        """The groups of values of a setting; its value if not drawn is a group of its own."""
         conditions = [entry.when or {} for entry in self.search.values()]
         told = [when[key] for when in conditions if key in when]
         told += [wanted for owner, wanted in self.uses.values() if owner == key]

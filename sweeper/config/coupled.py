@@ -1,4 +1,4 @@
-"""`[train]` of `coupled`: models that feed each other, each of which its own loss moves alone."""
+"""`[train]` of `coupled`: models that feed each other, each trained by its own loss."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sweeper.config.refusals import MISSING
 from sweeper.config.table import FIXED, TRACED, Flaw
 from sweeper.config.train import EpochsTable, Task
 
-GENERATOR, CRITIC = "generator", "critic"  # the models of the objectives of this package
+GENERATOR, CRITIC = "generator", "critic"  # the models that the built-in objectives train
 OBJECTIVES = ("wgan_gp", "wgan", "gan")
 WASSERSTEIN, COVERED = "sliced_wasserstein", "modes_covered"
-# settings that one objective alone has use for
+# settings that only one objective uses
 _OBJECTIVE_WITH = {"gradient_penalty": "wgan_gp", "clip": "wgan"}
 
 
@@ -26,7 +26,7 @@ def _setting_of_another_objective(
 ) -> Iterable[Flaw]:
     for name, value in (("gradient_penalty", gradient_penalty), ("clip", clip)):
         if value is not None and objective != _OBJECTIVE_WITH[name]:
-            found = f"the objective {objective} has no use for it"
+            found = f"the objective {objective} does not use it"
             hint = f'remove it, or write objective = "{_OBJECTIVE_WITH[name]}"'
             yield Flaw(name, found, hint)
 
@@ -34,60 +34,59 @@ def _setting_of_another_objective(
 def _target_of_none(objective: str, task: Task | None) -> Iterable[Flaw]:
     if task is not None and not is_function(objective):
         found = f"the objective {objective} predicts nothing"
-        yield Flaw("task", found, "remove it, or write an objective of your own")
+        yield Flaw("task", found, "remove it, or write your own objective")
 
 
 class CoupledTable(Named, EpochsTable):
-    """Trains models that feed each other, each by its own optimizer and its own loss."""
+    """Trains models that feed each other, each with its own optimizer and loss."""
 
     rules = (_setting_of_another_objective, _target_of_none)
 
-    # what the rest of the file says: its models, whether one of them generates rows that are held
-    # against those of the data, and whether these have modes
+    # facts from the rest of the file: the models, whether one of them generates rows to compare
+    # with those of the data, and whether the data has modes
     models: ClassVar[tuple[str, ...]] = ()
     generates: ClassVar[bool] = True
     has_modes: ClassVar[bool] = False
 
     program: Annotated[Literal["coupled"], FIXED] = Field(
-        description="models that feed each other, each by its own loss"
+        description="models that feed each other, each with its own loss"
     )
     objective: Annotated[str, OneOf(OBJECTIVES), FIXED] = Field(
-        description="what the models minimise: of these a generator and a critic; a function of "
-        "yours is given models, batch and key, and gives each model's loss by name",
+        description="the objective: a built-in one trains a generator and a critic; your own "
+        "function gets models, batch and key, and returns the loss of each model by name",
         examples=["wgan_gp"],
     )
     critic_steps: Annotated[Count, TRACED] = Field(
         default=1,
-        description="updates of the critic for one of every other model",
+        description="critic updates per update of each other model",
         examples=[5],
     )
     gradient_penalty: Annotated[Annotated[float, Field(ge=0, le=1e38)] | None, TRACED] = Field(
         default=None,
-        description="weight of the penalty on the slope of the critic, 10 where none is written; "
-        "of wgan_gp",
+        description="weight of the gradient penalty on the critic; default: 10; only for wgan_gp",
         examples=[10.0],
     )
     clip: Annotated[Annotated[float, Field(gt=0, le=1e38)] | None, TRACED] = Field(
         default=None,
-        description="largest size of a weight of the critic, 0.01 where none is written; of wgan",
+        description="the critic's weights are clipped to this size; default: 0.01; only for wgan",
         examples=[0.01],
     )
     task: Annotated[Task | None, FIXED] = Field(
         default=None,
-        description="what the target is, for an objective of yours that looks at batch.y; none "
-        "is read where it is not written",
+        description="kind of target, for your own objective that uses batch.y; if omitted, no "
+        "target is read",
     )
     debug_gradients: Annotated[bool, FIXED] = Field(
         default=False,
         description="whether every step asserts that no loss has a gradient to a model that feeds "
-        "its own, and that models whose turn it is not stay as they are; slow",
+        "its own, and that models that are not updated do not change; slow",
     )
 
     def runs_of(self, model: str) -> int:
-        """About how many times the rows of a batch go through a model in a step."""
+        """About how many times the rows of a batch pass through a model in one step."""
         if model != CRITIC or is_function(self.objective):
             return 1
-        # generated and real rows; a penalty is a gradient of a gradient
+        # generated and real rows; a penalty needs the gradient of a gradient
         return 4 if self.objective == "wgan_gp" else 2
 
     @property
@@ -96,12 +95,12 @@ class CoupledTable(Named, EpochsTable):
 
     @property
     def loss(self) -> str:
-        """What messages call that which is minimised."""
+        """What messages call the objective."""
         return self.objective
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What is measured of generated rows."""
+        """The metrics of generated rows."""
         if not self.generates:
             return ()
         return (WASSERSTEIN, COVERED) if self.has_modes else (WASSERSTEIN,)
@@ -116,7 +115,7 @@ class CoupledTable(Named, EpochsTable):
 
 
 def coupled_recipe(raw: RawTable) -> Recipe:
-    """The table that the `[train]` of this raw study file is read by."""
+    """How to read the raw `[train]` of this program."""
     models: Any = raw.get("model", {})
     data: Any = raw.get("data", {})
     models = {name: one for name, one in models.items() if is_table(one)}
@@ -131,14 +130,14 @@ def coupled_recipe(raw: RawTable) -> Recipe:
 
 
 def feeds(name: str, train: CoupledTable, inputs: Mapping[str, str | None]) -> str | None:
-    """The model whose output the model `name` takes in; None where it is no other's."""
+    """The model whose output feeds the model `name`; None if no model feeds it."""
     if name == CRITIC and not is_function(train.objective):
         return GENERATOR
     return inputs[name]
 
 
 def sizes_of(model: PartsTable, features: int) -> Mapping[str, tuple[int, int]]:
-    """How many numbers each model takes in and gives out, of data with so many features."""
+    """The input and output size of each model, if the data has this many features."""
     parts = model.parts
 
     def out_size(name: str) -> int:
@@ -153,14 +152,14 @@ def sizes_of(model: PartsTable, features: int) -> Mapping[str, tuple[int, int]]:
 def check_models(
     train: CoupledTable, model: PartsTable, searched: Collection[str]
 ) -> Iterator[Flaw]:
-    """The models are those of the objective, and each has sizes."""
+    """Check that the objective has its models, and that all models have sizes."""
     parts = model.parts
     if is_function(train.objective):
         yield from check_wiring({name: part.input for name, part in parts.items()})
         yield from _unfit_own(parts)
         several = train.critic_steps > 1 or "train.critic_steps" in searched
         if several and CRITIC not in parts:
-            found = f"no model is called '{CRITIC}'"
+            found = f"no model is named '{CRITIC}'"
             yield Flaw("train.critic_steps", found, f"remove it, or write [model.{CRITIC}]")
         return
     for name in (GENERATOR, CRITIC):
@@ -171,8 +170,8 @@ def check_models(
             yield Flaw(f"model.{name}", MISSING, hint)
     for name in parts:
         if name not in (GENERATOR, CRITIC):
-            found = f"the objective {train.objective} trains '{GENERATOR}' and '{CRITIC}' alone"
-            yield Flaw(f"model.{name}", found, "remove it, or write an objective of your own")
+            found = f"the objective {train.objective} only trains '{GENERATOR}' and '{CRITIC}'"
+            yield Flaw(f"model.{name}", found, "remove it, or write your own objective")
     yield from _unfit_generator(parts.get(GENERATOR))
     yield from _unfit_critic(parts.get(CRITIC))
 
@@ -182,9 +181,9 @@ def _unfit_generator(part: Part | None) -> Iterator[Flaw]:
         return
     key = f"model.{GENERATOR}"
     if part.input is not None:
-        yield Flaw(f"{key}.input", "a generator takes in noise", "remove it")
+        yield Flaw(f"{key}.input", "the input of a generator is noise", "remove it")
     if part.in_size is None:
-        found = f"{MISSING}, and nothing tells how much noise it takes in"
+        found = f"{MISSING}, so the size of the generator's noise is not known"
         yield Flaw(f"{key}.in_size", found, "write the latent size, in_size = 8")
 
 
@@ -193,24 +192,24 @@ def _unfit_critic(part: Part | None) -> Iterator[Flaw]:
         return
     key = f"model.{CRITIC}"
     if part.input not in (None, GENERATOR):
-        found = f"'{part.input}', and a critic takes in what '{GENERATOR}' gives"
+        found = f"'{part.input}', but the input of a critic is the output of '{GENERATOR}'"
         yield Flaw(f"{key}.input", found, "remove it")
     if part.in_size is not None:
-        found = f"{part.in_size}, and a critic takes in rows of the data"
+        found = f"{part.in_size}, but the input of a critic is a row of the data"
         yield Flaw(f"{key}.in_size", found, "remove it")
     if part.out_size not in (None, 1):
-        yield Flaw(f"{key}.out_size", f"{part.out_size} numbers for a row", "write 1")
+        yield Flaw(f"{key}.out_size", f"{part.out_size} outputs per row", "write 1")
 
 
 def _unfit_own(parts: Mapping[str, Part]) -> Iterator[Flaw]:
     for name, part in parts.items():
         key = f"model.{name}"
         if part.in_size is not None and part.input is not None:
-            found = f"{part.in_size}, and '{name}' takes in what '{part.input}' gives"
+            found = f"{part.in_size}, but the input of '{name}' is the output of '{part.input}'"
             yield Flaw(f"{key}.in_size", found, "remove it")
         if part.out_size is None and name not in (GENERATOR, CRITIC):
-            found = f"{MISSING}, and nothing tells the size of '{name}'"
+            found = f"{MISSING}, so the size of '{name}' is not known"
             yield Flaw(f"{key}.out_size", found, "write out_size = ...")
         if isinstance(part, MlpTable) and part.dropout > 0:
-            found = "an objective of your own calls the models without dropout"
+            found = "your own objective calls the models without dropout"
             yield Flaw(f"{key}.dropout", found, "remove it")

@@ -18,7 +18,7 @@ _METHODS = get_args(_Method)
 
 
 class Constant(Table):
-    """`impute = { constant = 0 }`: the number that stands for every missing one."""
+    """`impute = { constant = 0 }`: the number that replaces missing ones."""
 
     constant: float
 
@@ -27,7 +27,7 @@ def _names(value: object) -> object:
     names: Any = (value,) if isinstance(value, str) else value
     if _is_array(names) and names and all(_is_name(name) for name in names):
         return tuple(names)
-    raise PydanticCustomError("names", "neither a name nor an array of names")
+    raise PydanticCustomError("names", "not a name or an array of names")
 
 
 def _is_name(value: object) -> bool:
@@ -41,10 +41,10 @@ def _impute(value: object) -> object:
         constant = value["constant"]
         if not _is_number(constant):
             raise PydanticCustomError(
-                "constant", "no constant", {"constant": format_value(constant)}
+                "constant", "not a constant", {"constant": format_value(constant)}
             )
         return Constant(constant=float(constant))
-    raise PydanticCustomError("impute", "no way to fill gaps")
+    raise PydanticCustomError("impute", "not a way to fill gaps")
 
 
 def _class_weights(value: object) -> object:
@@ -53,8 +53,8 @@ def _class_weights(value: object) -> object:
     if _is_table(value) and value:
         if all(_is_number(weight) and weight > 0 for weight in value.values()):
             return {name: float(weight) for name, weight in value.items()}
-        raise PydanticCustomError("class_weight", "a weight that is not a number above 0")
-    raise PydanticCustomError("class_weights", "no weights")
+        raise PydanticCustomError("class_weight", "a weight is not a number above 0")
+    raise PydanticCustomError("class_weights", "not weights")
 
 
 def _is_array(value: object) -> TypeGuard[Sequence[Any]]:
@@ -85,41 +85,44 @@ ClassWeights = Annotated[
 
 _Text = Annotated[str, Field(min_length=1)]
 _Target = Annotated[
-    ColumnNames, Field(description="the column to predict; several for mse", examples=["price"])
+    ColumnNames,
+    Field(description="the column to predict; for mse, one or more", examples=["price"]),
 ]
 
 
 class SplitTable(Table):
-    """`data.split`: the parts of the rows that are kept from training."""
+    """`data.split`: the rows that are not trained on."""
 
     val: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.2, description="share to validate on"
+        default=0.2, description="share of rows for validation"
     )
-    test: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.1, description="share to test on")
+    test: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.1, description="share of rows for testing"
+    )
     stratify: bool = Field(
-        default=False, description="whether each part has the classes in proportion"
+        default=False, description="whether each part has the same proportions of classes"
     )
     group: _Text | None = Field(
         default=None,
-        description="column whose equal values stay in one part; shares are of groups",
+        description="rows with equal values in this column stay together; shares count groups",
         examples=["patient"],
     )
     time: _Text | None = Field(
         default=None,
-        description="column that orders the rows: the latest are tested on",
+        description="column to sort the rows by; the last rows are for testing",
         examples=["day"],
     )
     as_feature: bool = Field(
-        default=False, description="whether the column of group or time is learnt from, too"
+        default=False, description="whether the group or time column is also a feature"
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = Field(
         default=None,
-        description="of the split and of folds, where study.seed is not to draw them",
+        description="seed of the split and folds; default: study.seed",
         examples=[0],
     )
     train_on: Literal["train", "train+val", "all"] = Field(
         default="train",
-        description="the parts that are trained on; those of the others measure nothing then",
+        description="the rows to train on; metrics of these rows say nothing about new rows",
         examples=["train+val"],
     )
 
@@ -134,18 +137,20 @@ def _several_ways_to_split(split: SplitTable) -> Iterable[Flaw]:
     ways = {"stratify": split.stratify, "group": split.group, "time": split.time}
     chosen = [way for way, value in ways.items() if value]
     for way in chosen[1:]:
-        yield Flaw(f"split.{way}", f"the rows are split by {chosen[0]}", "remove one of them")
+        yield Flaw(
+            f"split.{way}", f"the rows are already split by {chosen[0]}", "remove one of them"
+        )
 
 
 def _no_column_to_learn_from(split: SplitTable) -> Iterable[Flaw]:
     if split.as_feature and split.group is None and split.time is None:
-        found = "the rows are split by no column"
+        found = "the rows are not split by a column"
         yield Flaw("split.as_feature", found, "write group or time, or remove it")
 
 
 def _repeated_target(target: tuple[str, ...]) -> Iterable[Flaw]:
     if len(set(target)) < len(target):
-        yield Flaw("target", "a column is named twice", "name each once")
+        yield Flaw("target", "a column is named twice", "remove one of the two")
 
 
 def _unfit_separator(separator: str) -> Iterable[Flaw]:
@@ -156,7 +161,7 @@ def _unfit_separator(separator: str) -> Iterable[Flaw]:
 
 def _separator_in_numbers(separator: str, decimal: str) -> Iterable[Flaw]:
     if decimal == separator:
-        found = f"{decimal!r} stands between fields already"
+        found = f"{decimal!r} already separates fields"
         yield Flaw("decimal", found, 'write another, or another separator, such as ";"')
 
 
@@ -164,40 +169,41 @@ def _unknown_encoding(encoding: str) -> Iterable[Flaw]:
     try:
         "".encode(encoding)
     except LookupError:
-        hint = "write one of Python's, such as utf-8, latin-1 or cp1252"
-        yield Flaw("encoding", f"no encoding '{encoding}' of text", hint)
+        hint = "write a Python encoding, such as utf-8, latin-1 or cp1252"
+        yield Flaw("encoding", f"unknown text encoding '{encoding}'", hint)
 
 
 class _RowsTable(Table):
-    """What every source of rows has."""
+    """Settings of every source of rows."""
 
     rules = (_nothing_to_train_on, _several_ways_to_split, _no_column_to_learn_from)
 
     scale: Literal["none", "standard", "minmax"] = Field(
-        default="standard", description="how numbers are scaled; fitted on the training part"
+        default="standard", description="how numbers are scaled; fitted on the training rows"
     )
     impute: Impute = Field(
         default="none",
-        description="what fills missing numbers; none refuses missing values",
+        description="how missing numbers are filled; none: missing values are an error",
         examples=["median"],
     )
     categorical: Literal["onehot", "ordinal"] = Field(
-        default="onehot", description="how categories are encoded: a column a value, or its place"
+        default="onehot",
+        description="how categories are encoded: one column per value, or its position as a number",
     )
     categorical_columns: Annotated[tuple[_Text, ...], Field(strict=False)] = Field(
         default=(),
-        description="columns of numbers that are categories, as text always is",
+        description="numeric columns to treat as categories; text columns always are",
         examples=[["zip_code"]],
     )
     class_weights: ClassWeights = Field(
         default="none",
-        description="of the loss; balanced, or class = weight, else 1",
+        description="weights of classes in the loss: balanced, or CLASS = weight; default: 1",
         examples=["balanced"],
     )
     missing_target: Literal["refuse", "drop"] = Field(
-        default="refuse", description="drop leaves out the rows that have no value of the target"
+        default="refuse", description="drop: leave out rows without a target value"
     )
-    split: SplitTable = Field(default=SplitTable(), description="the parts kept from training")
+    split: SplitTable = Field(default=SplitTable(), description="rows for validation and testing")
 
 
 class _ColumnsTable(_RowsTable):
@@ -213,9 +219,9 @@ class _ColumnsTable(_RowsTable):
 class SklearnTable(_RowsTable):
     """A data set that ships with scikit-learn."""
 
-    source: Literal["sklearn"] = Field(description="where the rows come from")
+    source: Literal["sklearn"] = Field(description="the source of the rows")
     name: Literal["digits", "iris", "wine", "breast_cancer", "diabetes"] = Field(
-        description="a data set of scikit-learn"
+        description="name of the data set"
     )
 
 
@@ -224,9 +230,9 @@ class CsvTable(_ColumnsTable):
 
     rules = (*_ColumnsTable.rules, _unfit_separator, _separator_in_numbers, _unknown_encoding)
 
-    source: Literal["csv"] = Field(description="where the rows come from")
+    source: Literal["csv"] = Field(description="the source of the rows")
     path: _Text = Field(
-        description="the file, seen from the study file, else from the current directory",
+        description="the file, relative to the study file, else to the current directory",
         examples=["houses.csv"],
     )
     target: _Target
@@ -234,27 +240,27 @@ class CsvTable(_ColumnsTable):
         default=",", description="the character between fields", examples=[";", "\t"]
     )
     decimal: Literal[".", ","] = Field(
-        default=".", description="what stands in numbers before the fraction", examples=[","]
+        default=".", description="the decimal separator in numbers", examples=[","]
     )
     encoding: str = Field(
-        default="utf-8", description="of the text, as Python calls it", examples=["latin-1"]
+        default="utf-8", description="text encoding, by its name in Python", examples=["latin-1"]
     )
     skip_rows: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="lines above the one of column names", examples=[1]
+        default=0, description="number of lines above the column names", examples=[1]
     )
     missing_values: Annotated[tuple[str, ...], Field(strict=False)] | None = Field(
         default=None,
-        description="texts that mean a missing value; the words of pandas if left out",
+        description="strings that mean a missing value; default: those of pandas",
         examples=[["", "NA"]],
     )
 
 
 class ParquetTable(_ColumnsTable):
-    """A Parquet file, or all of a directory or pattern; `target` and `drop` are columns of it."""
+    """A Parquet file, or all of a directory or pattern; `target` and `drop` are column names."""
 
-    source: Literal["parquet"] = Field(description="where the rows come from")
+    source: Literal["parquet"] = Field(description="the source of the rows")
     path: _Text = Field(
-        description="a file, a directory or a pattern, *.parquet, looked up as that of csv",
+        description="a file, a directory or a pattern such as *.parquet, relative as for csv",
         examples=["houses/*.parquet"],
     )
     target: _Target
@@ -263,38 +269,38 @@ class ParquetTable(_ColumnsTable):
 class NpzTable(_RowsTable):
     """Arrays of an .npz file, whose first axis is the row."""
 
-    source: Literal["npz"] = Field(description="where the rows come from")
+    source: Literal["npz"] = Field(description="the source of the rows")
     path: _Text = Field(
-        description="the file, seen from the study file, else from the current directory",
+        description="the file, relative to the study file, else to the current directory",
         examples=["ring.npz"],
     )
-    x: _Text = Field(default="x", description="the array to learn from", examples=["features"])
+    x: _Text = Field(default="x", description="the array of features", examples=["features"])
     y: _Text | None = Field(
         default=None,
-        description="the array to predict, y where none is written; columns are several targets",
+        description="the array to predict; default: y; its columns are separate targets",
         examples=["prices"],
     )
     mode: _Text | None = Field(
         default=None,
-        description="labels of the parts of a mixture, of which coupled counts those that are "
+        description="labels of the components of a mixture; coupled counts how many of them are "
         "covered by generated rows",
         examples=["mode"],
     )
 
 
 class FunctionTable(_ColumnsTable):
-    """What a function of the user's own returns."""
+    """Rows that a user-defined function returns."""
 
-    source: Literal["python"] = Field(description="where the rows come from")
+    source: Literal["python"] = Field(description="the source of the rows")
     function: FunctionName = Field(
-        description="module:function, which returns (x, y), a DataFrame or a dict of arrays",
+        description="module:function that returns (x, y), a DataFrame or a dict of arrays",
         examples=["tables:houses"],
     )
     args: dict[str, Argument] = Field(
-        default={}, description="what the function is called with", examples=[{"year": 2020}]
+        default={}, description="arguments of the function", examples=[{"year": 2020}]
     )
     target: ColumnNames = Field(
-        default=("y",), description="the column or the array to predict; several for mse"
+        default=("y",), description="the column or array to predict; for mse, one or more"
     )
 
 

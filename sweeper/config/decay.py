@@ -1,4 +1,4 @@
-"""`[optimizer.decay]`: which arrays of a model weight decay touches, and how much."""
+"""`[optimizer.decay]`: which arrays of a model weight decay applies to, and how strongly."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sweeper.config.table import Flaw, Table
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Arrays that meet all of its conditions decay by `amount` times the weight decay.
+    """Arrays that match all of its conditions decay by `amount` times the weight decay.
 
-    `key` is where it stands in `[optimizer.decay]`. `layer` names a class, `leaf` a field of it,
-    `path` is a pattern of where the array stands in the model; an empty condition is none.
+    `key` is its place in `[optimizer.decay]`. `layer` names a class, `leaf` one of its fields, and
+    `path` is a pattern for the array's place in the model; empty conditions match everything.
     """
 
     key: str
@@ -39,7 +39,7 @@ def _amount(value: object) -> bool | float:
         return value
     if isinstance(value, int | float) and isfinite(value) and 0 <= value <= 1e38:
         return float(value)
-    raise PydanticCustomError("decay_amount", "no amount of decay")
+    raise PydanticCustomError("decay_amount", "not an amount of decay")
 
 
 def _layer_decay(value: object) -> object:
@@ -47,7 +47,7 @@ def _layer_decay(value: object) -> object:
         return _amount(value)
     leaves = cast("Mapping[str, object]", value)
     if not leaves:
-        raise PydanticCustomError("decay_amount", "no amount of decay")
+        raise PydanticCustomError("decay_amount", "not an amount of decay")
     return {name: _amount_of(name, amount) for name, amount in leaves.items()}
 
 
@@ -56,14 +56,14 @@ def _amount_of(leaf: str, value: object) -> bool | float:
         return _amount(value)
     except PydanticCustomError:
         context = {"leaf": leaf, "amount": format_value(value)}
-        raise PydanticCustomError("decay_of_leaf", "no amount of decay", context) from None
+        raise PydanticCustomError("decay_of_leaf", "not an amount of decay", context) from None
 
 
 def _whole_numbers(value: object) -> object:
     numbers = items_of(value) or (value,)
     if all(type(number) is int for number in numbers):
         return value if numbers == (value,) else numbers
-    raise PydanticCustomError("whole_numbers", "neither a whole number nor an array of them")
+    raise PydanticCustomError("whole_numbers", "not an integer or an array of integers")
 
 
 _AMOUNT: dict[str, Any] = {"anyOf": [{"type": "boolean"}, {"type": "number", "minimum": 0}]}
@@ -84,34 +84,36 @@ Word = Annotated[str, Field(min_length=1)]
 
 
 class WhereTable(Table):
-    """One of `[[optimizer.decay.where]]`; its `class` Python keeps for itself: `WHERE` adds it."""
+    """One of `[[optimizer.decay.where]]`; `WHERE` adds its `class`, a reserved word in Python."""
 
     leaf: Word | None = Field(
         default=None,
-        description="name of the array, or of a field that holds it",
+        description="name of the array, or of a field that contains it",
         examples=["bias"],
     )
     path: Word | None = Field(
         default=None,
-        description="where the array, or what holds it, stands in the model; * is any text",
+        description="path in the model of the array or of what contains it; * matches any text",
         examples=["layers[0].*", "*.attention", "layers[-1]"],
     )
     depth: WholeNumbers = Field(
         default=None,
-        description="place in the first sequence of layers that holds it: 0, 1, ..., the last -1",
+        description="index in the first sequence of layers that contains it; the last is -1",
         examples=[0, [0, 1]],
     )
     ndim: WholeNumbers = Field(
-        default=None, description="dimensions of the array, of one model alone", examples=[1]
+        default=None,
+        description="number of dimensions of the array, within one model",
+        examples=[1],
     )
     decay: Amount = Field(
-        description="whether such an array decays, or a factor of the weight decay",
+        description="whether matching arrays decay, or a factor for the weight decay",
         examples=[False, 0.1],
     )
 
     @property
     def layer(self) -> str:
-        """The `class`, empty where there is none."""
+        """The `class`, or an empty string."""
         return getattr(self, "class") or ""
 
 
@@ -120,7 +122,7 @@ _class: Any = (
     _word | None,
     Field(
         default=None,
-        description="of the layer: any of eqx.nn, or module:Class of yours",
+        description="class of the layer: one of eqx.nn, or your own module:Class",
         examples=["layer_norm", "nets:Gate"],
     ),
 )
@@ -143,7 +145,7 @@ def _no_condition(where: tuple[WhereTable, ...]) -> Iterable[Flaw]:
 
 
 class DecayTable(Table):
-    """`[optimizer.decay]`; all other keys are classes of layers."""
+    """`[optimizer.decay]`; all other keys are layer classes."""
 
     rules = (_no_condition,)
     model_config = ConfigDict(extra="allow")
@@ -151,19 +153,19 @@ class DecayTable(Table):
 
     other: Amount | None = Field(
         default=None,
-        description="arrays that nothing else here is about; without it, weights of linear and "
+        description="arrays that no other rule matches; default: weights of linear and "
         "convolution layers decay",
         examples=[False],
     )
     where: Annotated[tuple[_Where, ...], Field(strict=False)] = Field(
         default=(),
-        description="arrays by what they are and where they stand; [[optimizer.decay.where]]",
+        description="rules by kind and place of an array; [[optimizer.decay.where]]",
         examples=[[{"path": "layers[0].*", "decay": False}]],
     )
 
     @property
     def layers(self) -> Mapping[str, bool | float | Mapping[str, bool | float]]:
-        """What is written of classes of layers, by name."""
+        """The settings of layer classes, by name."""
         return self.__pydantic_extra__
 
     @cached_property
@@ -173,7 +175,7 @@ class DecayTable(Table):
 
     @cached_property
     def text(self) -> str:
-        """The same for tables that say the same."""
+        """A text that is equal for tables with equal settings."""
         return json.dumps(self.model_dump(mode="json", exclude_none=True), sort_keys=True)
 
     def _rules(self) -> Iterator[Rule]:
@@ -206,8 +208,8 @@ def _several(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
 def _a_table(value: object) -> object:
     if value is None or isinstance(value, dict | DecayTable):
         return cast("object", value)
-    raise PydanticCustomError("decay_rules", "no table of rules")
+    raise PydanticCustomError("decay_rules", "not a table of rules")
 
 
-# marks a setting that is such a table: a number in its place is told what the place is for
+# marks such a table, so that a number in its place gets a message about what the table is for
 RULES = BeforeValidator(_a_table)

@@ -1,7 +1,7 @@
-"""What a setting searched under `when` is in the trials that do not draw it.
+"""The values of settings searched under `when` in trials that do not draw them.
 
-A program has the parts of its study, not of a trial: where some trials of a study draw a number,
-all are told one, those that do not draw it the one that says the same as none.
+A program has the parts that its study needs, not those of one trial. If some trials draw a number,
+all trials get one; those that do not draw it get the one that means "none".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sweeper.config.table import Flaw, Table, field_of, value_of
 HUBER_DELTA = 1.0
 GRADIENT_PENALTY = 10.0  # Gulrajani et al. 2017, algorithm 1
 CLIP = 0.01  # Arjovsky et al. 2017, algorithm 1
-OPTIMIZER_S_RATE = 0.0  # no learning rate, which is above 0: a phase has the optimizer's
+OPTIMIZER_S_RATE = 0.0  # 0 is not a valid learning rate: the phase uses that of the optimizer
 
-# by the key without names in it
+# by dotted key without names
 _NUMBERS: Mapping[str, float] = {
     "optimizer.clip_norm": math.inf,
     "optimizer.clip_value": math.inf,
@@ -37,13 +37,13 @@ _NUMBERS: Mapping[str, float] = {
 
 
 def general(key: str) -> str:
-    """A dotted key without the names in it: `model.b.dropout` is `model.dropout`."""
+    """A dotted key without names: `model.dropout` for `model.b.dropout`."""
     table, *_, setting = key.split(".")
     return f"{table}.{setting}"
 
 
 def has_number_without(key: str) -> bool:
-    """Whether there is such a number."""
+    """Whether there is a number that means "none" for this key."""
     around, _, setting = key.rpartition(".")
     if around.endswith(".schedule"):
         return any(setting in shape for shape in SHAPES.values())
@@ -51,19 +51,19 @@ def has_number_without(key: str) -> bool:
 
 
 def number_without(key: str, tables: Mapping[str, Table]) -> float:
-    """What a trial is told of the setting `key`, for which it has no value."""
+    """The value of the setting `key` in a trial that has none."""
     around, _, setting = key.rpartition(".")
     if not around.endswith(".schedule"):
         return _NUMBERS[general(key)]
     name, _, rest = f"{around}.name".partition(".")
-    # a schedule that has no use for the number does not look at it
+    # a schedule that does not use the number ignores it
     return SHAPES[value_of(tables[name], rest)].get(setting, 0.0)
 
 
 def needs_value(table: type[Table], setting: str, entry: SearchEntry) -> bool:
-    """Whether a setting needs a value for trials that do not draw it: nobody here knows one.
+    """Whether a setting needs a value for trials that do not draw it, because none is known here.
 
-    What a function of the user's is told as a number is told to all trials, or to none.
+    A number for a user-defined function goes to all trials or to none.
     """
     if is_required(table, setting):
         return True
@@ -84,9 +84,9 @@ def is_required(table: type[Table], setting: str) -> bool:
 def rateless(
     raw: RawTable, kind: type[Table], searched: Container[str], phases: Iterable[str]
 ) -> Iterator[Flaw]:
-    """Optimizers of the user's without a rate, beside one of `phases` that some trials draw it for.
+    """User-defined optimizers without a learning rate, if a phase has one in some trials only.
 
-    `raw` and `kind` are the table `[optimizer]` and what describes it.
+    `raw` and `kind` are the table `[optimizer]` and its type.
     """
     drawn = [rate for name in phases if (rate := f"train.phases.{name}.lr") in searched]
     for key, table, its in each(raw, kind):

@@ -1,4 +1,4 @@
-"""Settings that have no effect: on no trial, or on none beyond what happens without them."""
+"""Settings that have no effect: on any trial, or beyond what happens without them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
 
 _OF_HIDDEN_LAYERS = ("dropout", "layer_norm", "activation", "width")
-# the least and the greatest value of what is reported
+# the lowest and highest value of each metric
 _RANGES: Mapping[str, tuple[float | None, float | None]] = {
     **dict.fromkeys(("accuracy", "f1", "auroc"), (0.0, 1.0)),
     **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, None)),
@@ -26,7 +26,7 @@ _RANGES: Mapping[str, tuple[float | None, float | None]] = {
 
 
 def range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | None]:
-    """The least and the greatest value that a metric may have; None if there is no bound."""
+    """The lowest and highest value that a metric may have; None if unbounded."""
     name = reported.partition("_")[2]
     if reported == N_PARAMETERS:
         return 0.0, None
@@ -36,7 +36,7 @@ def range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | 
 
 
 def idle_settings(config: StudyConfig) -> Iterator[str]:
-    """What to say of settings without effect, searched or not."""
+    """Messages about settings that have no effect, searched or not."""
     yield from _searched(config)
     yield from _written(config)
     yield from _rates(config)
@@ -47,7 +47,7 @@ def idle_settings(config: StudyConfig) -> Iterator[str]:
 
 
 class _Need(NamedTuple):
-    """A setting that is of use only if the setting `owner` has one of the values `wanted`."""
+    """A setting that is only used if the setting `owner` has one of the values `wanted`."""
 
     key: str
     owner: str
@@ -55,7 +55,7 @@ class _Need(NamedTuple):
 
 
 def _searched(config: StudyConfig) -> Iterator[str]:
-    """What is searched, and no trial draws or none of those that draw it uses."""
+    """Searched settings that no trial draws, or that no trial uses."""
     for key, entry in config.search.items():
         if entry.when and not config.is_drawn(key):
             yield f"search.{key} changes nothing: no trial meets all conditions of its `when`"
@@ -70,7 +70,7 @@ def _searched(config: StudyConfig) -> Iterator[str]:
 
 
 def _written(config: StudyConfig) -> Iterator[str]:
-    """What is written for every trial, and none of them uses."""
+    """Settings written for every trial that no trial uses."""
     for key in ("dropout", "layer_norm"):
         yield from _unused(config, [f"{model}.{key}" for model in config.each("model")])
     yield from _unused(config, [f"{optimizer}.nesterov" for optimizer in config.each("optimizer")])
@@ -87,7 +87,7 @@ def _unused(config: StudyConfig, keys: list[str]) -> Iterator[str]:
 
 
 def _needs(config: StudyConfig, key: str) -> Iterator[_Need]:
-    """What trials must have so that a setting is of use; nothing of most settings."""
+    """What a trial needs for a setting to be used; empty for most settings."""
     around, _, name = key.rpartition(".")
     if key.startswith("model.") and name in _OF_HIDDEN_LAYERS and _has(config, f"{around}.depth"):
         yield from _if_true(config, key, f"{around}.depth")
@@ -109,7 +109,7 @@ def _needs(config: StudyConfig, key: str) -> Iterator[_Need]:
 
 def _if_true(config: StudyConfig, key: str, owner: str) -> Iterator[_Need]:
     values = config.drawn_values(owner)
-    if values is not None:  # a continuum has numbers other than 0
+    if values is not None:  # a continuous range has numbers other than 0
         yield _Need(key, owner, tuple(value for value in values if value))
 
 
@@ -136,9 +136,9 @@ def _value(config: StudyConfig, key: str) -> Any:
 
 
 def uncertain_decays(config: StudyConfig) -> tuple[str, ...]:
-    """The optimizers, by key, whose weight decay touches no array of some models.
+    """The optimizers, by key, whose weight decay applies to no array in some models.
 
-    Without rules of a study the weights of every MLP decay.
+    Without decay rules, the weights of every MLP decay.
     """
     models = config.each("model")
     found: list[str] = []
@@ -153,7 +153,7 @@ def uncertain_decays(config: StudyConfig) -> tuple[str, ...]:
 
 
 def _rates(config: StudyConfig) -> Iterator[str]:
-    """The optimizer has a learning rate, and each phase has its own."""
+    """An optimizer's learning rate that no phase uses, since each has its own."""
     train = config.train
     if not isinstance(train, AlternatingTable):
         return
@@ -167,17 +167,17 @@ def _rates(config: StudyConfig) -> Iterator[str]:
 
 
 def _early_stop(config: StudyConfig) -> Iterator[str]:
-    """No trial is long enough to be ended by its patience."""
+    """An early stop that no trial is long enough to reach."""
     if config.train.early_stop is None:
         return
     patience = config.drawn_values("train.early_stop.patience")
     least, epochs = min(patience or (1,)), config.max_epochs
     if int(least) + 1 >= epochs:
         yield (
-            f"train.early_stop ends no trial: patience = {least} epochs without a better one come "
-            f"to their end in epoch {int(least) + 1} or later, and trials have "
-            f"{counted(epochs, 'epoch')}; it only makes the best epoch count, as "
-            'study.value = "best" does'
+            f"train.early_stop ends no trial: patience = {least} needs {least} epochs without a "
+            f"better one, so trials end in epoch {int(least) + 1} at the earliest, but they have "
+            f"{counted(epochs, 'epoch')}; its only effect is that the best epoch counts, as with "
+            'study.value = "best"'
         )
 
 
@@ -186,31 +186,31 @@ def _of_data(config: StudyConfig) -> Iterator[str]:
     if config.study.folds is not None and split.val != type(split).model_fields["val"].default:
         yield (
             f"data.split.val = {split.val} changes nothing: study.folds = {config.study.folds} "
-            "cuts the rows that are not for testing into folds; remove it"
+            "splits all rows but those for testing into folds; remove it"
         )
     if config.study.folds is None and split.time is not None and split.seed is not None:
         yield (
-            f"data.split.seed = {split.seed} changes nothing: data.split.time cuts the rows in "
-            "their order and draws none; remove it"
+            f"data.split.seed = {split.seed} changes nothing: data.split.time splits the rows in "
+            "order, without drawing any; remove it"
         )
 
 
 def _of_study(config: StudyConfig) -> Iterator[str]:
-    """Constraints that every trial keeps, and the queue of a study that asks for fewer trials."""
+    """Constraints that no or every trial meets, and objectives that never differ."""
     for index, bound in enumerate(config.study.constraints):
         least, greatest = range_of(config, bound.metric)
         is_low = bound.min is None or (least is not None and bound.min <= least)
         is_high = bound.max is None or (greatest is not None and bound.max >= greatest)
         if is_low and is_high:
             yield f"study.constraints.{index} changes nothing: {bound.metric} is always within it"
-        key = f"study.constraints.{index}: no trial can keep"
+        key = f"study.constraints.{index}: no trial can meet"
         if _is_less(bound.max, least):
-            yield f"{key} max = {bound.max:g}, for {bound.metric} is never less than {least:g}"
+            yield f"{key} max = {bound.max:g}, since {bound.metric} is never less than {least:g}"
         if _is_less(greatest, bound.min):
-            yield f"{key} min = {bound.min:g}, for {bound.metric} is never more than {greatest:g}"
+            yield f"{key} min = {bound.min:g}, since {bound.metric} is never more than {greatest:g}"
     if N_PARAMETERS in config.study.objectives and not _searches_size(config):
         yield (
-            f"every trial has the same {N_PARAMETERS}, an objective of the study: nothing is "
+            f"every trial has the same {N_PARAMETERS}, an objective of the study: no setting is "
             "searched that changes the size of the model; search model.depth or model.width"
         )
 
@@ -220,7 +220,7 @@ def _is_less(one: float | None, other: float | None) -> bool:
 
 
 def _searches_size(config: StudyConfig) -> bool:
-    """Whether models of different sizes may be proposed."""
+    """Whether trials may have models of different sizes."""
     models = config.each("model")
     for key in (*config.search, *config.same_as):
         around, _, name = key.rpartition(".")
@@ -237,7 +237,7 @@ def _of_execution(config: StudyConfig) -> Iterator[str]:
     if isinstance(failures, int) and failures >= n_trials:
         yield (
             f"execution.max_failures = {failures} changes nothing: more than {failures} trials "
-            f"would have to fail, and the study has {n_trials}; write a smaller count, or a share"
+            f"would have to fail, but the study has {n_trials}; write a smaller count, or a share"
         )
     if config.results.save_optimizer and not config.results.keep_models:
         yield (
@@ -247,6 +247,6 @@ def _of_execution(config: StudyConfig) -> Iterator[str]:
     retries = type(execution).model_fields["retries"].default
     if execution.workers == 0 and execution.retries != retries:
         yield (
-            f"execution.retries = {execution.retries} changes nothing: it is about trials whose "
-            "worker died, and execution.workers = 0; remove it"
+            f"execution.retries = {execution.retries} changes nothing: it is for trials whose "
+            "worker died, but execution.workers = 0; remove it"
         )

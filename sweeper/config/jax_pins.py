@@ -1,6 +1,6 @@
-"""JAX settings that every study trains with, whatever the environment or user code says.
+"""JAX settings that every study uses, whatever the environment or user code sets.
 
-They change what a program computes, or keep it from running at all. Nothing here imports JAX.
+They change what a program computes, or prevent it from running. Nothing here imports JAX.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# a general guard first: setting it also sets those of each direction
+# the general guard comes first, since setting it also sets the specific ones
 PINS: Mapping[str, Any] = {
-    # raise on values that training handles itself, and run programs that were not compiled
+    # these raise on values that training handles itself, or run programs uncompiled
     "jax_debug_nans": False,
     "jax_debug_infs": False,
     "jax_debug_key_reuse": False,
@@ -22,7 +22,7 @@ PINS: Mapping[str, Any] = {
     "jax_error_checking_behavior_nan": "ignore",
     "jax_error_checking_behavior_divide": "ignore",
     "jax_error_checking_behavior_oob": "ignore",
-    # refuse what programs do
+    # these reject what programs do
     "jax_numpy_dtype_promotion": "standard",
     "jax_numpy_rank_promotion": "allow",
     "jax_legacy_prng_key": "allow",
@@ -34,7 +34,7 @@ PINS: Mapping[str, Any] = {
     "jax_default_prng_impl": "threefry2x32",
     "jax_enable_custom_prng": False,
 }
-# Other values give other results. Studies of edition 1 keep to those that they began with.
+# other values change results; studies of edition 1 keep those that they began with
 RESULT_PINS: Mapping[str, Any] = {
     "jax_default_device": None,  # studies choose their devices by execution.devices
     "jax_random_seed_offset": 0,
@@ -49,12 +49,12 @@ RESULT_PINS: Mapping[str, Any] = {
 
 
 def pins(edition: int) -> dict[str, Any]:
-    """The settings of studies of this edition."""
+    """The settings for studies of this edition."""
     return {**PINS, **(RESULT_PINS if edition > 1 else {})}
 
 
 def overridden(environment: Mapping[str, str], edition: int) -> Iterator[str]:
-    """Environment variables that set one of these settings to another value."""
+    """Environment variables that set one of these settings to a different value."""
     for name, value in pins(edition).items():
         said = environment.get(name.upper(), "").strip()
         if said and said.lower() not in _spellings(value):
@@ -68,7 +68,7 @@ _BOOLEANS = {
 
 
 def _spellings(value: Any) -> tuple[str, ...]:
-    """How an environment variable says `value`, in lower case."""
+    """The spellings of `value` in environment variables, in lower case."""
     if isinstance(value, bool):
         return _BOOLEANS[value]
     return ("allow",) if value is None else (str(value).lower(),)

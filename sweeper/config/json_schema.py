@@ -1,7 +1,7 @@
 """The JSON Schema of a study file, for editors, generated from the tables that read it.
 
-It checks less than `load` does: a setting that may be searched is never required, and rules
-between several settings are left out.
+It checks less than `load`: settings that may be searched are never required, and rules between
+several settings are left out.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OF_A_SCHEMA = ("items", "additionalProperties")
 
 @cache
 def plain(kind: type[Table]) -> Schema:
-    """The schema of a table as pydantic has it, with every reference written out."""
+    """Pydantic's schema of a table, with all references resolved."""
     schema = kind.model_json_schema()
     return _tidy(schema, schema.get("$defs", {}))
 
 
 def _tidy(schema: Schema, known: Mapping[str, Schema]) -> Schema:
-    """Without titles, references, and nulls, which TOML has not."""
+    """The schema without titles, references and nulls, which TOML does not have."""
     schema = _resolved(schema, known)
     not_null = [inner for inner in schema.get("anyOf", ()) if inner.get("type") != "null"]
     if len(not_null) == 1:
@@ -44,14 +44,14 @@ def _tidy(schema: Schema, known: Mapping[str, Schema]) -> Schema:
 
 
 def _resolved(schema: Schema, known: Mapping[str, Schema]) -> Schema:
-    """`schema` with what it refers to."""
+    """`schema` with its reference resolved."""
     if "$ref" not in schema:
         return schema
     return {**known[schema["$ref"].rpartition("/")[2]], **schema}
 
 
 def _tidy_value(key: str, value: Any, known: Mapping[str, Schema]) -> Any:
-    """The value of a keyword, with the schemas in it tidied."""
+    """The value of a keyword, with schemas in it tidied."""
     if key == "properties":
         return {name: _tidy(inner, known) for name, inner in value.items()}
     if key == "anyOf":
@@ -60,7 +60,7 @@ def _tidy_value(key: str, value: Any, known: Mapping[str, Schema]) -> Any:
 
 
 def any_of(schemas: Iterable[Schema]) -> Schema:
-    """A schema for whatever one of `schemas` is for."""
+    """A schema that accepts whatever one of `schemas` accepts."""
     different: list[Schema] = []
     for schema in schemas:
         if schema not in different:
@@ -71,12 +71,12 @@ def any_of(schemas: Iterable[Schema]) -> Schema:
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _SCALARS: tuple[Schema, ...] = ({"type": "string"}, {"type": "number"}, {"type": "boolean"})
-_VERSION: Schema = {"const": 1, "description": "of these settings"}
+_VERSION: Schema = {"const": 1, "description": "version of the file format"}
 _EDITION: Schema = {
     "type": "integer",
     "minimum": 1,
     "maximum": EDITION,
-    "description": "of the rules that the study began under; written by sweeper",
+    "description": "version of the rules that the study began with; written by sweeper",
 }
 
 
@@ -100,14 +100,14 @@ def study_schema() -> Schema:
 
 
 def kinds_of(name: str) -> tuple[type[Table], ...]:
-    """The tables that a table of a study file may be, that for a searched kind the last."""
+    """The possible types of a table of a study file; the last is for a searched kind."""
     kind = TABLES[name]
     mixed = kind.mixed if isinstance(kind, Variants) else None
     return _written(name) if mixed is None else (*_written(name), mixed)
 
 
 def _written(name: str) -> tuple[type[Table], ...]:
-    """Those of them that it may be where its kind is written down."""
+    """The types of a table whose kind is written, not searched."""
     kind = TABLES[name]
     if not isinstance(kind, Variants):
         return (kind,)
@@ -115,7 +115,7 @@ def _written(name: str) -> tuple[type[Table], ...]:
 
 
 def _table(name: str) -> Schema:
-    """The schema of a table, by its kind where one is usual: then editors have more to say."""
+    """The schema of a table, split by its kind where that is usual, for better completion."""
     kind = TABLES[name]
     if not isinstance(kind, Variants) or kind.default is None or kind.mixed is not None:
         return any_of(_forms(name, kinds_of(name)))
@@ -131,7 +131,7 @@ def _table(name: str) -> Schema:
 
 
 def _forms(name: str, kinds: Iterable[type[Table]]) -> Iterator[Schema]:
-    """The schemas of a table of these kinds, and of one that holds them under names."""
+    """The schemas of a table of these types, and of one that holds such tables by name."""
     yield from (_form(name, kind) for kind in kinds)
     if name in UNDER_NAMES:
         yield {
@@ -142,7 +142,7 @@ def _forms(name: str, kinds: Iterable[type[Table]]) -> Iterator[Schema]:
 
 
 def _form(name: str, kind: type[Table]) -> Schema:
-    """The schema of a table; what `[search]` may give instead is not required."""
+    """The schema of a table; settings that `[search]` may provide are not required."""
     if name not in SEARCHED_TABLES:
         return plain(kind)
     variants = TABLES[name]
@@ -151,7 +151,7 @@ def _form(name: str, kind: type[Table]) -> Schema:
 
 
 def _searchable(kind: type[Table], schema: Schema, by: str | None = None) -> Schema:
-    """The schema of a table, and of those in it, that requires what cannot be searched alone."""
+    """The schema of a table that only requires settings that cannot be searched."""
     properties = dict(schema["properties"])
     for setting, field in kind.model_fields.items():
         table, each = table_in(field.annotation), named_in(field.annotation)
@@ -166,7 +166,7 @@ def _searchable(kind: type[Table], schema: Schema, by: str | None = None) -> Sch
 
 
 def _unless_searched() -> Iterator[Schema]:
-    """A table has the settings of several kinds where its kind is searched, and only there."""
+    """A rule: a table has settings of several kinds only if its kind is searched."""
     for name, kind in TABLES.items():
         if isinstance(kind, Variants) and kind.mixed is not None:
             searched = _within("search", _within(name, {"required": [kind.by]}))
@@ -179,7 +179,7 @@ def _unless_searched() -> Iterator[Schema]:
 
 
 def _unless_own() -> Iterator[Schema]:
-    """Keys that no table has are searched only where a function of the user's is given them."""
+    """A rule: unknown keys are searched only if a user-defined function gets them."""
     for name, kind in TABLES.items():
         if name not in SEARCHED_TABLES or not isinstance(kind, Variants):
             continue
@@ -195,7 +195,7 @@ def _unless_own() -> Iterator[Schema]:
 
 
 def _only_known(name: str) -> Schema:
-    """What a file says whose search has no other settings of a table, but under names of parts."""
+    """A schema for files that search only known settings of a table, apart from named parts."""
 
     def searched(beside: Iterable[Schema]) -> Schema:
         known = _search()["properties"][name] | _beside(beside)
@@ -206,7 +206,7 @@ def _only_known(name: str) -> Schema:
 
 
 def _is_open(kind: type[Table]) -> bool:
-    """Whether it has keys of the user's own."""
+    """Whether a table accepts user-defined keys."""
     return kind.model_config.get("extra") == "allow"
 
 
@@ -215,35 +215,35 @@ def _within(name: str, schema: Schema) -> Schema:
 
 
 def _search() -> Schema:
-    """The schema of `[search]`, by dotted keys or by tables in it."""
+    """The schema of `[search]`, with dotted keys or tables."""
     tables = {
         name: _searched(kinds_of(name)) | _beside((*_own_entries(name), *_named_entries(name)))
         for name in SEARCHED_TABLES
     }
-    described = {"description": "what trials fill in: entries by the dotted key of a setting"}
+    described = {"description": "what each trial draws: entries by the dotted key of a setting"}
     return _entry_tables(tables, tables) | described
 
 
 def _own_entries(name: str) -> Iterator[Schema]:
-    """The entries for keys of the user's own, where a table may have them."""
+    """The entries for user-defined keys, if the table accepts any."""
     if any(map(_is_open, kinds_of(name))):
         yield _any_entry()
 
 
 def _named_entries(name: str) -> Iterator[Schema]:
-    """The tables of entries under names of the user's own, where a table may have them."""
+    """The tables of entries under user-defined names, if the table has any."""
     if name in UNDER_NAMES:
         yield _searched(UNDER_NAMES[name]) | _beside([_any_entry()])
 
 
 def _beside(schemas: Iterable[Schema]) -> Schema:
-    """What else a table may hold besides what it names."""
+    """A schema for the keys of a table that are not named in it."""
     forms = [*schemas]
     return {"additionalProperties": any_of(forms) if forms else False}
 
 
 def _searched(kinds: Sequence[type[Table]]) -> Schema:
-    """The schema of the entries for the settings of one table, which is one of `kinds`."""
+    """The schema of the entries for the settings of a table of one of these `kinds`."""
     entries: dict[str, list[Schema]] = {}
     inner: dict[str, list[type[Table]]] = {}
     named: dict[str, type[Table]] = {}
@@ -265,13 +265,13 @@ def _searched(kinds: Sequence[type[Table]]) -> Schema:
         setting: {"type": "object", "additionalProperties": _searched([of])}
         for setting, of in named.items()
     }
-    # not by leaving them out: a table with keys of the user's own takes any other name
+    # listed, since a table with user-defined keys would accept them under any other name
     fixed: dict[str, Schema | bool] = dict.fromkeys(_fixed(kinds), False)
     return _entry_tables(fixed | found | tables, tables)
 
 
 def _fixed(kinds: Sequence[type[Table]]) -> Iterator[str]:
-    """The settings that are the same for every trial, whichever of `kinds` their table is."""
+    """The settings that are the same for every trial in all of these `kinds`."""
     for setting in dict.fromkeys(setting for kind in kinds for setting in kind.model_fields):
         if all(
             is_fixed(kind, setting) if setting in kind.model_fields else not _is_open(kind)
@@ -281,7 +281,7 @@ def _fixed(kinds: Sequence[type[Table]]) -> Iterator[str]:
 
 
 def _entry_tables(properties: Mapping[str, Schema | bool], tables: Iterable[str] = ()) -> Schema:
-    """The schema of a table of entries; those in `tables` may be met in dotted keys in quotes."""
+    """The schema of a table of entries; names in `tables` may also occur in quoted dotted keys."""
     names = [*tables]
     in_quotes = f"^({'|'.join(names)})\\."
     by_dots = {"patternProperties": {in_quotes: _any_entry()}} if names else {}
@@ -294,12 +294,12 @@ def _entry_tables(properties: Mapping[str, Schema | bool], tables: Iterable[str]
 
 
 def _any_entry() -> Schema:
-    """The schema of an entry for a setting that nothing is known of."""
+    """The schema of an entry for an unknown setting."""
     return any_of(plain(entry) for entry in (*ENTRIES.values(), SameAs))
 
 
 def _entries(kind: type[Table], setting: str) -> Iterator[Schema]:
-    """The entries that a setting can be filled by, with its own bounds for what they draw."""
+    """The entries that fit a setting, with its own bounds for what they draw."""
     own = plain(kind)["properties"][setting]
     bounds = {bound: own[bound] for bound in _BOUNDS if bound in own}
     values = {key: value for key, value in own.items() if key not in ("default", "examples")}

@@ -1,4 +1,4 @@
-"""Kinds of value that several tables take."""
+"""Types of values that several tables use."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sweeper.trial import Scalar
 def _count_or_auto(value: object) -> object:
     if value == "auto" or (type(value) is int and value >= 0):
         return value
-    raise PydanticCustomError("count_or_auto", "neither a count nor auto")
+    raise PydanticCustomError("count_or_auto", "not a count or auto")
 
 
 def _some_or_auto(value: object) -> object:
     if value == "auto" or (type(value) is int and value >= 1):
         return value
-    raise PydanticCustomError("some_or_auto", "neither a count from 1 on nor auto")
+    raise PydanticCustomError("some_or_auto", "not a positive count or auto")
 
 
 def _scalar(value: object) -> object:
@@ -51,15 +51,15 @@ def _count_or_share(value: object) -> object:
     is_count = type(value) is int and value >= 0
     if is_count or (type(value) is float and 0 <= value < 1):
         return value
-    raise PydanticCustomError("count_or_share", "neither a count nor a share")
+    raise PydanticCustomError("count_or_share", "not a count or a share")
 
 
-# as JSON Schema has it; which letters a name may have is left to `is_function`
+# the form in JSON Schema; `is_function` checks which letters a name may have
 _FUNCTION_FORM: Mapping[str, Any] = {"type": "string", "pattern": r"^[^\s:]+:[^\s:]+$"}
 
 
 def is_function(name: str) -> bool:
-    """Whether this names a function of the user's: `module:function`."""
+    """Whether this names a user-defined function: `module:function`."""
     module, _, function = name.partition(":")
     return all(part.isidentifier() for part in (*module.split("."), function))
 
@@ -72,7 +72,7 @@ def _function_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Marks a text that is one of `options`, or names something of the user's in this `form`."""
+    """Marks a string that is one of `options`, or a user-defined name in this `form`."""
 
     options: tuple[str, ...]
     form: str = "module:function"
@@ -98,9 +98,9 @@ class OneOf:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadBy:
-    """Marks a kind of value that a function of its own reads, and JSON shows as it comes.
+    """Marks a value that is read by a function of its own, and is unchanged in JSON.
 
-    `form` is what may be written, as JSON Schema has it.
+    `form` is the JSON Schema of what may be written.
     """
 
     read: Callable[[object], object]
@@ -118,7 +118,7 @@ class ReadBy:
 
 
 def one_or_more(form: Mapping[str, Any]) -> dict[str, Any]:
-    """The form of what may stand alone or several times in an array."""
+    """The schema of a value that may occur alone or in an array of several."""
     return {"anyOf": [dict(form), {"type": "array", "items": dict(form), "minItems": 1}]}
 
 
@@ -129,11 +129,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 def _duration(value: object) -> object:
     if isinstance(value, str) and _DURATION.fullmatch(value) and seconds_of(value) > 0:
         return value
-    raise PydanticCustomError("duration", "no duration")
+    raise PydanticCustomError("duration", "not a duration")
 
 
 def seconds_of(duration: str) -> float:
-    """How long a duration such as "90s", "10m" or "2h" is."""
+    """The length of a duration such as "90s", "10m" or "2h", in seconds."""
     amount, unit = _DURATION.fullmatch(duration).groups()  # type: ignore[union-attr]
     return float(amount) * _UNITS[unit]
 
@@ -146,17 +146,17 @@ _BYTES = re.compile(r"^([1-9][0-9]*(?:\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*) ?(?:([KMG
 def _amount_of_memory(value: object) -> object:
     if isinstance(value, str) and _BYTES.fullmatch(value):
         return value
-    raise PydanticCustomError("amount_of_memory", "no amount of memory")
+    raise PydanticCustomError("amount_of_memory", "not an amount of memory")
 
 
 def bytes_of(amount: str) -> int:
-    """How many bytes an amount of memory is, such as "2 GiB", "500 MB" or "4096 B"."""
+    """The bytes in an amount of memory such as "2 GiB", "500 MB" or "4096 B"."""
     count, prefix, is_binary = _BYTES.fullmatch(amount).groups()  # type: ignore[union-attr]
     return ceil(float(count) * (_BINARY if is_binary else _DECIMAL).get(prefix, 1))
 
 
 def items_of(value: object) -> tuple[object, ...] | None:
-    """The items of an array; None where it is none."""
+    """The items of an array; None if it is not an array."""
     return tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else None
 
 
@@ -165,11 +165,11 @@ def _one_or_more(value: object) -> object:
         return value
     if (names := items_of(value)) and all(isinstance(name, str) for name in names):
         return names
-    raise PydanticCustomError("one_or_more", "neither text nor an array of text")
+    raise PydanticCustomError("one_or_more", "not a string or an array of strings")
 
 
 def _conditions(value: object) -> object:
-    """By dotted key the values of which one must be; tables may be nested, as TOML nests keys."""
+    """The allowed values by dotted key; tables may be nested, as TOML nests keys."""
     found: dict[str, tuple[Scalar, ...]] = {}
     for key, wanted in flattened(value):
         items = items_of(wanted)
@@ -180,11 +180,11 @@ def _conditions(value: object) -> object:
     else:
         if found:
             return found
-    raise PydanticCustomError("conditions", "no conditions")
+    raise PydanticCustomError("conditions", "not conditions")
 
 
 def flattened(value: object, under: str = "") -> list[tuple[str, object]]:
-    """The values of a table and of the tables in it, each by its dotted key below `under`."""
+    """The values of a table and of the tables in it, each with its dotted key below `under`."""
     if not isinstance(value, Mapping):
         return [(under, value)]
     table = cast("Mapping[str, object]", value)
@@ -223,7 +223,7 @@ _COUNT_OR_SHARE: Mapping[str, Any] = {
 }
 CountOrShare = Annotated[int | float, ReadBy(_count_or_share, _COUNT_OR_SHARE)]
 _MAX_COUNT = 10_000_000
-MAX_XLA_THREADS = 1024  # beyond it XLA may die of as many
+MAX_XLA_THREADS = 1024  # with many more, XLA may crash
 Count = Annotated[int, Field(ge=1, le=_MAX_COUNT)]
 AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

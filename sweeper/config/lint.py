@@ -1,4 +1,4 @@
-"""What a study file may say, and hardly anybody means."""
+"""Warnings and hints about study files that are valid, but hardly what anybody means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sweeper.errors import listed
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
-    """What to say before a study begins; nothing of most."""
+    """Warnings to show before a study begins; most studies have none."""
     return (
         *_drawn_anyway(config),
         *_directions(config),
@@ -35,65 +35,65 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
 
 
 def hints(config: StudyConfig) -> tuple[str, ...]:
-    """What to say of a study that is only looked at: it does what it says, and not all it could."""
+    """Hints to show when a study is only checked or planned: it is valid, but could do better."""
     return tuple(_all_at_once(config))
 
 
 def _drawn_anyway(config: StudyConfig) -> Iterator[str]:
-    """A value was given on the command line, and each trial draws another."""
+    """A value was given on the command line, but each trial draws another."""
     for key in config.source.overridden:
         entry = config.entry(key)
         if entry is not None and not entry.when:
             one = '{type="categorical",choices=[VALUE]}'
             yield (
-                f"--set {key} changes nothing, for every trial draws it, as [search] says; "
-                f"--set 'search.{key}={one}' fixes it"
+                f"--set {key} changes nothing: every trial draws its own value by [search]; "
+                f"--set 'search.{key}={one}' fixes the value"
             )
 
 
 def _directions(config: StudyConfig) -> Iterator[str]:
-    """The study seeks the worst value of its metric."""
+    """The study searches for the worst value of its metric."""
     own = {f"val_{name.rpartition(':')[2]}" for name in config.train.functions}
     for metric, direction in zip(config.study.objectives, config.study.directions, strict=True):
         best = "minimize" if metric == N_PARAMETERS else better(metric)
         if metric not in own and direction != best:
-            yield f"the study is to {direction} {metric}, of which usually the other end is better"
+            yield f"the study is set to {direction} {metric}, but the other direction is usual"
 
 
 def _all_at_once(config: StudyConfig) -> Iterator[str]:
-    """The sampler is to learn from trials, and proposes all of them before one has ended."""
+    """The sampler learns from trials, but proposes all of them before one has ended."""
     n_trials, sampler = config.study.n_trials, config.study.sampler
-    of_optuna = sampler.name in SAMPLERS  # what another does without results is not known here
+    of_optuna = sampler.name in SAMPLERS  # what others do without results is unknown
     if sampler.learns and of_optuna and 1 < n_trials <= config.schedule.parallel and config.search:
         yield (
-            f"schedule.parallel = {config.schedule.parallel} lets all {n_trials} trials begin at "
-            f"once, so {sampler.name} proposes them before it has seen a result, as random would; "
-            "with fewer at a time it learns from those that have ended"
+            f"schedule.parallel = {config.schedule.parallel} lets all {n_trials} trials start at "
+            f"once, so {sampler.name} proposes them without having seen a result, as random would; "
+            "use a smaller value to let it learn from finished trials"
         )
 
 
 def _idle_decay(config: StudyConfig) -> Iterator[str]:
-    """Rules say which arrays decay, and nothing does."""
+    """Rules say which arrays decay, but weight decay is not used."""
     for key in decays_of(config.optimizer):
         table = key.removesuffix(".decay")
         amount = f"{table}.weight_decay"
         drawn = config.entry(amount)
         setting = amount.removeprefix("optimizer.")
         if field_of(type(config.optimizer), setting) is None:
-            continue  # an optimizer of the user's own does with its rules what it likes
+            continue  # a user-defined optimizer may use the rules in any way
         if not value_of(config.optimizer, setting) and (drawn is None or drawn.values() == (0.0,)):
-            yield f"[{key}] changes nothing, for {amount} is 0; write {amount} = 1e-4, or the like"
+            yield f"[{key}] changes nothing, since {amount} is 0; write e.g. {amount} = 1e-4"
 
 
 def _idle_parts(config: StudyConfig) -> Iterator[str]:
-    """Parts that are built, and neither trained nor measured."""
+    """Parts that are built, but neither trained nor measured."""
     if isinstance(config.model, PartsTable) and isinstance(config.train, AlternatingTable):
         for name in idle_parts(config.train, inputs_of(config.model)):
             yield f"no loss depends on model.{name}, so nothing trains it; remove it"
 
 
 def _idle_phases(config: StudyConfig) -> Iterator[str]:
-    """Phases that begin after the last epoch of any trial."""
+    """Phases that begin after the last epoch of every trial."""
     train = config.train
     if not isinstance(train, AlternatingTable):
         return
@@ -108,23 +108,23 @@ def _idle_phases(config: StudyConfig) -> Iterator[str]:
     for name, epoch in begins.items():
         if epoch > config.max_epochs:
             yield (
-                f"no trial comes to the phase {name}, which begins with epoch {epoch}: the last "
-                f"is {config.max_epochs}; write more train.epochs, or shorter phases"
+                f"no trial reaches the phase {name}, which begins in epoch {epoch}: the last "
+                f"is {config.max_epochs}; increase train.epochs, or shorten the phases"
             )
 
 
 def _idle_queue(config: StudyConfig) -> Iterator[str]:
-    """Trials stand in the queue that are never asked for."""
+    """Some trials in the queue never start."""
     queued, n_trials = len(config.study.enqueue), config.study.n_trials
     if queued > n_trials:
         yield (
-            f"study.enqueue has {queued} trials, of which study.n_trials = {n_trials} leaves the "
-            "last untried"
+            f"study.enqueue has {queued} trials, but study.n_trials = {n_trials} leaves out the "
+            "last ones"
         )
 
 
 def _trained_on(config: StudyConfig) -> Iterator[str]:
-    """Rows that measure a trial are among those that it trains on."""
+    """Trials are measured on rows that they train on."""
     trained_on = config.data.split.train_on
     if trained_on != "train":
         also, measures = (
@@ -133,22 +133,22 @@ def _trained_on(config: StudyConfig) -> Iterator[str]:
             else ("validation and test", "val_ and test_")
         )
         yield (
-            f'trials train on the {also} rows, too (data.split.train_on = "{trained_on}"): what '
-            f"{measures} measures say is of rows that were trained on, and nothing of new ones"
+            f'trials train on the {also} rows, too (data.split.train_on = "{trained_on}"), so '
+            f"{measures} metrics say nothing about new rows"
         )
 
 
 def _jax_settings(config: StudyConfig) -> Iterator[str]:
-    """Settings of JAX in the environment that studies do not follow."""
+    """JAX settings in the environment that studies ignore."""
     if found := [*overridden(os.environ, config.edition)]:
         do = "does" if len(found) == 1 else "do"
-        yield f"{listed(found)} {do} not apply to studies, which train with JAX's default"
+        yield f"{listed(found)} {do} not apply to studies, which use JAX's default"
 
 
 def _constraints(config: StudyConfig) -> Iterator[str]:
-    """The sampler learns from trials, and not from what bounds them."""
+    """The sampler ignores the constraints."""
     if config.study.constraints and config.study.sampler.name == "cmaes":
         yield (
-            "the sampler cmaes does not look at study.constraints, as tpe, gp and nsgaii do; "
-            "the best trial is the best of those that keep them all the same"
+            "the sampler cmaes ignores study.constraints (tpe, gp and nsgaii use them); the best "
+            "trial is still the best of those that meet all constraints"
         )

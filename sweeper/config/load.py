@@ -34,17 +34,17 @@ _BRACKETS = re.compile(r"[\[{]")
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One setting given instead of the file's."""
+    """A setting that replaces one of the file."""
 
     key: str
     value: object
 
 
 def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
-    """What `texts` of the form `key=value` ask for; values are TOML, else the text itself.
+    """The overrides in texts such as `key=value`; a value is TOML, or else a plain string.
 
     Raises:
-        StudyError: a text has no key or no value, or a value is nested too deeply to be read.
+        StudyError: a text has no key or no value, or a value is nested too deeply.
     """
     problems = [_malformed(text) for text in texts if not all(_halves(text))]
     problems += [
@@ -62,7 +62,7 @@ def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
 
 
 def overridden(raw: RawTable, overrides: Iterable[Override]) -> RawTable:
-    """The tables of `raw` with the overrides in place; what they do not touch is shared."""
+    """The tables of `raw` with the overrides applied; tables without overrides are shared."""
     for override in overrides:
         raw = _put(raw, override.key.split("."), override.value)
     return raw
@@ -73,7 +73,7 @@ def _put(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
     if not rest:
         return {**raw, name: value}
     inner = raw.get(name)
-    # a setting that is not a table is replaced, and validation reports what is then unknown
+    # a setting that is not a table is replaced; validation then reports unknown settings
     return {**raw, name: _put(inner if is_table(inner) else {}, rest, value)}
 
 
@@ -85,7 +85,7 @@ def _halves(text: str) -> tuple[str, str]:
 def _value(text: str) -> object:
     try:
         read = tomllib.loads(f"value = {text}")
-    except ValueError:  # no TOML, or a number of more digits than Python reads
+    except ValueError:  # not TOML, or a number with more digits than Python reads
         return text
     return read["value"] if len(read) == 1 else text
 
@@ -95,10 +95,10 @@ def _malformed(text: str) -> Problem:
 
 
 _MAX_BYTES = 10_000_000  # a larger file is probably a table of data
-_LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python reads no whole number of so many digits
-# a value that is Python's, not in a text
+_LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python does not read integers with this many digits
+# a value in Python syntax, not in quotes
 _OF_PYTHON = re.compile(r"""^[^"'#]*(?:(?:"[^"]*"|'[^']*')[^"'#]*)*?[=,[]\s*(True|False|None)\b""")
-# how tomllib begins to say that a key or a table stands there twice
+# how messages of tomllib begin if a key or a table occurs twice
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
 
@@ -106,12 +106,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
     """The study that the file at `path` describes; `overrides` are texts `key=value`.
 
     Raises:
-        StudyError: there is no such file, or the study cannot be run as it stands; it names
-            every problem with its line.
+        StudyError: the file does not exist, or the study is not valid; lists every problem with
+        its line.
     """
     try:
         _check_file(path)
-        # some editors write a mark before the first letter, which TOML has no use for
+        # some editors write a byte order mark first, which TOML does not allow
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise StudyError(Problem(str(path), "", "no such file", "write its path")) from None
@@ -121,7 +121,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
 
 
 def is_toml(path: Path) -> bool:
-    """Whether the file at `path` can be read, and is TOML, if no study."""
+    """Whether the file at `path` is readable TOML, even if it is not a study."""
     return _raw(path) is not None
 
 
@@ -151,7 +151,7 @@ def _is_name(value: object) -> TypeGuard[str]:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what cannot be read more than once, or not at all; a pipe would be waited for."""
+    """Refuse files that cannot be read, or only once, such as a pipe that would block."""
     there = path.stat()
     if stat.S_ISDIR(there.st_mode):
         raise StudyError(_unreadable(path, "cannot be read: it is a directory"))
@@ -166,7 +166,7 @@ def _unreadable(path: Path, found: str) -> Problem:
 
 
 def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
-    """The study that `text` describes; `path` is the file that messages name.
+    """The study that `text` describes; messages name the file `path`.
 
     Raises:
         StudyError: as `load`.
@@ -185,14 +185,14 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
 
 
 def _with_unrecordable(faults: Sequence[Flaw], unrecordable: Iterable[Flaw]) -> list[Flaw]:
-    """Both together; a value is not refused twice, nor one whose setting is refused."""
+    """Both lists together, without a second flaw for a setting that already has one."""
     refused = {fault.key for fault in faults}
     once = {fault.key: fault for fault in unrecordable if not refused & {*_around(fault.key)}}
     return [*faults, *once.values()]
 
 
 def _around(key: str) -> Iterator[str]:
-    """A dotted key, and those of the tables around it."""
+    """A dotted key and those of the tables around it."""
     while key:
         yield key
         key = key.rpartition(".")[0]
@@ -205,29 +205,29 @@ def _toml(source: Source) -> RawTable:
         message = str(error)
     except RecursionError:
         raise StudyError(Problem(source.path.name, "", TOO_DEEP, UNNEST)) from None
-    except ValueError:  # Python's own limit of digits
+    except ValueError:  # Python's own limit on digits
         raise StudyError(_too_long(source)) from None
     place = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message)
     what, line = place.groups() if place else (message, str(source.text.count("\n") + 1))
     where = f"{source.path.name}:{line}"
     if what.startswith(_OF_TWICE) and (twice := given_twice(source.text)):
         where = f"{source.path.name}:{twice.second}"
-        found = f"given twice, on line {twice.first} already"
+        found = f"already given on line {twice.first}"
         raise StudyError(Problem(where, twice.key, found, "remove one of the two"))
     raise StudyError(Problem(where, "", f"not TOML: {what}", _hint(source, int(line))))
 
 
 def _hint(source: Source, line: int) -> str:
-    """What to write in a line that is no TOML; it may be Python instead."""
+    """How to fix a line that is not TOML; it may be Python instead."""
     written = source.text.splitlines()[line - 1 : line]
     python = _OF_PYTHON.search(written[0]) if written else None
     if python is None:
-        return "write key = value, text in quotes"
+        return "write key = value, with text in quotes"
     return "remove it" if python[1] == "None" else f"write {python[1].lower()}"
 
 
 def _too_long(source: Source) -> Problem:
-    """A whole number that Python does not read."""
+    """The problem of an integer that Python does not read."""
     found = _LONG_NUMBER.search(source.text)
     line = source.text.count("\n", 0, found.start()) + 1 if found else 1
     return Problem(f"{source.path.name}:{line}", "", TOO_LONG, SHORTEN)

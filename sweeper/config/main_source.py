@@ -1,8 +1,8 @@
-"""The source of functions in `__main__`, and the values that they use there.
+"""The source of functions in `__main__`, and of the values that they use there.
 
-A notebook or script has no file that tells all that a function does: cells run in any order, and
-what a global name holds may have changed since. So each function, class and value that a function
-refers to is compared by itself.
+A notebook or script has no file that determines what a function does: cells run in any order, and
+global names may have changed since. So each function, class and value that a function refers to is
+compared on its own.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _GENERATED = {
     "__setattr__",
     "_abc_impl",
 }
-# of a value with more parts, or parts in parts, nothing is recorded
+# values with more parts, or deeper nesting, are not recorded
 _MAX_PARTS = 100_000
 _DEEPEST = 50
 
 
 class _IncomparableError(Exception):
-    """A value has a part that is not known by its content, such as a lock or an open file."""
+    """A value has a part that cannot be compared, such as a lock or an open file."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What a function in `__main__` refers to.
+    """Everything in `__main__` that a function refers to.
 
-    `digests` are those of functions, classes and values, by name. `modules` are names of other
-    modules that it uses, `incomparable` those of values that have no digest.
+    `digests` are those of functions, classes and values, by name. `modules` are the names of other
+    modules that it uses, `incomparable` the names of values without a digest.
     """
 
     digests: dict[str, str] = field(default_factory=dict[str, str])
@@ -65,7 +65,7 @@ class Found:
 
 
 def found_in_main(name: str) -> Found:
-    """All that `name` in `__main__` refers to there, itself included."""
+    """Everything in `__main__` that `name` refers to, including itself."""
     values, found = vars(sys.modules[MAIN]), Found()
     _add_sources(name, values, found)
     waiting, seen = [name], set[str]()
@@ -89,7 +89,7 @@ def found_in_main(name: str) -> Found:
 
 
 def _entry(name: str, value: Any, parts: _Parts) -> str | None:
-    """Add the parts of a global value; returns the name of its entry, None if it has none."""
+    """Add the parts of a global value; returns the name of its entry, or None."""
     unwrapped = _unwrapped(value)
     if isinstance(unwrapped, FunctionType) and unwrapped.__module__ == MAIN:
         parts.names += _globals_in(unwrapped.__code__)
@@ -106,7 +106,7 @@ def _entry(name: str, value: Any, parts: _Parts) -> str | None:
 
 
 def _is_importable(value: Any) -> bool:
-    """Whether a value is a function of a module, which its name and version identify."""
+    """Whether a value belongs to a module, so that its name and version identify it."""
     return (
         isinstance(value, FunctionType)
         and value.__module__ != MAIN
@@ -119,7 +119,7 @@ def _kind_of(value: object) -> type:
 
 
 def _unwrapped(value: Any) -> Any:
-    """The function that decorators such as `jax.jit` were applied to."""
+    """The function inside decorators such as `jax.jit`."""
     try:
         return inspect.unwrap(value)
     except ValueError:  # it wraps itself
@@ -141,7 +141,7 @@ class _Parts:
         """Add `value` with all its parts.
 
         Raises:
-            _IncomparableError: a part has no content to compare, or there are too many.
+            _IncomparableError: a part cannot be compared, or there are too many parts.
         """
         self._count += 1
         if self._count > _MAX_PARTS or len(self._within) > _DEEPEST:
@@ -156,7 +156,7 @@ class _Parts:
             self._within.pop()
 
     def add_captured(self, function: FunctionType) -> bool:
-        """Add defaults of arguments and values of an enclosing function; whether there are any."""
+        """Add the defaults and captured values of a function; returns whether there are any."""
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         captured = {name: _content(cell) for name, cell in cells.items() if name != "__class__"}
         given = (function.__defaults__, function.__kwdefaults__, captured)
@@ -167,7 +167,7 @@ class _Parts:
         return True
 
     def add_class(self, kind: type) -> bool:
-        """Add what the attributes of a class hold, apart from plain values and source."""
+        """Add what the attributes of a class contain, apart from plain values and source."""
         begun = self._count
         self.names += [base.__name__ for base in kind.__bases__ if base.__module__ == MAIN]
         for name, attribute in vars(kind).items():
@@ -185,7 +185,7 @@ class _Parts:
     def _add_method(self, kind: type, method: FunctionType) -> None:
         params = vars(kind).get("__dataclass_params__")
         if method.__name__ == "__init__" and params is not None and params.init:
-            return  # the dataclass made it
+            return  # generated by the dataclass
         self.names += _globals_in(method.__code__)
         self.add_captured(method)
 
@@ -237,7 +237,7 @@ class _Parts:
             self.add(value)
 
     def _add_named(self, value: Any) -> None:
-        """Add a function or class by its name; what is in `__main__` has an entry of its own."""
+        """Add a function or class by name; those in `__main__` have entries of their own."""
         self._note("named", value.__module__, value.__qualname__)
         if value.__module__ != MAIN:
             self.modules.add(value.__module__)
@@ -263,7 +263,7 @@ class _Parts:
         self._note("array", str(value.dtype), getattr(value, "shape", ()))
         try:
             array = np.asarray(value)
-        except TypeError:  # keys of JAX
+        except TypeError:  # JAX random keys
             array = np.asarray(sys.modules["jax"].random.key_data(value))
         if array.dtype == object:
             self._add_all(list, array.ravel().tolist())
@@ -271,7 +271,7 @@ class _Parts:
             self.hash.update(np.ascontiguousarray(array).tobytes())
 
     def _add_reduced(self, value: Any) -> None:
-        """Add any other object by what a pickle of it would hold."""
+        """Add any other object by what its pickle would contain."""
         try:
             reducer = copyreg.dispatch_table.get(_kind_of(value))
             reduced = reducer(value) if reducer else value.__reduce_ex__(2)
@@ -311,7 +311,7 @@ def _getters(attribute: property | functools.cached_property[Any]) -> list[Any]:
 
 
 def _add_sources(name: str, values: Mapping[str, Any], found: Found) -> None:
-    """Add the source of `name`, and of each function, class and plain value that it names."""
+    """Add the source of `name` and of each function, class and plain value that it refers to."""
     waiting = [name]
     while waiting:
         name = waiting.pop()
@@ -341,7 +341,7 @@ def source_of(value: Any) -> tuple[str | None, Sequence[str]]:
 
 
 def _plain_text(value: Any) -> str | None:
-    """The text of a plain value; None for a tuple whose text shows addresses in memory."""
+    """The text of a plain value; None for a tuple whose text contains memory addresses."""
     text = repr(value)
     return None if isinstance(value, tuple) and " at 0x" in text else text
 
@@ -377,7 +377,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def _globals_in(code: CodeType) -> Iterator[str]:
-    """The global names in compiled code, without those of attributes."""
+    """The global names in compiled code, without attribute names."""
     for instruction in dis.get_instructions(code):
         if instruction.opname in _GLOBAL:
             yield str(instruction.argval)

@@ -1,4 +1,4 @@
-"""`[model]` and `[model.NAME]`: the network of each trial, or the parts that it consists of."""
+"""`[model]` and `[model.NAME]`: the network of each trial, or its parts."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ class _MlpKeys(Table):
         description="hidden layers; 0 is a linear model", examples=[2]
     )
     width: Count = Field(description="units of each hidden layer", examples=[64])
-    activation: Activation = Field(default="relu", description="after each hidden layer")
+    activation: Activation = Field(default="relu", description="activation after each hidden layer")
     layer_norm: bool = Field(default=False, description="whether hidden layers are normalised")
     dropout: Annotated[float, Field(ge=0, lt=1), TRACED] = Field(
         default=0.0,
-        description="probability that a hidden unit is left out in training",
+        description="dropout probability of hidden units in training",
         examples=[0.1],
     )
 
 
 class _PythonKeys(Table):
-    """A function of the user's, and what else it is given: keys that no table has."""
+    """A user-defined function and its arguments, which are the other keys."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
 
     function: Annotated[FunctionName, FIXED] = Field(
-        description="module:function, which builds it; given all other keys of [model]",
+        description="module:function that builds the model; gets all other keys of [model]",
         examples=["nets:build"],
     )
     fixed_start: Annotated[bool, FIXED, DECLARED] = Field(
         default=False,
-        description="whether trials are meant to start from the same weights, whatever the key, as "
-        "those of a pretrained model do",
+        description="whether all trials start from the same weights, whatever the key, as those of "
+        "a pretrained model",
         examples=[True],
     )
 
@@ -62,22 +62,22 @@ class MlpTable(_MlpKeys):
 
 
 class PythonTable(_PythonKeys):
-    """What the user's `function` builds."""
+    """A model that a user-defined `function` builds."""
 
-    kind: Annotated[Literal["python"], FIXED] = Field(description="a model of your own")
+    kind: Annotated[Literal["python"], FIXED] = Field(description="your own model")
 
     @property
     def arguments(self) -> Mapping[str, Scalar]:
-        """What the function is given besides sizes and a key, by name."""
+        """The arguments of the function besides sizes and a key, by name."""
         return self.__pydantic_extra__
 
 
 class MixedTable(_MlpKeys, _PythonKeys):
-    """Both, where `kind` is searched; what is a key of the MLP's is not given to the function."""
+    """Both, if `kind` is searched; keys of the MLP are not passed to the function."""
 
     model_config = ConfigDict(extra="allow")
 
-    kind: OneKind = Field(description="which of them")
+    kind: OneKind = Field(description="kind of model")
 
     def own(self) -> MlpTable | PythonTable:
         """The table of its kind, without the keys of the other."""
@@ -91,7 +91,7 @@ ModelTable = MlpTable | PythonTable
 
 
 def concerns(table: Table, name: str, kind: ModelKind) -> bool:
-    """Whether a key of this `[model]` is of use for models of `kind`."""
+    """Whether models of `kind` use a key of this `[model]`."""
     if isinstance(table, MixedTable):
         return (name in _MlpKeys.model_fields) is (kind == "mlp")
     return getattr(table, "kind", None) == kind
@@ -102,23 +102,22 @@ def _values(table: Table, like: type[Table]) -> dict[str, Any]:
 
 
 class _Wiring(Table):
-    """What a part takes in, and how large what it gives out is."""
+    """What feeds a part, and its sizes."""
 
     input: Annotated[str | None, FIXED] = Field(
         default=None,
-        description="the part whose output feeds this one; the data where none is written",
+        description="the part whose output feeds this one; default: the data",
         examples=["trunk"],
     )
     in_size: Annotated[Count | None, FIXED] = Field(
         default=None,
-        description="numbers that it takes in, where neither the data nor another part tells: "
-        "the latent size of a generator",
+        description="input size, if neither the data nor another part determines it: the latent "
+        "size of a generator",
         examples=[8],
     )
     out_size: Count | None = Field(
         default=None,
-        description="numbers that it gives out; where none is written, as many as what its loss "
-        "compares it with",
+        description="output size; default: that of what the loss compares it with",
         examples=[32],
     )
 
@@ -128,9 +127,9 @@ class MlpPart(MlpTable, _Wiring):
 
 
 class PythonPart(PythonTable, _Wiring):
-    """What a function of the user's builds, as one part of a model."""
+    """The output of a user-defined function, as one part of a model."""
 
-    model_config = ConfigDict(extra="allow")  # else it were that of the wiring
+    model_config = ConfigDict(extra="allow")  # otherwise it would be inherited from the wiring
 
 
 Part = MlpPart | PythonPart
@@ -149,25 +148,25 @@ class PartsTable(Named):
 
     @property
     def with_hidden_layers(self) -> Mapping[str, tuple[int, int]]:
-        """Width and depth of each MLP with hidden layers: these can be padded."""
+        """Width and depth of each MLP with hidden layers, which can be padded."""
         parts = self.parts.items()
         mlps = ((name, part) for name, part in parts if isinstance(part, MlpPart))
         return {name: (part.width, part.depth) for name, part in mlps if part.depth > 0}
 
 
 def has_parts(raw: object) -> bool:
-    """Whether a raw `[model]` is one of parts: it holds tables."""
+    """Whether a raw `[model]` has parts: it contains tables."""
     return is_table(raw) and any(is_table(value) for value in raw.values())
 
 
 def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Flaw]]:
-    """The table that a raw `[model]` of parts is read by, and what is wrong with their kinds."""
+    """How to read a raw `[model]` with parts, and the flaws in their kinds."""
     faults: list[Flaw] = []
     tables: list[tuple[str, type[Table]]] = []
     for name, part in raw.items():
         if not is_table(part):
             hint = f"write it in one of the parts, [model.{next(_tables(raw))}]"
-            faults.append(Flaw(f"model.{name}", "not a part, among parts", hint))
+            faults.append(Flaw(f"model.{name}", "not a part, but next to parts", hint))
             continue
         kind = part.get("kind", "mlp")
         if not isinstance(kind, str) or kind not in PARTS:
@@ -178,7 +177,7 @@ def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Flaw]]:
 
 
 def check_wiring(inputs: Mapping[str, str | None]) -> Iterator[Flaw]:
-    """Each part takes in what another gives out, none its own."""
+    """Check that each part is fed by another part, and not by itself."""
     for name, source in inputs.items():
         key = f"model.{name}.input"
         if source is None:
@@ -186,8 +185,8 @@ def check_wiring(inputs: Mapping[str, str | None]) -> Iterator[Flaw]:
         if source not in inputs:
             yield unknown_part(key, source, [*inputs])
         elif name in _upstream(source, inputs):
-            found = f"'{name}' feeds '{source}', which feeds it"
-            yield Flaw(key, found, "let one of them take in the data")
+            found = f"'{name}' feeds '{source}', which feeds '{name}'"
+            yield Flaw(key, found, "let the data feed one of them")
 
 
 def in_order(inputs: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -196,12 +195,12 @@ def in_order(inputs: Mapping[str, str | None]) -> tuple[str, ...]:
 
 
 def upstream(name: str, inputs: Mapping[str, str | None]) -> frozenset[str]:
-    """The part `name` and all that its output depends on."""
+    """The part `name` and all parts that its output depends on."""
     return frozenset(_upstream(name, inputs))
 
 
 def unknown_part(key: str, name: str, parts: Sequence[str]) -> Flaw:
-    """At `key` stands the name of a part that there is not."""
+    """The flaw of naming a part that does not exist."""
     near = get_close_matches(name, parts, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"the parts are {', '.join(parts)}"
     return Flaw(key, f"no part '{name}'", hint)

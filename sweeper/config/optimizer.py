@@ -16,8 +16,7 @@ from sweeper.config.table import FIXED, TRACED, Table
 
 ScheduleName = Literal["constant", "cosine", "warmup_cosine", "exponential", "one_cycle"]
 
-# the numbers that each schedule has use for, with the values that they have where none is written;
-# those of one_cycle are Optax's
+# the numbers that each schedule uses, with their defaults; those of one_cycle are Optax's
 SHAPES: Mapping[str, Mapping[str, float]] = {
     "constant": {},
     "cosine": {"end": 0.0},
@@ -32,24 +31,24 @@ _Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, TRACED]
 class LrScheduleTable(Table):
     """`[optimizer.schedule]`; `optimizer.lr` is the highest rate, at the end of the warm-up.
 
-    All is relative, to the rate and to the steps that the trial trains.
+    All numbers are relative to the rate and to the number of steps that the trial trains.
     """
 
     name: ScheduleName = Field(default="constant", description="how the learning rate changes")
     warmup: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
         default=None,
-        description="share of all steps in which the rate rises; of warmup_cosine (0.1) and "
+        description="share of all steps in which the rate rises; for warmup_cosine (0.1) and "
         "one_cycle (0.3)",
         examples=[0.2],
     )
     start: _Share = Field(
         default=None,
-        description="first rate as a share of lr; of warmup_cosine (0) and one_cycle (1/25)",
+        description="first rate as a share of lr; for warmup_cosine (0) and one_cycle (1/25)",
         examples=[0.1],
     )
     end: _Share = Field(
         default=None,
-        description="rate after the last step as a share of lr; of cosine and warmup_cosine (0), "
+        description="rate after the last step as a share of lr; for cosine and warmup_cosine (0), "
         "exponential (0.01) and one_cycle (1/250000)",
         examples=[0.05],
     )
@@ -57,30 +56,30 @@ class LrScheduleTable(Table):
 
 OptimizerName = Literal["adam", "adamw", "rmsprop", "lion", "sgd", "adafactor"]
 
-# the largest that float32 holds is above 1e38
+# float32 holds numbers slightly above 1e38
 _Decay = Annotated[float, Field(ge=0, le=1e38), TRACED]
 _Fraction = Annotated[float, Field(ge=0, lt=1), TRACED]
 _Rate = Annotated[float, Field(gt=0, le=1e38), TRACED]
 _Above0 = Annotated[float, Field(gt=0, le=1e38)]
 
-_NAME = "the optimizer, or module:function of a function of yours that gives one of Optax"
+_NAME = "the optimizer, or your own module:function that returns an Optax optimizer"
 _LR = "learning rate"
-_CLIP_NORM = "largest norm of all gradients together; larger ones are scaled down to it"
-_CLIP_VALUE = "largest size of each number of the gradients; larger ones are cut to it"
-_WEIGHT_DECAY = "decoupled, times the learning rate; of what [optimizer.decay] says"
-_DECAY = "which arrays weight decay touches; without it weights of linear and convolution layers"
+_CLIP_NORM = "maximum norm of all gradients together; larger ones are scaled down to it"
+_CLIP_VALUE = "maximum size of each gradient entry; larger ones are clipped to it"
+_WEIGHT_DECAY = "decoupled weight decay, times the learning rate; see [optimizer.decay]"
+_DECAY = "which arrays weight decay applies to; default: weights of linear and convolution layers"
 _SCHEDULE = "how the learning rate changes"
-_B1 = "decay of the mean of gradients"
-_B2 = "decay of the mean of squared gradients"
-_EPS = "keeps the division by their root finite"
-_MOMENTUM = "decay of the sum of gradients"
-_NESTEROV = "whether momentum is Nesterov's"
-_DECAY_RATE = "exponent by which the decay of squared gradients nears 1"
-_THRESHOLD = "largest root mean square of an array's update"
-_FACTORED = "matrices of this size or more are kept as rows and columns"
-_BY_SCALE = "whether an array moves in proportion to its own size"
+_B1 = "decay rate of the mean of gradients"
+_B2 = "decay rate of the mean of squared gradients"
+_EPS = "keeps the division by their square root finite"
+_MOMENTUM = "decay rate of the sum of gradients"
+_NESTEROV = "whether to use Nesterov momentum"
+_DECAY_RATE = "exponent with which the decay rate of squared gradients approaches 1"
+_THRESHOLD = "maximum root mean square of an array's update"
+_FACTORED = "matrices of this size or larger are stored as row and column factors"
+_BY_SCALE = "whether an array's updates are in proportion to its own size"
 
-# what every optimizer takes, the user's own too
+# settings of every optimizer, including user-defined ones
 _ClipNorm = Annotated[_Above0 | None, TRACED, Field(description=_CLIP_NORM, examples=[1.0])]
 _ClipValue = Annotated[_Above0 | None, TRACED, Field(description=_CLIP_VALUE, examples=[0.5])]
 _Schedule = Annotated[LrScheduleTable, Field(description=_SCHEDULE)]
@@ -88,11 +87,11 @@ _Rules = Annotated[DecayTable | None, RULES, FIXED, Field(description=_DECAY)]
 
 
 class _Keys(Table):
-    """What the optimizers of this package share: gradients are clipped before one sees them."""
+    """The settings of all built-in optimizers: gradients are clipped before the optimizer."""
 
-    # whether it treats each number by itself, so that padding with zeros changes nothing
+    # whether it treats each number on its own, so that zero padding changes nothing
     elementwise: ClassVar[bool] = True
-    # arrays of the size of the parameters that it keeps
+    # number of arrays of the size of the parameters in its state
     slots: ClassVar[int] = 1
 
     lr: _Rate = Field(description=_LR, examples=[1e-3])
@@ -120,20 +119,20 @@ class AdamTable(_AdamKeys):
 
 
 class AdamWTable(_AdamKeys):
-    """Adam with decoupled weight decay, which every optimizer has here: another name of it."""
+    """Adam with decoupled weight decay, which every optimizer has here: an alias of Adam."""
 
     name: Annotated[Literal["adamw"], FIXED] = Field(description=_NAME)
 
 
 class RmspropTable(_Keys):
-    """RMSProp; `eps` is added to the root and `b2` is Optax's `decay`, as in Adam."""
+    """RMSProp; `eps` is added to the root, and `b2` is Optax's `decay`, as in Adam."""
 
     slots: ClassVar[int] = 2
 
     name: Annotated[Literal["rmsprop"], FIXED] = Field(description=_NAME)
     b2: _Fraction = Field(default=0.9, description=_B2)
     eps: _Rate = Field(default=1e-8, description=_EPS)
-    momentum: _Fraction = Field(default=0.0, description="decay of the sum of updates")
+    momentum: _Fraction = Field(default=0.0, description="decay rate of the sum of updates")
 
 
 class LionTable(_Keys):
@@ -165,7 +164,7 @@ class AdafactorTable(_Keys):
 
 
 class UserOptimizerTable(Table):
-    """What the user's function gives; all other keys are for the function."""
+    """A user-defined optimizer; all other keys are arguments of the function."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
@@ -175,7 +174,7 @@ class UserOptimizerTable(Table):
     name: Annotated[FunctionName, FIXED] = Field(description=_NAME)
     lr: Annotated[_Above0 | None, TRACED] = Field(
         default=None,
-        description=f"{_LR}, given to the function at each step as the schedule has it",
+        description=f"{_LR}, passed to the function at each step according to the schedule",
         examples=[1e-3],
     )
     clip_norm: _ClipNorm = None
@@ -185,12 +184,12 @@ class UserOptimizerTable(Table):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """What the function is given besides the learning rate, by name."""
+        """The arguments of the function besides the learning rate, by name."""
         return self.__pydantic_extra__
 
 
 class MixedOptimizerTable(_Keys):
-    """The keys of all, where `name` is searched; each trial has those of its own optimizer."""
+    """The keys of all optimizers, if `name` is searched; a trial uses those of its own."""
 
     name: OptimizerName = Field(description=_NAME)
     b1: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
@@ -216,7 +215,7 @@ class MixedOptimizerTable(_Keys):
     )
 
     def own(self) -> OptimizerTable:
-        """The table of its optimizer, with that one's defaults for what is not written."""
+        """The table of its own optimizer, with that optimizer's defaults."""
         kind = OPTIMIZERS[self.name]
         values = {name: getattr(self, name) for name in kind.model_fields}
         return kind.model_construct(**{k: v for k, v in values.items() if v is not None})
@@ -241,5 +240,5 @@ OPTIMIZERS: Mapping[str, type[OptimizerTable]] = dict(
 
 
 def takes(name: str, setting: str) -> bool:
-    """Whether the optimizer of this name has such a setting."""
+    """Whether the optimizer with this name has such a setting."""
     return setting.partition(".")[0] in OPTIMIZERS[name].model_fields

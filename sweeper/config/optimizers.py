@@ -1,4 +1,4 @@
-"""`[optimizer.NAME]`: an optimizer for each part of a model, with a state of its own."""
+"""`[optimizer.NAME]`: an optimizer with its own state for each part of a model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
 from sweeper.config.refusals import MISSING, unknown_name
 from sweeper.config.table import Flaw, Table
 
-# tables that every optimizer has
+# tables of every optimizer
 OF_EACH = ("schedule", "decay")
 
 
 class OptimizersTable(Named):
-    """The optimizers by the name of the part that each of them moves."""
+    """The optimizers by the name of the part that they train."""
 
     @property
     def by_part(self) -> Mapping[str, OptimizerTable]:
@@ -27,17 +27,17 @@ class OptimizersTable(Named):
 
     @property
     def elementwise(self) -> bool:
-        """Whether each treats each number by itself."""
+        """Whether each optimizer treats each number on its own."""
         return all(table.elementwise for table in self.by_part.values())
 
     @property
     def slots(self) -> int:
-        """Arrays of the size of a part's parameters that its optimizer keeps, at most."""
+        """The most arrays of the size of its part's parameters that an optimizer keeps."""
         return max(table.slots for table in self.by_part.values())
 
 
 def decays_of(optimizer: object) -> Mapping[str, DecayTable]:
-    """The rules of weight decay, by the key of the table that they stand in."""
+    """The decay rules, by the key of their table."""
     tables: dict[str, Any] = {"optimizer": optimizer}
     if isinstance(optimizer, OptimizersTable):
         tables = {f"optimizer.{name}": table for name, table in optimizer.by_part.items()}
@@ -45,19 +45,19 @@ def decays_of(optimizer: object) -> Mapping[str, DecayTable]:
 
 
 def has_several(raw: object) -> bool:
-    """Whether a raw `[optimizer]` is one of several: it holds tables under names."""
+    """Whether a raw `[optimizer]` has several optimizers: it contains tables by name."""
     return is_table(raw) and any(is_table(raw[name]) for name in raw if name not in OF_EACH)
 
 
 def optimizers_recipe(raw: RawTable, parts: Sequence[str]) -> tuple[Recipe, list[Flaw]]:
-    """The table that they are read by, and what is wrong with their names."""
+    """How to read several optimizers, and the flaws in their names."""
     faults: list[Flaw] = []
     tables: list[tuple[str, type[Table]]] = []
     for name, own in raw.items():
         key = f"optimizer.{name}"
         if not is_table(own):
             hint = "write it in the table of a part"
-            faults.append(Flaw(key, "not an optimizer, among those of parts", hint))
+            faults.append(Flaw(key, "not an optimizer, but next to those of parts", hint))
         elif name not in parts:
             faults.append(unknown_part(key, name, parts))
         else:
@@ -83,7 +83,7 @@ def _kind(key: str, name: Any) -> tuple[type[Table] | None, list[Flaw]]:
 
 
 def each(raw: object, kind: type[Table]) -> Iterator[tuple[str, RawTable, type[Table]]]:
-    """The raw `[optimizer]`, or each of several, with its key and what describes it."""
+    """The raw `[optimizer]`, or each of several, with its key and type."""
     if not is_table(raw):
         return
     if not issubclass(kind, OptimizersTable):

@@ -1,7 +1,7 @@
 """Reads one raw TOML table into a validated one, or reports everything that is wrong in it.
 
-A table with names that the user chooses, such as `[model.NAME]`, gets its fields when the file is
-read. After that it behaves like a table that is declared in this package.
+A table with names chosen by the user, such as `[model.NAME]`, gets its fields when the file is
+read. After that it behaves like a table declared in this package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from sweeper.config.refusals import fault_of, format_value
 from sweeper.config.table import Flaw, Table, alone, field_of, table_in
 
-# numbers on which tables must agree, as they must on names
+# numbers on which tables must agree, like names
 _SIZES = ("in_size", "out_size")
 
 RawTable = dict[str, Any]
@@ -46,9 +46,9 @@ def settings_within(table: type[BaseModel], under: str) -> Iterator[str]:
 def read_table(
     table: type[AnyTable], raw: object, under: str, known: Sequence[str]
 ) -> tuple[AnyTable | None, list[Flaw]]:
-    """The table at the key `under`, and what is wrong in it; None where it cannot be built.
+    """The table at the key `under`, and its flaws; None if it cannot be built.
 
-    Unknown settings are left out once they are noted, so that the rest is checked all the same.
+    Unknown settings are noted and then left out, so that the rest is still checked.
     """
     broken = [fault.under(under) for fault in _broken_rules(table, allowed_values(table, raw))]
     try:
@@ -67,9 +67,9 @@ def read_table(
 def with_numbers(
     table: type[AnyTable], raw: object, under: str, faults: Sequence[Flaw]
 ) -> AnyTable | None:
-    """The table with numbers that are right for those at which `faults` are; None where more is.
+    """The table with valid numbers instead of those in `faults`; None if it has other flaws.
 
-    What tables must agree on is names, so it can be told although a number is out of range.
+    Tables must agree on names, which can be checked even if a number is out of range.
     """
     if not is_table(raw):
         return None
@@ -89,7 +89,7 @@ def with_numbers(
 
 
 def allowed_values(table: type[Table], raw: object) -> dict[str, Any]:
-    """The settings that are each allowed by themselves, and the defaults of those not written."""
+    """The settings that are valid by themselves, and defaults for those not written."""
     written = raw if is_table(raw) else {}
     values: dict[str, Any] = {
         name: field.get_default()
@@ -106,7 +106,7 @@ def allowed_values(table: type[Table], raw: object) -> dict[str, Any]:
 def read_value(
     table: type[Table], setting: str, value: object, under: str
 ) -> tuple[Any, list[Flaw]]:
-    """The value as one setting of `table` takes it, and what is wrong with it there."""
+    """The value as one setting of `table` reads it, and its flaws."""
     try:
         return getattr(alone(table, setting).model_validate({setting: value}), setting), []
     except ValidationError as error:
@@ -141,7 +141,7 @@ def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fla
 
 def _without(raw: Any, path: Sequence[str | int]) -> Any:
     name, *rest = path
-    if isinstance(name, int):  # the place of a table in an array
+    if isinstance(name, int):  # the index of a table in an array
         return [*raw[:name], _without(raw[name], rest), *raw[name + 1 :]]
     if rest:
         return {**raw, name: _without(raw[name], rest)}
@@ -150,9 +150,9 @@ def _without(raw: Any, path: Sequence[str | int]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a table is made: the settings of `base`, and a table at each of these names.
+    """How to make a table: the settings of `base`, and a table for each of these names.
 
-    `told` are attributes of its class: what it depends on in other tables of the file.
+    `told` are attributes of its class: facts from other tables of the file.
     """
 
     base: type[Named]
@@ -160,12 +160,12 @@ class Recipe:
     told: tuple[tuple[str, object], ...] = ()
 
     def made(self) -> type[Named]:
-        """The table, the same one for equal recipes."""
+        """The table class, the same one for equal recipes."""
         return _made(self)
 
 
 class Named(Table):
-    """A table that is made of a recipe; it is pickled as such, for its type is in no module."""
+    """A table made from a recipe; it is pickled as such, since its class is in no module."""
 
     recipe: ClassVar[Recipe]
 
@@ -174,13 +174,13 @@ class Named(Table):
 
 
 def tables_of(table: Table) -> Mapping[str, Any]:
-    """The tables of `table` by name, in the order of the file."""
+    """The tables in `table` by name, in the order of the file."""
     named = ((name, getattr(table, name)) for name in type(table).model_fields)
     return {name: inner for name, inner in named if isinstance(inner, Table)}
 
 
 def named_in(annotation: object) -> type[Table] | None:
-    """The type of the tables that a setting holds under names of your choice; None for others."""
+    """The class of the tables that a setting contains by user-chosen names; None for others."""
     arguments = get_args(annotation)
     holds = get_origin(annotation) is dict and isinstance(arguments[1], type)
     return arguments[1] if holds and issubclass(arguments[1], Table) else None
@@ -189,14 +189,14 @@ def named_in(annotation: object) -> type[Table] | None:
 def check_names(
     names: Iterable[str], under: str, *tables: type[Table], taken: Sequence[str] = ()
 ) -> Iterator[Flaw]:
-    """Names become parts of columns and keys, and attributes of `tables`."""
+    """Check names, which become parts of columns and keys, and attributes of `tables`."""
     for name in names:
         key = f"{under}.{name}"
         if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
-            hint = "write letters, digits and '_' alone, a letter first"
+            hint = "write only letters, digits and '_', a letter first"
             yield Flaw(key, f"{format_value(name)} cannot be a name", hint)
         elif name in (*taken, *Named.__annotations__) or any(hasattr(t, name) for t in tables):
-            yield Flaw(key, f"{format_value(name)} is a word of this program", "write another name")
+            yield Flaw(key, f"{format_value(name)} is a reserved word", "write another name")
 
 
 @cache
@@ -206,7 +206,7 @@ def _made(recipe: Recipe) -> type[Named]:
         kind = table.made() if isinstance(table, Recipe) else table
         inherited = recipe.base.model_fields.get(name)
         meaning = inherited.description if inherited else kind.__doc__
-        if isinstance(table, Recipe):  # empty where the file has none of them
+        if isinstance(table, Recipe):  # empty if the file has none of them
             fields[name] = (kind, Field(default_factory=kind, description=meaning))
         else:
             fields[name] = (kind, Field(description=meaning))

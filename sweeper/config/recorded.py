@@ -1,4 +1,4 @@
-"""The study with settings that were recorded in a ledger or with published tables."""
+"""Rebuilds a study from the settings recorded in a ledger or with published tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sweeper.config.toml import toml_text
 
 
 def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
-    """The study that has these settings; it is in `file`."""
+    """The study with these settings; `file` is its study file."""
     return parse(study_text(settings), file)
 
 
 def study_text(settings: Mapping[str, Any]) -> str:
-    """The text of a study file with these settings."""
-    settings = {"edition": 1, **settings}  # none was recorded while there was only one
+    """A study file with these settings."""
+    settings = {"edition": 1, **settings}  # not recorded while there was only one
     links = {setting: {"same_as": of} for setting, of in settings.get("same_as", {}).items()}
     search = {**settings["search"], **links}
     written = {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}

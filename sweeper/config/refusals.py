@@ -1,4 +1,4 @@
-"""What pydantic refuses, in the words of this program: what was found and what to write."""
+"""Turns pydantic's errors into messages of this package: what was found and what to write."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pydantic_core import ErrorDetails
 from sweeper.config.table import Flaw
 
 MISSING = "missing"
-_MAX_LETTERS = 80  # of a text in a message
+_MAX_LETTERS = 80  # of quoted text in a message
 
-# what was found, what to write; {value} is the value as in TOML, the rest is pydantic's context
+# what was found, what to write; {value} is shown as in TOML, other names are pydantic's context
 _WORDS = {
     "missing": (MISSING, "write {name} = ..."),
-    "int_type": ("{value} is not a whole number", "write a whole number"),
+    "int_type": ("{value} is not an integer", "write an integer"),
     "float_type": ("{value} is not a number", "write a number"),
-    "bool_type": ("{value} is neither true nor false", "write true or false"),
+    "bool_type": ("{value} is not true or false", "write true or false"),
     "string_type": ("{value} is not text", "write text in quotes"),
     "tuple_type": ("{value} is not an array", "write an array, [...]"),
     "model_type": ("{value} is not a table", "write a table"),
-    "too_short": ("{value} is empty", "write at least {min_length}"),
+    "too_short": ("{value} is empty", "write {min_length} or more"),
     "greater_than": ("{value} is too small", "write a number above {gt}"),
     "greater_than_equal": ("{value} is too small", "write {ge} or more"),
     "less_than": ("{value} is too large", "write a number below {lt}"),
@@ -33,57 +33,60 @@ _WORDS = {
     "string_too_long": ("the text is too long", "write {max_length} characters or fewer"),
     "string_pattern_mismatch": (
         "{value} cannot name a directory or a column",
-        "write letters, digits and '_' alone",
+        "write letters, digits and '_' only",
     ),
-    "count_or_auto": ("{value} is no count", 'write "auto" or a whole number from 0 up'),
-    "some_or_auto": ("{value} is no count of them", 'write "auto" or a whole number from 1 up'),
+    "count_or_auto": ("{value} is not a count", 'write "auto" or an integer from 0 up'),
+    "some_or_auto": ("{value} is not a positive count", 'write "auto" or an integer from 1 up'),
     "count_or_share": (
-        "{value} is neither a count nor a share",
-        "write a whole number from 0 up, or a share below 1",
+        "{value} is not a count or a share",
+        "write an integer from 0 up, or a share below 1",
     ),
-    "argument": ("{value} is nothing to give a function", "write true or false, a number or text"),
-    "function_name": ("{value} names no function", 'write "module:function"'),
-    "names": ("{value} names no column", "write a name, or an array of names"),
+    "argument": ("{value} cannot be an argument", "write true or false, a number or text"),
+    "function_name": ("{value} is not the name of a function", 'write "module:function"'),
+    "names": ("{value} is not the name of a column", "write a name, or an array of names"),
     "impute": (
-        "{value} is no way to fill gaps",
+        "{value} is not a way to fill gaps",
         'write "none", "mean", "median", "most_frequent" or {{ constant = 0 }}',
     ),
     "constant": ("constant = {constant} is not a finite number", "write a finite number"),
-    "class_weights": ("{value} is no weighting", 'write "none", "balanced" or {{ CLASS = 2.0 }}'),
-    "class_weight": ("a weight that is no number above 0", "write numbers above 0"),
+    "class_weights": (
+        "{value} is not a weighting",
+        'write "none", "balanced" or {{ CLASS = 2.0 }}',
+    ),
+    "class_weight": ("a weight is not a number above 0", "write numbers above 0"),
     "decay_amount": (
-        "{value} is no amount of decay",
-        "write true, false or a factor from 0 up; of a layer also {{ weight = true, ... }}",
+        "{value} is not an amount of decay",
+        "write true, false or a factor from 0 up; for a layer also {{ weight = true, ... }}",
     ),
     "decay_of_leaf": (
-        "{leaf} = {amount} is no amount of decay",
+        "{leaf} = {amount} is not an amount of decay",
         "write true, false or a factor from 0 up",
     ),
     "decay_rules": (
-        "{value} is no table of what decays",
-        "write [optimizer.decay]; the decay of squared gradients is b2",
+        "{value} is not a table of decay rules",
+        "write [optimizer.decay]; the decay rate of squared gradients is b2",
     ),
-    "whole_numbers": ("{value} is no whole number", "write one, or an array of them"),
-    "duration": ("{value} is no duration", 'write e.g. "90s", "30m" or "2h"'),
-    "amount_of_memory": ("{value} is no amount of memory", 'write e.g. "2 GiB" or "500 MB"'),
-    "one_or_more": ("{value} is no name", "write text in quotes, or an array of such"),
+    "whole_numbers": ("{value} is not an integer", "write one, or an array of them"),
+    "duration": ("{value} is not a duration", 'write e.g. "90s", "30m" or "2h"'),
+    "amount_of_memory": ("{value} is not an amount of memory", 'write e.g. "2 GiB" or "500 MB"'),
+    "one_or_more": ("{value} is not a name", "write text in quotes, or an array of names"),
     "conditions": (
-        "{value} is no condition",
+        "{value} is not a condition",
         'write e.g. {{ "model.layer_norm" = true }}, or an array of values',
     ),
-    "directions": ("{value} is no direction", 'write "minimize" or "maximize", one a metric'),
-    "repeated": ("{one} stands there twice", "remove one of the two"),
-    "scalar": ("{value} is no choice", "write true or false, a number or text"),
+    "directions": ("{value} is not a direction", 'write "minimize" or "maximize", one per metric'),
+    "repeated": ("{one} occurs twice", "remove one of the two"),
+    "scalar": ("{value} cannot be a choice", "write true or false, a number or text"),
 }
 
-# settings of other tables, and what they are called where arrays have names
+# settings of other tables, and what they are called for arrays with names
 _OTHER_NAMES = {"target": "y", "features": "x"}
-# settings whose own name is not what one of their values is called
+# what to call a value of a setting, if not by the name of the setting
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
 
 def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
-    """The fault that pydantic found in the table `under`; `known` settings may be suggested."""
+    """The flaw that pydantic found in the table `under`; `known` are settings to suggest."""
     key = ".".join([under, *_path(error["loc"])])
     context = error.get("ctx", {})
     match error["type"]:
@@ -108,14 +111,14 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw
 
 
 def _path(loc: Sequence[str | int]) -> Iterator[str]:
-    """The keys of a place; an index only where it is that of a table."""
+    """The keys of a location; indices only for tables in arrays."""
     for part, inner in zip_longest(loc, loc[1:]):
         if isinstance(part, str) or isinstance(inner, str):
             yield str(part)
 
 
 def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Flaw:
-    """At `key` stands the name of a `setting` that there is not."""
+    """The flaw of naming a `setting` that does not exist, at `key`."""
     near = _nearest(setting, known)
     if near:
         return Flaw(key, "no such setting", f"did you mean '{near}'?")
@@ -126,9 +129,9 @@ def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Flaw:
 
 
 def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Flaw:
-    """At `key` stands a name that is none of `options`, each the name of a `noun`."""
+    """The flaw of a name at `key` that is not one of `options`, which are names of a `noun`."""
     found = f"no {noun or _noun(key)} {format_value(value)}"
-    # a form such as "module:function" is no name
+    # a form such as "module:function" is not a name to suggest
     by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
     if isinstance(value, str) and (near := get_close_matches(value.lower(), by_lower, n=1)):
         return Flaw(key, found, f"did you mean '{by_lower[near[0]]}'?")
@@ -136,7 +139,7 @@ def unknown_name(key: str, value: object, options: str, noun: str | None = None)
 
 
 def format_value(value: object) -> str:
-    """A TOML value as messages show it."""
+    """A TOML value, formatted for messages."""
     match value:
         case bool():
             return str(value).lower()
@@ -159,7 +162,7 @@ def _noun(key: str) -> str:
 
 
 def _nearest(setting: str, known: Sequence[str]) -> str | None:
-    """The setting that was probably meant, first within the table, then elsewhere."""
+    """The setting that was probably meant, first in the same table, then elsewhere."""
     table, _, name = setting.rpartition(".")
     siblings = {_last(one): one for one in known if one.rpartition(".")[0] == table}
     if (other := _OTHER_NAMES.get(name)) in siblings:

@@ -1,4 +1,4 @@
-"""`[search]`: from which values each searched setting is drawn."""
+"""`[search]`: the values from which each searched setting is drawn."""
 
 from __future__ import annotations
 
@@ -15,39 +15,41 @@ from sweeper.config.refusals import format_value
 from sweeper.config.table import Flaw, Table
 from sweeper.trial import Scalar
 
-_TYPE = "what is drawn"
-_LOW = "the least value"
-_HIGH = "the greatest value"
-_STEP = "distance of neighbours, from low on"
-_MAX_STEPS = 100_000  # more are as good as none, and take time to be written down
+_TYPE = "type of the values"
+_LOW = "lowest value"
+_HIGH = "highest value"
+_STEP = "distance between values, starting at low"
+_MAX_STEPS = 100_000  # more have no effect, and take long to list
 _LEAST = 1.2e-38
-_LOG = "whether drawn evenly in the logarithm"
+_LOG = "whether to draw uniformly in the logarithm"
 
 
 class _Entry(Table):
-    """What every search entry has; `name` names the column."""
+    """Settings of every search entry; `name` names its column."""
 
     name: Annotated[str, Field(pattern=r"^\w+$", max_length=100)] | None = Field(
-        default=None, description="of the column; else the last part of the key", examples=["units"]
+        default=None,
+        description="name of the column; default: the last part of the key",
+        examples=["units"],
     )
     when: Conditions | None = Field(
         default=None,
-        description="other searched settings, each with a value or an array of them: in trials "
-        "that have none of them the setting keeps the file's own value, and the column is null",
+        description="other searched settings, each with a value or an array of values: a trial "
+        "with none of these values keeps the file's own value, and the column is null",
         examples=[{"model.layer_norm": True}],
     )
 
     def column(self, key: str) -> str:
-        """The column of the setting `key` in the results."""
+        """The results column of the setting `key`."""
         return self.name or key.rpartition(".")[2]
 
 
 class _RangeEntry(_Entry):
-    """A range, and values beside it: whether it is drawn from, or which of them is taken."""
+    """A range with extra values; draws either from the range or one of these values."""
 
     @property
     def beside(self) -> tuple[Any, ...]:
-        """The values of `or`, a word that Python keeps for itself."""
+        """The values of `or`, which is a reserved word in Python."""
         return getattr(self, "or")
 
 
@@ -59,12 +61,12 @@ def _each_once(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 
 
 def _range_of(kind: Any) -> type[_RangeEntry]:
-    """What ranges of a kind of number share."""
+    """What ranges of integers and ranges of floats share."""
     beside: Any = (
         Annotated[tuple[kind, ...], Field(strict=False), AfterValidator(_each_once)],
         Field(
             default=(),
-            description="values beside the range; each is as likely as the range",
+            description="extra values; each is as likely as the whole range",
             examples=[[0]],
         ),
     )
@@ -73,32 +75,32 @@ def _range_of(kind: Any) -> type[_RangeEntry]:
 
 def _crossed(low: float, high: float) -> Iterable[Flaw]:
     if low > high:
-        yield Flaw("low", f"low {low} is above high {high}", "exchange the two")
+        yield Flaw("low", f"low {low} is above high {high}", "swap the two")
 
 
 def _log_of_nothing(low: float, log: bool) -> Iterable[Flaw]:
     if log and low <= 0:
-        beside = f", and or = [{low}] beside it if {low} is to be drawn, too" if low == 0 else ""
-        yield Flaw("low", f"log with low {low}", f"write a number above 0{beside}")
+        also = f", and or = [{low}] if {low} should be drawn too" if low == 0 else ""
+        yield Flaw("low", f"log with low {low}", f"write a number above 0{also}")
     if log and 0 < low < _LEAST:
-        found = f"log with low {low}, which numbers of 32 bits cannot tell from 0"
+        found = f"log with low {low}, which 32-bit floats cannot distinguish from 0"
         yield Flaw("low", found, f"write {_LEAST} or more")
 
 
 def _steps_in_log(step: float | None, log: bool) -> Iterable[Flaw]:
-    # whole numbers lie 1 apart anyway, numbers do not
+    # integers are 1 apart in any case, floats are not
     if log and step is not None and (isinstance(step, float) or step != 1):
         yield Flaw("step", f"log with step {step}", "remove one of the two")
 
 
 def _too_fine(low: float, high: float, step: float | None) -> Iterable[Flaw]:
     if step is not None and (_decimal(high) - _decimal(low)) / _decimal(step) > _MAX_STEPS:
-        yield Flaw("step", f"step {step} from {low} to {high}", "write a larger one, or none")
+        yield Flaw("step", f"step {step} from {low} to {high}", "write a larger one, or remove it")
 
 
 def _too_wide(low: float, high: float) -> Iterable[Flaw]:
     if not isfinite(high - low):
-        found = f"{low} to {high} is wider than numbers with a point are"
+        found = f"{low} to {high} is wider than the range of floats"
         yield Flaw("high", found, "write a smaller one")
 
 
@@ -118,14 +120,12 @@ def _repeated_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
     seen: set[Scalar] = set()
     for choice in choices:
         if choice in seen:
-            yield Flaw(
-                "choices", f"{format_value(choice)} stands there twice", "remove one of the two"
-            )
+            yield Flaw("choices", f"{format_value(choice)} occurs twice", "remove one of the two")
         seen.add(choice)
 
 
 def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
-    """An integer next to floats is recorded as a float: in Parquet they share a column."""
+    """An integer next to floats is recorded as a float, since Parquet columns have one type."""
     if {type(choice) for choice in choices} != {int, float}:
         return
     for choice in choices:
@@ -135,7 +135,7 @@ def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
 
 
 class IntSearch(_range_of(int)):
-    """Whole numbers from `low` to `high`, both included; with `base` its powers alone."""
+    """Integers from `low` to `high`, both included; with `base` only its powers."""
 
     rules = (_crossed, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
 
@@ -144,7 +144,7 @@ class IntSearch(_range_of(int)):
     high: int = Field(description=_HIGH, examples=[128])
     step: Count = Field(default=1, description=_STEP, examples=[16])
     log: bool = Field(default=False, description=_LOG)
-    base: Literal[2] | None = Field(default=None, description="powers of it alone")
+    base: Literal[2] | None = Field(default=None, description="only powers of this number")
 
     def count(self) -> int:
         """How many values there are."""
@@ -155,13 +155,13 @@ class IntSearch(_range_of(int)):
         return tuple(sorted({*self.in_range(), *self.beside}))
 
     def in_range(self) -> tuple[int, ...]:
-        """The values of the range alone, ascending."""
+        """The values in the range only, ascending."""
         if self.base is not None:
             return tuple(self.low << power for power in range(self._ranged()))
         return tuple(range(self.low, self.high + 1, self.step))
 
     def has(self, value: Scalar) -> Scalar | None:
-        """The value of this entry that equals `value`; None where none does."""
+        """The value of this entry that equals `value`, or None."""
         is_one = type(value) is int and (value in self.beside or self._in_range(value))
         return value if is_one else None
 
@@ -177,7 +177,7 @@ class IntSearch(_range_of(int)):
 
 
 class FloatSearch(_range_of(float)):
-    """Numbers from `low` to `high`; with `step` only those at whole steps from `low`."""
+    """Floats from `low` to `high`; with `step`, only `low` plus multiples of it."""
 
     rules = (_crossed, _too_wide, _log_of_nothing, _steps_in_log, _too_fine)
 
@@ -190,19 +190,19 @@ class FloatSearch(_range_of(float)):
     log: bool = Field(default=False, description=_LOG)
 
     def count(self) -> int | None:
-        """How many values there are; None where they are a continuum."""
+        """How many values there are; None for a continuous range."""
         values = self.values() if self.beside or self.low == self.high else None
         return self._ranged() if values is None else len(values)
 
     def values(self) -> tuple[float, ...] | None:
-        """All values, ascending; None where they are a continuum."""
+        """All values, ascending; None for a continuous range."""
         ranged = self.in_range()
         if ranged is None and self.low == self.high:
             ranged = (self.low,)
         return None if ranged is None else tuple(sorted({*ranged, *self.beside}))
 
     def in_range(self) -> tuple[float, ...] | None:
-        """The values of the range alone, ascending; None where they are a continuum."""
+        """The values in the range only, ascending; None for a continuous range."""
         count = self._ranged()
         return None if count is None else tuple(self.at(index) for index in range(count))
 
@@ -211,7 +211,7 @@ class FloatSearch(_range_of(float)):
         return float(_decimal(self.low) + index * _decimal(self.step or 0.0))
 
     def has(self, value: Scalar) -> Scalar | None:
-        """The value of this entry that equals `value`; None where none does."""
+        """The value of this entry that equals `value`, or None."""
         if isinstance(value, bool | str):
             return None
         number = float(value)
@@ -225,18 +225,18 @@ class FloatSearch(_range_of(float)):
     def _ranged(self) -> int | None:
         if self.step is None:
             return None
-        # in decimals, for (0.3 - 0.0) // 0.1 is 2 in binary floats
+        # in decimals, since (0.3 - 0.0) // 0.1 is 2 in binary floats
         return int((_decimal(self.high) - _decimal(self.low)) / _decimal(self.step)) + 1
 
 
 class CategoricalSearch(_Entry):
-    """One of `choices`, which have no order."""
+    """One of `choices`, which are not ordered."""
 
     rules = (_repeated_choice, _rounded_choice)
 
     type: Literal["categorical"] = Field(description=_TYPE)
     choices: Annotated[tuple[AnyScalar, ...], Field(strict=False, min_length=1)] = Field(
-        description="the values, which have no order", examples=[["relu", "tanh"]]
+        description="the values, in no particular order", examples=[["relu", "tanh"]]
     )
 
     def count(self) -> int:
@@ -244,11 +244,11 @@ class CategoricalSearch(_Entry):
         return len(self.choices)
 
     def values(self) -> tuple[Scalar, ...]:
-        """The choices, as written."""
+        """The choices as written."""
         return self.choices
 
     def has(self, value: Scalar) -> Scalar | None:
-        """The choice that equals `value`; None where none does."""
+        """The choice that equals `value`, or None."""
         equal = (one for one in self.choices if one == value)
         return next(
             (one for one in equal if isinstance(one, bool) is isinstance(value, bool)), None
@@ -256,10 +256,10 @@ class CategoricalSearch(_Entry):
 
 
 class SameAs(Table):
-    """No draw of its own: the value that another searched setting has."""
+    """Not drawn: takes the value of another searched setting."""
 
     same_as: str = Field(
-        description="the searched setting whose value this one takes; alone",
+        description="the searched setting to copy the value from; no other keys",
         examples=["model.width"],
     )
 
@@ -272,14 +272,14 @@ def _decimal(number: float) -> Decimal:
 
 
 def ends(entry: SearchEntry) -> tuple[Scalar, ...]:
-    """Values to try out what takes all of them: the choices, or both bounds and those beside."""
+    """Values to test with for all values: the choices, or both bounds and the extra values."""
     if isinstance(entry, CategoricalSearch):
         return entry.choices
     return entry.low, entry.high, *entry.beside
 
 
 def gives_floats(entry: SearchEntry) -> bool:
-    """Whether all its values are numbers with a point."""
+    """Whether all its values are floats."""
     if isinstance(entry, CategoricalSearch):
         return all(isinstance(choice, float) for choice in entry.choices)
     return isinstance(entry, FloatSearch)

@@ -20,7 +20,7 @@ from sweeper.config.train import SupervisedTable
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.trial import Scalar
 
-# traced hyperparameters whose part of the program is left out where the study has no use for it
+# traced hyperparameters whose part of the program is left out if the study does not use it
 OPTIONAL_PARTS = (
     "model.dropout",
     "optimizer.clip_norm",
@@ -37,7 +37,7 @@ def optional_parts(
 ) -> Iterator[str]:
     """The keys of the optional parts that the programs of a study with these tables have.
 
-    So are those of the numbers without a value of the study's, which some of its trials draw.
+    This includes numbers without a value in the study that some of its trials draw.
     """
     for name, table in tables.items():
         for setting in settings_of(type(table), Role.TRACED):
@@ -49,13 +49,13 @@ def optional_parts(
 
 
 def is_optional(key: str) -> bool:
-    """Whether a study may have a part or a number with this dotted key, or none."""
+    """Whether only some studies have a part or number with this dotted key."""
     return general(key) in OPTIONAL_PARTS or has_number_without(key)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRule:
-    """A metric of the epochs of a trial, and which of its values are better."""
+    """A metric of a trial's epochs, and which of its values are better."""
 
     metric: str
     maximize: bool
@@ -65,13 +65,12 @@ class MetricRule:
 class Settings:
     """One trial's model, optimizer and training.
 
-    `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in. They are the study's, not
-    the trial's: a searched dropout is compiled in even for the trial that drew 0. Beside them
-    are the keys of numbers that some trials alone draw. The study's are `keeps`, too, by which an
-    epoch's weights are kept instead of the last, and `stops`, by which a trial ends early; None
-    where the program does neither. `saves` says whether the state of its optimizer is wanted at
-    the end. `base_dir` is where the user's modules are looked up first, `edition` that of the
-    rules that the study began under.
+    `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in, and of numbers that only
+    some trials draw. They depend on the study, not on the trial: a searched dropout is compiled in
+    even for a trial that drew 0. The study also determines `keeps`, the rule for which epoch's
+    weights to keep instead of the last, and `stops`, the rule for ending a trial early; both may be
+    None. `saves` says whether the optimizer state is needed at the end. `base_dir` is searched
+    first for user modules, and `edition` is that of the rules that the study began with.
     """
 
     model: ModelTable | PartsTable
@@ -85,17 +84,17 @@ class Settings:
     edition: int = EDITION
 
     def has(self, part: str) -> bool:
-        """Whether the optional part with this dotted key is compiled in."""
+        """Whether the optional part with this key is compiled in."""
         return part in self.parts
 
     @property
     def sole_optimizer(self) -> OptimizerTable:
-        """The optimizer of a model of one part."""
+        """The optimizer of a model with one part."""
         assert not isinstance(self.optimizer, OptimizersTable)
         return self.optimizer
 
     def of_part(self, name: str) -> Settings:
-        """The settings of one part of the model, as if it were all of it; "" is all of it."""
+        """The settings of one part of the model, as if it were the whole; "" is the whole model."""
         if not name:
             return self
         assert isinstance(self.model, PartsTable)
@@ -108,7 +107,7 @@ class Settings:
         return replace(self, model=model, optimizer=optimizer, parts=frozenset(map(general, own)))
 
     def phase_at(self, epoch: int) -> str:
-        """The phase that an epoch is trained in, counted from 1; the same for all without any."""
+        """The phase in which an epoch, counted from 1, is trained; constant without phases."""
         return self.train.phase_at(epoch) if isinstance(self.train, AlternatingTable) else ""
 
     def structure(self) -> dict[str, Scalar | tuple[str, ...]]:
@@ -122,7 +121,7 @@ class Settings:
         return values | parts | {key: decay.text for key, decay in decays}
 
     def traced(self) -> dict[str, float]:
-        """The numbers that the program is given at run time, by dotted key."""
+        """The numbers that the program gets at run time, by dotted key."""
         values = self._values(Role.TRACED)
         for name, table in self._tables:
             values |= {f"{name}.{key}": value for key, value in traced_arguments(table).items()}

@@ -1,4 +1,4 @@
-"""From the raw `[search]` to entries that fit the settings which they fill."""
+"""From the raw `[search]` to entries that fit the settings they fill."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ENTRY_WORDS = frozenset(
     word for entry in (*ENTRIES.values(), SameAs) for word in entry.model_fields
 )
 
-# what a setting of a kind takes, and the types of search that give it, the most natural first
+# what a setting of a type takes, and the search types that provide it, the most natural first
 _TAKES: dict[object, tuple[str, tuple[str, ...]]] = {
-    int: ("a whole number", ("int", "categorical")),
+    int: ("an integer", ("int", "categorical")),
     float: ("a number", ("float", "int", "categorical")),
     bool: ("true or false", ("categorical",)),
 }
 _TAKES_A_NAME = ("a name", ("categorical",))
 
-# how many values a range of whole numbers may have; of depths each pair is weighed with each
+# how many values a range of integers may have; for depths, each pair is compared
 _MAX_VALUES = {"depth": 200}
 _MAX_OF_OTHERS = 100_000
 
@@ -50,9 +50,9 @@ def flat_search(raw: RawTable, under: str = "") -> Iterator[tuple[str, object]]:
 def read_entry(
     setting: str, raw: object, tables: Mapping[str, type[Table] | None]
 ) -> tuple[SearchEntry | SameAs | None, list[Flaw]]:
-    """The entry that fills `setting`, None where something is wrong; and what is wrong.
+    """The entry that fills `setting`, or None if something is wrong, and its flaws.
 
-    `tables` are the tables that settings are searched in; None is one whose kind is unknown.
+    `tables` are the tables that may be searched; None is a table whose kind is unknown.
     """
     key = f"search.{setting}"
     name, _, last = setting.partition(".")
@@ -69,17 +69,17 @@ def read_entry(
 
 
 def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
-    """Two entries may not share a column, nor have one that the results have anyway.
+    """Check that no two entries share a column, or use one that the results already have.
 
-    Columns that differ by case alone are one: DuckDB reads them so.
+    Columns that differ only by case count as equal, as in DuckDB.
     """
     first = {"json": ("all parameters", "")}  # params_json
     for setting, entry in search.items():
         column = entry.column(setting)
         if column.lower() in first:
             whose, called = first[column.lower()]
-            alike = f", '{called}': case does not count" if called not in ("", column) else ""
-            found = f"the column '{column}' is that of {whose} already{alike}"
+            alike = f" ('{called}'; case does not matter)" if called not in ("", column) else ""
+            found = f"the column '{column}' already belongs to {whose}{alike}"
             yield Flaw(f"search.{setting}", found, 'write another, name = "..."')
         first.setdefault(column.lower(), (setting, column))
 
@@ -89,14 +89,14 @@ def check_links(
     search: Mapping[str, SearchEntry],
     tables: Mapping[str, type[Table] | None],
 ) -> Iterator[Flaw]:
-    """What is the same as another setting takes every value that the other may have."""
+    """Check that a setting with `same_as` accepts every value of the other setting."""
     for setting, source in links.items():
         key = f"search.{setting}.same_as"
         if source in links:
             found = f"neither '{setting}' nor '{source}' has values of its own"
             if source == setting:
                 found = f"'{setting}' itself, so it has no values"
-            yield Flaw(key, found, "name a setting with values, or give one of them type = ...")
+            yield Flaw(key, found, "name a setting with values, or give one of them a type = ...")
             continue
         if source not in search:
             yield unsearched(key, source, search)
@@ -106,23 +106,23 @@ def check_links(
         holder = None if table is None else holder_of(table, last)
         if holder is not None:
             for fault in _fitted(search[source], *holder, key)[1]:
-                yield replace(fault, key=key, hint=f"name another, or fix search.{source}")
+                yield replace(fault, key=key, hint=f"name another setting, or fix search.{source}")
 
 
 def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Flaw:
-    """At `key` stands a setting whose value no trial draws."""
+    """The flaw of naming a setting that no trial draws."""
     near = get_close_matches(setting, search, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"[search] has {', '.join(search) or 'none'}"
     return Flaw(key, f"'{setting}' is not searched", hint)
 
 
 def any_value(entry: SearchEntry) -> object:
-    """A value of the entry, the same at every call."""
+    """A value of the entry, the same one in every call."""
     return entry.choices[0] if isinstance(entry, CategoricalSearch) else entry.low
 
 
 def _is_entry(raw: RawTable) -> bool:
-    # a setting may be called like a word of an entry, as optimizer.name is: then it is a table
+    # a setting may have the name of a key of an entry, such as optimizer.name: then this is a table
     return not raw or any(word in raw and not is_table(raw[word]) for word in _ENTRY_WORDS)
 
 
@@ -135,7 +135,7 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
     fixed = None if table is None else fixed_part(table, last)
     if fixed is not None:
         where = name if fixed == last else f"{name}.{fixed}"
-        yield Flaw(key, "the same for every trial of a study", f"write it in [{where}] alone")
+        yield Flaw(key, "must be the same for every trial", f"write it only in [{where}]")
         return
     if table is not None and _has_setting(table, last):
         return
@@ -147,11 +147,11 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
         if not is_fixed(table, setting.partition(".")[2])
     ]
     fault = unknown_setting(key, setting, searchable)
-    yield fault if name in tables else replace(fault, found="no setting that can be searched")
+    yield fault if name in tables else replace(fault, found="not a setting that can be searched")
 
 
 def _has_setting(table: type[Table], setting: str) -> bool:
-    """Whether there is such a setting; a table that is given to a function may have any."""
+    """Whether there is such a setting; a table for a user-defined function may have any."""
     found = holder_of(table, setting)
     if found is None:
         around = table_around(table, setting)
@@ -160,7 +160,7 @@ def _has_setting(table: type[Table], setting: str) -> bool:
 
 
 def table_around(table: type[Table], setting: str) -> type[Table] | None:
-    """The table that a dotted `setting` of `table` would stand in; None where there is none."""
+    """The table that a dotted `setting` of `table` would be in; None if there is none."""
     parent, _, last = setting.rpartition(".")
     if not parent or not last:
         return table if last else None
@@ -184,7 +184,7 @@ def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | SameAs | None, l
 
 
 def types_for(table: type[Table], name: str) -> tuple[str, ...]:
-    """The types of search that give values which the setting takes, the most natural first."""
+    """The search types whose values the setting accepts, the most natural first."""
     return _taking(table, name)[1]
 
 
@@ -197,7 +197,7 @@ def _fitted(
 ) -> tuple[SearchEntry, list[Flaw]]:
     taken, types = _taking(table, name)
     if entry.type not in types:
-        found = f"{entry.type} for a setting that takes {taken}"
+        found = f"{entry.type}, but the setting takes {taken}"
         return entry, [Flaw(f"{key}.type", found, f'write type = "{types[0]}"')]
     if isinstance(entry, CategoricalSearch):
         return _fitted_choices(entry, table, name, key)
@@ -212,15 +212,15 @@ def _fitted(
 
 
 def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[Flaw]:
-    """Whole numbers that are planned for one by one, and would be for hours."""
+    """Integer settings are planned value by value, which would take hours for more values."""
     most = _MAX_VALUES.get(name, _MAX_OF_OTHERS)
     if isinstance(entry, IntSearch) and entry.count() > most:
         found = f"{entry.count()} values from {entry.low} to {entry.high}"
-        yield Flaw(key, found, f"write a larger step, so that there are {most} at most")
+        yield Flaw(key, found, f"write a larger step, for at most {most} values")
 
 
 def _kind(annotation: object) -> object:
-    """The type of a setting that may also be left out, without its bounds."""
+    """The type of a setting without its bounds, also if the setting is optional."""
     if get_origin(annotation) is Annotated:
         return _kind(get_args(annotation)[0])
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
@@ -233,5 +233,5 @@ def _fitted_choices(
 ) -> tuple[SearchEntry, list[Flaw]]:
     read = [read_value(table, name, choice, key) for choice in entry.choices]
     faults = [replace(fault, key=f"{key}.choices") for _, found in read for fault in found]
-    # as the setting has them: a 0 among rates is 0.0
+    # converted to the setting's type: a 0 among rates is 0.0
     return entry.model_copy(update={"choices": tuple(value for value, _ in read)}), faults

@@ -31,9 +31,9 @@ from sweeper.trial import Scalar
 Direction = Literal["minimize", "maximize"]
 
 EDITION = 2
-"""The edition of the rules by which new studies prepare their data and judge their trials.
+"""The edition of the rules by which new studies prepare data and judge trials.
 
-Studies that began before editions were recorded go on under edition 1.
+Studies that began before editions were recorded continue under edition 1.
 """
 
 N_PARAMETERS = "n_parameters"
@@ -49,7 +49,7 @@ def _one_or_more_directions(value: object) -> object:
         return value
     if (several := items_of(value)) and all(one in get_args(Direction) for one in several):
         return several
-    raise PydanticCustomError("directions", "no direction")
+    raise PydanticCustomError("directions", "not a direction")
 
 
 Directions = Annotated[
@@ -59,7 +59,7 @@ Directions = Annotated[
 
 
 class _OptunaTable(Table):
-    """A table whose further keys are for an Optuna class, and are checked where that is known."""
+    """A table whose other keys are options of an Optuna class, which are checked elsewhere."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -74,12 +74,12 @@ class SamplerTable(_OptunaTable):
 
     name: Annotated[str, OneOf(SAMPLERS, "module:Class")] = Field(
         default="tpe",
-        description="who proposes trials; other keys are its options",
+        description="proposes trials; other keys are its options",
     )
 
     @property
     def learns(self) -> bool:
-        """Whether its proposals may depend on how trials ended; such an ask takes its time."""
+        """Whether its proposals may depend on results; asking such a sampler takes time."""
         return self.name not in ("random", "grid", "qmc")
 
 
@@ -88,7 +88,7 @@ class PrunerTable(_OptunaTable):
 
     name: Annotated[str, OneOf(PRUNERS, "module:Class")] = Field(
         default="none",
-        description="who ends trials early; other keys are its options",
+        description="ends trials early; other keys are its options",
     )
 
 
@@ -96,11 +96,11 @@ class ConstraintTable(Table):
     """One of `[[study.constraints]]`."""
 
     metric: str = Field(
-        description="what is bounded, in the epoch that counts (study.value); as study.metric",
+        description="the metric to bound, at the epoch selected by study.value",
         examples=["n_parameters"],
     )
-    max: float | None = Field(default=None, description="the most that it may be", examples=[20000])
-    min: float | None = Field(default=None, description="the least that it may be", examples=[0.8])
+    max: float | None = Field(default=None, description="upper bound", examples=[20000])
+    min: float | None = Field(default=None, description="lower bound", examples=[0.8])
 
 
 def _a_direction_each(
@@ -109,19 +109,19 @@ def _a_direction_each(
     names = (metric,) if isinstance(metric, str) else metric
     n_directions = 1 if isinstance(direction, str) else len(direction)
     if len(names) != n_directions:
-        found = f"{n_directions} for {len(names)} objectives"
-        yield Flaw("direction", found, "write one for each of study.metric, in its order")
+        found = f"{n_directions}, but there are {len(names)} objectives"
+        yield Flaw("direction", found, "write one for each of study.metric, in the same order")
     if len(set(names)) < len(names):
-        yield Flaw("metric", "an objective is named twice", "name each once")
+        yield Flaw("metric", "an objective is named twice", "remove one of the two")
 
 
 def _no_interval(constraints: tuple[ConstraintTable, ...]) -> Iterable[Flaw]:
     for index, one in enumerate(constraints):
         key = f"constraints.{index}"
         if one.max is None and one.min is None:
-            yield Flaw(key, "no bound", "write max = ..., or min = ...")
+            yield Flaw(key, "without a bound", "write max = ..., or min = ...")
         elif one.max is not None and one.min is not None and one.min > one.max:
-            yield Flaw(f"{key}.min", f"min {one.min} is above max {one.max}", "exchange the two")
+            yield Flaw(f"{key}.min", f"min {one.min} is above max {one.max}", "swap the two")
 
 
 def _several(
@@ -130,10 +130,10 @@ def _several(
     if isinstance(metric, str) or len(metric) == 1:
         return
     if pruner.name != "none":
-        found = f"'{pruner.name}' with {len(metric)} objectives: a pruner judges one"
+        found = f"'{pruner.name}' with {len(metric)} objectives, but a pruner needs one"
         yield Flaw("pruner.name", found, 'write name = "none", or one metric')
     if sampler.name == "cmaes":
-        found = f"'cmaes' with {len(metric)} objectives: it knows one"
+        found = f"'cmaes' with {len(metric)} objectives, but it needs one"
         yield Flaw("sampler.name", found, 'write e.g. name = "nsgaii", or one metric')
 
 
@@ -143,81 +143,81 @@ class StudyTable(Table):
     rules = (_a_direction_each, _no_interval, _several)
 
     name: Annotated[str, Field(pattern=r"^\w[\w-]*$", max_length=100)] = Field(
-        description="of the study and of its run directory", examples=["digits"]
+        description="name of the study and of its run directory", examples=["digits"]
     )
     metric: Names = Field(
-        description="the objective: train_loss, val_loss, val_ before one of train.metrics, "
+        description="the objective: train_loss, val_loss, one of train.metrics after val_, "
         "or n_parameters; an array for several",
         examples=["val_loss", ["val_loss", "n_parameters"]],
     )
     direction: Directions = Field(
-        description="which values are better; an array for several",
+        description="which direction is better; an array for several",
         examples=["minimize", ["minimize", "minimize"]],
     )
     value: Literal["last", "best"] = Field(
         default="last",
-        description="which epoch gives a trial's value and its saved weights; with early stopping "
-        "always the best",
+        description="the epoch whose value and weights a trial keeps; with early stopping always "
+        "the best",
     )
-    n_trials: Count = Field(description="how many trials; a grid may have fewer", examples=[64])
+    n_trials: Count = Field(description="number of trials; a grid may have fewer", examples=[64])
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
-        default=0, description="of the split, the proposals and every trial"
+        default=0, description="seed for the split, the proposals and every trial"
     )
     replicates: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1,
-        description="trainings of each trial, of other seeds; its value is their mean",
+        description="trainings of each trial, with different seeds; its value is their mean",
         examples=[3],
     )
     folds: Annotated[int, Field(ge=2, le=100)] | None = Field(
         default=None,
-        description="parts of cross-validation, instead of one validation part; value is the mean",
+        description="folds of cross-validation; the value of a trial is their mean",
         examples=[5],
     )
     timeout: Duration | None = Field(
         default=None,
-        description='the study ends at the next commit after so much wall time, "30m", '
-        "of all its sessions together",
+        description='end the study at the next commit after this wall time, such as "30m", over '
+        "all of its sessions",
         examples=["30m"],
     )
     constraints: Annotated[tuple[ConstraintTable, ...], Field(strict=False)] = Field(
         default=(),
-        description="what a trial must keep to be feasible; [[study.constraints]]",
+        description="bounds that a trial must meet to be feasible; [[study.constraints]]",
         examples=[[{"metric": "n_parameters", "max": 20000}]],
     )
     enqueue: Annotated[tuple[dict[str, AnyScalar], ...], Field(strict=False)] = Field(
         default=(),
-        description="values of searched settings to try first, by key or column; [[study.enqueue]]",
+        description="trials to start with: values by key or column; [[study.enqueue]]",
         examples=[[{"depth": 2, "lr": 1e-3}]],
     )
-    sampler: SamplerTable = Field(default=SamplerTable(), description="who proposes trials")
-    pruner: PrunerTable = Field(default=PrunerTable(), description="who ends trials early")
+    sampler: SamplerTable = Field(default=SamplerTable(), description="proposes trials")
+    pruner: PrunerTable = Field(default=PrunerTable(), description="ends trials early")
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """What is optimised; most studies have one."""
+        """The metrics to optimise; most studies have one."""
         return (self.metric,) if isinstance(self.metric, str) else self.metric
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """Which values are better, for each objective."""
+        """Which direction is better, for each objective."""
         return (self.direction,) if isinstance(self.direction, str) else self.direction
 
     @property
     def timeout_s(self) -> float | None:
-        """The wall time of all sessions together, in seconds; None where it has no end."""
+        """The wall time of all sessions together, in seconds; None for no limit."""
         return None if self.timeout is None else seconds_of(self.timeout)
 
 
 def read_enqueue(
     raw: object, search: Mapping[str, SearchEntry]
 ) -> tuple[list[dict[str, Scalar]], list[Flaw]]:
-    """The values of each trial by column, and what is wrong with them."""
+    """The values of each trial by column, and their flaws."""
     written = items_of(raw) or ()
     if items_of(raw) == ():
         return [], []
     given = [table for table in written if is_table(table)]
     if not given or len(given) < len(written):
-        hint = "write [[study.enqueue]] above the values of each trial"
+        hint = "write [[study.enqueue]] before the values of each trial"
         return [], [Flaw("study.enqueue", f"{format_value(raw)} is not an array of tables", hint)]
     tables: list[dict[str, Scalar]] = []
     faults: list[Flaw] = []
@@ -251,19 +251,19 @@ def _read_trial(
 def _not_searched(
     place: str, name: str, search: Mapping[str, SearchEntry], columns: Mapping[str, str]
 ) -> Flaw:
-    """Only what trials draw can be given to one of them."""
+    """The flaw of giving a value that trials do not draw."""
     hint = "remove it: nothing is searched"
     if near := get_close_matches(name, (*search, *columns), n=1):
         hint = f"did you mean '{near[0]}'?"
     elif search:
-        hint = f"write what is searched, by key or column: {', '.join((*search, *columns))}"
-    return Flaw(place, "not searched, so every trial has what the file says", hint)
+        hint = f"use what is searched, by key or column: {', '.join((*search, *columns))}"
+    return Flaw(place, "not searched, so every trial has the value of the file", hint)
 
 
 def _idle(
     values: Mapping[str, Scalar], under: str, search: Mapping[str, SearchEntry]
 ) -> Iterator[Flaw]:
-    """A value that its own condition forbids would never be tried."""
+    """Flaws of values whose own condition is not met, so that they would never be used."""
     for key in values:
         when = search[key].when or {}
         known = {one: values[one] for one in when if one in values}
@@ -273,10 +273,10 @@ def _idle(
 
 
 def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:
-    found = f"{format_value(value)} is none of its values"
+    found = f"{format_value(value)} is not one of its values"
     if isinstance(entry, CategoricalSearch):
         return found, f"write one of {', '.join(map(format_value, entry.choices))}"
     steps = f" in steps of {entry.step}" if entry.step not in (None, 1) else ""
     powers = ", a power of 2" if entry.type == "int" and entry.base else ""
-    beside = "".join(f", or {format_value(one)}" for one in entry.beside)
-    return found, f"write {entry.low} to {entry.high}{steps}{powers}{beside}"
+    extra = "".join(f", or {format_value(one)}" for one in entry.beside)
+    return found, f"write {entry.low} to {entry.high}{steps}{powers}{extra}"

@@ -42,13 +42,13 @@ _KINDS: tuple[ModelKind, ...] = ("mlp", "python")
 
 
 class StudyConfig(Table):
-    """What a study file asks for; built by `load` and `parse` alone, which check it as a whole.
+    """The settings of a study file; only built by `load` and `parse`, which check it as a whole.
 
-    `search` is by the dotted key of the setting that an entry fills, in the order of the file;
-    `same_as` are the settings of `[search]` that take the value of one of them.
+    `search` maps the dotted key of each searched setting to its entry, in the order of the file;
+    `same_as` are settings of `[search]` that take the value of another one.
     """
 
-    version: Literal[1] = Field(description="of these settings")
+    version: Literal[1] = Field(description="version of the file format")
     edition: int = EDITION
     study: StudyTable
     data: DataTable
@@ -66,13 +66,13 @@ class StudyConfig(Table):
 
     @classmethod
     def of(cls, tables: Mapping[str, object], source: Source) -> Self:
-        """The study of validated `tables`, which `source` is the text of."""
+        """The study of validated `tables`; `source` is their text."""
         config = cls.model_validate(tables)
         config._source = source
         return config
 
     def under(self, edition: int) -> Self:
-        """The same study under the edition that was recorded, unless its own file names one."""
+        """The same study under the recorded edition, unless its file names one."""
         if "edition" in self.model_fields_set:
             return self
         return self.model_copy(update={"edition": edition})
@@ -83,13 +83,13 @@ class StudyConfig(Table):
         return self._source
 
     def problem(self, key: str, found: str, hint: str) -> Problem:
-        """Something to fix at the dotted `key` of this file."""
+        """A problem at the dotted `key` of this file."""
         return self._source.problem(Flaw(key, found, hint))
 
     def filled(self, params: Mapping[str, Scalar]) -> Settings:
         """The settings of a trial that drew `params`, by column.
 
-        A searched setting that `params` leaves out keeps the file's own value.
+        Searched settings that are not in `params` keep the file's own value.
         """
         keys = {entry.column(key): key for key, entry in self.search.items()}
         drawn: dict[str, dict[str, Scalar]] = {"model": {}, "optimizer": {}, "train": {}}
@@ -113,15 +113,15 @@ class StudyConfig(Table):
         )
 
     def active(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Those of `params`, by column, that are of use beside the others."""
+        """Those of `params`, by column, whose conditions are met."""
         return active(self.search, params)
 
     def entry(self, key: str) -> SearchEntry | None:
-        """The entry whose value the setting `key` takes; None where it is not searched."""
+        """The entry that provides the value of the setting `key`; None if it is not searched."""
         return self.search.get(self.same_as.get(key, key))
 
     def drawn_values(self, key: str) -> tuple[Scalar, ...] | None:
-        """All values that trials have of a setting, searched or not; None for a continuum."""
+        """All values that trials have for a setting; None for a continuous range."""
         entry, own = self.entry(key), self._kept(key)
         kept = () if own is None else (own,)
         if entry is None:
@@ -131,28 +131,28 @@ class StudyConfig(Table):
 
     @property
     def keeps(self) -> MetricRule | None:
-        """By what the best epoch is found whose weights a trial ends with; None for the last."""
+        """The rule for which epoch's weights a trial keeps; None for the last epoch."""
         return self._judge(self._guide) if self.study.value == "best" else self.stops
 
     @property
     def stops(self) -> MetricRule | None:
-        """By what a trial ends early; None where it does not."""
+        """The rule for ending a trial early, or None."""
         table = self.train.early_stop
         return None if table is None else self._judge(table.metric or self._guide)
 
     @property
     def columns(self) -> dict[str, SearchEntry]:
-        """What is searched, by the name of its column."""
+        """The searched settings by the name of their column."""
         return {entry.column(key): entry for key, entry in self.search.items()}
 
     @property
     def structural(self) -> dict[str, bool]:
-        """For every searched setting, whether its values are trained by different programs."""
+        """Whether different values of a searched setting need different programs, by setting."""
         return {key: self._role(key) is Role.STRUCTURAL for key in self.search}
 
     @property
     def n_structures(self) -> int | None:
-        """How many structures the search holds; None where they are a continuum."""
+        """How many structures the search has; None if there are infinitely many."""
         counts = [self.n_structures_of(kind) for kind in self.kinds]
         return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -166,32 +166,32 @@ class StudyConfig(Table):
 
     @property
     def has_user_models(self) -> bool:
-        """Whether the model of some trial, or a part of it, is built by a user's function."""
+        """Whether a user-defined function builds the model of some trial, or a part of it."""
         if isinstance(self.model, PartsTable):
             return any(isinstance(part, PythonTable) for part in self.model.parts.values())
         return "python" in self.kinds
 
     @property
     def names_functions(self) -> bool:
-        """Whether its loss, a metric or its optimizer is a function of the user's."""
+        """Whether a loss, metric or optimizer is a user-defined function."""
         optimizers = self.each("optimizer").values()
         is_own = any(isinstance(table, UserOptimizerTable) for table in optimizers)
         return bool(self.train.functions) or is_own
 
     def splits(self, key: str, kind: ModelKind) -> bool:
-        """Whether values of a searched setting part the trials whose model is of `kind`."""
+        """Whether values of a searched setting need different programs for models of `kind`."""
         is_splitting = key != "model.kind" and self._role(key) is Role.STRUCTURAL
         return is_splitting and self.is_of(kind, key)
 
     def is_of(self, kind: ModelKind, key: str) -> bool:
-        """Whether trials whose model is of `kind` have a use for a searched setting."""
+        """Whether models of `kind` use a searched setting."""
         table, _, name = key.partition(".")
         return table != "model" or concerns(self.model, name, kind)
 
     def is_drawn(self, key: str, owned: Wanted | None = None) -> bool:
         """Whether some trial draws a searched setting.
 
-        With `owned`, a setting and values of it, only trials that have one of these are meant.
+        With `owned`, a setting and values of it, only trials with one of these values count.
         """
         uses: dict[str, Wanted] = {}
         if owned is not None:
@@ -200,16 +200,16 @@ class StudyConfig(Table):
         return StructureSearch(self.search, [key], self._kept, uses, {}).has_use(key)
 
     def n_structures_of(self, kind: ModelKind, traced: Container[str] = ()) -> int | None:
-        """How many of them models of `kind` have, where programs are told `traced` settings."""
+        """How many structures models of `kind` have, if differences in `traced` do not count."""
         splitting = [k for k in self.search if self.splits(k, kind) and k not in traced]
         only = {} if kind == "parts" else {"model.kind": kind}
         return StructureSearch(self.search, splitting, self._kept, self._uses, only).count()
 
     @property
     def n_points(self) -> int | None:
-        """How many different trials the search holds; None if they are a continuum.
+        """How many different trials the search has; None if there are infinitely many.
 
-        Those that differ only in a setting of another optimizer or kind of model are one.
+        Trials that differ only in settings that their optimizer or kind of model ignores are equal.
         """
         counts: list[int | None] = []
         for kind in self.kinds:
@@ -220,25 +220,25 @@ class StudyConfig(Table):
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """The trainings that every trial is the mean of: each replicate with all its folds."""
+        """The trainings that every trial averages over: each replicate with all of its folds."""
         parts = range(self.study.replicates), range(self.study.folds or 1)
         return tuple(Member(replicate, fold) for replicate, fold in product(*parts))
 
     @property
     def split_seed(self) -> int:
-        """The seed that the parts of the data are drawn with."""
+        """The seed for splitting the data."""
         own = self.data.split.seed
         return self.study.seed if own is None else own
 
     @property
     def max_epochs(self) -> int:
-        """The most epochs that any trial trains."""
+        """The most epochs that a trial may train."""
         if self.trial is not None:
             return self.trial.program.epochs
         return max(int(epochs) for epochs in self.drawn_values("train.epochs") or (0,))
 
     def epochs_of(self, params: Mapping[str, Scalar]) -> int:
-        """After how many epochs a trial that drew `params` has ended."""
+        """The epoch after which a trial that drew `params` ends."""
         key = self.same_as.get("train.epochs", "train.epochs")
         entry, epochs = self.search.get(key), self.train.epochs
         if entry is not None:
@@ -247,24 +247,24 @@ class StudyConfig(Table):
 
     @property
     def run_dir(self) -> Path:
-        """Where everything of the study is written: as it is named, where that leads there."""
+        """The run directory as named in the file, even if that is a link."""
         named = Path(self.results.dir or f"runs/{self.study.name}")
         start = self._source.working_directory
         return named if Path.cwd() == start else start / named
 
     @property
     def base_dir(self) -> Path:
-        """The study file's directory, where the paths in it are looked up first."""
+        """The study file's directory, where relative paths are looked up first."""
         return self._source.path.parent
 
     @property
     def functions(self) -> dict[str, str]:
-        """The functions of the user's own that the study calls, each with the key that names it."""
+        """The user-defined functions that the study calls, each with the key that names it."""
         return dict(self.function_keys)
 
     @property
     def function_keys(self) -> tuple[tuple[str, str], ...]:
-        """The same as pairs: a function that several keys name is there once for each of them."""
+        """The same as pairs; a function that several keys name occurs once for each of them."""
         return (
             *functions_of_tables({**self.each("model"), "data": self.data}),
             *((name, f"train.{setting}") for name, setting in self.train.functions.items()),
@@ -273,16 +273,16 @@ class StudyConfig(Table):
         )
 
     def each(self, name: Literal["model", "optimizer"]) -> dict[str, Table]:
-        """The table of this name, or those of all parts, by dotted key."""
+        """The table with this name, or those of all parts, by dotted key."""
         table: Table = getattr(self, name)
         if not isinstance(table, Named):
             return {name: table}
         return {f"{name}.{part}": inner for part, inner in tables_of(table).items()}
 
     def canonical(self) -> dict[str, Any]:
-        """Every setting, defaults too, as JSON has it; equal for studies that ask for the same.
+        """All settings including defaults, as JSON; equal for studies that mean the same.
 
-        Edition 1 is left out, as in the records of versions that knew no other.
+        Edition 1 is left out, as in records of versions before editions.
         """
         settings = self.model_dump(mode="json", exclude={"edition"} if self.edition == 1 else None)
         links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
@@ -290,7 +290,7 @@ class StudyConfig(Table):
 
     @property
     def _uses(self) -> dict[str, Wanted]:
-        """The searched settings that some of the drawn optimizers alone have use for."""
+        """The searched settings that only some of the drawn optimizers use."""
         names = tuple(str(name) for name in self.drawn_values("optimizer.name") or ())
         taking = {
             key: tuple(name for name in names if takes(name, key.partition(".")[2]))
@@ -300,14 +300,14 @@ class StudyConfig(Table):
         return {key: ("optimizer.name", those) for key, those in taking.items() if those != names}
 
     def _kept(self, key: str) -> Scalar | None:
-        """The file's own value of a setting; None where it has none."""
+        """The file's own value of a setting, or None."""
         table, _, setting = key.partition(".")
         holder: Table = getattr(self, table)
         return None if field_of(type(holder), setting) is None else value_of(holder, setting)
 
     @property
     def _guide(self) -> str:
-        """The first objective that epochs differ in; without one the first validation loss."""
+        """The first objective that changes between epochs, else the first validation loss."""
         differing = (name for name in self.study.objectives if name != N_PARAMETERS)
         return next(differing, f"val_{self.train.loss_names[0]}")
 
@@ -323,7 +323,7 @@ class StudyConfig(Table):
         return frozenset(optional_parts(tables, lambda key: self.entry(key) is not None))
 
     def _role(self, key: str) -> Role:
-        """What a searched setting is, and those that take its value."""
+        """The role of a searched setting together with those that take its value."""
         linked = [setting for setting, source in self.same_as.items() if source == key]
         roles = [self._own_role(setting) for setting in (key, *linked)]
         return Role.STRUCTURAL if Role.STRUCTURAL in roles else roles[0]

@@ -1,4 +1,4 @@
-"""The base class of all tables of a study file, and the marks that say how a setting is compiled.
+"""The base class of all tables of a study file, and marks for how settings are compiled.
 
 Tables are strict and frozen.
 """
@@ -18,24 +18,24 @@ from pydantic.fields import FieldInfo
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong at a dotted `key`, and how to fix it; a problem without its place."""
+    """What is wrong at a dotted `key`, and how to fix it; a problem without its file and line."""
 
     key: str
     found: str
     hint: str
 
     def under(self, table: str) -> Flaw:
-        """The same fault with its key seen from outside `table`."""
+        """The same flaw with its key prefixed by `table`."""
         return Flaw(f"{table}.{self.key}" if self.key else table, self.found, self.hint)
 
 
-# what is wrong between settings: a rule takes those that it is about by name, and is asked where
-# each of them is allowed by itself
+# a rule between settings: it takes them as arguments by name, and is only checked if each of them
+# is valid by itself
 Rule = Callable[..., Iterable[Flaw]]
 
 
 class Table(BaseModel):
-    """One table of a study file: unknown settings are refused, nothing is converted."""
+    """One table of a study file: unknown settings are rejected, and values are not converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -46,7 +46,7 @@ AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 def table_in(annotation: object) -> type[Table] | None:
-    """The table that a setting is, also where it may be left out; None where it is a value."""
+    """The table type of a setting, also of an optional one; None for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, Table):
         return annotation
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
@@ -56,7 +56,7 @@ def table_in(annotation: object) -> type[Table] | None:
 
 @cache
 def holder_of(table: type[Table], setting: str) -> tuple[type[Table], str] | None:
-    """The table in which a dotted `setting` of `table` stands, and its own name there."""
+    """The table that contains a dotted `setting` of `table`, and its name there."""
     name, _, rest = setting.partition(".")
     if not rest:
         return (table, name) if name in table.model_fields else None
@@ -65,13 +65,13 @@ def holder_of(table: type[Table], setting: str) -> tuple[type[Table], str] | Non
 
 
 def field_of(table: type[Table], setting: str) -> FieldInfo | None:
-    """What describes a dotted `setting` of `table`; None where there is no such setting."""
+    """The field of a dotted `setting` of `table`; None if it does not exist."""
     found = holder_of(table, setting)
     return None if found is None else found[0].model_fields[found[1]]
 
 
 def value_of(table: Table, setting: str) -> Any:
-    """The value of a dotted `setting`; None where a table around it was left out."""
+    """The value of a dotted `setting`; None if a table around it was left out."""
     value: Any = table
     for name in setting.split("."):
         value = None if value is None else getattr(value, name)
@@ -79,7 +79,7 @@ def value_of(table: Table, setting: str) -> Any:
 
 
 def filled(table: AnyTable, values: Mapping[str, Any]) -> AnyTable:
-    """`table` with these values of its dotted settings, which were validated before."""
+    """`table` with new values for dotted settings, which have been validated before."""
     own = {name: value for name, value in values.items() if "." not in name}
     inner: dict[str, dict[str, Any]] = {}
     for setting in values.keys() - own.keys():
@@ -91,19 +91,19 @@ def filled(table: AnyTable, values: Mapping[str, Any]) -> AnyTable:
 
 @cache
 def alone(table: type[Table], setting: str) -> type[Table]:
-    """A table of one setting of `table`, to validate it apart from all the others."""
+    """A table of only one setting of `table`, to validate it without the others."""
     field = table.model_fields[setting]
     definition: Any = (field.annotation, field)
     return create_model(table.__name__, __base__=Table, **{setting: definition})
 
 
 class Role(Enum):
-    """What a setting is to a trial's program; structural where nothing else is declared."""
+    """How a setting affects a trial's program; structural unless declared otherwise."""
 
-    STRUCTURAL = "another value is another program"
-    TRACED = "only a number in the program"
+    STRUCTURAL = "another value needs another program"
+    TRACED = "a number that the program gets at run time"
     BOUND = "where training stops"
-    DECLARED = "what the user says of the study; no program depends on it"
+    DECLARED = "a fact that the user declares; no program depends on it"
 
 
 TRACED = Role.TRACED
@@ -113,7 +113,7 @@ DECLARED = Role.DECLARED
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Marks a structural setting that is the same for every trial of a study."""
+    """Marks a structural setting that must be the same for every trial of a study."""
 
 
 FIXED = Fixed()
@@ -121,9 +121,9 @@ FIXED = Fixed()
 
 @cache
 def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
-    """The settings of `table` and of the tables in it that have `role`, in the file's order.
+    """The settings of `table` and of the tables in it with this `role`, in the file's order.
 
-    Tables in it that are fixed as a whole are left out.
+    Tables in it that must be the same for every trial are left out.
     """
     found: list[str] = []
     for name, field in table.model_fields.items():
@@ -149,7 +149,7 @@ def is_fixed(table: type[Table], setting: str) -> bool:
 
 
 def fixed_part(table: type[Table], setting: str) -> str | None:
-    """The setting, or the table that it is in, which is the same for every trial; None if none."""
+    """The setting, or a table around it, that must be the same for every trial; else None."""
     names = setting.split(".")
     parts = (".".join(names[:end]) for end in range(1, len(names) + 1))
     return next((part for part in parts if FIXED in _marks(table, part)), None)

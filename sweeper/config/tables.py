@@ -1,4 +1,4 @@
-"""The tables of a study file, and which kind of table each of them is in a given file."""
+"""The tables of a study file, and which type each has in a given file."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from sweeper.config.user_program import OwnProgramTable
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """A table whose settings depend on one of them: `of` is by the value of the setting `by`.
+    """A table whose settings depend on one of them, `by`; `of` maps its values to types.
 
-    `default` is the value where none is written, `mixed` the table where it is searched, `own`
-    that of a function or class of the user's, which is named in this `form`.
+    `default` is the value if none is written, `mixed` the type if it is searched, and `own` the
+    type for user-defined functions or classes, which are named in this `form`.
     """
 
     by: str
@@ -78,7 +78,7 @@ TABLES: dict[str, type[Table] | Variants] = {
 }
 DISCRIMINATORS = {name: kind.by for name, kind in TABLES.items() if isinstance(kind, Variants)}
 
-# what stands under names of the user's own where a model has several parts
+# tables with user-chosen names, for models with several parts
 UNDER_NAMES: Mapping[str, tuple[type[Table], ...]] = {
     "model": tuple(PARTS.values()),
     "optimizer": (*OPTIMIZERS.values(), UserOptimizerTable),
@@ -88,9 +88,9 @@ Kind = tuple[type[Table] | None, list[Flaw]]
 
 
 def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
-    """What describes the table `name` of a raw study file, and what is wrong with its kind.
+    """The type of the table `name` of a raw study file, and flaws in what determines it.
 
-    None where it does not say. `searches` tells whether a dotted key is searched.
+    None if the file does not say. `searches` returns whether a dotted key is searched.
     """
     own = raw.get(name, {})
     if not is_table(own):

@@ -18,17 +18,17 @@ from sweeper.errors import Problem
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
-    """A TOML document of `tables`; what is None is left out."""
+    """A TOML document of `tables`, without values that are None."""
     return "\n".join(_table_lines(tables, ())).strip("\n") + "\n"
 
 
 def toml_value(value: Any) -> str:
-    """A value in one line."""
+    """A value on one line."""
     match value:
         case bool():
             return str(value).lower()
         case str():
-            # as in JSON, but for the one control character that JSON lets stand
+            # as in JSON, except for the one control character that JSON does not escape
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Mapping():
             inner = cast("Mapping[str, Any]", value)
@@ -41,7 +41,7 @@ def toml_value(value: Any) -> str:
 
 
 def toml_key(name: str) -> str:
-    """A key, in quotes where it needs them."""
+    """A key, in quotes if necessary."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
 
 
@@ -57,18 +57,18 @@ def _table_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[st
             yield from _table_lines(cast("Mapping[str, Any]", value), (*path, name))
 
 
-TOO_DEEP = "too many tables or arrays within each other"
-UNNEST = "write arrays and tables that hold fewer others"
-TOO_LONG = "a whole number of more than 64 bits"
-SHORTEN = "write a smaller one, or one with a point"
-MAX_WITHIN = 50  # far more than any setting needs, far less than Python's own limit
-_WHOLE = range(-(2**63), 2**63)  # as TOML has whole numbers
+TOO_DEEP = "too many nested tables or arrays"
+UNNEST = "write arrays and tables with less nesting"
+TOO_LONG = "an integer of more than 64 bits"
+SHORTEN = "write a smaller one, or a float"
+MAX_WITHIN = 50  # far more than any setting needs, far below Python's own limit
+_WHOLE = range(-(2**63), 2**63)  # the integers of TOML
 
 
 def beyond_limits(raw: object) -> Iterator[Flaw]:
-    """What no file of TOML holds: integers of more than 64 bits, and text that cannot be encoded.
+    """Values that TOML cannot represent: integers of more than 64 bits, and invalid Unicode.
 
-    What is nested too deeply is refused with them.
+    What is nested too deeply is included.
     """
     for path, depth, value in _values(raw):
         if depth >= MAX_WITHIN and isinstance(value, dict | list):
@@ -81,7 +81,7 @@ def beyond_limits(raw: object) -> Iterator[Flaw]:
 
 
 def unrecordable(raw: object) -> Iterator[Flaw]:
-    """Values that JSON cannot hold as written, and so no ledger: infinities, NaN, dates, times."""
+    """Values that a ledger cannot record, since JSON lacks them: infinities, NaN, dates, times."""
     for path, _, value in _values(raw):
         key = ".".join(path)
         if isinstance(value, float) and not isfinite(value):
@@ -92,7 +92,7 @@ def unrecordable(raw: object) -> Iterator[Flaw]:
 
 
 def _values(raw: object) -> Iterator[tuple[tuple[str, ...], int, object]]:
-    """Each value with the path of its key and how deep it is; no deeper than the limit."""
+    """Each value with the path of its key and its depth, up to the limit."""
     waiting: list[tuple[tuple[str, ...], int, object]] = [((), 0, raw)]
     while waiting:
         path, depth, value = waiting.pop()
@@ -108,12 +108,12 @@ def _values(raw: object) -> Iterator[tuple[tuple[str, ...], int, object]]:
 
 
 def _path_in(array: tuple[str, ...], index: int, item: object) -> tuple[str, ...]:
-    """The path of an item of an array; only tables have a number of their own."""
+    """The path of an item of an array; only tables have an index."""
     return (*array, str(index)) if isinstance(item, dict) else array
 
 
 def _is_unicode(value: object) -> bool:
-    """Whether a value can be encoded, if it is text: bytes of the command line may be none."""
+    """Whether a value can be encoded; text from the command line may contain invalid bytes."""
     return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
 
 
@@ -122,10 +122,10 @@ COMMAND_LINE = "--set"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A study file as read; `overridden` are the dotted keys that `--set` gave instead.
+    """A study file as read; `overridden` are the dotted keys that `--set` replaced.
 
-    `working_directory` is that of the program when it read the file: code of the user's own, and
-    a worker that was started elsewhere, may have another.
+    `working_directory` is that of the program when it read the file: user code may change it, and a
+    worker started elsewhere may have another.
     """
 
     path: Path
@@ -134,27 +134,27 @@ class Source:
     working_directory: Path = field(default_factory=Path.cwd)
 
     def line(self, key: str) -> int | None:
-        """The line of a dotted key, else of the nearest table around it; None outside all."""
+        """The line of a dotted key, or of the nearest table around it; None if there is none."""
         lines = _key_lines(self.text)
         while key and key not in lines:
             key = key.rpartition(".")[0]
         return lines.get(key)
 
     def where(self, key: str) -> str:
-        """The place of a dotted key as messages name it."""
+        """The file and line of a dotted key, for messages."""
         if any(_holds(given, key) or _holds(key, given) for given in self.overridden):
             return COMMAND_LINE
         line = self.line(key)
         return self.path.name if line is None else f"{self.path.name}:{line}"
 
     def problem(self, fault: Flaw) -> Problem:
-        """The fault, with its place."""
+        """The flaw with its file and line."""
         return Problem(self.where(fault.key), fault.key, fault.found, fault.hint)
 
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """A key, or a table, that stands on two lines."""
+    """A key or table that is written on two lines."""
 
     key: str
     first: int
@@ -162,7 +162,7 @@ class Twice:
 
 
 def given_twice(text: str) -> Twice | None:
-    """The first key that a text, which is no TOML for it, gives twice."""
+    """The first key that the text, which is therefore not TOML, gives twice."""
     reader = _KeyReader()
     reader.read(text)
     return next(iter(reader.twice), None)
@@ -172,8 +172,8 @@ def _holds(outer: str, inner: str) -> bool:
     return f"{inner}.".startswith(f"{outer}.")
 
 
-# tomllib gives values without lines. The text is known to be valid TOML here, so keys can be told
-# from values by brackets, commas and ends of lines alone.
+# tomllib returns values without lines. The text is known to be valid TOML here, so brackets, commas
+# and line ends are enough to tell keys from values.
 _TOKEN = re.compile(
     r"""
       (?P<blank>[ \t\r]+|\#[^\n]*)
@@ -193,21 +193,21 @@ def _key_lines(text: str) -> Mapping[str, int]:
 
 
 class _KeyReader:
-    """Reads TOML only as far as to know which key is written on which line."""
+    """Reads just enough TOML to know on which line each key is written."""
 
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
-        self.around: dict[str, int] = {}  # of tables that only headers of tables in them name
-        self.given: dict[_Path, int] = {}  # values and tables, not those that only lie around some
+        self.around: dict[str, int] = {}  # tables named only in headers of tables in them
+        self.given: dict[_Path, int] = {}  # values and tables, without those implied by others
         self.twice: list[Twice] = []
         self.table: _Path = ()
-        self.open: list[tuple[str, _Path]] = []  # brackets, each with the key that it is value of
-        self.counts: dict[_Path, int] = {}  # tables in each array so far
+        self.open: list[tuple[str, _Path]] = []  # open brackets, each with the key of its value
+        self.counts: dict[_Path, int] = {}  # number of tables in each array so far
         self.key: _Path = ()
         self.value_of: _Path = ()
         self.in_key = True
         self.in_header = False
-        self.in_array = False  # that header is of one table of an array
+        self.in_array = False  # the current header is of a table in an array
 
     def read(self, text: str) -> Mapping[str, int]:
         line = 1
@@ -262,7 +262,7 @@ class _KeyReader:
         self.in_key, self.key = False, ()
 
     def _next_in(self, array: _Path, line: int) -> _Path:
-        """The path of the next table of an array, which begins on this line."""
+        """The path of the next table of an array, which starts on this line."""
         index = self.counts.get(array, 0)
         self.counts[array] = index + 1
         self._note(array, line)
@@ -277,5 +277,5 @@ class _KeyReader:
 
     def _note(self, path: _Path, line: int) -> None:
         self.lines.setdefault(".".join(path), line)
-        # without the numbers of tables in arrays: the first table that has it
+        # without the numbers of tables in arrays: the first table with the key
         self.lines.setdefault(".".join(part for part in path if not part.isdigit()), line)

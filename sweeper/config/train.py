@@ -1,4 +1,4 @@
-"""`[train]`: the program, its loss, what it reports and for how long it trains."""
+"""`[train]`: the program, its loss, its metrics and the length of training."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ TASK_OF_METRIC: Mapping[str, Task] = {
     "rmse": "numbers",
     "mae": "numbers",
 }
-# losses that may weigh each example by its class
+# losses that can weight examples by class
 WEIGHED = ("cross_entropy", "binary_cross_entropy")
-# metrics of which less is better; of one of the user's own nobody knows
+# metrics where less is better; for user-defined ones this is not known
 _ERRORS = frozenset({"log_loss", "rmse", "mae", "sliced_wasserstein"})
 
 Loss = Annotated[str, OneOf(tuple(TASK_OF_LOSS))]
 Metric = Annotated[str, OneOf(tuple(TASK_OF_METRIC))]
 
-# settings that some losses alone have use for
+# settings that only some losses use
 _LOSSES_WITH: Mapping[str, tuple[str, ...]] = {
     "label_smoothing": WEIGHED,
     "huber_delta": ("huber",),
@@ -44,24 +44,24 @@ _LOSSES_WITH: Mapping[str, tuple[str, ...]] = {
 
 
 def column_of(metric: str) -> str:
-    """What a metric is called in the results: one of the user's own by its function."""
+    """The column of a metric; a user-defined one has the name of its function."""
     return metric.rpartition(":")[2]
 
 
 def reported(metrics: Iterable[str], losses: Iterable[str] = ("loss",)) -> tuple[str, ...]:
-    """What is reported after every epoch, in the order of the columns."""
+    """Everything reported after each epoch, in the order of the columns."""
     measured = (*losses, *(column_of(metric) for metric in metrics))
     return (*(f"train_{loss}" for loss in losses), *(f"val_{name}" for name in measured))
 
 
 def metrics_of(loss: str) -> tuple[str, ...]:
-    """The built-in metrics that go with `loss`; all of them where it is the user's own."""
+    """The built-in metrics that fit `loss`; all of them if it is user-defined."""
     task = TASK_OF_LOSS.get(loss)
     return tuple(name for name, its_task in TASK_OF_METRIC.items() if task in (None, its_task))
 
 
 def better(reported: str) -> Literal["minimize", "maximize"]:
-    """The direction in which what is reported under this name is usually better."""
+    """The usual direction of improvement of a reported metric."""
     name = reported.partition("_")[2]
     return "minimize" if name.startswith("loss") or name in _ERRORS else "maximize"
 
@@ -78,29 +78,29 @@ def _metric_of_another_task(
         instead = ", ".join(fitting)
         if loss in TASK_OF_LOSS:
             others = [name for name, its in TASK_OF_LOSS.items() if its == its_task]
-            found = f"{metric} does not go with the loss {loss}"
+            found = f"{metric} does not fit the loss {loss}"
             yield Flaw("metrics", found, f'write one of {instead}, or loss = "{others[0]}"')
         else:
-            found = f"{metric} is of {its_task}, and the task is {mine}"
+            found = f"{metric} is for {its_task}, but the task is {mine}"
             yield Flaw("metrics", found, f"write one of {instead}")
 
 
 def repeated_metric(metrics: tuple[str, ...]) -> Iterable[Flaw]:
-    """Each metric is a column of its own."""
+    """Check that metrics are different columns."""
     names = [column_of(metric) for metric in metrics]
     if len(set(names)) < len(names):
-        yield Flaw("metrics", "a metric is named twice", "name each once")
+        yield Flaw("metrics", "a metric is named twice", "remove one of the two")
     if "loss" in names:
-        yield Flaw("metrics", "'loss' is reported anyway", "give the function another name")
+        yield Flaw("metrics", "'loss' is always reported", "give the function another name")
 
 
 def _untold_task(loss: str, task: Task | None) -> Iterable[Flaw]:
     known = TASK_OF_LOSS.get(loss)
     if known is None and task is None:
-        found = f"missing, and '{loss}' does not tell what the target is"
+        found = f"missing, and '{loss}' does not determine what the target is"
         yield Flaw("task", found, 'write task = "classes" or "numbers"')
     elif known is not None and task not in (None, known):
-        yield Flaw("task", f"the loss {loss} is of {known}", f'write "{known}", or another loss')
+        yield Flaw("task", f"the loss {loss} is for {known}", f'write "{known}", or another loss')
 
 
 def _setting_of_another_loss(
@@ -112,31 +112,31 @@ def _setting_of_another_loss(
 
 
 def idle_of_loss(loss: object, setting: str) -> Iterable[Flaw]:
-    """A setting that some losses alone have use for goes with one of these."""
+    """The flaw of a setting that the loss does not use."""
     losses = _LOSSES_WITH.get(setting)
     if losses is not None and loss not in losses:
         hint = f'remove it, or write loss = "{losses[0]}"'
-        yield Flaw(setting, f"the loss {loss} has no use for it", hint)
+        yield Flaw(setting, f"the loss {loss} does not use it", hint)
 
 
 class EarlyStopTable(Table):
-    """`[train.early_stop]`: a trial whose metric gets no better ends."""
+    """`[train.early_stop]`: ends a trial whose metric no longer improves."""
 
     metric: Annotated[str | None, FIXED] = Field(
         default=None,
-        description="what has to get better; study.metric where none is written",
+        description="the metric that must improve; default: study.metric",
         examples=["val_loss"],
     )
     patience: Annotated[Count, TRACED] = Field(
-        description="so many epochs in a row without a better one end the trial", examples=[5]
+        description="end a trial after this many epochs in a row without improvement", examples=[5]
     )
     min_delta: Annotated[float, Field(ge=0, le=1e38), TRACED] = Field(
-        default=0.0, description="an epoch is better by more than this"
+        default=0.0, description="smallest change that counts as an improvement"
     )
 
 
 class _Measured(Protocol):
-    """What the tables of all programs say of what they report."""
+    """What the tables of all programs declare about their metrics."""
 
     @property
     def loss(self) -> str: ...
@@ -149,61 +149,61 @@ class _Measured(Protocol):
 
 
 class EpochsTable(Table):
-    """What every program's `[train]` has: how long it trains, and on how many rows at a time.
+    """Settings of every program's `[train]`: how long it trains, and on how many rows at a time.
 
-    `is_padded` tells whether its trials may be trained in a program that has room for larger ones.
+    `is_padded` says whether its trials can be trained in a program padded for larger ones.
     """
 
     is_padded: ClassVar[bool] = True
 
     ema: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
         default=None,
-        description="decay of a running average of the weights, which is what is measured and "
-        "saved; none where it is not written",
+        description="decay rate of a running average of the weights, which is then measured and "
+        "saved; default: no average",
         examples=[0.99],
     )
     early_stop: EarlyStopTable | None = Field(
-        default=None, description="when a trial ends before its last epoch"
+        default=None, description="end a trial that no longer improves"
     )
     epochs: Annotated[Count, BOUND] = Field(
-        description="passes over the training part", examples=[20]
+        description="passes over the training rows", examples=[20]
     )
     batch_size: Count = Field(
-        description="rows a step; those that fill no batch wait for a later epoch", examples=[64]
+        description="rows per step; an incomplete last batch is left out", examples=[64]
     )
 
     @property
     def target(self: _Measured) -> Task | None:
-        """What is to be predicted: classes or numbers; None where nothing is."""
+        """The kind of target: classes or numbers; None if there is none."""
         target = TASK_OF_LOSS.get(self.loss) or self.task
-        assert target is not None, "a rule of this table"
+        assert target is not None, "checked by a rule of this table"
         return target
 
     @property
     def functions(self: _Measured) -> Mapping[str, str]:
-        """The user's own losses and metrics, each with the setting that names it."""
+        """The user-defined losses and metrics, each with the setting that names it."""
         named = [("loss", self.loss), *(("metrics", metric) for metric in self.metrics)]
         return {name: setting for setting, name in named if is_function(name)}
 
     @property
     def loss_names(self) -> tuple[str, ...]:
-        """What losses are called in the results, after the part of the data that they are of."""
+        """The names of losses in the results, without the name of the split."""
         return ("loss",)
 
     @property
     def metric_names(self: _Measured) -> tuple[str, ...]:
-        """What is reported after every epoch, in the order of the columns."""
+        """Everything reported after each epoch, in the order of the columns."""
         return reported(self.metrics, self.loss_names)
 
     @property
     def test_metric_names(self: _Measured) -> tuple[str, ...]:
-        """What is reported once, of the test part."""
+        """Everything reported once, for the test rows."""
         names = (*self.loss_names, *(column_of(metric) for metric in self.metrics))
         return tuple(f"test_{name}" for name in names)
 
 
 class SupervisedTable(EpochsTable):
-    """Minimises one loss with one optimizer; metrics come on top of the loss."""
+    """Minimises one loss with one optimizer, and reports further metrics."""
 
     rules = (_untold_task, _metric_of_another_task, repeated_metric, _setting_of_another_loss)
 
@@ -211,28 +211,28 @@ class SupervisedTable(EpochsTable):
         default="supervised", description="one model, one loss, one optimizer"
     )
     loss: Annotated[Loss, FIXED] = Field(
-        description="what training minimises: of classes, numbers, or a function of yours "
-        "that is given outputs and y",
+        description="the loss to minimise: for classes, for numbers, or your own function of "
+        "outputs and y",
         examples=["cross_entropy"],
     )
     task: Annotated[Task | None, FIXED] = Field(
-        default=None, description="what the target is; needed where the loss is a function of yours"
+        default=None, description="kind of target; required if the loss is your own function"
     )
     label_smoothing: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
         default=None,
-        description="share of each label spread over all classes, in training alone; of "
+        description="share of each label that is spread over all classes, in training only; for "
         "cross_entropy and binary_cross_entropy",
         examples=[0.1],
     )
     huber_delta: Annotated[Annotated[float, Field(gt=0, le=1e38)] | None, TRACED] = Field(
         default=None,
-        description="errors above it count linearly, 1 where none is written; of huber, in units "
-        "of the scaled target",
+        description="errors above it count linearly; default: 1; for huber, in units of the scaled "
+        "target",
         examples=[0.5],
     )
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
         default=(),
-        description="reported besides the loss: accuracy, f1, auroc and log_loss of classes; r2, "
-        "rmse and mae of numbers; or functions of yours",
+        description="metrics to report: accuracy, f1, auroc and log_loss for classes; r2, rmse and "
+        "mae for numbers; or your own functions",
         examples=[["accuracy", "auroc"]],
     )

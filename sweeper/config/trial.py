@@ -1,4 +1,4 @@
-"""`[trial]`: which trial of a study a file runs again, in which class."""
+"""`[trial]`: the trial of a study that a file repeats, and its class."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _size_and_strategy(
     sizes: Mapping[str, tuple[int, int]],
 ) -> Iterable[Flaw]:
     if sizes and strategy != "padded":
-        yield Flaw("sizes", "room for parts, in a class that pads nothing", "remove it")
+        yield Flaw("sizes", "sizes of parts, but the class is not padded", "remove it")
     if sizes:
         return
     for name, value in (("width", width), ("depth", depth)):
         if strategy == "padded" and value is None:
             yield Flaw(name, "missing", "write the size that the class is padded to")
         elif strategy != "padded" and value is not None:
-            yield Flaw(name, f"{value} for a class that pads nothing", "remove it")
+            yield Flaw(name, f"{value}, but the class is not padded", "remove it")
 
 
 def _run_widths(
@@ -38,10 +38,12 @@ def _run_widths(
     sizes: Mapping[str, tuple[int, int]],
 ) -> Iterable[Flaw]:
     if run_widths and (sizes or lane_loop == "vmap"):
-        why = "of parts" if sizes else "whose lanes are side by side"
-        yield Flaw("run_widths", f"widths to run at, of a class {why}", "remove it")
+        why = "has parts" if sizes else "runs its lanes side by side"
+        yield Flaw("run_widths", f"several widths, but the class {why}", "remove it")
     elif run_widths and (run_widths != tuple(sorted({*run_widths})) or run_widths[-1] != width):
-        yield Flaw("run_widths", f"{[*run_widths]} for width {width}", "let them ascend to width")
+        yield Flaw(
+            "run_widths", f"{[*run_widths]}, but width is {width}", "write them ascending to width"
+        )
 
 
 def _unknown_part(parts: tuple[str, ...]) -> Iterable[Flaw]:
@@ -51,60 +53,58 @@ def _unknown_part(parts: tuple[str, ...]) -> Iterable[Flaw]:
 
 
 class ClassTable(Table):
-    """`[trial.class]`: what is fixed about the program that the trial is a lane of."""
+    """`[trial.class]`: the fixed properties of the program that trained the trial."""
 
     rules = (_size_and_strategy, _run_widths, _unknown_part)
 
-    strategy: ClassStrategy = Field(description="of the class that trained it")
+    strategy: ClassStrategy = Field(description="strategy of the class")
     lane_loop: Literal["map", "vmap"] = Field(description="how the class runs its lanes")
     capacity: Count = Field(description="lanes of the class; all but one stay empty", examples=[4])
-    epochs: Count = Field(
-        description="the most that a trial of its study could train", examples=[20]
-    )
+    epochs: Count = Field(description="maximum epochs of a trial in its study", examples=[20])
     width: Count | None = Field(
-        default=None, description="to which a padded class pads", examples=[64]
+        default=None, description="width that a padded class pads to", examples=[64]
     )
     run_widths: Annotated[tuple[Count, ...], Field(strict=False)] = Field(
         default=(),
-        description="widths at which a padded class runs lanes, where there are several",
+        description="widths at which a padded class runs lanes, if there are several",
         examples=[[32, 64]],
     )
     depth: Count | None = Field(
-        default=None, description="to which a padded class pads", examples=[4]
+        default=None, description="depth that a padded class pads to", examples=[4]
     )
     sizes: dict[str, Annotated[tuple[Count, Count], Field(strict=False)]] = Field(
         default={},
-        description="width and depth to which a padded class pads each part of a model",
+        description="width and depth that a padded class pads each part of a model to",
         examples=[{"a": [64, 2]}],
     )
     xla_threads: Annotated[int, Field(ge=1, le=MAX_XLA_THREADS)] | None = Field(
         default=None,
-        description="threads that XLA had for the class, on a CPU; by default one a core",
+        description="number of XLA threads of the class, on a CPU; default: one per core",
         examples=[8],
     )
     parts: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
-        description="settings compiled in because their study searches them",
+        description="settings compiled in because the study searches them",
         examples=[["model.dropout"]],
     )
     traced: dict[str, Annotated[tuple[AnyScalar, ...], Field(strict=False)]] = Field(
         default={},
-        description="structural settings that the class is told at run time, with all their values",
+        description="structural settings that the class gets at run time, with all their values",
         examples=[{"model.activation": ["relu", "tanh"]}],
     )
 
 
 class TrialTable(Table):
-    """`[trial]`, written by `sweeper trial`: a study of this one trial, as it was in its study.
+    """`[trial]`, written by `sweeper trial`: a study of one trial, as it was in its own study.
 
-    Its third setting is `class`, which Python keeps for itself: `TRIAL` adds it.
+    `TRIAL` adds its third setting `class`, a reserved word in Python.
     """
 
     number: Annotated[int, Field(ge=0)] = Field(
-        description="the trial's, from which its random draws come", examples=[17]
+        description="number of the trial, which determines its random draws", examples=[17]
     )
     epochs: Count = Field(
-        description="after which it ends, even where train.epochs is more", examples=[20]
+        description="epoch after which it ends, even if train.epochs is larger", examples=[20]
     )
 
     @property
@@ -113,7 +113,7 @@ class TrialTable(Table):
         return getattr(self, "class")
 
 
-_class: Any = (ClassTable, Field(description="the class that trained it"))
+_class: Any = (ClassTable, Field(description="the class that trained the trial"))
 TRIAL: type[TrialTable] = create_model(
     "TRIAL", __base__=TrialTable, __module__=__name__, **{"class": _class}
 )

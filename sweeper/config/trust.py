@@ -1,6 +1,6 @@
-"""Which functions that a file from elsewhere names run without being trusted.
+"""Which functions named by a file from elsewhere may run without `--trust-code`.
 
-They are those of known packages, and those whose source the user has at hand, as it is recorded.
+These are functions of known packages, and those whose recorded source the user has locally.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from sweeper.config.user_source import MAIN, is_beside, source_digests
 
-# a base directory without any modules: what is imported for it is installed
+# a base directory without modules, so that only installed modules are imported
 NOWHERE = Path(os.devnull)
 TRUST = "if you trust where it comes from, add --trust-code (in Python trust_code=True)"
-# of each known package, the modules whose functions and classes only compute
+# modules of known packages whose functions and classes only compute
 _KNOWN = {
     "equinox": ("equinox.nn.",),
     "optax": ("optax.",),
@@ -25,10 +25,10 @@ _KNOWN = {
 
 
 def is_known(function: str, base_dir: Path = NOWHERE) -> bool:
-    """Whether `module:function` is a layer of Equinox, a function of Optax or a program of sweeper.
+    """Whether `module:function` is a layer of Equinox, or a function of Optax, or of sweeper.
 
-    Other functions of these packages, some of which write files, are not, and neither is anything
-    that such a module has merely imported. No file in `base_dir` may stand in for the package.
+    Other functions of these packages, some of which write files, do not count, and neither does
+    anything that such a module merely imports. No file in `base_dir` may shadow the package.
     """
     module, _, name = function.partition(":")
     root = module.partition(".")[0]
@@ -49,16 +49,16 @@ def _computes(found: type) -> bool:
 
 
 def is_at_hand(function: str, base_dir: Path, digests: Mapping[str, str]) -> bool:
-    """Whether the files in `base_dir` that `function` comes from have the recorded digests.
+    """Whether the files in `base_dir` that define `function` have the recorded digests.
 
-    Those of installed modules never count: the author of the record knows their source as well.
+    Installed modules never count: the author of the record knows their source as well.
     """
     module = function.partition(":")[0]
     if module == MAIN:
         spec = getattr(sys.modules[MAIN], "__spec__", None)
         is_ours = spec is not None and spec.name.partition(".")[0] == "sweeper"
         found = {} if is_ours else source_digests(function, base_dir)
-        # records of earlier versions lack values
+        # records of earlier versions have no values
         both = found.keys() & digests.keys()
         return function.replace(":", ".") in both and all(
             found[one] == digests[one] for one in both

@@ -1,4 +1,4 @@
-"""Functions of the user's own, which a study file names as `module:function`: finds them."""
+"""Finds user-defined functions, which a study file names as `module:function`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sweeper.config.user_source import OF_ANOTHER_MAIN, is_of_another_main, sour
 from sweeper.process import note_foreign_code
 
 Function = Callable[..., Any]
-# what code of the user's raises that has a fault: sys.exit in it ends nothing but the call
+# what faulty user code may raise; sys.exit in it only ends the call
 RAISED = (Exception, SystemExit, GeneratorExit)
 
-_MAX_TOLD = 200  # letters of an error's text: JAX explains itself at length
-# where an error's text quotes the traceback of another: a place, and the lines of code under it
+_MAX_TOLD = 200  # characters of an error message, since those of JAX are long
+# where an error message quotes another traceback: a place, and the lines of code below it
 _QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_THE_USERS = (
@@ -41,14 +41,14 @@ _loading = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A module, and the digests of the files that it came from."""
+    """A module, and the digests of the files that it was loaded from."""
 
     module: ModuleType
     digests: Mapping[str, str]
 
 
 class LoadError(Exception):
-    """The function does not exist: `found` says what does, `hint` what to write."""
+    """The function does not exist: `found` says what is wrong, `hint` what to write."""
 
     def __init__(self, found: str, hint: str) -> None:
         super().__init__(f"{found}; {hint}")
@@ -57,9 +57,9 @@ class LoadError(Exception):
 
 
 def forget_changed(base_dir: Path) -> None:
-    """Have modules in `base_dir` imported anew whose files have changed since they were imported.
+    """Reload modules in `base_dir` whose files have changed since they were imported.
 
-    Who trains from a notebook edits them between two studies.
+    In a notebook, users edit them between two studies.
     """
     base_dir = base_dir.resolve()
     with _loading:
@@ -77,7 +77,7 @@ def forget_changed(base_dir: Path) -> None:
 def imported_again(name: str, base_dir: Path) -> Generator[None]:
     """Within this block, functions of the module `name` come from a second import of it.
 
-    Modules in `base_dir` that it imports are imported again, too; what they print is dropped.
+    Modules in `base_dir` that it imports are imported again, too; what they print is discarded.
     """
     base_dir = base_dir.resolve()
     with _loading, redirect_stdout(io.StringIO()):
@@ -105,7 +105,7 @@ def _modules_of(loaded: _Loaded, files: Collection[Path]) -> dict[str, ModuleTyp
     names = tuple(file.name for file in files)
     for name, module in [*sys.modules.items()]:
         file = getattr(module, "__file__", None) or ""
-        # to resolve the paths of all modules takes 0.1 s
+        # resolving the paths of all modules takes 0.1 s
         is_one = file.endswith(names) and Path(file).resolve() in files
         if module is loaded.module or is_one:
             found[name] = module
@@ -113,7 +113,7 @@ def _modules_of(loaded: _Loaded, files: Collection[Path]) -> dict[str, ModuleTyp
 
 
 def load_class(name: str, base_dir: Path) -> Function:
-    """What `module:Class` names, as `load_function` finds it.
+    """The class `module:Class`, found like a function by `load_function`.
 
     Raises:
         LoadError: as `load_function`.
@@ -122,10 +122,10 @@ def load_class(name: str, base_dir: Path) -> Function:
 
 
 def load_function(name: str, base_dir: Path, noun: str = "function") -> Function:
-    """The function `module:function`, of a module in `base_dir` or else of an installed one.
+    """The function `module:function`, from a module in `base_dir` or else an installed one.
 
     Raises:
-        LoadError: there is no such module or function, or the module cannot be imported.
+        LoadError: the module or function does not exist, or the import fails.
     """
     module_name, _, function_name = name.partition(":")
     module = _module(module_name, base_dir.resolve())
@@ -141,7 +141,7 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
 
 
 def is_raised(error: BaseException) -> bool:
-    """Whether it may be of the user's code, of whatever class: none that ends the program is."""
+    """Whether user code may have raised the error, rather than something ending the program."""
     if isinstance(error, RAISED):
         return True
     is_ours = type(error).__module__.partition(".")[0] == "sweeper"
@@ -149,10 +149,10 @@ def is_raised(error: BaseException) -> bool:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error of the user's code in one line, with where in that it was raised.
+    """An error of user code on one line, with where it was raised.
 
-    Of what a callback raised JAX tells nothing but the text of its traceback; the line is of the
-    error in there.
+    For an error in a callback, JAX only passes on the text of its traceback; the line then
+    describes the error in that traceback.
     """
     if quoted := _quoted(text_of(error)):
         text, places = quoted
@@ -163,32 +163,32 @@ def describe_error(error: BaseException) -> str:
 
 
 def told_in_full(error: BaseException) -> str:
-    """`describe_error`, an empty line, and the traceback."""
+    """`describe_error`, an empty line and the traceback."""
     trace = "".join(traceback.format_exception(error))
     return f"{describe_error(error)}\n\n{_writable(trace)}"
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, as a file can hold it, whatever class of the user's it is of."""
+    """The message of an error, as text that can be written to a file."""
     try:
         return _writable(str(error))
     except Exception:
-        return "its text cannot be told"
+        return "its text cannot be shown"
 
 
 def place_of(error: BaseException) -> str:
-    """The last line of the user's that an error has come through, in brackets, if there is any."""
+    """The last line of user code that the error passed through, in brackets, if any."""
     frames = walk_tb(error.__traceback__)
     return _place([(frame.f_code.co_filename, line) for frame, line in frames])
 
 
 def _writable(text: str) -> str:
-    """`text` in which half characters, as names of files may have them, are written out."""
+    """`text` with lone surrogates, as in names of files, escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _quoted(text: str) -> tuple[str, list[tuple[str, int]]] | None:
-    """The error of the last traceback that `text` quotes, and the places that it came through."""
+    """The error of the last traceback quoted in `text`, and the places it passed through."""
     _, begins, quoted = text.rpartition("Traceback (most recent call last):\n")
     places = [*_QUOTED_PLACE.finditer(quoted)]
     raised = " ".join(quoted[places[-1].end() :].split()) if places else ""
@@ -211,7 +211,7 @@ def _is_of_the_users(file: str) -> bool:
 
 
 def _first_words(text: str) -> str:
-    """The first sentence of what is long, or the beginning of it."""
+    """The first sentence of a long text, or its beginning."""
     if len(text) <= _MAX_TOLD:
         return text
     words = text[:_MAX_TOLD]
@@ -223,7 +223,7 @@ def _module(name: str, base_dir: Path) -> ModuleType:
     """The module, imported once for each directory of studies.
 
     Raises:
-        LoadError: it is not there, or importing it failed.
+        LoadError: it does not exist, or importing it failed.
     """
     with _loading:
         if (name, base_dir) not in _loaded:
@@ -239,7 +239,7 @@ def _module(name: str, base_dir: Path) -> ModuleType:
 
 @contextmanager
 def _jax_settings_kept() -> Generator[None]:
-    """Undo what a module sets in JAX as it is imported: a study in training has set JAX up."""
+    """Undo changes to JAX settings by an import: a running study has set JAX up."""
     jax = sys.modules.get("jax")
     config: Any = getattr(jax, "config", None)
     before = dict(config.values) if config else {}
@@ -254,17 +254,17 @@ def _jax_settings_kept() -> Generator[None]:
 def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and f"{name}.".startswith(f"{missing}."):
-        found = f"no module '{missing}' in {base_dir}, and none is installed"
-        return LoadError(found, "write that of a file beside this one, without .py")
+        found = f"no module '{missing}' in {base_dir} or installed"
+        return LoadError(found, "write the name of a file next to this one, without .py")
     found = f"the module '{name}' cannot be imported ({describe_error(error)})"
-    return LoadError(found, "fix it, and try it with python -c 'import ...'")
+    return LoadError(found, "fix it; try python -c 'import ...'")
 
 
 @contextmanager
 def _beside(base_dir: Path, root: str) -> Generator[None]:
-    """`base_dir` in front of the import path.
+    """`base_dir` at the front of the import path.
 
-    If it has the module `root`, one of this name from elsewhere is out of the way meanwhile.
+    If it has the module `root`, other modules with this name are hidden for the duration.
     """
     importlib.invalidate_caches()
     own, there = PathFinder.find_spec(root, [str(base_dir)]), sys.modules.get(root)

@@ -1,4 +1,4 @@
-"""Whether the keys of a table are those that a function or class of the user's takes."""
+"""Checks that the keys of a table match the arguments of a user-defined function or class."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sweeper.errors import Problem
 
 
 def keywords_of(function: Callable[..., Any]) -> tuple[Mapping[str, inspect.Parameter], bool]:
-    """What it takes by name, and whether it takes any other name as well.
+    """Its arguments by name, and whether it accepts any other name as well.
 
-    Of what is written in C Python may not know it; then it may be anything.
+    For functions written in C, Python may not know; then any name is accepted.
     """
     try:
         taken = inspect.signature(function).parameters.values()
@@ -33,9 +33,9 @@ def check_keywords(
     given: Collection[str],
     apart: Collection[str] = (),
 ) -> Iterator[Problem]:
-    """Keys of `[table]` that `function`, called `name`, does not take, and those that it lacks.
+    """Keys of `[table]` that `function`, called `name`, does not accept, and missing ones.
 
-    What is `apart` is another's business.
+    Keys in `apart` are checked elsewhere.
     """
     named, is_open = keywords_of(function)
     for key in given:
@@ -45,9 +45,9 @@ def check_keywords(
             hint = f"did you mean '{table}.{near[0]}'?" if near else takes
             place = f"{table}.{key}"
             place = f"search.{place}" if place in config.search else place
-            yield config.problem(place, f"'{name}' takes no '{key}'", hint)
+            yield config.problem(place, f"'{name}' has no argument '{key}'", hint)
     for key, one in named.items():
         is_needed = one.default is inspect.Parameter.empty
         if is_needed and key not in given and key not in apart:
-            found = f"missing, and '{name}' takes it"
+            found = f"missing, but '{name}' needs it"
             yield config.problem(f"{table}.{key}", found, f"write {key} = ...")

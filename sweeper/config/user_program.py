@@ -1,4 +1,4 @@
-"""`[train]` of a program of the user's own: a class, and the keys that it is made of."""
+"""`[train]` of a user-defined program: a class, and the arguments to create it with."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sweeper.config.train import EpochsTable, Task, repeated_metric
 def _unfit_metric_names(metrics: tuple[str, ...]) -> Iterable[Flaw]:
     for name in metrics:
         if not (name.isascii() and name.isidentifier()):
-            found = f"{format_value(name)} cannot be the name of a column"
-            yield Flaw("metrics", found, "write letters, digits and '_' alone, a letter first")
+            found = f"{format_value(name)} cannot be a column name"
+            yield Flaw("metrics", found, "write only letters, digits and '_', a letter first")
 
 
 class OwnProgramTable(EpochsTable):
-    """Trains as the user's class says; all other keys are for the class."""
+    """Trains with a user-defined class; all other keys are its arguments."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Argument] = Field(init=False)  # pyright: ignore
@@ -30,27 +30,27 @@ class OwnProgramTable(EpochsTable):
     is_padded: ClassVar[bool] = False
 
     program: Annotated[FunctionName, FIXED] = Field(
-        description="a class of your own, a program with init, step and evaluate; given all "
-        "keys of [train] that are no settings, of which numbers with a point are traced",
+        description="your own class with init, step and evaluate; gets all other keys of "
+        "[train], of which floats are traced",
         examples=["heat:HeatEquation"],
     )
     task: Annotated[Task, FIXED] = Field(
-        description="what the target is, which is batch.y", examples=["numbers"]
+        description="kind of target, which is batch.y", examples=["numbers"]
     )
     metrics: Annotated[tuple[str, ...], Field(strict=False), FIXED] = Field(
         default=(),
-        description="names of what its evaluate gives besides the loss",
+        description="names of the metrics that its evaluate returns besides the loss",
         examples=[["residual"]],
     )
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """What an instance is made of, by name."""
+        """The arguments of the class, by name."""
         return self.__pydantic_extra__
 
     @property
     def loss(self) -> str:
-        """What messages call that which is minimised."""
+        """What messages call the objective."""
         return self.program
 
     @property
@@ -59,9 +59,9 @@ class OwnProgramTable(EpochsTable):
 
 
 def check_dropout(model: Table, drawn: Iterable[str]) -> Iterable[Flaw]:
-    """A program of the user's calls the model as it is: nobody tells the MLP what to leave out."""
+    """User-defined programs call the model without dropout, so the MLP cannot have any."""
     searched = "model.dropout" in drawn
     if searched or (isinstance(model, MlpTable) and model.dropout > 0):
-        found = "a program of your own calls the model without dropout"
-        hint = 'remove it, or write kind = "python" and a model that is called with a key'
+        found = "your own program calls the model without dropout"
+        hint = 'remove it, or write kind = "python" and a model that takes a key'
         yield Flaw("model.dropout", found, hint)

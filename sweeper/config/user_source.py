@@ -1,4 +1,4 @@
-"""The source of user-defined functions, by which a study knows whether it has changed."""
+"""The source of user-defined functions, which shows whether it has changed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OF_ANOTHER_MAIN = (
 
 
 def source_digests(function: str, base_dir: Path) -> dict[str, str]:
-    """A digest of each file that `module:function` comes from, by its path from `base_dir`.
+    """A digest of each file that `module:function` depends on, by its path from `base_dir`.
 
-    They are the module's own and those in `base_dir` that it imports, directly or not; none of
-    them is run. An installed module is its own file alone. What stands in `__main__`, as in a
-    notebook, has a digest for each function, class and value that `function` refers to.
+    These are the module's own file and those in `base_dir` that it imports, directly or not; none
+    of them is run. For an installed module, only its own file counts. In `__main__`, as in a
+    notebook, each function, class and value that `function` refers to has its own digest.
     """
     module, _, name = function.partition(":")
     base_dir = base_dir.resolve()
@@ -51,7 +51,7 @@ def source_digests(function: str, base_dir: Path) -> dict[str, str]:
 
 
 def is_of_another_main(function: str) -> bool:
-    """Whether `function` is in the `__main__` of a notebook or script that is not this program."""
+    """Whether `function` is in the `__main__` of a notebook or script other than this program."""
     module, _, name = function.partition(":")
     return module == MAIN and not hasattr(sys.modules[MAIN], name)
 
@@ -61,7 +61,7 @@ def changed_names(
 ) -> list[str]:
     """The files, or names in `__main__`, whose digests differ from those recorded `before`.
 
-    Records of edition 1 have plain values alone of `__main__`, so only what both have is compared.
+    Edition 1 only recorded plain values of `__main__`, so only names in both records are compared.
     """
     names = [*{**before, **now}]
     if edition == 1 and now and in_main:
@@ -70,7 +70,7 @@ def changed_names(
 
 
 def incomparable(function: str) -> list[str]:
-    """Names in `__main__` that `function` uses there and whose edits cannot be noticed."""
+    """Names in `__main__` that `function` uses and whose edits cannot be detected."""
     module, _, name = function.partition(":")
     return found_in_main(name).incomparable if module == MAIN else []
 
@@ -80,7 +80,7 @@ def _digests_of(files: Iterable[Path], base_dir: Path) -> dict[str, str]:
 
 
 def is_beside(module: str, base_dir: Path) -> bool:
-    """Whether importing the top-level `module` from `base_dir` runs a file in it."""
+    """Whether importing the top-level `module` with `base_dir` in the path runs a file in it."""
     importlib.invalidate_caches()
     spec = PathFinder.find_spec(module, [str(base_dir)])
     return spec is not None and spec.loader is not None
@@ -98,7 +98,7 @@ def _files_beside(module: str, base_dir: Path) -> set[Path]:
 
 
 def _files_of(module: str, base_dir: Path) -> Iterator[Path]:
-    """The file of a module and those of the packages that it is in, where they are there."""
+    """The files of a module and of the packages that contain it, if they exist."""
     names = module.split(".")
     for end in range(1, len(names) + 1):
         place = base_dir.joinpath(*names[:end])
@@ -109,11 +109,11 @@ def _files_of(module: str, base_dir: Path) -> Iterator[Path]:
 
 
 def _imported(path: Path, base_dir: Path) -> Iterator[str]:
-    """What a file imports, by its dotted name; names from a module may be modules as well."""
+    """The dotted names that a file imports; names imported from a module may be modules as well."""
     package = path.parent.relative_to(base_dir).parts
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # told where it is imported
+    except (SyntaxError, ValueError):  # reported when it is imported
         return
     for node in ast.walk(tree):
         match node:
@@ -142,7 +142,7 @@ def _installed(module: str) -> Iterator[Path]:
 
 
 def _found(module: str, within: Sequence[str] | None) -> ModuleSpec | None:
-    """Where a module is; that of Python's own imports the packages around it for this."""
+    """Where a module is; finding it the usual way would import the packages around it."""
     for finder in sys.meta_path:
         with suppress(ImportError, ValueError, AttributeError):
             if spec := finder.find_spec(module, within):

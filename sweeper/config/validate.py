@@ -59,7 +59,7 @@ from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable
 from sweeper.config.trial import TrialTable
 from sweeper.config.user_program import OwnProgramTable
 
-_OPTIONAL = ("trial",)  # without it there is no such table, for the others there is one of defaults
+_OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
 
 
 class Draft:
@@ -71,7 +71,7 @@ class Draft:
         self._searched: set[str] = set()
         self._links: dict[str, str] = {}  # settings that take the value of another
         self._conditional: set[str] = set()  # searched settings that some trials do not draw
-        self._as_if_right: dict[str, Table] = {}  # tables with other numbers for those refused
+        self._as_if_right: dict[str, Table] = {}  # tables with invalid numbers replaced
         self._kinds = {name: self._kind(name) for name in TABLES}
         self._known = [
             setting
@@ -81,7 +81,7 @@ class Draft:
         ]
 
     def read(self) -> dict[str, object]:
-        """The tables of the file by name; they are a whole study only where nothing is wrong."""
+        """The tables of the file by name; only a valid study without flaws."""
         self._check_top_level()
         search = self._read_search()
         self._read_queue(search)
@@ -94,7 +94,7 @@ class Draft:
         return {**tables, "version": 1, **edition, "search": search, "same_as": self._links}
 
     def _at_its_entry(self, fault: Flaw) -> Flaw:
-        """What is told of a value that stands in `[search]` alone is told there."""
+        """Move a flaw in a value that is only written in `[search]` to its entry there."""
         is_drawn = fault.key in self._searched and fault.found != MISSING
         if not is_drawn or with_default(self._raw, fault.key.split("."), None) == self._raw:
             return fault
@@ -122,7 +122,7 @@ class Draft:
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
-        if isinstance(table, CoupledTable | OwnProgramTable):  # it measures all there is
+        if isinstance(table, CoupledTable | OwnProgramTable):  # its metrics are fixed
             return Measures(table.loss, table.metrics, table.loss_names, table.metrics)
         if isinstance(table, TrainTable) and table.loss_names:
             return Measures(table.loss, table.metrics, table.loss_names)
@@ -137,7 +137,7 @@ class Draft:
         return kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
 
     def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
-        """What does not fit beside other settings in some of the trials."""
+        """Flaws in some of the trials, in settings that do not fit together."""
         links = {key: search[of] for key, of in self._links.items() if of in search}
         drawn = {**search, **links}
         kind = self._kinds["optimizer"]
@@ -185,7 +185,7 @@ class Draft:
         ]
 
     def _kind(self, name: str) -> type[Table] | None:
-        """What describes the table `name`; None where it does not say."""
+        """The type of the table `name`; None if the file does not say."""
         kind, faults = kind_of(name, self._raw, self._searches)
         self.faults += faults
         return kind
@@ -216,7 +216,7 @@ class Draft:
         drawn = {key: key for key in search} | self._links
         self._conditional = {key for key, of in drawn.items() if of in search and search[of].when}
         self.faults += taken_columns(search)
-        if self._searched == {*search, *self._links}:  # else what is missing is a fault already
+        if self._searched == {*search, *self._links}:  # otherwise a flaw is already reported
             self.faults += check_conditions(search)
             self.faults += check_links(self._links, search, kinds)
         return search
@@ -236,7 +236,7 @@ class Draft:
         if is_table(raw):
             raw = self._with_drawn(name, kind, raw, search)
             if name == "optimizer" and self._phases_have_rates:
-                for key, _, _ in each(raw, kind):  # with these no step is taken
+                for key, _, _ in each(raw, kind):  # no step uses these
                     raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
             elif name == "optimizer":
                 self.faults += rateless(raw, kind, self._searched, self._phases_without_rate)
@@ -251,7 +251,7 @@ class Draft:
         return table
 
     def _with_phases(self, fault: Flaw) -> Flaw:
-        """Where a learning rate is missing, phases without one of their own may have it instead."""
+        """Add to a missing learning rate that the phases without one may have it instead."""
         table, *_, setting = fault.key.split(".")
         if (table, setting, fault.found) != ("optimizer", "lr", MISSING):
             return fault
@@ -261,9 +261,9 @@ class Draft:
     def _with_drawn(
         self, name: str, kind: type[Table], raw: RawTable, search: Mapping[str, SearchEntry]
     ) -> RawTable:
-        """The table `name` with a value for all that is searched: it needs none of its own.
+        """The table `name` with a value for all searched settings, which need none of their own.
 
-        What some trials do not draw keeps its default in those, and needs one without it.
+        Settings that some trials do not draw have their default in those, and need one.
         """
         wrong = {fault.key for fault in self.faults}
         links = {k: of for k, of in self._links.items() if f"search.{k}.same_as" not in wrong}
@@ -283,12 +283,12 @@ class Draft:
 
     @property
     def _phases_have_rates(self) -> bool:
-        """Whether every step has the learning rate of its phase, and none the optimizer's."""
+        """Whether every step uses the learning rate of its phase, and none the optimizer's."""
         return self._phases is not None and not self._phases_without_rate
 
     @property
     def _phases(self) -> RawTable | None:
-        """The raw phases; None where the program has none."""
+        """The raw phases; None if the program has none."""
         train = self._raw.get("train")
         if not is_table(train) or train.get("program") != "alternating":
             return None
@@ -306,7 +306,7 @@ class Draft:
         return written or (key in self._searched and key not in self._conditional)
 
     def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
-        """Whether one kind of a table of several needs it: the trials of that kind draw it."""
+        """Whether a kind of a table with several kinds needs a setting that its trials draw."""
         variants = TABLES[name]
         is_several = isinstance(variants, Variants) and kind is variants.mixed
         return is_several and is_required(kind, setting)

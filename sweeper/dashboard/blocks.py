@@ -1,7 +1,7 @@
-"""What views are made of: facts, notes, small tables, charts and choices, all plain data.
+"""The parts of a view: facts, notes, small tables, charts and choices, all plain data.
 
-A chart is an option of ECharts in which a series may name columns instead of holding data: the
-page fills them in from its tables, in the rows that are shown. `tone` names a colour of the page.
+A chart is an ECharts option in which a series may name columns instead of containing data: the page
+fills them in from its tables, for the rows that are shown. `tone` names a colour of the page.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ Option = dict[str, Any]
 HEIGHT = 340
 _NAME_GAP = 26
 _UPRIGHT_GAP = 46
-_NARROW = 350  # pixels, of a chart on a phone
-_KEY, _LETTER, _LEGEND_ROW = 36, 6.6, 22  # pixels of what a legend has
+_NARROW = 350  # pixels, width of a chart on a phone
+_KEY, _LETTER, _LEGEND_ROW = 36, 6.6, 22  # pixels of the parts of a legend
 
 
 def table(columns: Sequence[Mapping[str, Any]], order: str) -> Block:
-    """The table of trials; `order` in which the first objective has the best in front."""
+    """The table of trials, sorted by `order`: the best first by the first objective."""
     return {"kind": "table", "columns": list(columns), "order": order}
 
 
 def facts(items: Sequence[tuple[str, str]]) -> Block:
-    """Names and what they are, a line each."""
+    """Names and values, one per line."""
     return {"kind": "facts", "items": [list(item) for item in items]}
 
 
 def note(text: str, is_warning: bool = False) -> Block:
-    """A sentence."""
+    """A sentence, maybe marked as a warning."""
     return {"kind": "note", "text": text, "warning": is_warning}
 
 
@@ -45,12 +45,12 @@ def rows(caption: str, headings: Sequence[str], records: Sequence[Sequence[Any]]
 
 
 def trials_cell(numbers: Sequence[int]) -> dict[str, Any]:
-    """A cell that names trials, each of which can be selected."""
+    """A cell with trial numbers, each of which can be selected."""
     return {"trials": list(numbers)}
 
 
 def details_cell(summary: str, text: str) -> dict[str, Any]:
-    """A cell that shows a line, and more when it is opened."""
+    """A cell that shows one line, and the full text when opened."""
     return {"summary": summary, "text": text}
 
 
@@ -63,9 +63,9 @@ def chart(
     more_keys: Sequence[str] = (),
     **more: Any,
 ) -> Block:
-    """A chart; `label` tells what it shows to whoever cannot see it, `width` is its least.
+    """A chart; `label` describes it for people who cannot see it, `width` is its minimum.
 
-    `more_keys` are names that its legend may have beside those of the series.
+    `more_keys` are names that its legend may have in addition to those of the series.
     """
     series = option["series"]
     has_room = {"left": 64, "right": 24, "top": 34 if "legend" in option else 14, "bottom": 46}
@@ -76,7 +76,7 @@ def chart(
         keys = [*(own["name"] for own in series), *more_keys]
         has_room = _below_legend(keys, has_room)
     lines = all(own["type"] in ("line", "bar") or own.get("renderer") == "band" for own in series)
-    # within the chart what is higher than it would be cut off
+    # content that is too high would be cut off within the chart
     tooltip = {"trigger": "axis" if lines else "item", "confine": True, "appendTo": "body"}
     whole = {"animation": False, "tooltip": tooltip, **option, "grid": has_room}
     place = {"label": label, "height": height, "width": width, **more}
@@ -84,7 +84,7 @@ def chart(
 
 
 def _below_legend(keys: Sequence[str], room: Option) -> Option:
-    """The same, and where a chart begins whose legend takes several rows, for want of width."""
+    """The axis with room for a legend that needs several rows, and where the chart begins."""
     widths = [_KEY + _LETTER * len(key) for key in keys]
     rows, left = 1, _NARROW
     for width in widths:
@@ -93,7 +93,7 @@ def _below_legend(keys: Sequence[str], room: Option) -> Option:
 
 
 def choice(label: str, alternatives: Sequence[tuple[str, Sequence[Block]]]) -> Block:
-    """Blocks of which one alternative is shown; nothing to choose from one."""
+    """Blocks of which one alternative is shown; a single one needs no choice."""
     return {
         "kind": "choice",
         "label": label,
@@ -102,7 +102,7 @@ def choice(label: str, alternatives: Sequence[tuple[str, Sequence[Block]]]) -> B
 
 
 def grid(blocks: Sequence[Block], size: Literal["narrow", "wide"] = "narrow") -> Block:
-    """Blocks side by side, as many as find room."""
+    """Blocks side by side, as many as fit."""
     return {"kind": "grid", "blocks": list(blocks), "size": size}
 
 
@@ -114,12 +114,12 @@ def axis(name: str, unit: str | None = None, *, log: bool = False, **more: Any) 
 
 
 def upright(given: Option) -> Option:
-    """The same as an axis that stands, whose labels take more room."""
+    """The same axis, placed vertically, where labels need more space."""
     return {**given, "nameGap": _UPRIGHT_GAP}
 
 
 def categories(name: str, values: Sequence[Any], **more: Any) -> Option:
-    """An axis of texts."""
+    """An axis of strings."""
     texts = [str(value) for value in values]
     place = {"nameLocation": "middle", "nameGap": _NAME_GAP}
     return {"name": name, **place, "type": "category", "data": texts, **more}
@@ -142,12 +142,12 @@ def points(
 
 
 def size_of_points(n: int) -> int:
-    """How large, in pixels, to draw each of so many points."""
+    """The size, in pixels, at which to draw each of `n` points."""
     return 6 if n <= 1000 else 4 if n <= 6000 else 3
 
 
 def ring(columns: Sequence[str]) -> Option:
-    """A ring around each trial that is selected."""
+    """A ring around each selected trial."""
     return {
         "type": "scatter",
         "name": "selected",
@@ -165,7 +165,7 @@ ZOOM = ({"type": "slider", "height": 14, "bottom": 12, "showDataShadow": False},
 
 
 def line(name: str, data: Sequence[Any], tone: str, **more: Any) -> Option:
-    """A line through points that the option itself holds."""
+    """A line through points that are part of the option."""
     return {
         "type": "line",
         "name": name,

@@ -1,4 +1,4 @@
-"""When each bucket was trained, and where: what the execution view is drawn from."""
+"""When and where each bucket was trained: the data of the execution view."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBERS = (
     "memory_peak_bytes",
     "attempt",
 )
-# where nothing ran for longer, the program itself did not: it was started again later
+# if nothing ran for longer than this, the program was stopped and started again later
 _PAUSE_S = 30.0
 _PERCENT = ("waste_fraction", "occupancy")
 _TEXTS = ("strategy", "lane_loop", "trials", "outcome")
@@ -40,8 +40,8 @@ _TEXTS = ("strategy", "lane_loop", "trials", "outcome")
 class Buckets:
     """The rows of buckets.parquet as columns; times in seconds since the program started.
 
-    They are counted from the first bucket if no spans are recorded, as by earlier versions. Pauses
-    between two starts of the program are left out of them.
+    If no spans are recorded, as in earlier versions, times count from the first bucket. Pauses
+    between two starts of the program are left out.
     """
 
     table: pa.Table
@@ -52,7 +52,7 @@ class Buckets:
         return self.table.num_rows
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column of numbers, nan where null, memory in MB; all nan where there is none."""
+        """A column of numbers, nan for null, memory in MB; all nan if the column does not exist."""
         if name not in self._numbers:
             known = name in self.table.column_names
             values = floats(self.table[name]) if known else np.full(len(self), np.nan)
@@ -60,12 +60,12 @@ class Buckets:
         return self._numbers[name]
 
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
-        """A column of text: what occurs, and each row's place in it, -1 where it is null."""
+        """A column of text: its different values, and each row's index among them, -1 for null."""
         return texts(self.table[name])
 
     @cached_property
     def class_names(self) -> dict[str, str]:
-        """Each class in words, by its id; older studies have none, and the id stands for it."""
+        """The name of each class by id; older studies have no names, so the id is used."""
         ids, codes = self.texts("class_id")
         if "class_name" not in self.table.column_names:
             return {known: known for known in ids}
@@ -76,7 +76,7 @@ class Buckets:
 
     @cached_property
     def places(self) -> tuple[list[str], np.ndarray]:
-        """The threads and workers with their devices, and each bucket's among them."""
+        """The threads and workers with their devices, and each bucket's index among them."""
         if self.recorded is not None:
             return self._recorded_places()
         places, at = self.texts("place")
@@ -91,12 +91,12 @@ class Buckets:
 
     @cached_property
     def _order(self) -> list[str]:
-        """The program and all places, those that only compiled among them."""
+        """The program and all places, including those that only compiled."""
         known = [] if self.recorded is None else self.recorded.texts["place"][0]
         return sorted({PROGRAM, *known, *self.texts("place")[0]}, key=order_of_places)
 
     def _recorded_places(self) -> tuple[list[str], np.ndarray]:
-        """The same by place alone: a place that only compiled is one, too."""
+        """The same by place only: a place that only compiled is included."""
         (places, at), (devices, on) = self.texts("place"), self.texts("device")
         order = self._order[1:]
         where = {name: index for index, name in enumerate(order)}
@@ -105,21 +105,21 @@ class Buckets:
 
     @property
     def lanes(self) -> list[str]:
-        """The rows of the time axis: the program itself, if it is recorded, and all places."""
+        """The rows of the time axis: the program, if it is recorded, and all places."""
         return [*([] if self.recorded is None else [PROGRAM]), *self.places[0]]
 
     @cached_property
     def spans(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of each bucket: taken up, compiling begun, training begun, training ended.
+        """For each bucket: start, start of compiling, start of training, end of training.
 
-        A program may be compiled ahead of its bucket, on any thread: then compiling has begun
-        before the bucket was taken up. Where the end is not known it is told from the next bucket.
+        A program may be compiled ahead of its bucket, on any thread; then compiling started before
+        the bucket. If the end is not known, it is derived from the next bucket.
         """
         started, compiling, began, ended = map(self.running, self._times)
         return started, compiling, began, ended
 
     def running(self, times: np.ndarray) -> np.ndarray:
-        """Times since 1970 as seconds for which the program had run by then."""
+        """Times since 1970 as seconds that the program had run by then."""
         resumed, paused_s = self._pauses
         zero = float(self._busy[0].min()) if len(self._busy[0]) else 0.0
         before = np.concatenate([[0.0], np.cumsum(paused_s)])
@@ -127,18 +127,18 @@ class Buckets:
 
     @cached_property
     def ran_s(self) -> float:
-        """For how long the program ran in all, as far as that is known."""
+        """How long the program ran in total, as far as known."""
         ends = self._busy[1]
         return float(self.running(ends[[ends.argmax()]])[0]) if len(ends) else 0.0
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """When the program started again, on the same axis."""
+        """When the program was started again, on the same axis."""
         return self.running(self._pauses[0])
 
     @cached_property
     def windows(self) -> np.ndarray:
-        """From the first bucket to the end of the last, in each start; shaped (starts, 2)."""
+        """From the first bucket to the end of the last, for each start; shaped (starts, 2)."""
         started, _, _, ended = self.spans
         start = np.searchsorted(self.starts, started, side="right")
         found = [
@@ -147,7 +147,7 @@ class Buckets:
         return np.array(found, float).reshape(-1, 2)
 
     def used(self, code: int) -> tuple[np.ndarray, np.ndarray]:
-        """When a place was busy within `windows`; begins, ends."""
+        """When a place was busy within `windows`: starts and ends."""
         started, _, _, ended = self.spans
         mine = self.places[1] == code
         if self.recorded is None:
@@ -173,7 +173,7 @@ class Buckets:
 
     @cached_property
     def _times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What `spans` tells, in seconds since 1970."""
+        """The times of `spans`, in seconds since 1970."""
         started, train_s = self.numbers("started_at"), np.nan_to_num(self.numbers("train_s"))
         compile_s = np.nan_to_num(self.numbers("compile_s"))
         ended = self.numbers("finished_at")
@@ -187,14 +187,14 @@ class Buckets:
 
     @cached_property
     def is_recorded(self) -> np.ndarray:
-        """Whether spans tell what was compiled for each bucket, and when."""
+        """Whether spans record what was compiled for each bucket, and when."""
         if self.recorded is None:
             return np.zeros(len(self), bool)
         return self.numbers("started_at") >= self.recorded.sessions[:, 0].min()
 
     @property
     def compiled(self) -> tuple[np.ndarray, np.ndarray]:
-        """In which rounds programs were compiled or loaded, and for how many seconds."""
+        """The rounds in which programs were compiled or loaded, and the seconds this took."""
         guessed = ~self.is_recorded
         numbers = self.numbers("round")[guessed]
         seconds = np.nan_to_num(self.numbers("compile_s"))[guessed]
@@ -209,14 +209,14 @@ class Buckets:
 
     @cached_property
     def _trained(self) -> dict[int, tuple[float, float]]:
-        """When buckets were trained, by row, as far as spans tell."""
+        """When buckets were trained, by row, as far as spans say."""
         trained = {} if self.recorded is None else self.recorded.trained
         keys = zip(self.numbers("round"), self.numbers("bucket_id"), strict=True)
         return {row: trained[key] for row, key in enumerate(keys) if key in trained}
 
     @cached_property
     def _busy(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """When the program ran: begins, ends, and whether a begin is a recorded start of it."""
+        """When the program ran: starts, ends, and which starts are recorded program starts."""
         started, compiling, _, ended = self._times
         known = np.empty((0, 2)) if self.recorded is None else self.recorded.sessions
         begins = np.concatenate([np.minimum(started, compiling), known[:, 0]])
@@ -225,7 +225,7 @@ class Buckets:
 
     @cached_property
     def _pauses(self) -> tuple[np.ndarray, np.ndarray]:
-        """When the study went on after each pause, and how long that was."""
+        """When the study resumed after each pause, and how long the pause was."""
         begins, ends, is_start = self._busy
         order = np.argsort(begins)
         resumed, until = begins[order][1:], np.maximum.accumulate(ends[order])[:-1]
@@ -234,10 +234,10 @@ class Buckets:
         return resumed[is_pause], paused_s[is_pause]
 
     def packed(self, rows: np.ndarray) -> dict[str, Packed]:
-        """The columns that the page draws from, of the rows at these places; shares in percent.
+        """The columns that the page draws from, for the rows at these indices; shares in percent.
 
-        `used` and `unused` are shares of the work, from 0 to 1; `foreseen` is when training would
-        have ended as it was predicted.
+        `used` and `unused` are shares of the work, from 0 to 1; `foreseen` is the predicted end of
+        training.
         """
         started, compiling, training, ended = self.spans
         times = {"started": started, "compiling": compiling, "training": training, "ended": ended}
@@ -255,7 +255,7 @@ class Buckets:
             of, at = self.texts(name)
             found[name] = packed_texts(of, at[rows])
         found["from_cache"] = packed_texts(["no", "yes"], self._from_cache[rows])
-        # what spans show more exactly is not drawn from buckets
+        # parts that spans show more exactly are not drawn from buckets
         guessed = np.where(self.is_recorded, -1, self._from_cache)
         found["guessed"] = packed_texts(["no", "yes"], guessed[rows])
         ids, at = self.texts("class_id")
@@ -264,7 +264,7 @@ class Buckets:
 
     def packed_spans(self, rows: np.ndarray) -> dict[str, Packed]:
         """What the page draws of these spans."""
-        assert self.recorded is not None, "asked only if there are any"
+        assert self.recorded is not None, "only called if there are any"
         recorded, (places, at) = self.recorded, self.recorded.texts["place"]
         lanes = np.array([self._order.index(place) for place in places], float)
         begin, end = (
@@ -278,7 +278,7 @@ class Buckets:
             "begin": packed_numbers(np.round(begin, 4)),
             "end": packed_numbers(np.round(end, 4)),
             "seconds": packed_numbers(np.round(recorded.seconds[rows], 4)),
-            "shade": packed_numbers(np.ones(len(rows))),  # the same in all rounds
+            "shade": packed_numbers(np.ones(len(rows))),  # the same for all rounds
             "round": packed_numbers(recorded.numbers["round"][rows]),
             "bucket_id": packed_numbers(recorded.numbers["bucket_id"][rows]),
             "activity": packed_texts(activities, doing[rows]),
@@ -292,11 +292,11 @@ class Buckets:
 
     @cached_property
     def _from_cache(self) -> np.ndarray:
-        """Whether the program of each bucket came from the cache; -1 where none was compiled."""
+        """Whether the program of each bucket came from the cache; -1 if none was compiled."""
         return np.nan_to_num(self.numbers("cache_hit"), nan=-1).astype(int)
 
     def _next_started(self) -> np.ndarray:
-        """When the place of each bucket took up its next one; never, of the last."""
+        """When the place of each bucket started its next one; never, for the last."""
         started, (_, places) = self.numbers("started_at"), self.places
         order = np.lexsort((started, places))
         following = np.full(len(self), np.inf)

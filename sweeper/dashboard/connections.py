@@ -1,7 +1,7 @@
-"""Bounds what clients can take of the page's server: connections, and time for each of them.
+"""Limits what clients can use of the page's server: connections, and time for each of them.
 
-uvicorn waits without end for the rest of a request. A client that opens many connections and sends
-half a request on each would use up the file descriptors of the server.
+uvicorn waits forever for the rest of a request. A client that opens many connections and sends half
+a request on each would use up the server's file descriptors.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ try:
 except ImportError:  # Windows has no such limit
     resource = None
 
-# a browser opens six connections to a server at most
+# browsers open at most six connections to a server
 MAX_CONNECTIONS = 100
-# connections accepted before any of them is looked at, and those that the system keeps until then
+# connections accepted before any of them is handled, and those that the system queues until then
 _AT_ONCE = 16
 _WAITING = 1024
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection that ends if no whole request comes in time, or if its answer is not read.
+    """A connection that ends if no complete request arrives in time, or if its answer is not read.
 
-    Of more than `MAX_CONNECTIONS` the one that has waited longest for a request ends. `request_s`
-    is for a whole request after the connection was opened, or after the answer before.
+    If there are more than `MAX_CONNECTIONS`, the one that has waited longest for a request ends.
+    `request_s` is the time for a complete request after the connection was opened, or after the
+    previous answer.
     """
 
     request_s: ClassVar[float] = 10.0
@@ -38,7 +39,7 @@ class BoundedProtocol(H11Protocol):
     _timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, and end another connection if there are too many."""
+        """Start, and end another connection if there are too many."""
         self.since = self.loop.time()
         self._timer = self.loop.call_later(self.request_s, self._check)
         super().connection_made(cast(asyncio.Transport, transport))
@@ -58,13 +59,13 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
 
     def abort(self) -> None:
-        """End at once, whatever was not sent yet."""
+        """End at once, whatever has not been sent yet."""
         self.connections.discard(self)
         self.transport.abort()
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request has come whose answer is not written yet."""
+        """Whether a request has arrived whose answer is not complete yet."""
         has_answered = self.cycle is None or self.cycle.response_complete
         return not has_answered or self.transport.get_write_buffer_size() > 0
 
@@ -78,7 +79,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def most_connections() -> int:
-    """How many connections may be open, in view of the file descriptors of this process."""
+    """How many connections may be open, given the file descriptors of this process."""
     if resource is None:
         return MAX_CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -104,7 +105,7 @@ class BoundedServer(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start listening."""
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(_WAITING)

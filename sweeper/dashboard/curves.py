@@ -14,10 +14,10 @@ from sweeper.results.light import floats, read_light, texts, whole_numbers
 
 _COLUMNS = ("trial_number", "epoch", "metric", "phase", "value")
 _QUANTILES = (0.1, 0.5, 0.9)
-_MAX_CELLS = 1 << 27  # of the arrays of a metric: a trial and an epoch each
+_MAX_CELLS = 1 << 27  # maximum size of the arrays of a metric: one cell per trial and epoch
 
 Key = tuple[str, str | None]
-"""A metric and a phase; no phase stands for all of them."""
+"""A metric and a phase; None means all phases."""
 Quantiles = list[tuple[int, float, float, float]]
 
 
@@ -25,7 +25,7 @@ Quantiles = list[tuple[int, float, float, float]]
 class Curves:
     """The curve of each trial, metric and phase: the mean of its members, by epoch from 1.
 
-    `sums` and `counts` are arrays of epoch and trial; what was not measured has a count of 0.
+    `sums` and `counts` are arrays by epoch and trial; missing values have a count of 0.
     """
 
     sums: dict[Key, np.ndarray] = field(default_factory=dict[Key, np.ndarray])
@@ -33,9 +33,9 @@ class Curves:
     read: set[str] = field(default_factory=set[str])
 
     def refresh(self, directory: Path) -> bool:
-        """Read the parts in `directory` that were not read yet; whether there were any."""
+        """Read the new parts in `directory`; returns whether there were any."""
         there = {path.name: path for path in sorted(directory.glob("*.parquet"))}
-        if not self.read <= there.keys():  # the study was begun anew
+        if not self.read <= there.keys():  # the study was started from scratch
             self.sums.clear()
             self.counts.clear()
             self.read.clear()
@@ -46,11 +46,11 @@ class Curves:
         return bool(new)
 
     def keys(self) -> list[Key]:
-        """The metrics, each over all phases first, then phase by phase."""
+        """The metrics, each over all phases first, then by phase."""
         return sorted(self.sums, key=lambda key: (key[0], key[1] is not None, key[1] or ""))
 
     def curve(self, number: int) -> list[dict[str, Any]]:
-        """What was measured of a trial: metric, phase, epochs and values."""
+        """The curves of a trial: metric, phase, epochs and values."""
         found: list[dict[str, Any]] = []
         for metric, phase in self.keys():
             sums, counts = self.sums[metric, phase], self.counts[metric, phase]
@@ -64,10 +64,10 @@ class Curves:
         return found
 
     def band(self, key: Key) -> Quantiles:
-        """Of each epoch its number and the 10, 50 and 90 % quantiles over the trials."""
+        """For each epoch, its number and the 10, 50 and 90 % quantiles over the trials."""
         sums, counts = self.sums[key], self.counts[key]
         with np.errstate(invalid="ignore"):
-            ordered = np.sort(sums / counts, axis=1)  # what was not measured is nan, and goes last
+            ordered = np.sort(sums / counts, axis=1)  # missing values are nan, and sorted last
         told = np.isfinite(ordered).sum(axis=1)
         epochs = np.flatnonzero(told)
         places = np.outer(told[epochs] - 1, _QUANTILES)
@@ -92,9 +92,9 @@ class Curves:
         phases, phase_codes = texts(table["phase"])
         cells = (int(epoch.max()) + 1) * (int(trial.max()) + 1)
         if min(int(epoch.min()), int(trial.min())) < 0 or cells > _MAX_CELLS:
-            found = "it has epochs or trials that no study has"
+            found = "it has more epochs or trials than any study"
             root = quote(str(path.parent.parent))
-            hint = f"write it anew: python -m sweeper verify {root} --repair"
+            hint = f"rewrite it with: python -m sweeper verify {root} --repair"
             raise SetupError(Problem(str(path), "", found, hint))
         for code, metric in enumerate(metrics):
             mine = finite & (metric_codes == code)
@@ -110,7 +110,7 @@ class Curves:
         sums, counts = self.sums[key], self.counts[key]
         flat = epoch.astype(np.int64) * sums.shape[1] + trial
         ordered = np.sort(flat)
-        if bool((ordered[1:] != ordered[:-1]).all()):  # one member: nothing to add up
+        if bool((ordered[1:] != ordered[:-1]).all()):  # one member: nothing to sum
             sums.reshape(-1)[flat] += value.astype(np.float32)
             counts.reshape(-1)[flat] += 1
         else:
@@ -122,7 +122,7 @@ class Curves:
         rows, columns = (0, 0) if old is None else old.shape
         if rows >= epochs and columns >= trials:
             return
-        # twice as many as before, for a study that goes on would have it copied at each part
+        # twice as many as before, since a growing study would otherwise be copied at each part
         shape = (max(rows, epochs), columns if columns >= trials else max(2 * columns, trials))
         for arrays, kind in ((self.sums, np.float32), (self.counts, np.uint16)):
             larger = np.zeros(shape, kind)

@@ -1,4 +1,4 @@
-"""The files of the page, as they lie in the package."""
+"""The files of the page, as included in the package."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class StaticFile:
 
     @property
     def media_type(self) -> str:
-        """What a browser is told that it is."""
+        """The media type that browsers get."""
         return _MEDIA[self.path.suffix]
 
     def text(self) -> str:
-        """What is in it."""
+        """The content of the file."""
         return self.path.read_text(encoding="utf-8")
 
 
@@ -41,9 +41,9 @@ STATIC = {
 
 
 def page_html(studies: Sequence[str], views: Sequence[tuple[str, str]]) -> str:
-    """The page itself, which names the others; a section a view, of which name and title are given.
+    """The page itself, which loads the others; one section per view, given by name and title.
 
-    A script fills the sections, and shows one of `studies` at a time.
+    A script fills the sections, and shows one of the `studies` at a time.
     """
     sections = (
         f'<section id="{name}" aria-labelledby="{name}-title">'

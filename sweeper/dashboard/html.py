@@ -1,4 +1,4 @@
-"""Blocks as HTML in which every text is text; charts and the table of trials leave a place."""
+"""Blocks as HTML in which all text is escaped; charts and the table of trials are placeholders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeper.dashboard.blocks import Block, Option
 from sweeper.results import formatting
 
 Charts = dict[str, Option]
-"""The options of the charts of a view, by the name of their place."""
+"""The options of the charts of a view, by the name of their placeholder."""
 
 
 _CODE = re.compile("`([^`]+)`")
@@ -35,7 +35,7 @@ _TABULATOR = {
 
 
 def view_html(name: str, blocks: Sequence[Block]) -> tuple[str, Charts]:
-    """The inside of a section of the page, and its charts."""
+    """The content of a section of the page, and its charts."""
     charts: Charts = {}
     return _all(blocks, name, charts), charts
 
@@ -63,7 +63,7 @@ def _grid(block: Block, key: str, charts: Charts) -> str:
 
 
 def _shares(block: Block, key: str, charts: Charts) -> str:
-    """A bar of parts: drawn as SVG, for styles written into elements are forbidden to the page."""
+    """A bar of parts, drawn as SVG, since the page's policy forbids inline styles."""
     whole = sum(count for _, count, _ in block["shares"]) or 1
     bars: list[str] = []
     keys: list[str] = []
@@ -100,7 +100,7 @@ def _rows(block: Block, key: str, charts: Charts) -> str:
 
 
 def _kind(column: Sequence[Any]) -> str:
-    """What tells the cells of a column, and its head, to stand at the right, as numbers do."""
+    """The class that aligns the cells of a column, and its head, to the right for numbers."""
     told = [value for value in column if value not in (None, "-")]
     are_numbers = all(isinstance(it, int | float) or _SHARE.fullmatch(str(it)) for it in told)
     return ' class="number"' if are_numbers else ""
@@ -118,14 +118,14 @@ def _cell(value: Any, kind: str) -> str:
 
 
 def trial_button(number: int) -> str:
-    """What selects a trial."""
+    """A button that selects a trial."""
     return (
         f'<button type="button" data-trial="{number}" aria-label="trial {number}">{number}</button>'
     )
 
 
 def _choice(block: Block, key: str, charts: Charts) -> str:
-    """Alternatives of which the page shows one; with nothing to choose from just that one."""
+    """Alternatives of which the page shows one; a single one without a choice."""
     names = [name for name, _ in block["alternatives"]]
     contents = [
         _all(inner, f"{key}-{place}", charts)
@@ -149,7 +149,7 @@ def _chart(block: Block, key: str, charts: Charts) -> str:
 
 
 def _table(block: Block, key: str, charts: Charts) -> str:
-    """What stands around the table of trials, which a script draws."""
+    """The controls around the table of trials, which a script draws."""
     charts["table"] = {
         "options": _TABULATOR | {"initialSort": [{"column": "value", "dir": block["order"]}]},
         "columns": [_definition(column) for column in block["columns"]],
@@ -166,7 +166,7 @@ def _table(block: Block, key: str, charts: Charts) -> str:
         for column in block["columns"]
     )
     return (
-        '<p class="note">Filters: &gt; 0.9, &lt;= 3, = relu, != relu, or a part of a text. A '
+        '<p class="note">Filters: &gt; 0.9, &lt;= 3, = relu, != relu, or part of a text. A '
         "click, or arrow keys and Enter, selects a trial for the charts; on the head of a column a "
         "click, Enter or Space sorts by it.</p>"
         '<div class="tools"><span id="count" role="status"></span>'
@@ -179,7 +179,7 @@ def _table(block: Block, key: str, charts: Charts) -> str:
 
 
 def _definition(column: Mapping[str, Any]) -> dict[str, Any]:
-    """A column as Tabulator is told of it."""
+    """A column in the form that Tabulator expects."""
     title, unit, is_text = column["title"], column["unit"], column["is_text"]
     return {
         "field": column["name"],
@@ -191,7 +191,7 @@ def _definition(column: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _picker(block: Block, key: str, charts: Charts) -> str:
-    """Where the numbers of the selected trials stand, and can be written."""
+    """A field that shows the numbers of the selected trials, and can be edited."""
     field = '<input id="picked" size="18" inputmode="numeric" aria-describedby="missing">'
     said = '<p id="missing" class="note" role="status"></p>'
     return f'<label class="tools">trials, at most six {field}</label>{said}'

@@ -1,4 +1,4 @@
-"""Columns as small JSON: few digits, texts once, constants once."""
+"""Columns as compact JSON: few digits, each text and each constant once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-DIGITS = 6  # significant; a page shows no more
+DIGITS = 6  # significant digits; a page shows no more
 
 Packed = list[Any] | dict[str, Any]
 
 
 def rounded(values: np.ndarray | Sequence[float], digits: int = DIGITS) -> list[float | int | None]:
-    """Numbers with so many significant digits; None where one is not finite.
+    """Numbers with this many significant digits; None if not finite.
 
-    Whole numbers stay as they are, up to where a float holds them.
+    Integers stay unchanged, as far as a float can hold them.
     """
     numbers = np.asarray(values, np.float64)
     finite = np.isfinite(numbers)
@@ -27,7 +27,7 @@ def rounded(values: np.ndarray | Sequence[float], digits: int = DIGITS) -> list[
     places = np.clip(digits - 1 - exponent, -300, 300)
     up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
     short = np.where(places >= 0, np.round(known * up) / up, np.round(known / down) * down)
-    # what is too small to be scaled, and what is whole
+    # numbers too small to be scaled, and integers
     whole = (known == np.round(known)) & (size < 2**53)
     short = np.where(whole | ~np.isfinite(short), known, short)
     listed: list[Any] = short.tolist()
@@ -41,7 +41,7 @@ def rounded(values: np.ndarray | Sequence[float], digits: int = DIGITS) -> list[
 
 
 def packed_numbers(values: np.ndarray) -> Packed:
-    """A column of numbers: a list, or its one value under "all"."""
+    """A column of numbers: a list, or under "all" its only value."""
     listed = rounded(values)
     if len(listed) > 1 and all(value == listed[0] for value in listed):
         return {"all": listed[0]}
@@ -49,7 +49,7 @@ def packed_numbers(values: np.ndarray) -> Packed:
 
 
 def packed_texts(texts: Sequence[str], codes: np.ndarray) -> Packed:
-    """A column of text: the texts that occur under "of", each row's place under "at"."""
+    """A column of text: its different values under "of", each row's index under "at"."""
     used, at = np.unique(codes, return_inverse=True)
     of = [None if code < 0 else texts[code] for code in used.tolist()]
     if len(of) == 1:
@@ -58,5 +58,5 @@ def packed_texts(texts: Sequence[str], codes: np.ndarray) -> Packed:
 
 
 def as_json(record: Any) -> str:
-    """`record` as JSON without spaces; what is not finite must be gone by now."""
+    """`record` as JSON without spaces; it may contain only finite numbers."""
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""What the page is told: the views of a study, its tables, and of both only what has changed."""
+"""What the page receives: views of a study and its tables, of both only what has changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTHING_YET = "No trial has ended yet."
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page, made anew whenever one of `sources` has changed."""
+    """A section of the page, rebuilt whenever one of its `sources` has changed."""
 
     name: str
     title: str
@@ -44,7 +44,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """What a page has already: rows through which round, spans by number, views by digests."""
+    """What a page already has: the last round of its rows, spans by number, views by digest."""
 
     trials_through: int = -1
     buckets_through: int = -1
@@ -107,12 +107,12 @@ VIEWS = (
     Section("failures", "Failures and early ends", ("trials",), _of_trials(failures_view)),
     Section("pareto", "Pareto front", ("trials",), _of_trials(pareto_view)),
 )
-COMPARISON = ("comparison", "Studies side by side")
+COMPARISON = ("comparison", "Comparison of studies")
 
 
 @dataclass(slots=True)
 class Page:
-    """The page of some studies; blocks are made once for each state of their sources."""
+    """The page of some studies; blocks are built once for each state of their sources."""
 
     studies: Sequence[PublishedStudy]
     is_report: bool = False
@@ -121,12 +121,12 @@ class Page:
     )
 
     def html(self) -> str:
-        """The page before it is told anything."""
+        """The page before it has received any data."""
         views = [*((view.name, view.title) for view in VIEWS), COMPARISON]
         return page_html(unique_names(self.studies), views)
 
     def payload(self, index: int, known: PageState = PageState()) -> dict[str, Any]:
-        """What a page that shows the study `index` has to be told, beyond what it knows."""
+        """What a page that shows study `index` needs beyond what it knows."""
         for study in self.studies:
             study.refresh()
         study = self.studies[index]
@@ -148,7 +148,7 @@ class Page:
         }
 
     def curves(self, index: int, number: int) -> list[list[object]]:
-        """The curves of a trial of the study `index`."""
+        """The curves of a trial of study `index`."""
         return curve_record(self.studies[index].curves, number)
 
     def _views(self, index: int) -> list[tuple[str, str, dict[str, Any]]]:
@@ -182,7 +182,7 @@ class Page:
 def _rows_since(
     table: PublishedTrials | Buckets | None, column: str, through: int
 ) -> dict[str, Any]:
-    """The rows of rounds after `through`, and how many there are in all."""
+    """The rows of rounds after `through`, and the total number of rows."""
     if table is None or not len(table):
         return {"n": 0, "through": -1, "new": 0, "columns": {}}
     rounds = table.numbers(column)
@@ -196,7 +196,7 @@ def _rows_since(
 
 
 def _spans_since(buckets: Buckets | None, through: int) -> dict[str, Any]:
-    """The spans to draw after the first `through` + 1; later ones are only ever added."""
+    """The spans to draw after the first `through` + 1; spans are only ever appended."""
     if buckets is None or buckets.recorded is None:
         return {"n": 0, "through": -1, "new": 0, "columns": {}}
     drawn = buckets.recorded.drawn
@@ -210,13 +210,13 @@ def _spans_since(buckets: Buckets | None, through: int) -> dict[str, Any]:
 
 
 def _said(study: PublishedStudy) -> str:
-    """A sentence for who hears the page."""
+    """A sentence for screen readers."""
     counts = study.status.counts
     ended = sum(counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
     return f"{study.status.study} {study.status.state}: {ended} of {study.status.n_trials} trials"
 
 
 def _first_selected(study: PublishedStudy) -> int | None:
-    """The trial whose curves are shown at first: the best."""
+    """The trial whose curves are shown first: the best."""
     best = study.status.best
     return None if best is None else int(best["trial_number"])

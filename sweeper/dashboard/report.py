@@ -1,4 +1,4 @@
-"""The page of some studies as one file that needs nothing else."""
+"""The page of some studies as one self-contained file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SCRIPT = re.compile(r'<script src="static/([\w.]+)"></script>')
 
 
 def report(page: Page) -> str:
-    """The page with its data, its style and its scripts inside.
+    """The page with its data, styles and scripts included.
 
-    The data are packed as base64: no text of a user's can end the element that holds them.
+    The data is packed as base64, so that no user text can end the element that contains it.
     """
     data = base64.b64encode(gzip.compress(as_json(_record(page)).encode(), 6, mtime=0)).decode()
     held = f'<script type="application/octet-stream" id="report">{data}</script>\n'
@@ -36,14 +36,14 @@ def report(page: Page) -> str:
 
 
 def _record(page: Page) -> dict[str, Any]:
-    """What the page of each study is told, and curves by study and trial."""
+    """The payload of the page for each study, and curves by study and trial."""
     studies = [page.payload(index) for index in range(len(page.studies))]
     curves = [_curves(study) for study in page.studies]
     return {"studies": studies, "curves": curves}
 
 
 def _curves(study: PublishedStudy) -> dict[int, list[list[object]]]:
-    """Those of the best trials, then of the last ones."""
+    """The curves of the best trials, then of the last ones."""
     trials = study.trials
     if trials is None:
         return {}
@@ -54,7 +54,7 @@ def _curves(study: PublishedStudy) -> dict[int, list[list[object]]]:
 
 
 def _policy(scripts: Mapping[str, str]) -> str:
-    """Nothing may be loaded, and only the page's own scripts run."""
+    """A policy under which nothing may be loaded, and only the page's own scripts run."""
     digests = (hashlib.sha256(text.encode()).digest() for text in scripts.values())
     own = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     policy = f"default-src 'none'; script-src {own}; style-src 'unsafe-inline'; img-src data:"

@@ -1,4 +1,4 @@
-"""Serves the page of some studies: reads only, on this machine only unless told otherwise."""
+"""Serves the page of some studies: read-only, and by default only to this machine."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-# a name or an address, the latter of version 6 in brackets, and a port
+# a name or an address, with brackets for IPv6, and a port
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::([0-9]{1,5}))?", re.ASCII)
 _LARGEST_PORT = 65535
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class OwnHostOnly:
-    """Refuses requests under a name that is not this server's, as a rebound DNS name would be."""
+    """Refuses requests under names that are not this server's, to prevent DNS rebinding."""
 
     def __init__(self, app: ASGIApp, host: str) -> None:
         self._app = app
@@ -55,9 +55,9 @@ class OwnHostOnly:
 
 
 def is_own_name(header: str, host: str) -> bool:
-    """Whether `header`, a Host header, may name a server that was told to listen on `host`.
+    """Whether `header`, a Host header, may name a server that listens on `host`.
 
-    Beyond loopback an address is as good as a name: only names can be made to point elsewhere.
+    Beyond loopback, any address is accepted: only names can be made to point elsewhere.
     """
     found = _HOST.fullmatch(header.lower())
     if found is None or int(found[3] or 0) > _LARGEST_PORT:
@@ -82,7 +82,7 @@ def _number(text: str, otherwise: int) -> int:
     """The number in a path or a query.
 
     Raises:
-        HTTPException: it has more digits than any study needs, or `otherwise` is not a number.
+        HTTPException: it has too many digits, or `otherwise` is not a number.
     """
     if _NUMBER.fullmatch(text):
         return int(text)
@@ -91,7 +91,7 @@ def _number(text: str, otherwise: int) -> int:
 
 
 def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
-    """The application; its paths are relative, so it may stand behind another server's path."""
+    """The application; its paths are relative, so a proxy may serve it under any path."""
 
     def through(request: Request, name: str) -> int:
         text = request.query_params.get(name, "-1")
@@ -122,7 +122,7 @@ def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
         )
         try:
             payload = page.payload(index, known)
-        except SetupError as error:  # a run directory that went away meanwhile
+        except SetupError as error:  # the run directory was removed
             return PlainTextResponse(f"{error}\n", 503, HEADERS)
         return _json(payload)
 
@@ -152,13 +152,13 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket on `host` and `port`, any free one for 0.
 
     Raises:
-        SetupError: it is taken, or not of this machine.
+        SetupError: it is in use, or not an address of this machine.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        hint = "name another with --port, or 0 for any that is free"
+        hint = "choose another with --port, or 0 for any free port"
         raise SetupError(Problem(f"{host}:{port}", "", str(error), hint)) from None
 
 
@@ -168,7 +168,7 @@ def serve(page: Page, host: str, listening: socket.socket) -> None:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Where a browser finds a server that listens there."""
+    """The URL of a server that listens on this socket."""
     name, port, *_ = listening.getsockname()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(name), str(name))
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -1,4 +1,4 @@
-"""What the program, its threads and its workers did, and when: the rows of spans.parquet."""
+"""What the program, its threads and its workers did and when: the rows of spans.parquet."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Spans:
 
     @cached_property
     def numbers(self) -> dict[str, np.ndarray]:
-        """The columns of numbers and times by name, nan where null."""
+        """The columns of numbers and times by name, nan for null."""
         names = ("round", "started_at", "finished_at", "bucket_id")
         return {name: floats(self.table[name]) for name in names}
 
     @cached_property
     def texts(self) -> dict[str, tuple[list[str], np.ndarray]]:
-        """The columns of text by name: what occurs, and each row's place in it, -1 for null."""
+        """The columns of text by name: different values, and each row's index, -1 for null."""
         names = ("run_id", "place", "activity", "class_id")
         return {name: texts(self.table[name]) for name in names}
 
@@ -45,32 +45,32 @@ class Spans:
 
     @property
     def elapsed_s(self) -> float:
-        """The time of all sessions together."""
+        """The total time of all sessions."""
         return float(np.diff(self.sessions, axis=1).sum())
 
     @property
     def seconds(self) -> np.ndarray:
-        """How long each span took."""
+        """The length of each span."""
         return self.numbers["finished_at"] - self.numbers["started_at"]
 
     @cached_property
     def drawn(self) -> np.ndarray:
-        """The rows that the page draws; training is drawn from buckets."""
+        """The rows that the page draws; training is drawn from buckets instead."""
         return np.flatnonzero(~self.doing(Activity.TRAIN))
 
     def of_place(self, place: str) -> np.ndarray:
-        """Which rows are of a place."""
+        """Which rows belong to a place."""
         places, at = self.texts["place"]
         return at == (places.index(place) if place in places else -2)
 
     def doing(self, *activities: str) -> np.ndarray:
-        """Which rows are of one of these activities."""
+        """Which rows have one of these activities."""
         names, at = self.texts["activity"]
         return np.isin(at, [code for code, name in enumerate(names) if name in activities])
 
     @cached_property
     def by_place(self) -> dict[str, dict[str, float]]:
-        """Seconds by activity of each place, the program first; with idle they are `elapsed_s`."""
+        """Seconds by activity and place, the program first; with idle they sum to `elapsed_s`."""
         found: dict[str, dict[str, float]] = {}
         for place in sorted(self.texts["place"][0], key=order_of_places):
             mine = self.of_place(place)
@@ -83,7 +83,7 @@ class Spans:
 
     @cached_property
     def spent_s(self) -> dict[str, float]:
-        """Seconds by activity of all sessions, each instant once; they add up to `elapsed_s`."""
+        """Seconds by activity over all sessions, each moment counted once; sums to `elapsed_s`."""
         (places, place), (activities, activity) = self.texts["place"], self.texts["activity"]
         started, finished = self.numbers["started_at"], self.numbers["finished_at"]
         found = dict.fromkeys([*map(str, Activity), IDLE], 0.0)
@@ -99,7 +99,7 @@ class Spans:
 
     @cached_property
     def trained(self) -> dict[tuple[int, int], tuple[float, float]]:
-        """When training began and ended, by round and bucket."""
+        """When training started and ended, by round and bucket."""
         rows = np.flatnonzero(self.doing(Activity.TRAIN))
         names = ("round", "bucket_id", "started_at", "finished_at")
         found: dict[tuple[int, int], tuple[float, float]] = {}

@@ -1,4 +1,4 @@
-"""One study as its run directory tells it, read anew where its files have changed."""
+"""One study as read from its run directory, again whenever files have changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IMPORTANCE += ("n_trials_with",)
 
 @dataclass(slots=True)
 class PublishedStudy:
-    """What is published of a study; `trials` is None before anything is."""
+    """What is published of a study; `trials` is None if nothing is."""
 
     run_dir: RunDir
     status: Status = field(init=False)
@@ -46,13 +46,13 @@ class PublishedStudy:
         """Read what has changed.
 
         Raises:
-            SetupError: there is no status of a study.
+            SetupError: the study has no status.
         """
         status = read_status(self.run_dir)
         if self._versions["status"] == 0 or status != self.status:
             self.status = status
             self._versions["status"] += 1
-        # spans are published before buckets: those that are read later are of no earlier round
+        # spans are published before buckets, so spans read later are not of an earlier round
         has_buckets = self._has_changed(self.run_dir.buckets, "buckets")
         buckets = read_light(self.run_dir.buckets) if has_buckets else None
         if has_buckets | self._has_changed(self.run_dir.spans, "buckets"):
@@ -68,7 +68,7 @@ class PublishedStudy:
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
 
     def _read_buckets(self, table: pa.Table | None) -> None:
-        """Take over buckets, or those that are there, with the spans of their time."""
+        """Use the new buckets, or the old ones, with the spans of their time."""
         if table is None and self.buckets is not None and self.run_dir.buckets.exists():
             table = self.buckets.table
         spans = read_light(self.run_dir.spans)
@@ -76,11 +76,11 @@ class PublishedStudy:
         self.buckets = None if table is None else Buckets(table, recorded)
 
     def importance_rows(self) -> list[dict[str, Any]]:
-        """How much each parameter matters to each objective; empty before it is known."""
+        """How much each parameter matters for each objective; empty if not yet known."""
         return [] if self.importance is None else self.importance.to_pylist()
 
     def version(self, sources: Sequence[Source]) -> tuple[int, ...]:
-        """Which states of these sources are read; another one whenever one of them changes."""
+        """Numbers that change whenever one of these sources changes."""
         return tuple(self._versions[source] for source in sources)
 
     def _has_changed(self, path: Path, source: Source) -> bool:

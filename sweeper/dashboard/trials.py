@@ -1,4 +1,4 @@
-"""The finished trials of a study as columns, under the names that a page shows."""
+"""The finished trials of a study as columns, under the names that the page shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweeper.results import formatting
 from sweeper.results.light import floats, texts
 from sweeper.results.ranking import value_columns
 
-# Of no use in a table, or too long for one: errors are shown by the line that tells why.
+# Useless in a table, or too long for one: errors are shown by the line that says why.
 _HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path", "error_message"}
 _FIRST = ("trial_number", "state", "reason")
 _TITLES = {"trial_number": "trial", "class_id": "class"}
@@ -25,9 +25,9 @@ _TELLING = 14
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """A column of the table of trials; `unit` is None where its numbers count nothing.
+    """A column of the table of trials; `unit` is None if its numbers have no unit.
 
-    `is_telling` are those by which charts tell trials apart.
+    Columns with `is_telling` distinguish trials in charts.
     """
 
     name: str
@@ -40,9 +40,9 @@ class ShownColumn:
 
 @dataclass(frozen=True)
 class PublishedTrials:
-    """The rows of trials.parquet, by number; `said` is what the file says of its study.
+    """The rows of trials.parquet, by number; `said` is the file's metadata about the study.
 
-    `class_names` are classes in words, by their id.
+    `class_names` are names of classes by id.
     """
 
     table: pa.Table
@@ -72,7 +72,7 @@ class PublishedTrials:
 
     @cached_property
     def parameters(self) -> dict[str, Mapping[str, Any]]:
-        """The searched settings by the name of their column, each as the study file has it."""
+        """The searched settings by column name, each as in the study file."""
         found: dict[str, Mapping[str, Any]] = {}
         for key, entry in self.said["search"].items():
             name = f"params_{entry.get('name') or key.rpartition('.')[2]}"
@@ -83,7 +83,7 @@ class PublishedTrials:
 
     @cached_property
     def began_at(self) -> float:
-        """When the first trial was taken up, in seconds since 1970."""
+        """When the first trial started, in seconds since 1970."""
         began = self._of("started_at")
         return float(np.nanmin(began)) if np.isfinite(began).any() else 0.0
 
@@ -95,10 +95,10 @@ class PublishedTrials:
         return values / 1e6 if name.endswith(("_bytes", "bytes_limit")) else values
 
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
-        """A column of text: what occurs, and each row's place in it, -1 where it is null."""
+        """A column of text: its different values, and each row's index among them, -1 for null."""
         if name == "error":
             messages, codes = texts(self.table["error_message"])
-            return [formatting.reason_told(message) for message in messages], codes
+            return [formatting.reason_line(message) for message in messages], codes
         if pa.types.is_boolean(self.table.schema.field(name).type):
             return ["false", "true"], np.nan_to_num(self._of(name), nan=-1).astype(int)
         found, codes = texts(self.table[name])
@@ -114,7 +114,7 @@ class PublishedTrials:
         return pa.types.is_dictionary(kind) or pa.types.is_boolean(kind)
 
     def are(self, state: str) -> np.ndarray:
-        """Which trials ended so."""
+        """Which trials ended in this state."""
         found, codes = self.texts("state")
         return codes == found.index(state) if state in found else np.zeros(len(self), bool)
 
@@ -126,11 +126,11 @@ class PublishedTrials:
         return codes == found.index(formatting.DIVERGED) if is_known else np.zeros(len(self), bool)
 
     def params(self, place: int) -> dict[str, Any]:
-        """The parameters of the trial at this place, exact."""
+        """The exact parameters of the trial at this index."""
         return json.loads(self.table["params_json"][place].as_py())
 
     def best(self, n: int) -> np.ndarray:
-        """The places of the best complete trials that are feasible, by the first objective."""
+        """The indices of the best feasible complete trials, by the first objective."""
         value = self.numbers("value")
         told = self.are("COMPLETE") & np.isfinite(value)
         if "feasible" in self.table.column_names:
@@ -141,7 +141,7 @@ class PublishedTrials:
 
     @cached_property
     def columns(self) -> list[ShownColumn]:
-        """What a table of trials shows, what is looked at first in front."""
+        """The columns of the table of trials, the most important first."""
         names = [name for name in self.table.column_names if name not in _HIDDEN]
         own = [*_FIRST, *self.objectives, *self.parameters]
         rest = [name for name in names if name not in own]
@@ -150,7 +150,7 @@ class PublishedTrials:
         return [self._shown(name) for name in [*own, *rest]]
 
     def packed(self, rows: np.ndarray) -> dict[str, Packed]:
-        """The shown columns of the rows at these places."""
+        """The shown columns of the rows at these indices."""
         return {
             column.name: packed_texts(*self._texts_at(column.name, rows))
             if column.is_text
@@ -180,7 +180,7 @@ class PublishedTrials:
         return ShownColumn(name, self.title(name), unit_of(name), is_text, name in telling, meaning)
 
     def title(self, name: str) -> str:
-        """What a column is called on the page."""
+        """The title of a column on the page."""
         if name in self.objectives:
             return self.metrics[self.objectives.index(name)]
         if name in self.parameters:
@@ -195,7 +195,7 @@ class PublishedTrials:
 
 
 def unit_of(name: str) -> str | None:
-    """What the numbers of a column count on the page."""
+    """The unit of a column on the page."""
     if name.startswith(("params_", "final_", "test_")):
         return None  # named by the user
     ends = {"_s": "s", "_bytes": "MB", "bytes_limit": "MB", "_at": "s after the first trial"}

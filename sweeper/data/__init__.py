@@ -1,1 +1,1 @@
-"""From the data that a study names to arrays in three parts, ready to train on."""
+"""From the data that a study names to train, validation and test arrays."""

@@ -1,7 +1,7 @@
 """Prepares a study's data in a fork of this process, while this one imports JAX.
 
-What reads tables takes about as long to import as JAX does. Prepared arrays are also kept in the
-cache directory, by everything that they depend on, so that a later start imports none of it.
+Libraries that read tables take about as long to import as JAX. Prepared arrays are also kept in the
+cache directory, by a key of everything they depend on, so that a later start imports none of them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from sweeper.errors import SetupError, SweeperError
 from sweeper.process import die_with, package_version, physical_bytes, usable_cores
 from sweeper.rundir import own_directory
 
-# what reads, splits and scales: another version may do it otherwise
+# what reads, splits and scales rows; other versions may do it differently
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn")
-# of the prepared arrays that are kept, more than these are removed, those unused the longest first
+# if more prepared arrays than this are cached, those unused the longest are removed
 _MAX_KEPT = 32
 _MAX_BYTES = 8 << 30
-# nobody takes as long to write them
+# no process takes this long to write them
 _STALE_S = 24 * 3600.0
 _BEGUN = ".part"
 _OWN_NAME = re.compile(r"sweeper-[0-9a-f]{32}(\.npz|-[^.]+\.part)")
@@ -50,7 +50,7 @@ _log = logging.getLogger("sweeper")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A dataset on its way; calling it waits for it. `is_kept` where it is only to be read."""
+    """A dataset in preparation; calling it waits for it. `is_kept` if it only needs to be read."""
 
     config: StudyConfig
     is_kept: bool
@@ -60,8 +60,8 @@ class Prepared:
         """The dataset.
 
         Raises:
-            DataError: as `prepare`; data that were kept may be too large by now, and a metric may
-                have no value on the validation rows.
+            DataError: as `prepare`; also if cached data is now too large, or a metric has no value
+            on the validation rows.
         """
         data = self.wait()
         check_host(self.config, data.nbytes)
@@ -71,7 +71,7 @@ class Prepared:
 
 @contextmanager
 def preparing(config: StudyConfig) -> Iterator[Prepared]:
-    """Begin to prepare the dataset of a study."""
+    """Start to prepare the dataset of a study."""
     kept = _kept_at(config)
     if kept is not None and kept.is_file():
         yield Prepared(config, True, lambda: _load(kept, config))
@@ -90,10 +90,10 @@ def preparing(config: StudyConfig) -> Iterator[Prepared]:
 
 
 def _may_fork() -> bool:
-    """Whether a fork of this process would prepare data sooner, and can go on at all.
+    """Whether a fork of this process would prepare data sooner, and would work at all.
 
-    Threads do not go with it, and it would wait for ever for locks that they hold: of JAX, of a
-    caller's own, and of what other systems than Linux start by themselves.
+    A fork has none of the other threads, so it would wait forever for locks that they hold: threads
+    of JAX, of the caller, and of systems other than Linux.
     """
     is_alone = sys.platform == "linux" and threading.active_count() == 1
     is_slow_here = "sklearn" not in sys.modules and "jax" not in sys.modules
@@ -101,7 +101,7 @@ def _may_fork() -> bool:
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str] | None:
-    """A directory for a while; None where no disk has room for one."""
+    """A temporary directory; None if no disk has space for one."""
     try:
         return tempfile.TemporaryDirectory()
     except OSError:
@@ -109,21 +109,21 @@ def _scratch() -> tempfile.TemporaryDirectory[str] | None:
 
 
 def _start(config: StudyConfig, path: Path) -> tuple[BaseProcess, Connection]:
-    """A process that prepares the data into `path`, and through what it tells why it cannot."""
-    # not a new interpreter: what is imported so far takes it half a second
+    """Start a process that prepares the data into `path`; returns it and a pipe for its errors."""
+    # a fork, since a new interpreter would take half a second for the imports so far
     forking = multiprocessing.get_context("fork")
     answer, telling = forking.Pipe(duplex=False)
     child = forking.Process(target=_prepare_into, args=(path, config, telling, os.getpid()))
     child.start()
-    telling.close()  # else the end of the child would not end the answer
+    telling.close()  # otherwise the pipe would stay open after the child has ended
     return child, answer
 
 
 def _prepare_into(path: Path, config: StudyConfig, telling: Connection, parent: int) -> None:
-    """What that process runs."""
-    os.setpgid(0, 0)  # a terminal sends Ctrl-C to every process of the parent's group
+    """The main function of that process."""
+    os.setpgid(0, 0)  # a terminal sends Ctrl-C to every process in the parent's group
     die_with(parent)
-    # what a function of the user's own prints, also from below Python, is no answer of a command
+    # output of user functions, also from native code, must not mix with a command's result
     os.dup2(2, 1)
     from sweeper.data.prepare import prepare
 
@@ -132,17 +132,17 @@ def _prepare_into(path: Path, config: StudyConfig, telling: Connection, parent: 
     except SweeperError as error:
         telling.send(error)
         sys.exit(error.exit_code)
-    except OSError:  # no room for the arrays, or rows that cannot be read, which will show itself
+    except OSError:  # no space for the arrays, or unreadable rows; the parent will find the same
         sys.exit(SetupError.exit_code)
 
 
 def _await(
     child: BaseProcess, answer: Connection, config: StudyConfig, staged: Path, kept: Path | None
 ) -> Dataset:
-    with suppress(EOFError):  # prepared, or dead
+    with suppress(EOFError):  # the child is done, or has died
         raise answer.recv()
     child.join()
-    if child.exitcode:  # it died of something else, which will show itself here
+    if child.exitcode:  # it died for another reason; this process will find the same
         return _prepared_here(config, kept)
     data = Dataset.load(staged)
     _keep(data, kept)
@@ -161,20 +161,20 @@ def _load(kept: Path, config: StudyConfig) -> Dataset:
     try:
         with kept.open("rb") as file:
             data = Dataset.load(file)
-    except Exception as error:  # damaged in whatever way, or just removed
-        _log.info("prepared again, the kept data cannot be used: %s", error)
+    except Exception as error:  # damaged in some way, or just removed
+        _log.info("preparing the data again, since the cached data cannot be used: %s", error)
         return _prepared_here(config, kept)
-    with suppress(OSError):  # of a read-only cache
+    with suppress(OSError):  # the cache is read-only
         os.utime(kept, follow_symlinks=False)
     return data
 
 
 def _keep(data: Dataset, kept: Path | None) -> None:
-    """Keep `data` for the next start, if the cache can be written; nothing depends on it."""
+    """Cache `data` for the next start, if possible; nothing depends on it."""
     if kept is None:
         return
     with suppress(OSError):
-        # a file that was not there before, of this user alone
+        # a new file, readable only by this user
         descriptor, name = tempfile.mkstemp(_BEGUN, f"{kept.stem}-", kept.parent)
         os.close(descriptor)
         staged = Path(name)
@@ -187,9 +187,9 @@ def _keep(data: Dataset, kept: Path | None) -> None:
 
 
 def _tidy(directory: Path) -> None:
-    """Remove prepared arrays unused the longest, and what a process that was killed has begun.
+    """Remove prepared arrays unused the longest, and leftovers of killed processes.
 
-    Of the files there only those that have names as this module gives them.
+    Only removes files with names that this module gives.
     """
     own = [path for path in directory.iterdir() if _OWN_NAME.fullmatch(path.name)]
     stats = {path: path.lstat() for path in own}
@@ -205,15 +205,15 @@ def _tidy(directory: Path) -> None:
 
 
 def _kept_at(config: StudyConfig) -> Path | None:
-    """Where the prepared arrays of a study are kept; None if its rows are not there or too many."""
-    if isinstance(config.data, FunctionTable):  # it may read what nobody knows of
+    """The path of a study's cached arrays; None if its rows are missing or too many."""
+    if isinstance(config.data, FunctionTable):  # it may read anything
         return None
     settings = config.canonical()
     try:
         files = _files(config)
         if sum(path.stat().st_size for path in files) > (physical_bytes() or sys.maxsize):
-            return None  # to read all of them takes long, and they are refused later
-        # the directories of a partitioned table hold values, too
+            return None  # reading them all takes long, and they are refused later
+        # directory names of a partitioned table also hold values
         content = [[*(part for part in path.parts if "=" in part), _digest(path)] for path in files]
     except (SweeperError, OSError):
         return None
@@ -233,7 +233,7 @@ def _kept_at(config: StudyConfig) -> Path | None:
 
 
 def _files(config: StudyConfig) -> list[Path]:
-    """The files that the study's rows are read from."""
+    """The files that contain the study's rows."""
     match config.data:
         case CsvTable(path=path):
             return [find_file(config, path, "data.path", ".csv")]
@@ -255,6 +255,6 @@ def _digest(path: Path) -> str:
 
 @cache
 def _versions() -> list[str]:
-    """The libraries and this package's own code for data, by version and by content."""
+    """The versions of the libraries, and a digest of this package's own code for data."""
     code = [_digest(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
     return [*(version(library) for library in _LIBRARIES), package_version(), *code]

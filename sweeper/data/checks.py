@@ -1,4 +1,4 @@
-"""What in the data is unfit for the study that names it: every problem, each with its fix."""
+"""Checks that the data fits its study: every problem, each with its fix."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sweeper.data.columns import (
     check_kind,
     columns_of_sums,
     dates_as_numbers,
+    describe_sums,
     has_too_many_values,
     header_of_data,
     in_single_quotes,
     strays,
-    sums_told,
     units_rows,
 )
 from sweeper.data.csv_reader import unquoting, without_rows
@@ -32,13 +32,13 @@ from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
 from sweeper.data.text_numbers import TextNumbers, text_numbers
 from sweeper.errors import Problem, counted, did_you_mean, listed
 
-# a number with decimals and more values than these is a measurement, not a class
+# floats with more different values than this are measurements, not classes
 _MAX_FLOAT_CLASSES = 20
 _COLUMNS_SHOWN = 6
 
 
 def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    """Everything that has to be fixed before the study can train on `raw`."""
+    """Everything to fix before the study can train on `raw`."""
     yield from _column_problems(config, raw)
     if units := _units_problems(config, raw):
         yield from units
@@ -51,14 +51,14 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _mode_problems(config, raw, raw.mode)
     if config.train.loss not in WEIGHED and config.data.class_weights != "none":
         is_of_classes = config.train.target == "classes"
-        has = "no use for weights" if is_of_classes else "no classes to weigh"
+        found = "does not use weights" if is_of_classes else "has no classes to weight"
         hint = 'write class_weights = "none"'
-        yield config.problem("data.class_weights", f"{config.train.loss} has {has}", hint)
+        yield config.problem("data.class_weights", f"{config.train.loss} {found}", hint)
     yield from part_problems(config, raw)
 
 
 def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
-    """What to say of columns that are learnt from as they stand, and are hardly meant so."""
+    """Warnings about columns that are features, but were probably not meant to be."""
     row_ids = [
         f"column '{name}' {why}: add it to data.drop, unless the model should learn from it"
         for name in raw.features
@@ -77,7 +77,7 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
         *_of_csv(raw),
         *_totals(raw),
         *_first(row_ids, "look like identifiers"),
-        *_first([*_leaks(config, raw)], "give the target away"),
+        *_first([*_leaks(config, raw)], "reveal the target"),
         *_first(days, "hold dates as numbers"),
         *_first(as_text, "hold numbers as text"),
         *_first([*_sentinels(config, raw)], "hold numbers that may mean missing values"),
@@ -85,7 +85,7 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
 
 
 def _of_csv(raw: RawData) -> Iterator[str]:
-    """What to say of the whole of a CSV file."""
+    """Warnings about a CSV file as a whole."""
     if raw.path is None:
         return
     if header := header_of_data(raw.frame):
@@ -95,13 +95,13 @@ def _of_csv(raw: RawData) -> Iterator[str]:
 
 
 def _totals(raw: RawData) -> Iterator[str]:
-    """That the last row is the sum of all others."""
+    """A warning if the last row is the sum of all others."""
     if names := columns_of_sums(raw.frame[[*raw.features, *raw.targets]]):
-        yield f"{raw.name}: {sums_told(raw.places([len(raw.frame) - 1]), names)}"
+        yield f"{raw.name}: {describe_sums(raw.places([len(raw.frame) - 1]), names)}"
 
 
 def _leaks(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Features that the target can be read from."""
+    """Warnings about features that reveal the target."""
     is_classes = config.train.target == "classes"
     for target in raw.targets:
         for name in raw.features:
@@ -110,7 +110,7 @@ def _leaks(config: StudyConfig, raw: RawData) -> Iterator[str]:
 
 
 def _sentinels(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Numbers that may stand for missing values, unless the study lists the texts for these."""
+    """Warnings about numbers that may mean a missing value, unless the study lists these."""
     if getattr(config.data, "missing_values", None) is not None:
         return
     targets = raw.targets if config.train.target == "numbers" else ()
@@ -127,7 +127,7 @@ def _sentinels(config: StudyConfig, raw: RawData) -> Iterator[str]:
 
 
 def _as_text(raw: RawData, name: str) -> str:
-    """That a column holds numbers written as text, and how to read them; else empty."""
+    """A warning if a column holds numbers written as text, and how to read them; else empty."""
     numbers = text_numbers(raw.frame[name], has_strays=raw.path is None)
     if numbers is None or (name in raw.targets and numbers.is_boolean):
         return ""
@@ -166,12 +166,12 @@ def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             if target in names:
                 yield config.problem(key, f"'{target}' is the target", f"leave it out of {key}")
     if not raw.features:
-        found = f"{raw.name} has no column but the target and what is dropped"
-        yield config.problem("data.drop", found, "leave at least one to learn from")
+        found = f"{raw.name} has no columns besides the target and dropped ones"
+        yield config.problem("data.drop", found, "keep at least one feature")
 
 
 def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
-    """Rows below the header that hold no data."""
+    """Rows below the header that are not data."""
     if raw.path is None:
         return []
     columns = [name for name in (*raw.features, *raw.targets) if name in raw.frame]
@@ -214,10 +214,10 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
 
 
 def _filling(raw: RawData, name: str) -> str:
-    """What to write for gaps in column `name`; the one setting has to fit all columns."""
+    """What to write for gaps in column `name`; one setting has to fit all columns."""
     if not raw.has_gaps_in_numbers:
         return 'impute = "most_frequent"'
-    own = " (a missing category is a value of its own then)" if raw.is_category(name) else ""
+    own = " (a missing category is then a category of its own)" if raw.is_category(name) else ""
     return f'impute = "median"{own}'
 
 
@@ -244,7 +244,7 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         if config.train.target == "numbers":
             yield from _changed_problems(config, raw, name, "")
             rows = _rows(strays(raw.frame[name]))
-            what = f"text, and {config.train.loss} needs numbers"
+            what = f"text, but {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
             if numbers := text_numbers(raw.frame[name], has_strays=raw.path is None):
                 instead = f"{_fix(raw, name, numbers)}; or {instead}"
@@ -254,7 +254,7 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
 
 
 def _mode_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
-    """Every row belongs to a mode."""
+    """Check that every row has a mode."""
     if unfit := check_kind(raw.frame[name]):
         found = f"column '{name}' of {raw.name} holds {unfit}"
         yield config.problem("data.mode", found, "write numbers or text as labels")
@@ -276,22 +276,22 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
     n_values = target.nunique()
     if is_float_dtype(target.dtype) and n_values > _MAX_FLOAT_CLASSES:
         numbers = f"'{name}' has {n_values} different numbers"
-        found = f"{config.train.loss} needs classes, and {numbers}"
-        hint = "write train.loss = 'mse', or whole numbers or text as classes"
+        found = f"{config.train.loss} needs classes, but {numbers}"
+        hint = "write train.loss = 'mse', or integers or text as classes"
         yield config.problem("train.loss", found, hint)
     elif n_values == 1:
         value = bool(target.iloc[0]) if name in raw.of_truth else target.iloc[0]
         found = f"column '{name}' of {raw.name} is '{value}' in every row"
         yield config.problem(raw.key, found, "add rows of another class")
     elif config.train.loss == "binary_cross_entropy" and n_values != 2:
-        found = f"binary_cross_entropy needs two classes, and '{name}' has {n_values}"
+        found = f"binary_cross_entropy needs two classes, but '{name}' has {n_values}"
         yield config.problem("train.loss", found, "write train.loss = 'cross_entropy'")
 
 
 def _stray_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> Iterator[Problem]:
     rows = _rows(strays(raw.frame[name]))
     if len(rows) < raw.frame[name].count() / 2:
-        # else the column is meant as text
+        # otherwise the column is meant to be text
         numbers = text_numbers(raw.frame[name], has_strays=raw.path is None)
         hint = hint if numbers is None else f"{_fix(raw, name, numbers)}; or {hint}"
         yield from _cell_problem(config, raw, name, rows, "text among numbers", hint)
@@ -324,7 +324,7 @@ def _range_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> 
 
 
 def _changed_problems(config: StudyConfig, raw: RawData, name: str, drop: str) -> Iterator[Problem]:
-    """Integers that a float, which programs train on, would change."""
+    """Integers that would change as floats, which programs train on."""
     if config.edition == 1 or raw.frame[name].dtype.kind not in "iu":
         return
     try:
@@ -339,7 +339,7 @@ def _changed_problems(config: StudyConfig, raw: RawData, name: str, drop: str) -
 def _cell_problem(
     config: StudyConfig, raw: RawData, name: str, rows: Sequence[int], what: str, hint: str
 ) -> Iterator[Problem]:
-    """The one problem that some rows of column `name` have; none where there are no rows."""
+    """The problem of some rows of column `name`; nothing without rows."""
     if rows:
         values = f"{counted(len(rows), 'value')} {'is' if len(rows) == 1 else 'are'}"
         found = f"column '{name}' of {raw.name}: {values} {what} ({raw.places(rows)})"

@@ -1,4 +1,4 @@
-"""Columns as NumPy has them, whatever kind of table they come from."""
+"""Columns as NumPy arrays, whatever kind of table they come from."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
 _CHANGED = ("decimal", "integer", "mixed-integer-float")
 _TEXT = ("string", "empty")
 _SCALARS = (str, int, float, Decimal, np.integer, np.floating, np.bool_)
-# text with more values than these that seldom come twice is a name or a date, not a category
+# text with more values than this that rarely repeat is a name or a date, not a category
 _MAX_TEXT_VALUES = 100
-# so many rows of units, types or descriptions may stand below a header
+# at most this many rows of units, types or descriptions below a header
 _TOP = 3
 _UNITS_SHOWN = 4
-# fewer rows may be anything
+# with fewer rows, nothing can be said
 _LEAST_ROWS = 10
 _FIRST_DAY, _LAST_DAY, _DAYS_TRIED = 1800_01_01, 2200_12_31, 1000
 
@@ -45,9 +45,9 @@ def plain(
 ) -> tuple[pd.DataFrame, frozenset[str]]:
     """The columns as numbers, booleans or text, and which are categories by their type.
 
-    No value is changed. Missing values are NaN. Columns of `categories`, and those by their type,
-    are integers, floats with the fewest digits, or text. Everything else stays what it is: see
-    `check_kind`.
+    No value is changed. Missing values are NaN. Columns in `categories`, and those that are
+    categories by their type, become integers, floats with the fewest digits, or text. Everything
+    else is unchanged: see `check_kind`.
     """
     declared = declared_categories(frame)
     categories = declared.union(categories)
@@ -58,11 +58,11 @@ def plain(
 
 
 def as_pandas(table: Any) -> Any:
-    """A table of Polars or Arrow as a DataFrame of the same types; others as they are."""
+    """A Polars or Arrow table as a DataFrame of the same types; others unchanged."""
     if hasattr(table, "to_arrow"):  # Polars
         try:
             table = table.to_arrow()
-        except ValueError:  # a type that Arrow does not have, such as Int128
+        except ValueError:  # a type missing in Arrow, such as Int128
             return pd.DataFrame({name: _objects(table[name].to_list()) for name in table.columns})
     if hasattr(table, "column_names") and hasattr(table, "to_pandas"):
         return table.to_pandas(types_mapper=pd.ArrowDtype)
@@ -70,7 +70,7 @@ def as_pandas(table: Any) -> Any:
 
 
 def cells(column: pd.Series[Any]) -> NDArray[Any]:
-    """The values of a column as an array that holds each of them; missing objects are None."""
+    """The values of a column as an array that can hold each of them; missing objects are None."""
     dtype = column.dtype
     if isinstance(dtype, pd.SparseDtype):
         return cells(column.sparse.to_dense())
@@ -91,7 +91,7 @@ def cells(column: pd.Series[Any]) -> NDArray[Any]:
 
 
 def check_kind(column: pd.Series[Any]) -> str | None:
-    """What the column holds that is neither number nor text; None where there is nothing else."""
+    """What the column holds other than numbers and text; None if nothing."""
     if is_complex_dtype(column.dtype):
         return "complex numbers"
     if is_numeric_dtype(column.dtype) or isinstance(column.dtype, pd.StringDtype):
@@ -111,26 +111,26 @@ def check_kind(column: pd.Series[Any]) -> str | None:
 
 
 def is_of_truth(column: pd.Series[Any]) -> bool:
-    """Whether the column, as it was read, holds truth values, whether or not some are missing."""
+    """Whether the column holds booleans, even if some are missing."""
     return is_bool_dtype(column.dtype) or infer_dtype(column, skipna=True) == "boolean"
 
 
 def has_too_many_values(column: pd.Series[Any]) -> bool:
-    """Whether text is names or numbers of rows rather than categories."""
+    """Whether text looks like names or row numbers rather than categories."""
     return column.nunique() > max(_MAX_TEXT_VALUES, column.count() / 2)
 
 
 def strays(column: pd.Series[Any]) -> pd.Series[bool]:
-    """Where there is text that is no number."""
+    """Which rows have text that is not a number."""
     if is_numeric_dtype(column.dtype):
         return pd.Series(False, column.index)
     return pd.to_numeric(column, errors="coerce").isna() & column.notna()
 
 
 def header_of_data(frame: pd.DataFrame) -> str:
-    """That the column names of a CSV file look like a row of it; empty if they do not.
+    """A warning if the column names of a CSV file look like a row of data; else empty.
 
-    Numbers that count the columns are names.
+    Numbers that count the columns are accepted as names.
     """
     names = [str(name) for name in frame]
     numbers = pd.to_numeric(pd.Series(names), errors="coerce")
@@ -145,10 +145,10 @@ def header_of_data(frame: pd.DataFrame) -> str:
 
 
 def units_rows(frame: pd.DataFrame, texts: Collection[str] = ()) -> tuple[int, str]:
-    """How many rows of units or descriptions stand below the header of a CSV file, and what to say.
+    """How many rows of units or descriptions are below the header of a CSV file, and a message.
 
-    They have no number in any column that holds numbers from there on. `texts` are columns that
-    are not numbers.
+    These rows have no numbers in the columns that hold numbers further down. `texts` are columns
+    that are not numbers.
     """
     columns = [frame[name] for name in frame if name not in texts]
     numbers = [column for column in columns if is_numeric_dtype(column.dtype)]
@@ -171,10 +171,10 @@ def units_rows(frame: pd.DataFrame, texts: Collection[str] = ()) -> tuple[int, s
 
 
 def _is_text_above_numbers(column: pd.Series[Any]) -> bool:
-    """Whether a column holds text in its first rows alone, and numbers in the others."""
+    """Whether a column holds text in its first rows only, and numbers in the others."""
     if not isinstance(column.dtype, pd.StringDtype) or not strays(column.iloc[:_TOP]).any():
         return False
-    # of most text the first rows suffice
+    # the first rows are enough for most text columns
     return all(
         rows.count() > 1 and not strays(rows).any()
         for rows in (column.iloc[_TOP : 100 + _TOP], column.iloc[_TOP:])
@@ -191,8 +191,8 @@ def columns_of_sums(frame: pd.DataFrame) -> list[str]:
     return sums if 2 * len(sums) >= len(names) else []
 
 
-def sums_told(place: str, names: Sequence[str]) -> str:
-    """What to say of a row at `place` that holds sums in the columns `names`."""
+def describe_sums(place: str, names: Sequence[str]) -> str:
+    """A warning about a row at `place` that holds sums in the columns `names`."""
     columns = listed([f"'{name}'" for name in names])
     return f"{place} is the sum of all other rows in {columns}; if it is a total, remove it"
 
@@ -209,7 +209,7 @@ def _ends_in_sum(numbers: NDArray[np.float64]) -> bool:
 
 
 def dates_as_numbers(column: pd.Series[Any]) -> str:
-    """That a column holds days such as 20260131 as numbers, and what to do; else empty."""
+    """A warning if a column holds days such as 20260131 as numbers; else empty."""
     if not _is_plain_number(column) or column.dtype.kind not in "iu":
         return ""
     if column.min() < _FIRST_DAY or column.max() > _LAST_DAY:
@@ -221,13 +221,13 @@ def dates_as_numbers(column: pd.Series[Any]) -> str:
     if len(days) < _LEAST_ROWS or is_day.isna().any():
         return ""
     return (
-        f"holds dates as numbers, such as {days[0]}, of which 31 January and 1 February are 70 "
-        "apart: write the days since a fixed one, or leave it out with data.drop"
+        f"holds dates as numbers, such as {days[0]}; as numbers, 31 January and 1 February are 70 "
+        "apart: write the days since a fixed date, or leave it out with data.drop"
     )
 
 
 def in_single_quotes(frame: pd.DataFrame) -> str:
-    """Which fields of a CSV file are in single quotes, which it reads as text; empty if none."""
+    """Which fields of a CSV file are in single quotes, and are therefore text; empty if none."""
     if all(_is_quoted(str(name)) for name in frame):
         return f"column names are in single quotes, such as {next(iter(frame))}"
     for name in frame:
@@ -244,14 +244,14 @@ def _is_quoted(text: str) -> bool:
 
 
 def without_strays(column: pd.Series[Any], whole: pd.Series[Any]) -> pd.Series[Any]:
-    """Some rows of the `whole` column of a CSV file: numbers, if only the others had other text."""
+    """Some rows of the `whole` column of a CSV file: numbers, if only the others had text."""
     if not isinstance(column.dtype, pd.StringDtype) or not strays(whole).any():
         return column
     return column if strays(column).any() else pd.to_numeric(column)
 
 
 def without_fractions(column: pd.Series[Any]) -> pd.Series[Any]:
-    """A column of floats that are all whole, as integers; pandas makes floats of them for gaps."""
+    """A column of integral floats as integers; pandas makes floats of integers next to gaps."""
     if not is_float_dtype(column.dtype) or not len(column):
         return column
     is_whole = (np.abs(column) < 2**53) & (column == np.floor(column))
@@ -281,7 +281,7 @@ def _plain(column: pd.Series[Any], is_category: bool) -> pd.Series[Any]:
 
 
 def _numbers(column: pd.Series[Any], values: NDArray[Any], kind: str) -> pd.Series[Any]:
-    """Python numbers as an array; as they are if a float would change one."""
+    """Python numbers as an array; unchanged if a float would change one."""
     if kind in ("boolean", "integer") and not column.isna().any():
         numbers = np.array(values.tolist())
         if numbers.dtype.kind in "biu":
@@ -293,7 +293,7 @@ def _numbers(column: pd.Series[Any], values: NDArray[Any], kind: str) -> pd.Seri
 
 
 def _category(column: pd.Series[Any], values: NDArray[Any]) -> pd.Series[Any]:
-    """The same values, as integers, floats or text, whichever holds all of them."""
+    """The same values as integers, floats or text, whichever can hold all of them."""
     objects = values if values.dtype == object else _objects(list(values))
     try:
         codes, unique = pd.factorize(objects)
@@ -302,13 +302,13 @@ def _category(column: pd.Series[Any], values: NDArray[Any]) -> pd.Series[Any]:
     alike = _alike(list(unique), has_gaps=bool((codes < 0).any()))
     if alike is None:
         return column
-    if isinstance(alike[0], str):  # the same text of different values is one category
+    if isinstance(alike[0], str):  # different values with the same text are one category
         return _series(column, _objects([*alike, None])[codes], "str")
     return _series(column, np.array([*alike, np.nan] if (codes < 0).any() else alike)[codes])
 
 
 def _alike(values: Sequence[Any], *, has_gaps: bool) -> list[Any] | None:
-    """Different values as Python has them, all of one type; None if that is impossible."""
+    """Different values as Python objects, all of one type; None if that is impossible."""
     n_texts = sum(isinstance(value, str) for value in values)
     is_scalar = all(isinstance(value, _SCALARS) for value in values)
     texts = [written(value) for value in values]
@@ -329,7 +329,7 @@ def _alike(values: Sequence[Any], *, has_gaps: bool) -> list[Any] | None:
 
 
 def _first_changed(column: pd.Series[Any]) -> str:
-    """The first number of a column that a float would change."""
+    """The first number of a column that would change as a float."""
     values = column.dropna().to_numpy(object)
     try:
         floats(values)

@@ -1,6 +1,6 @@
-"""Reads a CSV file into a frame, and guesses how an unknown file is written.
+"""Reads a CSV file into a frame, and guesses the format of an unknown file.
 
-A file that cannot be read is refused with the place and the setting that would read it.
+For a file that cannot be read, the error names the place and the setting that would read it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from sweeper.data.packed import (
 )
 from sweeper.errors import counted, listed
 
-# how files of such text end
+# line ends in the supported encodings
 SUFFIXES = (".csv", ".tsv", ".txt")
 _SINGLE_QUOTES = 'quotechar="\'"'
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
-# read to see in which way more columns are numbers
+# lines to read to find out which decimal separator yields more numeric columns
 _ROWS = 100
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?\s*")
@@ -47,7 +47,7 @@ _THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What stands between fields, and in numbers before the fraction, and the text encoding."""
+    """The field separator, the decimal separator and the text encoding."""
 
     separator: str = ","
     decimal: str = "."
@@ -56,27 +56,27 @@ class Dialect:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `pandas.read_csv` is told."""
+        """The arguments for `pandas.read_csv`."""
         return {"sep": self.separator, "decimal": self.decimal, "encoding": self.encoding}
 
     @property
     def reading(self) -> str:
-        """The call of pandas that reads such a file."""
+        """The pandas call that reads such a file."""
         return f"pandas.read_csv({', '.join(['...', *self.arguments(*self.options, 'skiprows')])})"
 
     def arguments(self, *names: str) -> list[str]:
-        """The arguments `names` for pandas, as code; those with a usual value are left out."""
+        """The arguments `names` for pandas as code, without those that have their usual value."""
         usual = {**USUAL.options, "skiprows": USUAL.skip_rows}
         given = {**self.options, "skiprows": self.skip_rows}
         return [f"{n}={toml_value(given[n])}" for n in names if given[n] != usual[n]]
 
     def __str__(self) -> str:
-        """In words, for who is to write such a file."""
+        """In words, for people who are to write such a file."""
         between, within = toml_value(self.separator), toml_value(self.decimal)
         return f"{between} between fields and {within} in numbers, as {self.encoding}"
 
     def instead_of(self, other: Dialect) -> dict[str, str | int]:
-        """The settings of a study in which it is another."""
+        """The settings of a study that select this dialect instead of the other."""
         before = asdict(other)
         return {key: value for key, value in asdict(self).items() if value != before[key]}
 
@@ -89,10 +89,10 @@ def open_text(path: Path, dialect: Dialect, errors: str = "strict") -> Iterator[
     """The text of a file, which may be compressed, from its header on.
 
     Raises:
-        PackedError: it is an archive that does not hold just one file.
+        PackedError: it is an archive that does not contain exactly one file.
         OSError, UnicodeError: it cannot be read.
     """
-    # pandas skips a mark at the start of a file, too
+    # pandas also skips a byte order mark at the start of a file
     encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
     with open_unpacked(path) as raw, TextIOWrapper(raw, encoding, errors, newline="") as file:
         for _ in range(dialect.skip_rows):
@@ -103,7 +103,7 @@ def open_text(path: Path, dialect: Dialect, errors: str = "strict") -> Iterator[
 def read_fields(
     path: Path, dialect: Dialect, *, errors: str = "strict", **options: Any
 ) -> pd.DataFrame:
-    """What `pandas.read_csv` reads of a file, which may be compressed, from its header on."""
+    """The result of `pandas.read_csv` for a file, which may be compressed, from its header on."""
     options = {**dialect.options, "encoding_errors": errors, "compression": None, **options}
     if not dialect.skip_rows and not is_packed(path):
         check_size(path)
@@ -113,9 +113,9 @@ def read_fields(
 
 
 def rewriting(path: Path, dialect: Dialect, change: str, *options: str) -> str:
-    """The code of pandas that makes a `change` to a CSV file and leaves all other text as it is.
+    """The pandas code that makes a `change` to a CSV file and leaves all other text unchanged.
 
-    `options` are more arguments for reading it.
+    `options` are additional arguments for reading it.
     """
     name = toml_value(_from_here(path))
     first = read_fields(path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False)
@@ -134,12 +134,12 @@ def rewriting(path: Path, dialect: Dialect, change: str, *options: str) -> str:
 
 
 def unquoting(path: Path, dialect: Dialect) -> str:
-    """How to write a CSV file again whose fields are in single quotes."""
+    """How to rewrite a CSV file whose fields are in single quotes."""
     return f"use pandas: {rewriting(path, dialect, '', _SINGLE_QUOTES)}"
 
 
 def without_rows(path: Path, dialect: Dialect, n_rows: int) -> str:
-    """How to write a CSV file again without its first rows."""
+    """How to rewrite a CSV file without its first rows."""
     return f"remove them, or use pandas: {rewriting(path, dialect, f'df = df[{n_rows}:]')}"
 
 
@@ -148,13 +148,13 @@ def _from_here(path: Path) -> str:
     return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
 
-def settings_told(settings: Mapping[str, str | int]) -> str:
-    """Settings as a study file has them, in a sentence."""
+def format_settings(settings: Mapping[str, str | int]) -> str:
+    """Settings as in a study file, listed in a sentence."""
     return listed([f"{name} = {toml_value(value)}" for name, value in settings.items()])
 
 
 def likely_dialect(path: Path) -> Dialect:
-    """How a file is probably written, by its bytes, its header and its first rows.
+    """The probable format of a file, judged by its bytes, its header and its first rows.
 
     Raises:
         OSError: it cannot be read.
@@ -162,7 +162,7 @@ def likely_dialect(path: Path) -> Dialect:
     encoding = _likely_encoding(path)
     with open_text(path, Dialect(encoding=encoding), "replace") as file:
         separator, skip_rows = _layout([*islice(file, _ROWS)])
-    # where commas stand in numbers, they do not stand between fields
+    # if numbers contain commas, commas do not separate fields
     usual = Dialect(separator, ".", encoding, skip_rows)
     if separator == "," or not _has_decimal_commas(path, usual):
         return usual
@@ -171,7 +171,7 @@ def likely_dialect(path: Path) -> Dialect:
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int]:
-    """What stands between fields, and how many lines stand above the header."""
+    """The field separator, and the number of lines above the header."""
     # the first line of Excel's own CSV files
     if said := _SEP.fullmatch(lines[0].rstrip("\r\n") if lines else ""):
         return said[1], 1
@@ -180,14 +180,14 @@ def _layout(lines: Sequence[str]) -> tuple[str, int]:
     if least == len(lines):
         return max(SEPARATORS, key=(lines[0] if lines else "").count), 0
     first = max((one for one in SEPARATORS if headers[one] == least), key=lines[least].count)
-    above = any(line.strip() for line in lines[:least])  # pandas skips blank lines by itself
+    above = any(line.strip() for line in lines[:least])  # pandas skips blank lines itself
     return first, least if above else 0
 
 
 def _header_line(lines: Sequence[str], separator: str) -> int:
-    """The line from which on all have as many fields as the last, if they have some; else the end.
+    """The first line from which all have as many fields as the last, or the end if there is none.
 
-    Lines with a # or with one field of several are above the header if text follows.
+    Lines with a # or with only one non-empty field are above the header if text follows.
     """
     reader, begins, records = csv.reader(lines, delimiter=separator), [0], list[list[str]]()
     try:
@@ -211,7 +211,7 @@ def _header_line(lines: Sequence[str], separator: str) -> int:
 
 
 def _is_title(record: Sequence[str], following: Sequence[str]) -> bool:
-    """Whether a line stands above the header: a comment, or a title in one of its fields."""
+    """Whether a line is above the header: a comment, or a title in one of its fields."""
     is_text = not any(_PLAIN.fullmatch(field) for field in following)
     is_alone = len(record) > 2 and sum(bool(field.strip()) for field in record) == 1
     return is_text and (record[0].startswith("#") or is_alone)
@@ -224,18 +224,18 @@ def _likely_encoding(path: Path) -> str:
                 return "utf-32"
             if not place and line.startswith(_UTF_16):
                 return "utf-16"
-            if not place and b"\0" in line:  # without a mark at its start
+            if not place and b"\0" in line:  # without a byte order mark
                 return "utf-16-be" if line.startswith(b"\0") else "utf-16-le"
             try:
                 line.decode()
             except UnicodeDecodeError as error:
-                # which Windows gives letters, and Latin-1 none
+                # Windows encodings have letters here, Latin-1 has none
                 return "cp1252" if 0x80 <= line[error.start] < 0xA0 else "latin-1"
     return "utf-8"
 
 
 def _has_decimal_commas(path: Path, dialect: Dialect) -> bool:
-    """Whether some number has a comma that cannot stand between thousands, as in 1,234."""
+    """Whether some number has a comma that cannot be a thousands separator, as in 1,234."""
     try:
         rows = read_fields(path, dialect, errors="replace", nrows=_ROWS, dtype=str)
     except ValueError:
@@ -245,23 +245,23 @@ def _has_decimal_commas(path: Path, dialect: Dialect) -> bool:
 
 
 def _numbers(path: Path, dialect: Dialect) -> int:
-    """How many columns are numbers if the file is read so."""
+    """How many columns are numbers if the file is read this way."""
     try:
         rows = read_fields(path, dialect, errors="replace", nrows=_ROWS)
-    except ValueError:  # no table in this way
+    except ValueError:  # not a table if read this way
         return 0
     return len(rows.select_dtypes("number").columns)
 
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _LONGEST_FIELD = 2**31 - 1
-_OF_INDEX = "only a first one that numbers the rows, as pandas' index, needs none"
+_OF_INDEX = "only a first column that numbers the rows, like pandas' index, needs none"
 
 
 class UnfitCsvError(ValueError):
-    """A file that is no such table: what was found, and what to write instead.
+    """A file that is not a valid table: what is wrong, and how to fix it.
 
-    `likely` is how the file is probably written, where it is not as it was read.
+    `likely` is the file's probable format, if it was read with another one.
     """
 
     def __init__(self, found: str, hint: str = "", likely: Dialect | None = None) -> None:
@@ -284,16 +284,16 @@ def read_csv_table(
 ) -> pd.DataFrame:
     """The rows of a CSV file with a header, without the index that pandas wrote.
 
-    Columns `texts` stay text, words for missing values included. `nameless` are columns without a
-    name, as pandas calls them, that are wanted all the same. At most `rows` are read. `missing` are
-    the texts that mean a missing value, `MISSING_WORDS` if None.
+    Columns in `texts` stay text, including words for missing values. `nameless` are wanted columns
+    without a name, as pandas calls them. At most `rows` rows are read. `missing` are the strings
+    that mean a missing value, `MISSING_WORDS` if None.
 
-    Columns of `categories` stay text if the numbers that pandas reads are not what is written, such
-    as 01234, and other columns have the integers that are written. If None, all are as pandas reads
-    them. If `strict`, cells with a NUL byte and quoted cells that hold whole rows are refused.
+    Columns in `categories` stay text if the numbers that pandas reads differ from what is written,
+    such as 01234; other columns get the integers that are written. If None, all are as pandas reads
+    them. If `strict`, cells with a NUL byte and quoted cells that contain whole rows are refused.
 
     Raises:
-        UnfitCsvError: it cannot be read, or not as it was meant.
+        UnfitCsvError: it cannot be read, or was read with the wrong format.
     """
     try:
         header = read_fields(
@@ -327,9 +327,9 @@ def missing_words(
     missing: Sequence[str] | None,
     rows: int | None = None,
 ) -> dict[str, dict[str, int]]:
-    """How often each word stands for a missing value, by column of `frame` that has any.
+    """How often each word means a missing value, for the columns of `frame` that have any.
 
-    `frame` are the first `rows` of the file, or all of them.
+    `frame` contains the first `rows` of the file, or all.
     """
     gaps = [str(name) for name in frame if frame[name].isna().any()]
     if not gaps:
@@ -345,14 +345,14 @@ def missing_words(
 
 
 def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
-    """The line on which each row of a CSV file begins; its header is line 1."""
+    """The line on which each row of a CSV file starts; its header is line 1."""
     begins: list[int] = []
     limit = csv.field_size_limit(_LONGEST_FIELD)
     try:
         with open_text(path, dialect) as file:
             reader, line = csv.reader(file, delimiter=dialect.separator), 1 + dialect.skip_rows
             for record in reader:
-                # a blank line is not a row, and a quoted field may run over several lines
+                # a blank line is not a row, and a quoted field may span several lines
                 if len(record) > 1 or any(field.strip() for field in record):
                     begins.append(line)
                 line = reader.line_num + 1 + dialect.skip_rows
@@ -364,11 +364,11 @@ def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
 def _gaps(
     missing: Sequence[str] | None, header: Sequence[str], texts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The options of pandas by which texts are missing values; none are in columns of `texts`."""
+    """The pandas options for strings that mean missing values, except in columns `texts`."""
     if missing is None and not texts:
         return {}
     words = [*(MISSING_WORDS if missing is None else missing)]
-    # pandas takes an empty list for its own words
+    # pandas treats an empty list as its own words
     names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
     by_column = {name: words for name in names if name not in texts and words}
     return {"na_values": by_column, "keep_default_na": False}
@@ -388,7 +388,7 @@ def _as_written(
     categories: Collection[str],
     options: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """The rows with the columns as they are written that pandas has read as other numbers."""
+    """The rows, with columns as written if pandas has read them as different numbers."""
     doubtful = [str(name) for name in frame if _is_doubtful(frame[name], str(name) in categories)]
     if not doubtful:
         return frame
@@ -403,7 +403,7 @@ def _as_written(
 
 
 def _is_doubtful(column: pd.Series[Any], is_category: bool) -> bool:
-    """Whether numbers may be written in a way that they do not show."""
+    """Whether numbers may be written in a way that their values do not show."""
     if is_category:
         return _is_number(column.dtype)
     return is_float_dtype(column.dtype) and bool((column.abs() >= EXACT).any())
@@ -420,7 +420,7 @@ def _differs(texts: pd.Series[Any], numbers: pd.Series[Any], decimal: str) -> bo
 
 
 def _integers(texts: pd.Series[Any], numbers: pd.Series[Any]) -> pd.Series[Any] | None:
-    """The column with the integers that are written; None if they are the same."""
+    """The column with the integers as written; None if they are the same."""
     large = numbers.abs() >= EXACT
     digits = texts[large & texts.str.strip().str.fullmatch(r"[-+]?\d+").fillna(False).astype(bool)]
     exact = digits.map(int)
@@ -442,15 +442,15 @@ def _unreadable(path: Path, error: Exception, dialect: Dialect) -> UnfitCsvError
         case UnicodeError():
             return _undecodable(path, dialect)
         case pd.errors.EmptyDataError():
-            return UnfitCsvError("is empty", "write a line of column names, then a line a row")
+            return UnfitCsvError("is empty", "write a line of column names, then one line per row")
         case _:
             what = str(error).strip().removeprefix("Error tokenizing data. C error: ")
-            hint = "write one field a column in every row"
+            hint = "write one field per column in every row"
             return UnfitCsvError(f"is not a table: {what}", hint)
 
 
 def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:
-    """What keeps a file from being text in this encoding, and what it is probably written in."""
+    """The error of a file that is not text in this encoding, with its probable encoding."""
     likely = likely_dialect(path)
     if likely.encoding.startswith("utf-") and likely.encoding != "utf-8":
         return UnfitCsvError(f"is text in {likely.encoding.upper()}", likely=likely)
@@ -459,11 +459,11 @@ def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:
     try:
         content.decode(dialect.encoding)
     except UnicodeDecodeError as error:
-        if "\n".encode(dialect.encoding) == b"\n":  # else a byte says nothing
+        if "\n".encode(dialect.encoding) == b"\n":  # otherwise a byte means nothing
             line = content.count(b"\n", 0, error.start) + 1
             where = f" (byte 0x{content[error.start]:02x} in line {line})"
     except UnicodeError:
-        where = ""  # it does not begin as the encoding wants
+        where = ""  # it lacks the start that the encoding needs
     return UnfitCsvError(f"is not {dialect.encoding.upper()}{where}", likely=likely)
 
 
@@ -482,7 +482,7 @@ def _check_first_line(path: Path, header: list[str], dialect: Dialect) -> None:
 
 
 def _check_above(path: Path, dialect: Dialect) -> None:
-    """Refuse lines above the header, if there are more than are skipped."""
+    """Refuse lines above the header if there are more than are skipped."""
     likely = likely_dialect(path)
     if likely.skip_rows > dialect.skip_rows:
         lines = "a line" if likely.skip_rows == 1 else f"{likely.skip_rows} lines"
@@ -492,18 +492,18 @@ def _check_above(path: Path, dialect: Dialect) -> None:
 def _check_shape(path: Path, header: pd.Series[str], frame: pd.DataFrame, dialect: Dialect) -> None:
     if not isinstance(frame.index, pd.RangeIndex):
         _check_above(path, dialect)
-        # pandas would take the first field for the name of the row
+        # pandas would use the first field as the name of the row
         found = "has more fields in its rows than in its header"
         raise UnfitCsvError(found, "name every column")
     twice = [f"'{name}'" for name in header[header.duplicated()].unique() if name]
     if twice:
-        # pandas would call the second one 'name.1'
+        # pandas would rename the second one to 'name.1'
         is_data = pd.to_numeric(header, errors="coerce").notna().mean() > 0.5
         names = "add a line of column names: line 1 looks like data"
         hint = names if is_data else "give each its own name"
         raise UnfitCsvError(f"has several columns {listed(twice)}", hint)
     if frame.empty:
-        raise UnfitCsvError("has a header and no rows", "write a line a row")
+        raise UnfitCsvError("has a header but no rows", "write one line per row")
 
 
 def _check_cells(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
@@ -528,9 +528,10 @@ def _check_cells(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
 
 
 def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: Dialect) -> bool:
-    """Whether the lines of a cell in column `place` are the end of a row, rows, and a beginning.
+    """Whether a cell in column `place` spans the end of a row, whole rows, and the start of one.
 
-    Then each has its number of separators, and numbers in the columns that are numbers elsewhere.
+    Then each line has the usual number of separators, and numbers in the columns that are numbers
+    elsewhere.
     """
     names, separator = [*map(str, frame)], dialect.separator
     rows = [line.split(separator) for line in lines]
@@ -545,7 +546,7 @@ def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: 
         if name in numeric and text.strip() not in MISSING_WORDS
     ]
     n_numbers = sum(number_of(cell, lenient=True) is not None for cell in cells)
-    # some may be words for missing values
+    # some of them may be words for missing values
     return n_numbers > len(cells) / 2 if cells else len(names) > 2
 
 
@@ -554,14 +555,14 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _is_index(column: pd.Series[Any]) -> bool:
-    """Whether it only numbers the rows, all of them or those that are left of more."""
+    """Whether it only numbers the rows, possibly after some were removed."""
     return bool(is_integer_dtype(column.dtype) and column.is_unique and column.min() >= 0)
 
 
 def _check_names(
     path: Path, header: list[str], nameless: Collection[str], start: int, dialect: Dialect
 ) -> None:
-    """Refuse columns without a name, from the place `start` on."""
+    """Refuse columns without a name, from the index `start` on."""
     places = [
         str(place + 1)
         for place, name in enumerate(header)

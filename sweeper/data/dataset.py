@@ -1,6 +1,6 @@
-"""The arrays of a study, as every trial trains on them, and their file for worker processes.
+"""The arrays that every trial of a study trains on, and their file for worker processes.
 
-Reading the file needs NumPy alone: a worker imports neither pandas nor scikit-learn.
+Reading the file only needs NumPy: workers import neither pandas nor scikit-learn.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-_DIGEST = "content_digest"  # among what `save` writes
+_DIGEST = "content_digest"  # key in what `save` writes
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """What a column held; `values` is how many different ones, of a category.
+    """A summary of a column; `values` is the number of different values of a category.
 
-    `words` counts the words of a text file that were read as missing values.
+    `words` counts the words in a text file that were read as missing values.
     """
 
     name: str
@@ -36,24 +36,24 @@ class TableColumn:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Scaled and encoded rows in three parts; the test part may have no rows.
+    """Scaled and encoded rows in three splits; there may be no test rows.
 
-    `x_*` are shaped (rows, n_features). Of classes `y_*` are their indices, int32, shaped (rows,):
-    the place in `class_names`, and `class_weights` is what each counts for, empty where all count
-    the same; `one_logit` says that a model gives one number for two of them: the log-odds of the
-    second. Of numbers they are shaped (rows, targets), and `y * y_scale + y_mean` are the targets
-    in the data's own units; where nothing is predicted there are 0 targets.
+    `x_*` are shaped (rows, n_features). For classes, `y_*` are indices into `class_names`, int32,
+    shaped (rows,); `class_weights` are their weights, empty if all are equal; `one_logit` says that
+    a model has one output for two classes: the log-odds of the second. For numbers, `y_*` are
+    shaped (rows, targets), and `y * y_scale + y_mean` are the targets in the data's own units; if
+    nothing is predicted, there are 0 targets.
 
-    Where rows are generated, `x * x_scale + x_mean` are features in the data's own units, and
-    `mode_means`, shaped (modes, n_features), what the training rows of each mode are at the mean,
-    in these units.
+    For generated rows, `x * x_scale + x_mean` are features in the data's own units, and
+    `mode_means`, shaped (modes, n_features), are the mean training rows of each mode in these
+    units.
 
-    Where there are folds, the validation part is empty. `fold_of` is the fold that validates each
-    row of the training part; its features times `fold_scale` plus `fold_shift`, both shaped
-    (folds, n_features), are scaled as the fold's own training rows ask for.
+    With folds, the validation part is empty. `fold_of` is the fold that validates each training
+    row; its features times `fold_scale` plus `fold_shift`, both shaped (folds, n_features), are
+    scaled by the training rows of that fold.
 
-    `transform` is how a row as it is read becomes its features, as `Transform` is written as JSON.
-    `notes` is what the user should know about the data; it is not part of the digest.
+    `transform` says how a row as read becomes features, in the JSON form of `Transform`. `notes`
+    are messages for the user about the data; they are not part of the digest.
     """
 
     x_train: NDArray[Any]
@@ -81,33 +81,33 @@ class Dataset:
 
     @property
     def n_folds(self) -> int:
-        """How many folds the training part has; 0 where validation rows are apart."""
+        """How many folds the training rows have; 0 if there are separate validation rows."""
         return len(self.fold_scale)
 
     @property
     def train_rows(self) -> int:
-        """How many rows a member of a trial trains on, the first fold where there are folds."""
+        """How many rows each training uses; with folds, that of the first fold."""
         return len(self.training_rows(0))
 
     @property
     def val_rows(self) -> int:
-        """How many it is validated on."""
+        """How many rows each training is validated on."""
         return len(self.x_val) or len(self.x_train) - self.train_rows
 
     def training_rows(self, fold: int) -> NDArray[np.int32]:
-        """The rows of the training part that `fold` trains on."""
+        """The training rows that `fold` trains on."""
         if not self.n_folds:
             return np.arange(len(self.x_train), dtype=np.int32)
         return np.flatnonzero(self.fold_of != fold).astype(np.int32)
 
     @property
     def n_features(self) -> int:
-        """The columns that a model takes in: numbers, and one a value of every text column."""
+        """The number of model inputs: numeric columns, and one per value of every text column."""
         return self.x_train.shape[1]
 
     @property
     def out_size(self) -> int:
-        """What a model gives for a row: a logit a class, one for two, or a number a target."""
+        """The number of model outputs: one logit per class, one for two, or one per target."""
         if self.class_names:
             return 1 if self.one_logit else len(self.class_names)
         return self.y_train.shape[1]
@@ -119,22 +119,22 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for two datasets exactly where every bit of them is equal."""
+        """Equal for two datasets if and only if every bit of them is equal."""
         digest = blake2b(_json(self._meta()).encode(), digest_size=16)
         for name, array in self._arrays().items():
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-            # its bytes as they lie there: a copy of the largest array is as large again
+            # the bytes in place: a copy of the largest array would take as much memory again
             digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
     def _content_digest(self) -> str:
-        """The digest of all that `save` writes."""
+        """The digest of everything that `save` writes."""
         return blake2b(f"{self.digest} {_json({'notes': self.notes})}".encode()).hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write everything to `path` as an .npz file that holds no pickled objects."""
+        """Write everything to `path` as an .npz file without pickled objects."""
         meta = _json({**self._meta(), "notes": self.notes, _DIGEST: self._content_digest()})
-        # an open file keeps NumPy from adding a suffix of its own to the path
+        # given an open file, NumPy does not add a suffix to the path
         with path.open("wb") as file:
             np.savez(file, allow_pickle=False, meta=np.array(meta), **self._arrays())
 
@@ -143,9 +143,9 @@ class Dataset:
         """The dataset that `save` wrote to a path, or to this open file.
 
         Raises:
-            Exception: of whatever class, it is damaged.
+            Exception: of any class, if it is damaged.
         """
-        if isinstance(source, Path):  # NumPy would leave open what it cannot read
+        if isinstance(source, Path):  # NumPy would leave a file open that it cannot read
             with source.open("rb") as opened:
                 return cls.load(opened)
         with np.load(source, allow_pickle=False) as file:
@@ -158,7 +158,7 @@ class Dataset:
         }
         data = cls(**arrays, **others, columns=columns)
         if data._content_digest() != written:
-            raise ValueError("the prepared data are not what was written")
+            raise ValueError("the prepared data is damaged")
         return data
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -166,7 +166,7 @@ class Dataset:
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def _meta(self) -> dict[str, Any]:
-        """Everything but arrays and notes."""
+        """Everything except arrays and notes."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         del values["notes"]
         return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
@@ -177,5 +177,5 @@ def _json(meta: Mapping[str, Any]) -> str:
 
 
 def _column_body(column: TableColumn) -> dict[str, Any]:
-    """A column as JSON has it; without words as before they were counted."""
+    """A column as JSON; without words, as in versions that did not count them."""
     return {name: value for name, value in asdict(column).items() if name != "words" or value}

@@ -1,4 +1,4 @@
-"""Encodes rows into the arrays of a study, fitted on the training part, and weighs classes."""
+"""Encodes rows into the arrays of a study, fitted on the training rows, and weights classes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sweeper.errors import DataError, did_you_mean, listed
 def class_weights(
     config: StudyConfig, class_names: tuple[str, ...], y_train: NDArray[Any]
 ) -> tuple[float, ...]:
-    """The weight of each class, in their order; empty if all count the same.
+    """The weight of each class, in their order; empty if all are equal.
 
     Raises:
-        DataError: a weight is of no class, or a class has no training row to balance it by.
+        DataError: a weight names an unknown class, or a class has no training row to balance it.
     """
     weights = config.data.class_weights
     if weights == "none":
@@ -49,7 +49,7 @@ def class_weights(
 def _balanced(
     config: StudyConfig, class_names: tuple[str, ...], y_train: NDArray[Any]
 ) -> tuple[float, ...]:
-    """As scikit-learn's `compute_class_weight`, on the training part."""
+    """Like scikit-learn's `compute_class_weight`, on the training rows."""
     counts = np.bincount(y_train, minlength=len(class_names))
     absent = [f"'{name}'" for name, count in zip(class_names, counts, strict=True) if not count]
     if absent:
@@ -62,9 +62,9 @@ def _balanced(
 def encode(
     config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
 ) -> Dataset:
-    """The dataset of `raw`: every row transformed by what its training rows say.
+    """The dataset of `raw`: every row transformed as fitted on the training rows.
 
-    `categories` are those of these parts.
+    `categories` are those of this split.
     """
     x = features(config, raw, parts, categories)
     y_mean, y_scale = (0.0,), (1.0,)
@@ -99,13 +99,13 @@ def encode(
 
 
 def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray[np.bool_]:
-    """Which features are scaled: numbers, which stand before the others, and ordinal places."""
+    """Which features are scaled: numbers, which come first, and ordinal positions."""
     numbers = sum(not raw.is_category(name) for name in raw.features)
     return (np.arange(data.n_features) < numbers) | (config.data.categorical == "ordinal")
 
 
 def _of_rows(config: StudyConfig, raw: RawData, parts: Split, x: Features) -> dict[str, Any]:
-    """What a program must know that generates rows: their units, and the modes of the data."""
+    """What a program that generates rows needs: their units, and the modes of the data."""
     if config.train.program != "coupled":
         return {}
     mean, scale = _units(len(x.names), x.transform.scaling)
@@ -123,9 +123,9 @@ def _of_rows(config: StudyConfig, raw: RawData, parts: Split, x: Features) -> di
 
 
 def _units(n_features: int, scaling: Scaling | None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What to add to each feature, after it is multiplied: numbers are then as in the data.
+    """The shift of each feature after multiplying, so that numbers are in the data's units.
 
-    What categories were encoded as stays as it is.
+    Encoded categories stay unchanged.
     """
     mean, scale = np.zeros(n_features), np.ones(n_features)
     if scaling is not None:
@@ -136,7 +136,7 @@ def _units(n_features: int, scaling: Scaling | None) -> tuple[NDArray[Any], NDAr
 
 
 def _classes(config: StudyConfig, raw: RawData) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
-    """The class of every row, as its place among the sorted classes, and these."""
+    """The class of every row as an index into the sorted classes, and these classes."""
     values, indices = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)
     classes = values.tolist()
     if config.edition == 1:
@@ -148,19 +148,19 @@ def _classes(config: StudyConfig, raw: RawData) -> tuple[NDArray[np.int32], tupl
 
 
 def _class_name(value: Any) -> str:
-    """What a class is called; a whole number that pandas has as a float, without its decimals."""
+    """The name of a class; integers that pandas has as floats are written without decimals."""
     return value if isinstance(value, str) else str(value).removesuffix(".0")
 
 
 def _numbers(
     config: StudyConfig, raw: RawData, parts: Split
 ) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
-    """The targets of every row, with the mean and the deviation that were taken out of each."""
+    """The targets of every row, with the mean and deviation they were standardised by."""
     target = raw.frame[list(raw.targets)].to_numpy(np.float64)
     n_targets = len(raw.targets)
     if config.data.scale == "none":
         return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets
-    # also where features are scaled to [0, 1]: a loss wants targets of deviation 1
+    # also if features are scaled to [0, 1], since losses expect targets of deviation 1
     scaler: Any = StandardScaler()
     with np.errstate(over="ignore", invalid="ignore"):
         y = scaler.fit(target[parts.train]).transform(target)
@@ -174,10 +174,10 @@ def _numbers(
 
 
 def _refuse_unsquared(config: StudyConfig, raw: RawData, scale: NDArray[np.float64]) -> None:
-    """Refuse targets of which no squared error can be told in their own unit.
+    """Refuse targets whose squared errors are too large in their own unit.
 
     Raises:
-        DataError: with each of them.
+        DataError: with each of these targets.
     """
     precision = config.execution.precision
     with np.errstate(over="ignore"):

@@ -1,7 +1,7 @@
-"""Features as a model takes them in: filled, encoded and scaled as the training part says.
+"""Model inputs: features that are filled, encoded and scaled, as fitted on the training rows.
 
-They are written a few columns at a time into the arrays that trials train on: beside these and the
-rows as they were read nothing large is held.
+A few columns at a time are written into the arrays that trials train on, so that only these and the
+rows as read take much memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCALERS: dict[str, type[Any]] = {"standard": StandardScaler, "minmax": MinMaxSca
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of the three parts, each shaped (rows, features), and how they came to be."""
+    """Features of the three splits, each shaped (rows, features), and how they were made."""
 
     train: NDArray[Any]
     val: NDArray[Any]
@@ -63,7 +63,7 @@ def feature_names(
 def features(
     config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
 ) -> Features:
-    """All rows as a model sees them; `categories` are those of these parts."""
+    """All rows as model inputs; `categories` are those of this split."""
     names = feature_names(config, raw, categories)
     numbers = numbers_of(raw)
     written = _Written(config, parts, len(names))
@@ -88,7 +88,7 @@ def features(
 
 
 class _Written:
-    """The arrays of the three parts, which columns are written into."""
+    """The arrays of the three splits, into which columns are written."""
 
     def __init__(self, config: StudyConfig, parts: Split, width: int) -> None:
         self.rows: tuple[Rows, ...] = (parts.train, parts.val, parts.test)
@@ -104,7 +104,7 @@ class _Written:
             part[:, first : first + columns.shape[1]] = columns[rows]
 
     def mark(self, first: int, places: NDArray[np.int64]) -> None:
-        """Write 1 at the place of each row, from feature `first` on; none where it is below 0."""
+        """Write 1 at the index of each row, from feature `first` on; nothing if it is negative."""
         for rows, part in zip(self.rows, self.parts, strict=True):
             known = np.flatnonzero(places[rows] >= 0)
             part[known, first + places[rows][known]] = 1
@@ -119,7 +119,7 @@ def _category(
     codes, values = pd.factorize(training)
     known: list[Any] = values.tolist()
     gaps, *counts = np.bincount(codes + 1, minlength=len(known) + 1).tolist()
-    if is_filled:  # of the most frequent the least, as scikit-learn's SimpleImputer
+    if is_filled:  # the smallest of the most frequent, as in scikit-learn's SimpleImputer
         often = (value for value, count in zip(known, counts, strict=True) if count == max(counts))
         return Category(name, tuple(ordered(known)), ordered(often)[0])
     # a missing value is a category of its own
@@ -138,7 +138,7 @@ def _names(config: StudyConfig, category: Category) -> Iterator[str]:
 def _write_numbers(
     config: StudyConfig, raw: RawData, names: list[str], written: _Written
 ) -> tuple[tuple[float, ...], list[Any]]:
-    """What gaps were filled with, and the scalers of the columns, a scaler a block."""
+    """The fill values of the columns, and their scalers, one per block."""
     fills: list[float] = []
     scalers: list[Any] = []
     for block in blocks(len(raw.frame), len(names)):
@@ -172,7 +172,7 @@ def _write_places(
     written: _Written,
     first: int,
 ) -> list[Any]:
-    """The scalers of the columns, a scaler a block."""
+    """The scalers of the columns, one per block."""
     scalers: list[Any] = []
     for block in blocks(len(raw.frame), len(categories)):
         columns = np.stack([ordinal(one, _places(raw, one)) for one in categories[block]], axis=1)
@@ -182,9 +182,9 @@ def _write_places(
 
 
 def _places(raw: RawData, category: Category) -> NDArray[np.int64]:
-    """The place of each row's value among those of the category."""
+    """The index of each row's value among those of the category."""
     codes, values = pd.factorize(raw.frame[category.name])
-    # the code of a missing one is -1
+    # the code of a missing value is -1
     place = {value: place for place, value in enumerate(category.values)}
     filled = [category.fill if value is None else value for value in (*values.tolist(), None)]
     return np.array([place.get(value, UNKNOWN) for value in filled], np.int64)[codes]
@@ -197,7 +197,7 @@ def _scaled(
     order: Literal["C", "F"],
     scalers: list[Any],
 ) -> NDArray[np.float64]:
-    """The columns as a new one of the `scalers` has them; as they are without scaling."""
+    """The columns, scaled by a new one of the `scalers`; unchanged without scaling."""
     if config.data.scale not in SCALERS:
         return columns
     scalers.append(SCALERS[config.data.scale]())
@@ -207,12 +207,12 @@ def _scaled(
 def _through(
     transformer: Any, columns: NDArray[np.float64], rows: Rows, order: Literal["C", "F"]
 ) -> NDArray[np.float64]:
-    """The columns, transformed as these `rows` of them ask for.
+    """The columns, transformed as fitted on these `rows`.
 
-    The order in memory is the one in which scikit-learn sees such columns where it is given all of
-    them at once: it decides on the last bit of a sum.
+    The memory order is the one that scikit-learn sees if given all columns at once, since it
+    determines the last bit of a sum.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # `check_scaled` tells of it
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_scaled` reports it
         transformer.fit(np.asarray(columns[rows], order=order))
         return transformer.transform(columns)
 
@@ -225,9 +225,9 @@ def check_scaled(
     scalers: Sequence[Any],
     fills: NDArray[np.float64] | float = 0.0,
 ) -> None:
-    """Refuse columns that are no numbers any more, or all one, now that they are scaled.
+    """Refuse columns that scaling has made constant, or not finite.
 
-    Numbers of which each can be told may lie so far apart that their distances cannot.
+    Finite numbers may be so far apart that their differences are not.
 
     Raises:
         DataError: with each of these columns.
@@ -254,7 +254,8 @@ def _imputers(config: StudyConfig) -> list[Any]:
         case Constant(constant=number):
             return [SimpleImputer(strategy="constant", fill_value=number)]
         case method:
-            # a mean of numbers that are too far apart is none, and its column would be left out
+            # the mean of numbers that are too far apart is infinite, and the column would be left
+            # out
             return [SimpleImputer(strategy=method, keep_empty_features=True)]
 
 

@@ -1,4 +1,4 @@
-"""Where the files are that a study names."""
+"""Finds the files that a study names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _WILDCARDS = frozenset("*?[")
 
 
 def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
-    """The file `name`, looked up beside the study file first, then in the current directory.
+    """The file `name`, looked up next to the study file first, then in the current directory.
 
-    `key` is the setting that names it, `suffix` what such files end with.
+    `key` is the setting that names it, and `suffix` the usual end of its name.
 
     Raises:
-        DataError: there is none.
+        DataError: the file does not exist.
     """
     folders = folders_of(config)
     for folder in folders:
@@ -27,13 +27,13 @@ def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
 
 
 def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Path]:
-    """The files that `name` names, sorted by name; looked up in the same way.
+    """The files that `name` refers to, looked up in the same way and sorted by name.
 
-    It is a file, a directory with files, or a pattern. In studies of edition 1 a name with `*`,
-    `?` or `[` is always a pattern.
+    `name` is a file, a directory with files, or a pattern. In studies of edition 1, a name with
+    `*`, `?` or `[` is always a pattern.
 
     Raises:
-        DataError: there are none.
+        DataError: no file matches.
     """
     is_pattern = bool(set(name) & _WILDCARDS)
     if config.edition == 1 and not is_pattern:
@@ -48,13 +48,13 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
 
 
 def matching_files(folder: Path, name: str, suffix: str, *, literal: bool = True) -> list[Path]:
-    """The files in `folder` that `name`, a file, a directory or a pattern, names; sorted.
+    """The files in `folder` that `name` refers to: a file, a directory or a pattern; sorted.
 
-    If `literal`, a file or directory that is called exactly so comes before what a pattern matches,
-    and so do the directories at the start of a pattern.
+    If `literal`, a file or directory with exactly this name takes precedence over a pattern, as do
+    existing directories at the start of a pattern.
 
     Raises:
-        ValueError: it is a malformed pattern.
+        ValueError: the pattern is malformed.
     """
     try:
         if literal and _is_file(folder / name):
@@ -65,15 +65,15 @@ def matching_files(folder: Path, name: str, suffix: str, *, literal: bool = True
             return []
         parent, pattern = _parted(folder, name, literal=literal)
         if any("**" in part and part != "**" for part in Path(pattern).parts):
-            # Python 3.13 takes it for a single star, those before it refuse it
+            # Python 3.13 treats it like a single star, earlier versions reject it
             raise ValueError("'**' stands for whole folders")
         return sorted(path for path in parent.glob(pattern) if path.is_file())
-    except OSError:  # as `_is_file` has it
+    except OSError:  # see `_is_file`
         return []
 
 
 def _files_below(folder: Path, suffix: str) -> list[Path]:
-    """The files of a directory and those below it, without hidden ones, as Arrow reads it."""
+    """The files below a directory, without hidden ones, as Arrow reads it."""
     files = (path for path in folder.rglob(f"*{suffix}") if _is_file(path))
     return sorted(
         path
@@ -83,19 +83,19 @@ def _files_below(folder: Path, suffix: str) -> list[Path]:
 
 
 def _no_pattern(config: StudyConfig, name: str, key: str, suffix: str, why: str) -> DataError:
-    found = f"'{name}' is no pattern of files ({why})"
+    found = f"'{name}' is not a valid file pattern ({why})"
     return DataError(config.problem(key, found, f"write e.g. rows/*{suffix}"))
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # of a name that is longer than the system has names
+    except OSError:  # the name is longer than the system allows
         return False
 
 
 def _parted(folder: Path, name: str, *, literal: bool) -> tuple[Path, str]:
-    """The folder in which a pattern begins, and the pattern: what is before it is no pattern."""
+    """The folder in which a pattern starts, and the pattern relative to it."""
     path = Path(name)
     if path.anchor:
         folder, path = Path(path.anchor), path.relative_to(path.anchor)
@@ -106,7 +106,7 @@ def _parted(folder: Path, name: str, *, literal: bool) -> tuple[Path, str]:
 
 
 def folders_of(config: StudyConfig) -> list[Path]:
-    """Where a relative path of the study is looked up, the first place first."""
+    """The directories in which a relative path of the study is looked up, in order."""
     return list(dict.fromkeys([config.base_dir.resolve(), Path.cwd()]))
 
 
@@ -125,7 +125,7 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
 
 
 def _kind(path: Path, suffix: str) -> str:
-    """What there is in place of a file."""
+    """What there is instead of a file."""
     if path.is_symlink():
         return "a link that leads to no file"
     if path.is_dir():
@@ -136,5 +136,5 @@ def _kind(path: Path, suffix: str) -> str:
 def _names(folder: Path, pattern: str) -> list[str]:
     try:
         return [path.name for path in folder.glob(pattern) if _is_file(path)]
-    except OSError:  # as `_is_file` has it
+    except OSError:  # see `_is_file`
         return []

@@ -1,7 +1,7 @@
-"""Columns as studies of edition 1 took them in, which go on with the same numbers.
+"""Reads columns as in edition 1, so that studies of that edition keep their numbers.
 
-There decimals of Arrow lost their fraction, and integers next to gaps the digits that a float
-cannot hold.
+In edition 1, decimals of Arrow lost their fraction, and integers next to gaps the digits that a
+float cannot hold.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns as numbers, booleans or text; others stay what they are."""
+    """The columns as numbers, booleans or text; others are unchanged."""
     changed = {str(name): _plain(frame[name]) for name in frame if not _is_plain(frame[name])}
     return frame.assign(**changed) if changed else frame
 
@@ -30,7 +30,7 @@ def plain(frame: pd.DataFrame) -> pd.DataFrame:
 def _is_plain(column: pd.Series[Any]) -> bool:
     dtype = column.dtype
     is_number = is_numeric_dtype(dtype) and not is_extension_array_dtype(dtype)
-    if dtype == np.float16:  # by which pandas neither sorts nor groups
+    if dtype == np.float16:  # pandas can neither sort nor group by it
         return False
     return is_number or (isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan)
 
@@ -50,7 +50,7 @@ def _plain(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _number_of_objects(column: pd.Series[Any], gaps: pd.Series[Any], kind: str) -> pd.Series[Any]:
-    """Python numbers as an array; integers beyond 64 bits as floats if these are as many."""
+    """Python numbers as an array; integers beyond 64 bits as floats if no values become equal."""
     try:
         floats = column.astype(float)
         numbers = floats if gaps.any() or kind == "decimal" else pd.to_numeric(column)
@@ -61,7 +61,7 @@ def _number_of_objects(column: pd.Series[Any], gaps: pd.Series[Any], kind: str) 
 
 
 def _number(column: pd.Series[Any], gaps: pd.Series[Any]) -> pd.Series[Any]:
-    """A masked number of pandas as NumPy has it."""
+    """A masked pandas number as a NumPy number."""
     if gaps.any() or is_float_dtype(column.dtype):
         return pd.Series(column.to_numpy(np.float64, na_value=np.nan), column.index)
     return column.astype(bool if is_bool_dtype(column.dtype) else np.int64)

@@ -22,11 +22,11 @@ def with_folds(
     scaled: NDArray[np.bool_],
     groups: NDArray[Any] | None = None,
 ) -> Dataset:
-    """`data` with its training part in folds, where the study asks for them.
+    """`data` with its training rows in folds, if the study uses folds.
 
-    The folds are scikit-learn's, with the seed of the split as `random_state`; rows of one of the
-    `groups` are in one fold. Features of which `scaled` is true are scaled by the training rows of
-    each fold; what else is fitted to data (categories, what fills gaps, targets) is fitted to all
+    The folds are scikit-learn's, with the seed of the split as `random_state`; rows of one group in
+    `groups` are in one fold. Features marked in `scaled` are scaled by the training rows of each
+    fold. Everything else that is fitted to data (categories, fill values, targets) is fitted to all
     rows that are not for testing.
     """
     count = config.study.folds
@@ -42,13 +42,13 @@ def with_folds(
 
 
 def grouped_folds(config: StudyConfig, groups: NDArray[Any], count: int) -> NDArray[np.int32]:
-    """The fold that validates each row, one for all rows of a group."""
+    """The fold that validates each row, the same for all rows of a group."""
     folds = GroupKFold(count, shuffle=True, random_state=config.split_seed)
     return _numbered(folds.split(groups, groups=groups), len(groups))
 
 
 def _fold_of(config: StudyConfig, data: Dataset, count: int) -> NDArray[np.int32]:
-    """The fold that validates each row of the training part."""
+    """The fold that validates each training row."""
     ways: Any = StratifiedKFold if config.data.split.stratify else KFold
     folds = ways(count, shuffle=True, random_state=config.split_seed)
     return _numbered(folds.split(data.x_train, data.y_train), len(data.x_train))
@@ -64,14 +64,14 @@ def _numbered(folds: Iterable[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32
 def _scaling(
     config: StudyConfig, x: NDArray[Any], rows: NDArray[np.bool_], scaled: NDArray[np.bool_]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What features are multiplied by, and what is added then, to be scaled by these `rows`."""
+    """The factor and the shift that scale each feature by these `rows`."""
     scale, shift = np.ones(x.shape[1]), np.zeros(x.shape[1])
     features = np.flatnonzero(scaled) if config.data.scale in SCALERS else np.empty(0, np.intp)
     for block in blocks(len(x), len(features)):
         own = features[block]
         scaler: Any = SCALERS[config.data.scale]()
         scaler.fit(np.asarray(x[:, own][rows], np.float64, order="F"))
-        # scalers map in a straight line, so two points tell all of it
+        # scalers are linear, so two points determine them
         ends = scaler.transform(np.stack([np.zeros(len(own)), np.ones(len(own))]))
         scale[own], shift[own] = ends[1] - ends[0], ends[0]
     return scale, shift

@@ -1,4 +1,4 @@
-"""What a table of the user's could be used for: which column to predict, and as what."""
+"""Guesses how a user's table could be used: which column to predict, and as what."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sweeper.data.columns import (
     check_kind,
     columns_of_sums,
     dates_as_numbers,
+    describe_sums,
     has_too_many_values,
     header_of_data,
     in_single_quotes,
     plain,
     strays,
-    sums_told,
     units_rows,
     without_fractions,
     without_strays,
@@ -42,41 +42,41 @@ from sweeper.data.csv_reader import (
 from sweeper.data.files import matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.leakage import LEAVE_OUT, leak_reason
-from sweeper.data.lint import DATE, missing_classes, missing_words_told
+from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
 from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
 
-# read no further to guess
+# read at most this much to guess
 _ROWS = 100_000
-# as people call what they want to predict, the likeliest first
+# usual names of columns to predict, the likeliest first
 _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "price", "value")
-# whole numbers of so many values are classes, of more they are counted
+# integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
 
 _READERS: dict[str, Callable[[Path, Dialect, str | None], pd.DataFrame]] = {
     "csv": lambda path, dialect, _: read_csv_table(path, dialect, rows=_ROWS),
     "parquet": lambda path, _, target: _parquet(path, target),
 }
-# the kind of file by what its name ends with
+# the kind of file by its suffix
 _SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A table as a study could use it; `source` is the kind of file, `rows` how many it has.
+    """How a study could use a table; `source` is the kind of file, `rows` its number of rows.
 
-    `because` says how the target was found. `drop` are columns that a study cannot learn from,
-    each with why; `features` is how many are left, and `has_gaps` tells of missing values in them.
-    The target has so many different `values`, and the `rarest` is that of so many rows; `rows`
-    leaves out `gaps` rows, which have no value of it; `stray` is
-    what in it keeps it from being numbers, and where; empty where there is nothing. `is_text` says
-    that it is none even so. `as_text` are columns of numbers that are written as text, and how to
-    read them. `settings` are those by which a CSV file is read that is not UTF-8 with commas.
-    `words` says which words of a column of text were read as missing values; if only
-    `missing_values` meant those, they would stay text. `hints` is what else to say of columns.
+    `because` says how the target was found. `drop` are columns that a study cannot learn from, each
+    with the reason; `features` is how many are left, and `has_gaps` says whether they have missing
+    values. The target has `values` different values, the rarest of them in `rarest` rows; `gaps`
+    rows without a target are not counted in `rows`. `stray` says what keeps the target from being
+    numbers and where, and is empty if nothing does; `is_text` says that it is text in any case.
+    `as_text` are columns of numbers written as text, and how to read them. `settings` read a CSV
+    file that is not in UTF-8 with commas. `words` says which words in text columns were read as
+    missing values; they would stay text if only `missing_values` meant missing. `hints` are further
+    remarks about columns.
     """
 
     source: str
@@ -100,17 +100,17 @@ class Guess:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether rows without a target are left out: not if its gaps may be words for a class."""
+        """Whether rows without a target are left out; not if its gaps may be words for a class."""
         return self.gaps > 0 and self.target not in self.words
 
 
 def guess(path: Path, target: str | None = None) -> Guess:
     """What could be predicted from the table at `path`.
 
-    It is the column `target`; where that is None the one that is called so, else the last one.
+    This is the column `target`; if None, a column with a usual name, or else the last one.
 
     Raises:
-        DataError: there is no such file, it is no table, or has no such column.
+        DataError: the file does not exist, is not a table, or has no such column.
     """
     source, table, dialect = _read(path, target)
     target, because = _target(path, list(map(str, table.columns)), target)
@@ -129,8 +129,8 @@ def guess(path: Path, target: str | None = None) -> Guess:
     kept = features.drop(columns=[*drop])
     if not len(kept.columns):
         why = listed([f"'{name}' ({told})" for name, told in drop.items()])
-        found = f"no column beside the target '{target}' to learn from: {why}"
-        raise DataError(Problem(str(path), "", found, "name a table with numbers or categories"))
+        found = f"no column besides the target '{target}' to learn from: {why}"
+        raise DataError(Problem(str(path), "", found, "use a table with numbers or categories"))
     of_numbers = _words_of_numbers(found, table[[target, *kept]])
     as_missing = _words(found, table[[target, *kept]], of_numbers)
     counts = frame[target].value_counts()
@@ -169,23 +169,23 @@ def guess(path: Path, target: str | None = None) -> Guess:
 
 
 def _leaks(features: pd.DataFrame, target: pd.Series[Any], *, is_classes: bool) -> Iterator[str]:
-    """What to say of features that give the target away."""
+    """Remarks about features that reveal the target."""
     for name in features:
         if why := leak_reason(features[name], target, is_classes=is_classes):
             yield f"'{name}' {why}: {LEAVE_OUT}"
 
 
 def _totals(table: pd.DataFrame, path: Path, source: str, dialect: Dialect) -> Iterator[str]:
-    """That the last row is the sum of all others."""
+    """A remark if the last row is the sum of all others."""
     if names := columns_of_sums(plain(table)[0]):
         line = f"line {row_lines(path, dialect)[-1]}" if source == "csv" else f"row {len(table)}"
-        yield sums_told(line, names)
+        yield describe_sums(line, names)
 
 
 def _sentinels(
     features: pd.DataFrame, targets: pd.DataFrame, words: Sequence[str], source: str
 ) -> Iterator[str]:
-    """What to say of numbers that may stand for missing values."""
+    """Remarks about numbers that may mean missing values."""
     columns = (*features.items(), *targets.items())
     found = [one for _, column in columns if (one := sentinels(column))]
     missing = [*words, *all_texts(found)] if source == "csv" else None
@@ -198,7 +198,7 @@ def _sentinels(
 def _words_of_numbers(
     found: Mapping[str, Mapping[str, int]], table: pd.DataFrame
 ) -> frozenset[str]:
-    """The words for missing values in columns of numbers; `found` are those of all columns."""
+    """The words for missing values in numeric columns; `found` has those of all columns."""
     numbers = [name for name in table if is_numeric_dtype(table[name].dtype)]
     return frozenset(word for name in numbers for word in found.get(str(name), ()))
 
@@ -206,14 +206,14 @@ def _words_of_numbers(
 def _words(
     found: Mapping[str, Mapping[str, int]], table: pd.DataFrame, of_numbers: Collection[str]
 ) -> dict[str, str]:
-    """What to say of words for missing values that may be meant as text, by column."""
+    """Remarks about words for missing values that may be meant as text, by column."""
     names = [name for name in found if name in table and not is_numeric_dtype(table[name].dtype)]
-    told = {name: missing_words_told(name, found[name], of_numbers) for name in names}
+    told = {name: describe_missing_words(name, found[name], of_numbers) for name in names}
     return {name: one for name, one in told.items() if one}
 
 
 def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
-    """The kind of a file, its rows, and how it is written."""
+    """The kind of a file, its rows, and its format."""
     suffix = suffix_of(path)
     source = _SOURCES.get(suffix)
     is_pattern = not path.is_file() and source in (None, "parquet")
@@ -226,11 +226,11 @@ def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
         )
     elif source is None:
         known = listed([*_SOURCES], "or")
-        raise DataError(Problem(str(path), "", "of an unknown kind", f"name a file in {known}"))
+        raise DataError(Problem(str(path), "", "unknown file type", f"name a file in {known}"))
     elif not path.is_file():
         there = [other.name for other in path.parent.glob(f"*{suffix}")]
         near = did_you_mean_file(path, there, suffix)
-        raise DataError(Problem(str(path), "", "no such file", near or "write its path"))
+        raise DataError(Problem(str(path), "", "no such file", near or "check the path"))
     try:
         frame, dialect = _as_written(path, _READERS[source], target)
     except (UnfitCsvError, UnfitParquetError) as error:
@@ -245,7 +245,7 @@ def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
         _refuse_layout(path, frame, dialect)
     if frame.empty or len(frame.columns) < 2:
         found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
-        raise DataError(Problem(str(path), "", found, "name one with rows and two columns or more"))
+        raise DataError(Problem(str(path), "", found, "use one with rows and at least two columns"))
     return source, frame, dialect
 
 
@@ -297,12 +297,12 @@ def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, st
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Tells where in a file something is that keeps a column from being numbers."""
+    """Finds where in a file a column has something other than numbers."""
 
     path: Path
     source: str
     dialect: Dialect
-    missing_words: Sequence[str]  # those that are read as missing values, and that may mean one
+    missing_words: Sequence[str]  # words that are or may be missing values
 
     def fix(self, numbers: TextNumbers) -> str:
         """How to read numbers that are written as text."""
@@ -310,7 +310,7 @@ class _Lines:
         return numbers.fix(csv_file, self.dialect, self.missing_words)
 
     def stray(self, column: pd.Series[Any]) -> str:
-        """Text in a column of a CSV file that holds numbers but for a few values; else empty."""
+        """Text in a column of a CSV file that otherwise holds numbers; else empty."""
         mask = strays(column).to_numpy()
         if self.source != "csv" or not 0 < mask.sum() < column.count() / 2:
             return ""
@@ -318,25 +318,25 @@ class _Lines:
         others = int(mask.sum()) - 1
         more = f", nor {'is' if others == 1 else 'are'} {others} more" if others else ""
         line = row_lines(self.path, self.dialect)[column.index[row]]
-        return f"'{column.iloc[row]}' in line {line} is no number{more}"
+        return f"'{column.iloc[row]}' in line {line} is not a number{more}"
 
 
 def _dropped(features: pd.DataFrame, lines: _Lines) -> dict[str, str]:
-    """The columns that are of no use, each with why."""
+    """The columns that are of no use, each with the reason."""
     names = [str(name) for name in features]
     useless = {name: why for name in names if (why := _uselessness(features[name], lines))}
     others = (name for name in names if name not in useless)
     row_ids = {name: why for name in others if (why := row_id_reason(name, features[name]))}
     if len(useless) + len(row_ids) == len(names):
-        row_ids = {}  # if it is all there is to learn from, it may be meant
+        row_ids = {}  # if there is nothing else to learn from, it may be intended
     told = {**useless, **row_ids}
     return {name: told[name] for name in names if name in told}
 
 
 def _as_text(columns: pd.DataFrame, target: str, lines: _Lines) -> dict[str, str]:
-    """What numbers the columns hold that are written as text, and how to read them.
+    """The numbers that columns hold as text, and how to read them.
 
-    Words for true and false are good names of two classes.
+    Words for true and false are fine as names of two classes.
     """
     found = {
         str(name): text_numbers(columns[name], has_strays=lines.source != "csv") for name in columns
@@ -349,7 +349,7 @@ def _as_text(columns: pd.DataFrame, target: str, lines: _Lines) -> dict[str, str
 
 
 def _gap_classes(target: pd.Series[Any], lines: _Lines) -> dict[str, str]:
-    """What to say of a target with classes that may be missing values, by its name."""
+    """Remarks about a target with classes that may be missing values, by its name."""
     if not isinstance(target.dtype, pd.StringDtype) or lines.stray(target):
         return {}
     rows_of = {str(name): int(rows) for name, rows in target.value_counts().items()}
@@ -359,7 +359,7 @@ def _gap_classes(target: pd.Series[Any], lines: _Lines) -> dict[str, str]:
 
 
 def _uselessness(column: pd.Series[Any], lines: _Lines) -> str:
-    """Why a study cannot learn from a column; empty where it can."""
+    """Why a study cannot learn from a column; empty if it can."""
     return next(_faults(column, lines), "")
 
 
@@ -376,7 +376,7 @@ def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
                 yield f"holds {numbers}; {lines.fix(numbers)}{keep}"
             return
         if stray:
-            hint = f"fix that, and take '{column.name}' out of data.drop"
+            hint = f"fix that, and remove '{column.name}' from data.drop"
             yield f"would be numbers, but {stray}; {hint}"
         texts = column.dropna().astype(str)
         if texts.str.fullmatch(DATE).all():

@@ -1,4 +1,4 @@
-"""Columns that number or name the rows, from which nothing about other rows can be learnt."""
+"""Columns that number or name the rows, which say nothing about other rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 from sweeper.data.columns import without_fractions
 from sweeper.data.text_numbers import text_numbers
 
-# what pandas and Arrow call an index that they write as a column
+# names of an index that pandas and Arrow write as a column
 _WRITTEN_INDEX = re.compile(r"unnamed: \d+.*|__index_level_\d+__|level_\d+|index(\.\d+)?|")
-# what R and people call a column that numbers the rows
+# names that R and people give to columns that number the rows
 _ROW_NUMBER = re.compile(
     r"(row|record|line|obs|observation|case|sample|serial|seq|sequence|s|sr|lfd)?[ ._-]*"
     r"(#|no|nr|num|number|names?|id|idx|index)s?\.?|row|obs|x\.?\d*|\.\.\.\d+|rn|rank_?id"
@@ -24,7 +24,7 @@ _IDENTIFIER = re.compile(
     r"|phone|iban|vin|imei|account)"
     r"|.*[a-z0-9](Id|ID|Uuid|UUID|Guid|GUID|Key|Code|Number|No|Nr|Num|Phone|Account)"
 )
-# what tells which customer, patient or the like several rows are about
+# names of identifiers that several rows share, such as a customer or a patient
 _ID = re.compile(
     r"(.*[^A-Za-z])?(id|ids|ID|IDs|Id|uuid|guid|UUID|GUID)|.*[a-z0-9](Id|ID|Uuid|UUID|Guid|GUID)"
     r"|(?i:user|customer|client|patient|subject|student|employee|order|product|item|account|session"
@@ -34,22 +34,22 @@ _ENDS_IN_ID = re.compile(
     r"(?i).*(?<!\bpa)(?<!\bb)(?<!\bgr)(?<!\bm)(?<!ac)(?<!flu)(?<!sol)(?<!val)(?<!lip)(?<!hum)"
     r"(?<!ro)(?<!vo)(?<!cov)(?<!br)(?<!liqu)(?<!rap)id"
 )
-# columns in which whole numbers are expected to differ from row to row
+# columns in which integers are expected to differ from row to row
 _TIME = re.compile(
     r"(?i).*(year|time|date|month|week|day|hour|minute|second|epoch|rank|jahr|tag).*"
 )
-# fewer rows may all differ by chance, or be a table that somebody typed
+# with fewer rows, all values may differ by chance, or the table was typed by hand
 _LEAST_TEXTS = 20
 _LEAST_NUMBERS = 100
 _NEARLY_ALL = 0.98
-# a column named like an identifier with no more values than these may be a category
+# a column named like an identifier with at most this many values may be a category
 _MAX_CATEGORIES = 20
-# how many pairs of equal values to expect among so many numbers, before none at all is no chance
+# how many pairs of equal values to expect by chance before their absence is significant
 _EXPECTED_PAIRS = 20.0
 
 
 def is_written_index(name: str) -> bool:
-    """Whether pandas or Arrow gives this name to an index that they write as a column."""
+    """Whether pandas or Arrow gives this name to an index that is written as a column."""
     return _WRITTEN_INDEX.fullmatch(name.lower()) is not None
 
 
@@ -71,7 +71,7 @@ def row_id_reason(name: str, column: pd.Series[Any]) -> str:
     if numbers := text_numbers(known):
         return row_id_reason(name, pd.to_numeric(known)) if numbers.is_plain else ""
     if len(known) >= _LEAST_TEXTS and known.is_unique:
-        return "has a different text in every row, as an identifier has"
+        return "has a different text in every row, like an identifier"
     return _reason_of_repeated(name.strip(), known)
 
 
@@ -83,32 +83,32 @@ def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
         return "looks like an old index"
     is_identifier = _IDENTIFIER.fullmatch(name) or _ENDS_IN_ID.fullmatch(name)
     if is_identifier and share >= _NEARLY_ALL and len(known) >= _LEAST_TEXTS:
-        return "has a different number in every row, as an identifier has"
+        return "has a different number in every row, like an identifier"
     return ""
 
 
 def _reason_of_repeated(name: str, known: pd.Series[Any]) -> str:
-    """For identifiers of what several rows are about, such as a customer."""
+    """For identifiers that several rows share, such as a customer."""
     is_id = _ID.fullmatch(name) and known.nunique() > _MAX_CATEGORIES
     return "is named like an identifier" if is_id else ""
 
 
 def _reason_by_values(name: str, column: pd.Series[Any]) -> str:
-    """For integers that all differ, whatever the column is called: it must not be by chance."""
+    """For integers that all differ, whatever the column's name, if that cannot be chance."""
     if not (is_integer_dtype(column.dtype) and column.is_unique) or _TIME.fullmatch(name):
         return ""
     spread = float(column.max()) - float(column.min()) + 1
     pairs = len(column) * (len(column) - 1) / 2 / spread
     is_chance = pairs < _EXPECTED_PAIRS or len(column) < _LEAST_NUMBERS
-    return "" if is_chance else "has a different number in every row, as an identifier has"
+    return "" if is_chance else "has a different number in every row, like an identifier"
 
 
 def _counts(known: pd.Series[Any]) -> bool:
-    """Whether it counts from 0 or 1, in the order of the rows."""
+    """Whether it counts from 0 or 1 in the order of the rows."""
     first = known.iloc[0]
     return first in (0, 1) and np.array_equal(known.to_numpy(), np.arange(len(known)) + first)
 
 
 def _is_dense(known: pd.Series[Any]) -> bool:
-    """Whether different whole numbers lie as close as those of rows, of which some may be left."""
+    """Whether different integers are as dense as row numbers after some rows were removed."""
     return bool(known.min() >= 0 and known.max() <= 20 * len(known) + 1)

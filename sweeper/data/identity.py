@@ -1,10 +1,10 @@
 """Which values are the same category, and which numbers a float holds exactly.
 
-A value is compared by its written form: text as it is, whole numbers as their digits, other numbers
-with the fewest digits that give them back in their own precision, booleans as True and False, days
-as 2026-01-31. What has no equal there is compared as a number, if that leaves one candidate.
+A value is compared by its written form: text unchanged, integers as their digits, other numbers
+with the fewest digits that restore them in their own precision, booleans as True and False, days as
+2026-01-31. A value without an equal is compared as a number, if that leaves one candidate.
 
-NumPy and the standard library are enough: an exported model carries this file.
+Only needs NumPy and the standard library: exported models include this file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MISSING_WORDS = (
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "nan", "NaN", "-nan", "-NaN"),
     *("None", "null", "NULL", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
-"""The texts of a CSV file that mean a missing value, unless data.missing_values lists others."""
+"""The strings in a CSV file that mean a missing value, unless data.missing_values lists others."""
 
-# such words, and signs without a letter or digit, stand for missing numbers
+# these words, and signs without a letter or digit, mean missing numbers
 _GAP_WORDS = frozenset(
     (
         *("unknown", "missing", "na", "n.a.", "n.a", "n/a", "nan", "none", "null", "nil", "void"),
@@ -36,18 +36,18 @@ _GAP_WORDS = frozenset(
 )
 
 UNKNOWN = -1
-"""The place of a value that is none of the known ones."""
+"""The index of a value that is not known."""
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _CODE = re.compile(r"\s*(\+|-?0\d)|.*[eE]")
 _INFINITE = ("inf", "infinity")
 _TRUTHS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 EXACT = 2**53
-"""Up to here a float holds every integer."""
+"""Floats hold every integer up to this one."""
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN, NaT, or the NA of pandas."""
+    """Whether a value means none: None, NaN, NaT, or pandas' NA."""
     return value is None or repr(value) == "<NA>" or bool(value != value)
 
 
@@ -58,7 +58,7 @@ def means_missing(text: str) -> bool:
 
 
 def written(value: Any) -> str:
-    """The form by which a value is compared and shown."""
+    """The form in which a value is compared and shown."""
     match value:
         case str():
             return str(value)
@@ -88,15 +88,15 @@ def _written_float(value: Any) -> str:
         return repr(float(value))
     if value == int(value):
         return str(int(value))
-    # the same number in double precision needs fewer digits than in a wider one
+    # in double precision the same number needs fewer digits than in a wider one
     is_double = value.dtype.itemsize >= 8 if isinstance(value, np.floating) else True
     return repr(float(value)) if is_double and float(value) == value else str(value)
 
 
 def number_of(value: Any, *, lenient: bool = False) -> Decimal | None:
-    """The number that a value is or that its text writes; None if it is neither.
+    """The number that a value is or that its text spells; None if it is neither.
 
-    Text with leading zeros, a plus or an exponent may be a code: it is a number only if `lenient`.
+    Text with leading zeros, a plus or an exponent may be a code: only a number if `lenient`.
     """
     if isinstance(value, str):
         is_number = _NUMBER.fullmatch(value) and (lenient or not _CODE.match(value))
@@ -111,7 +111,7 @@ def number_of(value: Any, *, lenient: bool = False) -> Decimal | None:
 
 
 def _single_of(value: Any) -> Decimal | None:
-    """The number that a float writes in single precision, if it is one of that precision."""
+    """The number that a float spells in single precision, if it has that precision."""
     if not isinstance(value, float | np.floating) or not np.isfinite(value):
         return None
     if isinstance(value, np.floating) and value.dtype.itemsize < 8:
@@ -122,7 +122,7 @@ def _single_of(value: Any) -> Decimal | None:
 
 
 def _exact_forms(value: Any) -> Iterable[Hashable]:
-    """The texts that may stand for a value, the likeliest first."""
+    """The texts that may represent a value, the likeliest first."""
     yield written(value)
     if isinstance(value, datetime):
         yield value.isoformat(" ")
@@ -132,11 +132,11 @@ def _exact_forms(value: Any) -> Iterable[Hashable]:
 
 
 class KnownValues:
-    """The values of a category, to look others up among.
+    """The values of a category, to look other values up in.
 
-    A missing value is `fill`, or else None if that is among `values`. `words` are texts that mean a
-    missing value unless they are known. If `lenient`, text is compared with numbers as a program
-    reads them: 01234 is 1234.
+    A missing value becomes `fill`, or stays None if that is among `values`. `words` are strings
+    that mean a missing value unless they are known. If `lenient`, text is compared with numbers as
+    a program reads them: 01234 is 1234.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class KnownValues:
         )
 
     def place(self, value: Any) -> int | None:
-        """The place of a value; `UNKNOWN` if it is not known, None if it is missing."""
+        """The index of a value; `UNKNOWN` if it is not known, None if it is missing."""
         if is_missing(value):
             return None
         for form in _exact_forms(value):
@@ -179,11 +179,11 @@ class KnownValues:
         return next((place for place in found if place is not None), UNKNOWN)
 
     def is_like(self, value: Any) -> bool:
-        """Whether a value is a number, if some known one is, or text, if some known one is."""
+        """Whether some known value is of the same kind: a number, or text."""
         return (number_of(value) is not None) in self._are_numbers
 
     def _readings(self, value: Any) -> Iterable[tuple[Hashable, dict[Hashable, int]]]:
-        """What else a value may be read as, and the known values that are read in the same way."""
+        """Other readings of a value, each with the known values that are read in the same way."""
         number = number_of(value, lenient=self._lenient)
         yield number, self._numbers
         if _is_text(value):
@@ -200,7 +200,7 @@ class KnownValues:
             yield bool(value), self._words_of_truth
 
     def places(self, column: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The place of each value, and which are missing."""
+        """The index of each value, and which values are missing."""
         seen: dict[tuple[type, Any], int | None] = {}
         found: list[int | None] = []
         for value in column:
@@ -228,14 +228,14 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether equal values of its type are the same category, so that one is looked up for all."""
+    """Whether equal values of its type are the same category, so that one lookup is enough."""
     return isinstance(value, str | int | np.integer | bool | np.bool_) or (
         isinstance(value, float | np.floating) and bool(value == value)
     )
 
 
 def _unique(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
-    """The place by key, without the keys of several places."""
+    """The index by key, without keys that have several."""
     found: dict[Hashable, int] = {}
     twice: set[Hashable] = set()
     for key, place in pairs:
@@ -246,7 +246,7 @@ def _unique(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
 
 
 def in_order(values: Iterable[Any]) -> list[Any]:
-    """Different values in their order: that of numbers if all are numbers, also as text."""
+    """Different values, sorted: as numbers if all are numbers, even as text."""
     known = list(values)
     numbers = [number_of(value, lenient=True) for value in known]
     if any(number is None for number in numbers) or not any(map(_is_text, known)):
@@ -258,7 +258,7 @@ def in_order(values: Iterable[Any]) -> list[Any]:
 class NotNumbersError(ValueError):
     """A column that is not all numbers, or whose numbers a float cannot hold.
 
-    `found` says why, `rows` are the places, from 0.
+    `found` says why, `rows` are the row indices, from 0.
     """
 
     def __init__(self, found: str, rows: Sequence[int]) -> None:
@@ -267,13 +267,13 @@ class NotNumbersError(ValueError):
 
 
 def floats(column: Any, words: Iterable[str] = (), *, exact: bool = True) -> NDArray[np.float64]:
-    """A column of numbers as floats, NaN where one is missing.
+    """A column of numbers as floats, NaN if missing.
 
-    `words` are texts that mean a missing number; a number such as -999 may be among them. If
-    `exact`, integers and decimals are refused that a float would change.
+    `words` are strings that mean a missing number; they may include a number such as -999. If
+    `exact`, integers and decimals that a float would change are refused.
 
     Raises:
-        NotNumbersError: a value is not a number, or would be changed.
+        NotNumbersError: a value is not a number, or would change.
     """
     texts = frozenset(words)
     found = _floats(column, texts, exact)
@@ -297,7 +297,7 @@ def _floats(column: Any, texts: frozenset[str], exact: bool) -> NDArray[np.float
 
 
 def array_of(column: Any) -> NDArray[Any]:
-    """The column as an array; of a list as its elements are, which NumPy would make alike."""
+    """The column as an array; list elements keep their types, which NumPy would unify."""
     if isinstance(column, list | tuple):
         array = np.empty(len(column), object)
         array[:] = column
@@ -324,7 +324,7 @@ def _float(value: Any, words: frozenset[str], exact: bool) -> float:
     """One number as a float.
 
     Raises:
-        ValueError: it is not a number, or would be changed.
+        ValueError: it is not a number, or would change.
     """
     if is_missing(value) or (_is_text(value) and value in words):
         return float("nan")
@@ -346,7 +346,7 @@ def _float(value: Any, words: frozenset[str], exact: bool) -> float:
 
 
 def is_exact(number: Any, nearest: float) -> bool:
-    """Whether a float is the number; for decimals, whether it is written with the same digits."""
+    """Whether a float equals the number; for decimals, whether its digits are the same."""
     if isinstance(number, Decimal) and not number.is_finite():
         return True
     if not np.isfinite(nearest):

@@ -1,4 +1,4 @@
-"""Columns that give the target away, such as a copy of it under another name."""
+"""Columns that reveal the target, such as a copy of it under another name."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-LEAVE_OUT = "add it to data.drop, unless you know it before you know the target"
-"""What to do about such a column."""
+LEAVE_OUT = "add it to data.drop, unless it is known before the target is"
+"""How to fix such a column."""
 
-# in fewer rows columns may agree by chance
+# with fewer rows, columns may agree by chance
 _LEAST_ROWS = 20
-# columns that do not agree in so many rows are not looked at further
+# columns that do not agree in the first rows are not checked further
 _FIRST_ROWS = 2_000
-# values per row of which a category may have, if it is to say something that each has one class
+# most values per row that a category may have for its classes to mean anything
 _ROWS_PER_VALUE = 5
 _MAX_VALUES = 20
-# numbers that have at least so many different values are not just codes
+# numbers with at least this many different values are not just codes
 _LEAST_NUMBERS = 10
 _SAME_LINE = 1 - 1e-6
 
 
 def leak_reason(column: pd.Series[Any], target: pd.Series[Any], *, is_classes: bool) -> str:
-    """Why a feature gives the target away, as in "is a copy of the target 'y'"; else empty."""
+    """How a feature reveals the target, as in "is a copy of the target 'y'"; else empty."""
     head, of_target = column.iloc[:_FIRST_ROWS], target.iloc[:_FIRST_ROWS]
     is_known = (head.notna() & of_target.notna()).sum() >= _LEAST_ROWS
     if is_known and len(column) > _FIRST_ROWS and not _reason(head, of_target, is_classes):
@@ -58,7 +58,7 @@ def _of_classes(column: pd.Series[Any], target: pd.Series[Any]) -> str:
             "is a copy of the target" if is_copy else "has one value for each class of the target"
         )
     if values <= _MAX_VALUES and values * _ROWS_PER_VALUE <= len(column):
-        return "takes values that each have only one class of the target"
+        return "takes values that each occur with only one class of the target"
     return ""
 
 
@@ -94,7 +94,7 @@ def _of_numbers(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
     x_spread, y_spread = x.std(), y.std()
     if not (np.isfinite(x_spread) and np.isfinite(y_spread)) or min(x_spread, y_spread) == 0:
         return ""
-    # what only grows with time, such as a date and a total, grows together
+    # quantities that only grow with time, such as a date and a total, grow together
     if _is_sorted(y):
         return ""
     line = np.mean((x - x.mean()) / x_spread * ((y - y.mean()) / y_spread))
@@ -109,7 +109,7 @@ def _is_sorted(numbers: NDArray[np.float64]) -> bool:
 
 
 def _is_monotone(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
-    """Whether one number always rises, or always falls, with the other, and only with it."""
+    """Whether one number always rises, or always falls, with the other and only with it."""
     order = np.argsort(y, kind="stable")
     rises, of_target = np.sign(np.diff(x[order])), np.sign(np.diff(y[order]))
     return np.array_equal(rises, of_target) or np.array_equal(rises, -of_target)

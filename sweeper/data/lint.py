@@ -1,4 +1,4 @@
-"""What data may hold, and hardly anybody means."""
+"""Warnings about data that is valid, but hardly what anybody means."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ DATE = (
     rf"|\d{{4}}[-/](0?[1-9]|1[0-2])|{_MONTH}[-/ ]\d{{2,4}}|\d{{4}}[-/ ]?Q[1-4]|Q[1-4][-/ ]\d{{4}}"
     r"|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[AaPp]\.?[Mm]\.?)?"
 )
-"""Text such as 2026-01-31, 31.1.2026 or 31 Jan 2026, maybe with a time; or a month, or a time."""
+"""Text such as 2026-01-31, 31.1.2026 or 31 Jan 2026, maybe with a time; or a month or time."""
 
-# of fewer rows a class is more likely a slip of the pen, and is hardly learnt in any case
+# a class with fewer rows is probably a typing error, and is hardly learnt in any case
 _FEW_ROWS = 5
 _CLASSES_SHOWN = 5
-# words for nothing that are good names of a class
+# words for nothing that are also good names of a class
 _WORDS_OF_CLASSES = ("none", "null", "void", "empty", "tbd")
 
 
 def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
-    """What to say of a study on its data before it begins; nothing of most."""
+    """Warnings about a study's data to show before it begins; most have none."""
     return (
         *data.notes,
         *_missing_words(config, data),
@@ -50,7 +50,7 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     )
 
 
-def missing_words_told(name: str, words: Mapping[str, int], in_numbers: Iterable[str]) -> str:
+def describe_missing_words(name: str, words: Mapping[str, int], in_numbers: Iterable[str]) -> str:
     """Which words of a column were read as missing values, and how to keep them as text.
 
     Empty if all of them are `in_numbers`: words that mean a missing number in other columns.
@@ -67,19 +67,19 @@ def missing_words_told(name: str, words: Mapping[str, int], in_numbers: Iterable
 
 
 def _missing_words(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """Words that may be categories and were read as missing values, unless the study lists them."""
+    """Words read as missing values that may be categories, unless the study lists them."""
     if not isinstance(config.data, CsvTable) or config.data.missing_values is not None:
         return
     in_numbers = {word for one in data.columns if one.kind == "number" for word in one.words}
     for column in data.columns:
         if column.kind == "category" and column.words:
-            yield from filter(None, [missing_words_told(column.name, column.words, in_numbers)])
+            yield from filter(None, [describe_missing_words(column.name, column.words, in_numbers)])
 
 
 def missing_classes(rows_of: Mapping[str, int], words: Iterable[str], *, is_text_file: bool) -> str:
     """Which classes look like missing values, and how to leave out their rows; empty if none do.
 
-    `rows_of` counts the rows of each class, `words` already mean a missing value.
+    `rows_of` counts the rows of each class; `words` already mean a missing value.
     """
     found = {name: rows for name, rows in rows_of.items() if _is_gap(name)}
     if not found or len(found) == len(rows_of):
@@ -111,25 +111,25 @@ def _missing_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 
 def _alike(data: Dataset) -> Iterator[str]:
-    """Classes and categories whose texts differ only in what is easily overlooked."""
+    """Classes and categories whose texts differ only in details that are easily overlooked."""
     rows_of = _rows_of_classes(data)
     common = {_bare(name) for name, rows in rows_of.items() if rows >= _FEW_ROWS}
-    # a rare class that is like a common one is named among the rare ones
+    # a rare class that resembles a common one is reported with the rare ones
     classes = [
         name for name, rows in rows_of.items() if rows >= _FEW_ROWS or _bare(name) not in common
     ]
     if names := same_but_for_looks(classes):
-        yield f"classes {names}, and are learnt as different ones; write them alike"
+        yield f"classes {names}, but count as different ones; write them alike"
     for column in data.transform.get("categories", ()):
         if names := same_but_for_looks(column["values"]):
             yield (
-                f"column '{column['name']}' has categories {names}, and are different ones; "
+                f"column '{column['name']}' has categories {names}, but count as different ones; "
                 "write them alike"
             )
 
 
 def same_but_for_looks(names: Iterable[Any]) -> str:
-    """Texts that are the same but for case, blanks and punctuation; empty if there are none."""
+    """Texts that differ only in case, blanks and punctuation; empty if there are none."""
     groups: dict[str, list[str]] = {}
     for name in names:
         if isinstance(name, str):
@@ -153,7 +153,7 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
     rare = {name: rows for name, rows in rows_of.items() if rows < _FEW_ROWS}
     if not rare:
         return
-    # by what nobody sees in a table
+    # by details that nobody sees in a table
     common = {_bare(name): name for name in rows_of if name not in rare}
     told = [
         f"{name!r} has {rows}{_meant(common.get(_bare(name)))}"
@@ -161,12 +161,12 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
     ]
     more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
     what, are = ("a class", "is") if len(rare) == 1 else ("classes", "are")
-    few = f"{what} of fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
+    few = f"{what} with fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
     yield f"{few}: {listed(told)}{more}; fix the labels, or add rows"
 
 
 def _rows_of_classes(data: Dataset) -> dict[str, int]:
-    """How many rows each class has in all parts; of numbers nothing."""
+    """How many rows each class has in all splits; empty for numbers."""
     if not data.class_names:
         return {}
     parts = np.concatenate([data.y_train, data.y_val, data.y_test])
@@ -175,7 +175,7 @@ def _rows_of_classes(data: Dataset) -> dict[str, int]:
 
 
 def _absent_classes(data: Dataset) -> Iterator[str]:
-    """Classes of enough rows that the training part, or that of a fold, has none of."""
+    """Classes with enough rows that have none in the training split, or in that of a fold."""
     enough = [rows >= _FEW_ROWS for rows in _rows_of_classes(data).values()]
     for fold in range(max(1, data.n_folds)) if any(enough) else ():
         absent = np.array(enough)
@@ -184,7 +184,7 @@ def _absent_classes(data: Dataset) -> Iterator[str]:
             missing = [repr(data.class_names[place]) for place in np.flatnonzero(absent)]
             of_fold = f" of fold {fold + 1}" if data.n_folds else ""
             yield (
-                f"the training part{of_fold} has no row of class "
+                f"the training rows{of_fold} have none of class "
                 f"{listed(missing[:_CLASSES_SHOWN], 'or')}, so it is never learnt; "
                 "write data.split.stratify = true, or add rows"
             )
@@ -199,7 +199,7 @@ def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 
 def _dates(data: Dataset) -> Iterator[str]:
-    """Columns of dates as text, which are encoded as any other text: day by day."""
+    """Columns with dates as text, each of which would be a category."""
     for column in data.transform.get("categories", ()):
         texts = [value for value in column["values"] if value is not None]
         if texts and all(isinstance(text, str) and re.fullmatch(DATE, text) for text in texts):
@@ -211,7 +211,7 @@ def _dates(data: Dataset) -> Iterator[str]:
 
 
 def _idle_generator(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """A generator that is to wait for more steps of its critic than a trial has."""
+    """A generator that waits for more steps of its critic than a trial has."""
     if not isinstance(config.train, CoupledTable):
         return
     longest = max(_values(config, "train.critic_steps"))
@@ -225,16 +225,16 @@ def _idle_generator(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 
 def _values(config: StudyConfig, key: str) -> tuple[int, ...]:
-    """The values that trials have of a setting of whole numbers, or the ends of many."""
+    """The values that trials have for an integer setting, or the bounds if there are many."""
     entry = config.entry(key)
     values = config.drawn_values(key) or (ends(entry) if entry else ())
     return tuple(value for value in values if isinstance(value, int))
 
 
 def _bare(name: str) -> str:
-    """A text without what is easily overlooked: case, blanks, and punctuation that parts words.
+    """A text without easily overlooked details: case, blanks, and punctuation between words.
 
-    Signs stay, for A+ and A- differ, and numbers are compared as such.
+    Signs stay, since A+ and A- differ, and numbers are compared as such.
     """
     number = number_of(name)
     if number is not None:

@@ -1,4 +1,4 @@
-"""Checks that a study's data fit into memory, and takes columns a few at a time to save some."""
+"""Checks that a study's data fits into memory, and splits columns into blocks to save memory."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from sweeper.config import StudyConfig
 from sweeper.errors import DataError, Problem, size_text
 from sweeper.process import physical_bytes
 
-FEWER = "write fewer rows or columns, or use a machine with more memory"
+FEWER = "use fewer rows or columns, or a machine with more memory"
 """How to fix a table that does not fit into memory."""
 
 
 def exceeding(needed_bytes: int, free_bytes: int | None) -> str:
     """What a table that needs more memory than is free would take; empty if it fits.
 
-    Nothing is known of the memory that is free if `free_bytes` is None.
+    `free_bytes` is None if the free memory is not known.
     """
     if free_bytes is None or needed_bytes <= free_bytes:
         return ""
     needed, free = size_text(needed_bytes), size_text(free_bytes)
-    return f"would take {needed} of memory, and {free} are free"
+    return f"would take {needed} of memory, but {free} are free"
 
 
 def check_host(
     config: StudyConfig, data_bytes: int, why: str = "", hints: Sequence[str] = ()
 ) -> None:
-    """Refuse data that take more than this machine's memory times `memory_fraction`.
+    """Refuse data that takes more than this machine's memory times `memory_fraction`.
 
-    `why` tells when and of what, `hints` other ways than those that always are.
+    `why` says when and for what, `hints` are fixes besides the usual ones.
 
     Raises:
-        DataError: with both numbers.
+        DataError: with both sizes.
     """
     memory = physical_bytes()
     if memory is not None:
@@ -47,12 +47,12 @@ def check_share(
     why: str = "",
     hints: Sequence[str] = (),
 ) -> None:
-    """Refuse data that take more than a share of memory; `whose` tells where it comes from.
+    """Refuse data that takes more than a share of memory; `whose` says of what.
 
     `why` and `hints` are as in `check_host`.
 
     Raises:
-        DataError: with both numbers.
+        DataError: with both sizes.
     """
     if data_bytes > share_bytes:
         raise DataError(_too_large(config, data_bytes, share_bytes, whose, why, hints))
@@ -66,8 +66,8 @@ def _too_large(
     why: str,
     hints: Sequence[str],
 ) -> Problem:
-    take = f"the data take {size_text(data_bytes)}{why and ' '}{why}"
-    found = f"{take}, and the share {whose} is {size_text(share_bytes)}"
+    take = f"the data takes {size_text(data_bytes)}{why and ' '}{why}"
+    found = f"{take}, but the share {whose} is {size_text(share_bytes)}"
     every = (*hints, "drop columns or rows", "write a larger execution.memory_fraction")
     return config.problem("data", found, f"{', '.join(every[:-1])}, or {every[-1]}")
 
@@ -77,13 +77,13 @@ _NUMBER_BYTES = 8
 
 
 def blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of the columns, each of `BLOCK_BYTES` of float64 at most, or of one column."""
+    """Slices of the columns, each at most `BLOCK_BYTES` of float64, or one column."""
     width = max(1, BLOCK_BYTES // (_NUMBER_BYTES * max(1, n_rows)))
     for first in range(0, n_columns, width):
         yield slice(first, min(first + width, n_columns))
 
 
 def block_bytes(n_rows: int, n_columns: int) -> int:
-    """What the largest of these blocks takes."""
+    """The size of the largest of these blocks."""
     widest = max((block.stop - block.start for block in blocks(n_rows, n_columns)), default=0)
     return _NUMBER_BYTES * n_rows * widest

@@ -1,4 +1,4 @@
-"""Metrics that have no value on the rows that they are measured on."""
+"""Metrics that have no value on the rows that they are computed on."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Undefined(NamedTuple):
 
 
 def check_metrics(config: StudyConfig, data: Dataset) -> None:
-    """Refuse metrics that cannot be computed on the validation rows, of any fold.
+    """Refuse metrics that cannot be computed on the validation rows of some fold.
 
-    Studies of edition 1 go on if those that trials are judged by can be computed.
+    Studies of edition 1 continue if the metrics that judge trials can be computed.
 
     Raises:
-        DataError: with each metric and the class that is missing, or the target that is constant.
+        DataError: with each metric, and the class that is missing or the target that is constant.
     """
     found = {}
     for part, y in _validated(data):

@@ -1,4 +1,4 @@
-"""Rows of a table that a model is to predict, read as its study read its own."""
+"""Reads the rows to predict from a table, like the study read its own rows."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """Rows with the columns that a model takes in, and those to keep, as they stand in the table.
+    """Rows with the columns that a model needs, and those to keep unchanged.
 
-    `table` are the rows as read.
+    `table` contains all rows as read.
     """
 
     frame: pd.DataFrame
@@ -53,15 +53,14 @@ def read_rows(
     keep: Sequence[str] = (),
     dialect: Dialect = USUAL,
 ) -> NewRows:
-    """The rows of the table in `path`; it may have the columns `others`, and an index that
-    pandas wrote, which are not looked at.
+    """The rows of the table in `path`, which may also have an index and the columns `others`.
 
-    `keep` are columns of it that go with the predictions, `ALL` is all of them. `dialect` says how
-    a CSV file is written.
+    `keep` are columns to copy to the predictions, `ALL` for all of them. `dialect` is the format of
+    a CSV file.
 
     Raises:
-        DataError: it cannot be read, lacks a column, or has one that the study has not and that is
-            not to be kept.
+        DataError: it cannot be read, lacks a column, or has one that is neither known to the study
+        nor to be kept.
     """
     suffix = suffix_of(path)
     read = _READERS.get(suffix)
@@ -69,7 +68,7 @@ def read_rows(
         read = _parquet
     if read is None:
         hint = f"name one of {', '.join(_READERS)}"
-        raise DataError(Problem(str(path), "", "no table that can be read", hint))
+        raise DataError(Problem(str(path), "", "not a readable table", hint))
     try:
         columns = (*transform.columns, *keep) if read is _parquet else transform.columns
         frame = read(path, dialect, transform, columns)
@@ -79,7 +78,7 @@ def read_rows(
         hint = error.hint
         if error.likely is not None:
             by = f"sweeper.load(MODEL).predict the rows of {error.likely.reading}"
-            hint = f"write it with {dialect}, or give {by}"
+            hint = f"write it with {dialect}, or use {by}"
         raise DataError(Problem(path.name, "", error.found, hint)) from error
     except UNREADABLE as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -92,7 +91,7 @@ def read_rows(
     table = RawData(path.name, "", frame, (), path=path if is_text else None, dialect=dialect)
     written = frame
     if is_text and names:
-        # as it is written there: 007 is no 7
+        # as written in the file: 007 is not 7
         written = read_fields(path, dialect, dtype=str, keep_default_na=False)
     kept = {name: written[name].astype(object) for name in names}
     values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
@@ -102,7 +101,7 @@ def read_rows(
 def _csv(
     path: Path, dialect: Dialect, transform: Transform, columns: Collection[str]
 ) -> pd.DataFrame:
-    """The rows of a CSV file, categories as text and without the words for missing values."""
+    """The rows of a CSV file, with categories as text and without words for missing values."""
     words = transform.words or MISSING_WORDS
     frame = read_csv_table(
         path,
@@ -124,7 +123,7 @@ def _csv(
 def _parquet(
     path: Path, _: Dialect, transform: Transform, columns: Collection[str]
 ) -> pd.DataFrame:
-    """The rows of the files, with those `columns` that only the names of directories hold."""
+    """The rows of the files, with those `columns` that only directory names contain."""
     paths = matching_files(Path(), str(path), ".parquet")
     if not paths:
         raise FileNotFoundError("no such file")
@@ -153,12 +152,10 @@ def _check_fits(needed_bytes: int) -> None:
 
 
 def _of_array(values: Any, columns: Collection[str]) -> pd.DataFrame:
-    """The rows of an array whose other axes are all columns of the study, in their order."""
+    """The rows of an array; its other axes are the columns of the study, in order."""
     flat = values.reshape(len(values), -1)
     if flat.shape[1] != len(columns):
-        found = (
-            f"rows of {counted(flat.shape[1], 'number')}, where there are {len(columns)} columns"
-        )
+        found = f"rows of {counted(flat.shape[1], 'number')}, but the model needs {len(columns)}"
         raise ValueError(found)
     return pd.DataFrame(flat, columns=[*columns])
 
@@ -172,7 +169,7 @@ _READERS: Mapping[str, Callable[[Path, Dialect, Transform, Collection[str]], pd.
 
 
 def _unkept(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> Iterator[Problem]:
-    """Columns to keep that are not there."""
+    """Problems of columns to keep that do not exist."""
     there = [str(name) for name in frame.columns]
     for name in names:
         if name not in there:
@@ -189,11 +186,11 @@ def _unfit(
     missing = [name for name in transform.columns if name not in there]
     for name in missing:
         near = get_close_matches(name, strange, n=1)
-        hint = f"is '{near[0]}' the same?" if near else "add it: the model takes it in"
+        hint = f"is '{near[0]}' the same?" if near else "add it: the model needs it"
         yield Problem(path.name, "", f"no column '{name}'", hint)
     if strange:
         told = listed([f"'{name}'" for name in strange])
-        hint = "remove what the study does not have, or keep it: --keep all"
-        yield Problem(path.name, "", f"strange columns: {told}", hint)
+        hint = "remove columns that the study does not have, or keep them: --keep all"
+        yield Problem(path.name, "", f"unknown columns: {told}", hint)
     if not len(frame):
-        yield Problem(path.name, "", "no rows", "write a row for each prediction")
+        yield Problem(path.name, "", "no rows", "write one row per prediction")

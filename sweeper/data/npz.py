@@ -1,4 +1,4 @@
-"""Rows of arrays with names, whose first axis is the row."""
+"""Rows of named arrays, whose first axis is the row."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ UNREADABLE = (
     *(OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError),
     *(KeyError, MemoryError, RuntimeError, zlib.error),
 )
-"""What NumPy raises for a file that is not arrays, or is damaged; `MemoryError` for a header that
+"""What NumPy raises for a file that is damaged or is not arrays; `MemoryError` for a header that
 claims more than there is."""
 
 
 def stored_bytes(path: Path, names: Collection[str]) -> int:
-    """The size of these arrays of an archive, as it says itself; nobody can read more of it."""
+    """The size of these arrays according to the archive itself; no more than that is read."""
     with ZipFile(path) as archive:
         stored = {info.filename.removesuffix(".npy"): info.file_size for info in archive.infolist()}
     return sum(stored[name] for name in names)
@@ -38,7 +38,7 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
     """The rows of the arrays that the study names in an .npz file.
 
     Raises:
-        DataError: there is no such file, or its arrays are not rows of one table.
+        DataError: the file does not exist, or its arrays are not rows of one table.
     """
     path = find_file(config, data.path, "data.path", ".npz")
     ways = {"data.split.group": data.split.group, "data.split.time": data.split.time}
@@ -47,14 +47,14 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
     named = {"data.x": data.x, "data.y": y, **ways}
     wanted = {key: name for key, name in named.items() if name is not None}
     try:
-        # NumPy leaves a file open that it cannot read
+        # NumPy leaves a file open if it cannot read it
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             _check_names(config, path.name, wanted, file.files)
             if told := exceeding(stored_bytes(path, {*wanted.values()}), available_bytes()):
                 raise DataError(config.problem("data.path", f"{path.name} {told}", FEWER))
             arrays = [(name, file[name]) for name in dict.fromkeys(wanted.values())]
     except UNREADABLE as error:
-        found = f"{path.name} is no .npz file of plain arrays ({type(error).__name__}: {error})"
+        found = f"{path.name} is not an .npz file of plain arrays ({type(error).__name__}: {error})"
         hint = "write it with numpy.savez, without objects"
         raise DataError(config.problem("data.path", found, hint)) from error
     frame, names = tabled(config, "data.path", path.name, arrays)
@@ -66,17 +66,17 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
 def tabled(
     config: StudyConfig, key: str, name: str, arrays: Sequence[tuple[str, Any]]
 ) -> tuple[pd.DataFrame, dict[str, tuple[str, ...]]]:
-    """One table of all the named arrays, and the columns that each has become.
+    """One table of all named arrays, and the columns that each has become.
 
-    An array of one axis is a column of its name; one of more has a column an element, NAME_0 on.
+    An array with one axis becomes one column; with more, one column per element, from NAME_0.
 
     Raises:
-        DataError: they have not the same number of rows, or none, or one has no columns.
+        DataError: their numbers of rows differ or are 0, or one has no columns.
     """
     rows = {array: len(values) if values.ndim else 0 for array, values in arrays}
     if len(set(rows.values())) > 1 or not all(rows.values()):
         told = listed([f"'{array}' has {counted(count, 'row')}" for array, count in rows.items()])
-        hint = "give each array one element a row"
+        hint = "give each array one element per row"
         raise DataError(config.problem(key, f"{name}: {told}", hint))
     frames = [_table(array, values) for array, values in arrays]
     columns = {array: tuple(t.columns) for (array, _), t in zip(arrays, frames, strict=True)}
@@ -87,7 +87,7 @@ def tabled(
 def check_columns(
     config: StudyConfig, key: str, name: str, columns: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """Refuse an array that has become no column.
+    """Refuse arrays without columns.
 
     Raises:
         DataError: with all of these.
@@ -95,7 +95,7 @@ def check_columns(
     empty = [f"'{array}'" for array, its in columns.items() if not its]
     if empty:
         found = f"{name}: {listed(empty)} {'has' if len(empty) == 1 else 'have'} no columns"
-        raise DataError(config.problem(key, found, "give each array one column or more"))
+        raise DataError(config.problem(key, found, "give each array at least one column"))
 
 
 def _table(name: str, values: Any) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""In which order the training rows are seen, epoch by epoch: the same for every trial."""
+"""The order in which training rows are seen in each epoch, the same for every trial."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def epoch_order(
 ) -> NDArray[np.int32]:
     """The rows of every batch of epochs 1 to `epochs`, shaped (epochs, steps, batch_size).
 
-    Each epoch is a new permutation of the rows that depends on seed, replicate and epoch alone,
-    so more epochs or another batch size leave it as it is. The rows that do not fill a last
-    batch are left out of that epoch.
+    Each epoch is a new permutation of the rows that depends only on seed, replicate and epoch, so
+    it is independent of the number of epochs and the batch size. Rows that do not fill a last batch
+    are left out of that epoch.
     """
     steps = n_rows // batch_size
     order = np.empty((epochs, steps * batch_size), np.int32)

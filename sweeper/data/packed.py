@@ -1,7 +1,7 @@
-"""Text files that may be compressed, read as what is in them.
+"""Reads text files that may be compressed.
 
-A file of a few megabytes may decompress to gigabytes. A large text is measured, a piece at a time,
-before it is read as a whole.
+A file of a few megabytes may decompress to gigabytes, so a large text is measured in pieces before
+it is read as a whole.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 SEPARATORS = (",", ";", "\t", "|")
-"""What may stand between the fields of a table."""
+"""Possible field separators of a table."""
 
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
-"""What the names of compressed files end with."""
+"""Suffixes of compressed files."""
 
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, RuntimeError)
 """What reading a damaged file raises, apart from OSError and ValueError."""
 
-# so much text is read without being measured first
+# text up to this size is read without measuring it first
 _UNMEASURED_BYTES = 64_000_000
 _PIECE_BYTES = 1 << 20
-# of a number or a text in a table, at the least
+# memory of a number or a string in a table, at least
 _FIELD_BYTES = 8
 _TAR = b"tar"
 _GZIP, _BZ2, _XZ, _ZSTD, _ZIP = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK"
 
 
 class PackedError(ValueError):
-    """A file that is too large, or not just one table: what was found, and how to fix it."""
+    """A file that is too large, or not exactly one table: what was found, and how to fix it."""
 
     def __init__(self, found: str, hint: str) -> None:
         super().__init__(found)
@@ -58,7 +58,7 @@ class PackedError(ValueError):
 
 
 def suffix_of(path: Path) -> str:
-    """What the name of a table ends with before the suffix of compression; .csv if nothing is."""
+    """The suffix of a table before that of its compression; .csv if there is none."""
     name = Path(path.name.lower())
     while name.suffix in SUFFIXES:
         name = Path(name.stem)
@@ -69,7 +69,7 @@ def suffix_of(path: Path) -> str:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is compressed, by its first bytes.
+    """Whether a file is compressed, judged by its first bytes.
 
     Raises:
         OSError: it cannot be read.
@@ -78,7 +78,7 @@ def is_packed(path: Path) -> bool:
 
 
 def check_size(path: Path) -> None:
-    """Refuse a large file that does not fit into the memory that is free, or has no lines.
+    """Refuse a large file that does not fit into free memory, or has no lines.
 
     Raises:
         PackedError: with both sizes.
@@ -92,10 +92,10 @@ def check_size(path: Path) -> None:
 def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, or of the one file in an archive.
 
-    Reading raises `PackedError` if all of them do not fit into the memory that is free.
+    Reading raises `PackedError` if they do not fit into free memory.
 
     Raises:
-        PackedError: an archive holds no file, or several.
+        PackedError: an archive contains no file, or several.
         OSError: it cannot be read.
     """
     with _opened(path) as file:
@@ -103,7 +103,7 @@ def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _MeasuredRead(io.RawIOBase):
-    """The bytes of `file`, at `path`, whose size is checked before they have become many."""
+    """The bytes of `file`, at `path`, whose size is checked before many have been read."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path, self._file = path, file
@@ -127,16 +127,16 @@ def _check_text(path: Path) -> None:
     needed = _table_bytes(path, there.st_size, there.st_mtime_ns)
     if needed is None:
         found = f"has a line of more than {_UNMEASURED_BYTES / 1e6:.0f} MB"
-        raise PackedError(found, "write a line of column names, then a line a row")
+        raise PackedError(found, "write a line of column names, then one line per row")
     if found := exceeding(needed, available_bytes()):
         raise PackedError(found, FEWER)
 
 
 @lru_cache(maxsize=8)
 def _table_bytes(path: Path, size: int, _changed_ns: int) -> int | None:
-    """What the table in a text file takes in memory at the least, as far as this machine has it.
+    """The least memory for the table in a text file.
 
-    None if a line has no end.
+    None if a line is too long.
     """
     most = physical_bytes() or sys.maxsize
     needed = 0 if is_packed(path) else size
@@ -149,7 +149,7 @@ def _table_bytes(path: Path, size: int, _changed_ns: int) -> int | None:
             if line > _UNMEASURED_BYTES:
                 return None
             text += len(piece)
-            # NumPy counts what is frequent several times as fast as `bytes.count`
+            # NumPy counts frequent bytes several times faster than `bytes.count`
             letters = np.frombuffer(piece, np.uint8)
             lines += int(np.count_nonzero(letters == ord("\n")))
             for separator in SEPARATORS:
@@ -165,7 +165,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with tarfile.open(path) as tar:
             members = {one.name: one for one in tar.getmembers() if one.isfile()}
             member = tar.extractfile(members[_only([*members])])
-            assert member is not None  # None is what is not a file
+            assert member is not None  # None is not a file
             yield member
     elif kind == _ZIP:
         with zipfile.ZipFile(path) as archive, archive.open(_only(archive.namelist())) as file:
@@ -197,14 +197,14 @@ def _zstandard(path: Path) -> IO[bytes]:
 
 
 def _only(names: list[str]) -> str:
-    """The one file of an archive, apart from directories and what macOS adds."""
+    """The one file of an archive, ignoring directories and what macOS adds."""
     if "[Content_Types].xml" in names:
         raise PackedError("is an Office file, not CSV", "save the table as CSV")
     files = [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if len(files) == 1:
         return files[0]
     found = f"holds {len(files)} files, {listed(sorted(files)[:5])}" if files else "holds no file"
-    raise PackedError(found, "pack one table alone, or unpack it")
+    raise PackedError(found, "pack exactly one table, or unpack it")
 
 
 _OPENERS: dict[bytes, Callable[[Path], Any]] = {

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, of all files that a pattern matches, or of all in a directory."""
+"""Rows of a Parquet file, of all files that match a pattern, or of all in a directory."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from sweeper.errors import DataError, listed
 from sweeper.process import available_bytes
 from sweeper.results.decoded import decoded_bytes
 
-# how Arrow begins to say that it cannot tell columns apart
+# the start of Arrow's message about ambiguous columns
 _TWICE = re.compile(r"Multiple matches for FieldRef\.Name\((.*?)\) in ")
-# each column is freed as it is taken over, and the file is not held beside them: without these
-# reading takes three times what the rows take
+# each column is freed once it is converted, and the file is not kept next to them: otherwise
+# reading takes three times the memory of the rows
 _IN_PLACE: Any = {"split_blocks": True, "self_destruct": True}
-# the last is what Arrow raises for a feature of Parquet that it cannot read
+# the last one is what Arrow raises for a Parquet feature that it does not support
 _UNREADABLE = OSError, ValueError, TypeError, KeyError, RuntimeError
-# how Hive names the directory of the rows without a value
+# Hive's directory name for rows without a value
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"[-+]?(\d{1,15}(\.\d*)?|\.\d+)(e[-+]?\d{1,2})?", re.IGNORECASE)
 
 Partitions = Mapping[str, Sequence[str | None]]
-"""For each column in directory names such as `year=2024` its value for each file, as text."""
+"""For each column in directory names such as `year=2024`, its value for each file, as text."""
 
 
 class UnfitParquetError(ValueError):
@@ -49,12 +49,12 @@ class UnfitParquetError(ValueError):
 
 
 def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
-    """The rows of the files, one file after the other in the order of their names.
+    """The rows of the files, in the order of their names.
 
-    Directories such as `year=2024` give the column `year`, unless the study began under edition 1.
+    Directories such as `year=2024` become the column `year`, except in edition 1.
 
     Raises:
-        DataError: there is no such file, one cannot be read, or they have not the same columns.
+        DataError: no file matches, one cannot be read, or their columns differ.
     """
     paths = find_files(config, data.path, "data.path", ".parquet")
     wanted = {name for name in (*data.target, data.split.group, data.split.time) if name}
@@ -69,14 +69,14 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         raise DataError(config.problem("data.path", error.found, error.hint)) from error
     name = paths[0].name if len(paths) == 1 else data.path
     if frame.empty:
-        raise DataError(config.problem("data.path", f"{name} has no rows", "write a row each"))
+        raise DataError(config.problem("data.path", f"{name} has no rows", "write some rows"))
     notes = tuple(
         f"all rows come from {name}={values[0]}, which is not read as a column"
         for name, values in partitions.items()
         if name not in frame
     )
     notes += tuple(
-        f"all rows come from {name}={values[0]}, but column '{name}' has {others}: it is read as is"
+        f"all rows come from {name}={values[0]}, but column '{name}' has {others}; the column wins"
         for name, values in partitions.items()
         if name in frame
         and name not in columns
@@ -92,7 +92,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
 
 
 def _named_index(path: Path) -> list[str]:
-    """The levels of the index of pandas in a file that have a name of their own."""
+    """The named index levels of pandas in a file."""
     return [str(name) for name in pd.read_parquet(path, columns=[]).index.names if name is not None]
 
 
@@ -114,11 +114,11 @@ def parquet_table(
 ) -> pd.DataFrame:
     """The rows of all files, numbered from 0, with the columns `partitions`.
 
-    A level of an index is a column only if it is `wanted`. Of the partitions those in `texts` stay
-    text; the others are numbers if all their values are.
+    An index level is a column only if it is `wanted`. Partition columns in `texts` stay text; the
+    others are numbers if all their values are.
 
     Raises:
-        UnfitParquetError: a file cannot be read, or they do not have the same columns.
+        UnfitParquetError: a file cannot be read, or their columns differ.
     """
     _check_size(paths)
     frames = [with_index(_read(path), wanted) for path in paths]
@@ -136,27 +136,27 @@ def parquet_table(
 
 
 def partitions_of(paths: Sequence[Path], bases: Sequence[Path] = ()) -> Partitions:
-    """The columns in the directory names of the files, looking below the first fitting base only.
+    """The columns in directory names of the files, below the first matching base.
 
     Raises:
-        UnfitParquetError: the files do not all lie below directories of the same columns.
+        UnfitParquetError: the files are not all below directories of the same columns.
     """
     base = next((base for base in bases if paths[0].is_relative_to(base)), None)
     of_files = [_keys(path.relative_to(base) if base else path) for path in paths]
     for path, keys in zip(paths, of_files, strict=True):
         for name in of_files[0].keys() ^ keys.keys():
-            found = f"{paths[0]} and {path} do not both lie below a directory {name}=..."
+            found = f"{paths[0]} and {path} are not both below a directory {name}=..."
             raise UnfitParquetError(found, "name files that are partitioned by the same columns")
     return {name: [keys[name] for keys in of_files] for name in of_files[0]}
 
 
 def with_text_labels(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with text for its columns' names, which pandas may have as numbers."""
+    """The table with its column names as text, since pandas may have numbers."""
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
 def with_index(frame: pd.DataFrame, wanted: Collection[str | None]) -> pd.DataFrame:
-    """The rows numbered from 0; a level of the index is a column only where it is `wanted`."""
+    """The rows numbered from 0; an index level is a column only if it is `wanted`."""
     asked = {name for name in wanted if name is not None}
     kept = [name for name in frame.index.names if name in asked and name not in frame]
     others = [name for name in frame.index.names if name not in kept]
@@ -166,11 +166,11 @@ def with_index(frame: pd.DataFrame, wanted: Collection[str | None]) -> pd.DataFr
 
 
 def _check_size(paths: Sequence[Path]) -> None:
-    """Refuse files that become larger than the memory that is free."""
+    """Refuse files whose rows do not fit into free memory."""
     if (free := available_bytes()) is None:
         return
     needed = 0
-    with suppress(*_UNREADABLE):  # reading says what is wrong with a file
+    with suppress(*_UNREADABLE):  # reading will report what is wrong with a file
         needed = decoded_bytes(paths, free)
     if found := exceeding(needed, free):
         name = paths[0].name if len(paths) == 1 else f"the {len(paths)} files"
@@ -191,7 +191,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows with large integers as they are in the file; pandas rounds those next to gaps."""
+    """The rows with large integers as in the file; pandas rounds those next to gaps."""
     names = [str(n) for n in frame if frame[n].dtype == np.float64 and _has_large(frame[n])]
     if not names:
         return frame
@@ -200,7 +200,7 @@ def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _has_large(column: pd.Series[Any]) -> bool:
-    """Whether a column has numbers among which a float cannot tell all integers apart."""
+    """Whether a column has integers too large for floats to distinguish."""
     if not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
         return False
     return bool(((column >= EXACT) | (column <= -EXACT)).any())
@@ -224,7 +224,7 @@ def _check_columns(first: Path, expected: pd.DataFrame, path: Path, frame: pd.Da
     if differing:
         names = listed([f"'{name}'" for name in differing])
         found = f"{path.name} and {first.name} do not both have {names}"
-        raise UnfitParquetError(found, "name files of the same columns")
+        raise UnfitParquetError(found, "use files with the same columns")
     for name, one, other in _of_different_kinds(expected, frame):
         found = f"column '{name}' holds {one} in {first.name} and {other} in {path.name}"
         raise UnfitParquetError(found, "write the same type in every file")
@@ -233,17 +233,17 @@ def _check_columns(first: Path, expected: pd.DataFrame, path: Path, frame: pd.Da
 def _check_partitions(
     paths: Sequence[Path], frames: Sequence[pd.DataFrame], partitions: Partitions
 ) -> None:
-    """Refuse a column with other values than the directory of its file is named after."""
+    """Refuse a column whose values differ from the name of its file's directory."""
     for name, values in partitions.items():
         for path, frame, value in zip(paths, frames, values, strict=True):
             if name in frame and (others := other_values(frame[name], value)):
-                found = f"column '{name}' of {path} has {others}, and its directory {name}={value}"
+                found = f"column '{name}' of {path} has {others}, but its directory {name}={value}"
                 fix = "remove the column from the files, or move the rows to the right directory"
                 raise UnfitParquetError(found, fix)
 
 
 def other_values(column: pd.Series[Any], of_directory: str | None) -> str:
-    """The first value of a column that is not the one `of_directory`; empty if there is none."""
+    """The first value of a column that differs from `of_directory`; empty if there is none."""
     values = cells(column.drop_duplicates()).tolist()
     known = KnownValues(() if of_directory is None else (of_directory,))
     others = [v for v in values if known.place(v) != (None if of_directory is None else 0)]
@@ -260,7 +260,7 @@ def _of_different_kinds(
 
 
 def _kind(column: pd.Series[Any]) -> str:
-    """What a column holds, if it cannot be joined with a column of another kind; else empty."""
+    """What a column holds, if it cannot be joined with other kinds of columns; else empty."""
     if not column.count():
         return ""
     if is_bool_dtype(column.dtype):
@@ -271,14 +271,14 @@ def _kind(column: pd.Series[Any]) -> str:
 
 
 def _keys(path: Path) -> dict[str, str | None]:
-    """The columns in the names of the directories of a path."""
+    """The columns in the directory names of a path."""
     parts = [part.partition("=") for part in path.parent.parts]
     values = {unquote(key): unquote(value) for key, equals, value in parts if key and equals}
     return {key: None if value == _MISSING else value for key, value in values.items()}
 
 
 def _typed(values: Sequence[str | None], *, as_text: bool) -> Any:
-    """The values as an array of numbers if all of them are numbers, else of text."""
+    """The values as an array of numbers if all of them are numbers, else of strings."""
     written = pd.Series([*values], dtype="str")
     known = written.dropna()
     if as_text or not len(known) or not all(_NUMBER.fullmatch(value) for value in known):

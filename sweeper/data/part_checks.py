@@ -1,4 +1,4 @@
-"""What does not fit into the training, validation and test parts that a study asks for."""
+"""Problems with the train, validation and test splits that a study asks for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLASSES_SHOWN = 5
 
 
 def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    """A training part without rows, batches that are larger, classes that cannot be shared out."""
+    """Problems such as no training rows, too large batches, or too small classes."""
     unfit = [*_way_problems(config, raw)]
     yield from unfit
     group = config.data.split.group
@@ -35,8 +35,8 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield config.problem("study.folds", found, f"write {sizes.train} at most")
     elif sizes.train < 1:
         found = (
-            f"of {counted(n_wholes, whole)} validation takes {sizes.val} and testing {sizes.test}, "
-            "so none are left to train on"
+            f"of {counted(n_wholes, whole)}, validation takes {sizes.val} and testing "
+            f"{sizes.test}, so none are left for training"
         )
         yield config.problem("data.split", found, f"add {whole}s or write smaller shares")
     else:
@@ -47,24 +47,24 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
 
 
 def group_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Groups that may be one, so that its rows may be in several parts."""
+    """Warnings about groups that may be one, so that its rows may be in several splits."""
     name = config.data.split.group
     if name is not None and (alike := same_but_for_looks(raw.frame[name].unique())):
-        yield f"column '{name}' has groups {alike}, and are different ones; write them alike"
+        yield f"column '{name}' has groups {alike}, but count as different ones; write them alike"
 
 
 def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    """What keeps the column of group or time from parting the rows."""
+    """Problems with the column that splits the rows by group or time."""
     ways = config.data.split
     if ways.train_on != "train" and config.study.folds is not None:
-        found = f"{ways.train_on}, where each fold is kept from a training"
-        yield config.problem("data.split.train_on", found, "remove it, or study.folds")
+        found = f"{ways.train_on}, but each training leaves out a fold"
+        yield config.problem("data.split.train_on", found, "remove it, or remove study.folds")
     for way, name in (("group", ways.group), ("time", ways.time)):
         if name is None:
             continue
         key = f"data.split.{way}"
         if way == "time" and config.study.folds is not None:
-            found = "folds draw rows at random, and data.split.time orders them"
+            found = "folds draw rows at random, but data.split.time orders them"
             yield config.problem("study.folds", found, "remove one of them")
         if name not in raw.frame:
             columns = list(raw.frame.columns)
@@ -80,16 +80,16 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             yield config.problem(key, found, "write numbers or text")
         elif way == "time" and (rows := np.flatnonzero(times(raw.frame[name]).isna()).tolist()):
             are = "is" if len(rows) == 1 else "are"
-            found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} {are} no time"
+            found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} {are} not a time"
             hint = "write numbers, or times as 2026-01-31T12:00"
             yield config.problem(key, f"{found} ({raw.places(rows)})", hint)
         elif way == "time" and config.edition > 1 and (wrong := misordered(raw.frame[name])):
-            found = f"column '{name}' of {raw.name} holds {wrong}, and numbers sort them wrongly"
+            found = f"column '{name}' of {raw.name} holds {wrong}, which numbers sort wrongly"
             yield config.problem(key, found, "write dates as 2026-01-31, or months as 2026-01")
 
 
 def _has_order(column: pd.Series[Any]) -> bool:
-    """Whether its values can be told apart and sorted, as groups are."""
+    """Whether its values can be compared and sorted, as groups need."""
     try:
         pd.factorize(column, sort=True)
     except TypeError:
@@ -98,7 +98,7 @@ def _has_order(column: pd.Series[Any]) -> bool:
 
 
 def _least_train(config: StudyConfig, raw: RawData) -> int:
-    """The fewest rows that anything trains on, where groups are as large as they are."""
+    """The fewest rows that any training uses, given the sizes of the groups."""
     parts, groups = split(config, raw), groups_of(config, raw)
     if config.study.folds is None or groups is None:
         return len(parts.train)
@@ -112,7 +112,7 @@ def _batch_problems(config: StudyConfig, least: int) -> Iterator[Problem]:
     largest = max(int(value) for value in config.drawn_values("train.batch_size") or ())
     if largest > least:
         whose = "a fold trains on" if config.study.folds else "the training part has"
-        found = f"a batch of {counted(largest, 'row')}, and {whose} {least}"
+        found = f"a batch of {counted(largest, 'row')}, but {whose} {least}"
         yield config.problem(key, found, f"write {least} at most")
 
 
@@ -139,7 +139,7 @@ def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Ite
     if rare:
         more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
         found = (
-            f"a class needs {sizes.n_parts} rows to be in each part, and class "
+            f"a class needs {sizes.n_parts} rows to be in each part, but class "
             f"{listed(rare[:_CLASSES_SHOWN])}{more}"
         )
         hint = "add rows, remove the class or write stratify = false"

@@ -1,7 +1,7 @@
 """Prepares a study's data: read, check, split and encode its rows.
 
 Rows come from scikit-learn, a file, or a user-defined function. Whether they fit into memory is
-checked before anything large is made.
+checked before anything large is created.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sweeper.data.columns import (
 from sweeper.data.csv_reader import (
     Dialect,
     UnfitCsvError,
+    format_settings,
     missing_words,
     read_csv_table,
-    settings_told,
 )
 from sweeper.data.dataset import Dataset
 from sweeper.data.encode import encode, scaled_features
@@ -46,30 +46,30 @@ from sweeper.data.transform import Category
 from sweeper.data.user_rows import read_function
 from sweeper.errors import DataError, Problem, listed
 
-# columns are filled, scaled and measured in copies of a block
+# columns are filled, scaled and measured in copies of one block at a time
 _BLOCKS_AT_ONCE = 6
-# of each row while a target or a category is encoded: codes, places, a text
+# per row, while a target or a category is encoded: codes, indices, a string
 _ROW_BYTES = 96
 
 
 def check_room(config: StudyConfig, raw: RawData, categories: Sequence[Category]) -> None:
-    """Refuse data that take more than this machine's share of memory while they are prepared.
+    """Refuse data that needs more than this machine's share of memory while it is prepared.
 
     Raises:
-        DataError: with both numbers; a category of most features is named.
+        DataError: with both sizes, and the category that causes most features.
     """
     widest = max(categories, key=lambda one: len(one.values), default=None)
     hints: list[str] = []
-    why = "while they are prepared"
+    why = "while it is prepared"
     n_features = len(feature_names(config, raw, categories))
     if config.data.categorical == "onehot" and widest and len(widest.values) > n_features / 2:
-        why += f", most of it a column for each of {len(widest.values)} values of '{widest.name}'"
+        why += f", most of it for the columns of {len(widest.values)} values of '{widest.name}'"
         hints.append('write data.categorical = "ordinal"')
     check_host(config, peak_bytes(config, raw, categories), why, hints)
 
 
 def peak_bytes(config: StudyConfig, raw: RawData, categories: Sequence[Category]) -> int:
-    """What is held at the most: what was read, what it becomes, and the columns between."""
+    """The peak memory: the rows as read, the arrays they become, and the columns in between."""
     n_features = len(feature_names(config, raw, categories))
     size = np.dtype(config.execution.precision).itemsize
     becomes = len(raw.frame) * n_features * size
@@ -103,8 +103,8 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
         hint = error.hint
         if error.likely is not None:
             settings = error.likely.instead_of(dialect)
-            again = f"write the file again with {dialect}"
-            hint = f"write {settings_told(settings)}" if settings else again
+            again = f"rewrite the file with {dialect}"
+            hint = f"write {format_settings(settings)}" if settings else again
         raise DataError(config.problem("data.path", found, hint)) from error
     return RawData(
         *(path.name, "data.path", frame, data.target),
@@ -128,7 +128,7 @@ def read(config: StudyConfig) -> RawData:
     """The rows that the study names.
 
     Raises:
-        DataError: there is none, or it cannot be read as a table.
+        DataError: there are none, or they are not a table.
     """
     raw = _read(config)
     twice = raw.frame.columns[raw.frame.columns.duplicated()].unique()
@@ -151,21 +151,18 @@ def read(config: StudyConfig) -> RawData:
 
 
 def _with_targets(config: StudyConfig, raw: RawData) -> RawData:
-    """Only the rows that have a value of every target, with a note on how many were left out."""
+    """Only the rows with a value for every target, with a note on how many were left out."""
     targets = [name for name in raw.targets if name in raw.frame]
     has_gap = raw.frame[targets].isna().any(axis=1).to_numpy()
     n_rows, n_gaps = len(has_gap), int(has_gap.sum())
     names = listed([f"'{name}'" for name in targets], "or")
     if n_rows and n_gaps == n_rows:
-        found = f"{raw.name} has no row with a value of the target {names}"
-        raise DataError(config.problem(raw.target_key, found, "name another column, or fill it in"))
+        found = f"{raw.name} has no row with a value for the target {names}"
+        raise DataError(config.problem(raw.target_key, found, "use another column, or fill it in"))
     if not n_gaps:
-        note = (
-            f'data.missing_target = "drop" leaves out no rows: none of the {n_rows} lacks a target'
-        )
+        note = f'data.missing_target = "drop" leaves out no rows: all {n_rows} have a target'
         return replace(raw, notes=(*raw.notes, note))
-    have = "has" if n_gaps == 1 else "have"
-    note = f"{n_gaps} of {n_rows} rows {have} no value of the target {names}: left out"
+    note = f"left out {n_gaps} of {n_rows} rows, without a value for the target {names}"
     kept = np.flatnonzero(~has_gap)
     frame = raw.frame.iloc[kept].reset_index(drop=True)
     whole = {name: without_fractions(frame[name]) for name in targets}
@@ -197,11 +194,11 @@ def _read_sklearn(data: SklearnTable) -> RawData:
 
 
 def prepare(config: StudyConfig) -> Dataset:
-    """The dataset that every trial of the study trains on; a function of the file and its seed.
+    """The dataset that every trial of the study trains on; depends only on the file and its seed.
 
     Raises:
-        DataError: the data is missing, unfit or too large; the message has every problem, and its
-            fix.
+        DataError: the data is missing, unusable or too large; the message has every problem with
+        its fix.
     """
     raw = read(config)
     _refuse(problems(config, raw))
@@ -221,12 +218,12 @@ def _refuse(found: Iterator[Problem]) -> None:
 
 
 def _untrained(config: StudyConfig, raw: RawData, parts: Split) -> Iterator[Problem]:
-    """Columns that are missing in every training row, so that there is nothing to fill gaps by."""
-    # else a missing category is one of its own
+    """Columns that are missing in every training row, so that gaps cannot be filled."""
+    # otherwise a missing category is a category of its own
     every = config.data.impute == "most_frequent"
     for name in raw.features:
         is_filled = every or not raw.is_category(name)
         if not is_filled or raw.frame[name].iloc[parts.train].count():
             continue
-        found = f"column '{name}' of {raw.name} has no value in the training part"
+        found = f"column '{name}' of {raw.name} has no value in the training rows"
         yield config.problem(raw.key, found, "add rows, or leave the column out")

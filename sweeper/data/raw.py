@@ -1,4 +1,4 @@
-"""The rows of a study as they were read, before anything is left out or changed."""
+"""The rows of a study as read, before anything is left out or changed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _PLACES_SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class RawData:
-    """All columns, those to predict among them, and those to leave out.
+    """All columns, including those to predict and those to leave out.
 
-    `key` is the setting that names the data, `target_key` the one that names the targets.
-    `aside` are columns that only split the rows, `categories` those of numbers that are meant as
-    categories; `mode` is the column aside that labels the parts of a mixture. There are no
-    `targets` where nothing is predicted; `of_truth` are those of truth values, which are numbers in
-    `frame` where some are missing. `class_names` is empty where classes are called by their
-    value in the data; `path` is None where the rows come from no text file of the user's, and
-    `dialect` says how that is written. `kept` is the place in the source of each row of `frame`, if
-    some were left out; `notes` is what the user should know about how the rows were read. `words`
-    counts the words that were read as missing values, by column.
+    `key` is the setting that names the data, `target_key` the one that names the targets. `aside`
+    are columns that only split the rows, `categories` numeric columns that are treated as
+    categories; `mode` is the column in `aside` that labels the components of a mixture. Without
+    anything to predict, there are no `targets`; `of_truth` are targets of booleans, which are
+    numbers in `frame` if some are missing. `class_names` is empty if classes are named by their
+    value in the data; `path` is None if the rows do not come from a text file, whose format is
+    `dialect`. `kept` are the indices in the source of the rows of `frame`, if some were left out;
+    `notes` are messages for the user about how the rows were read. `words` counts the words that
+    were read as missing values, by column.
     """
 
     name: str
@@ -52,35 +52,35 @@ class RawData:
 
     @cached_property
     def features(self) -> list[str]:
-        """The columns that a model may look at."""
+        """The columns that a model may use."""
         others = {*self.targets, *self.drop, *self.aside}
         return [name for name in self.frame.columns if name not in others]
 
     def is_category(self, name: str) -> bool:
-        """Whether a column is encoded value by value; else it is a number."""
+        """Whether a column is encoded value by value; otherwise it is a number."""
         return name in self.categories or name not in self._numeric
 
     @cached_property
     def _numeric(self) -> frozenset[str]:
-        """The columns of numbers: of thousands, asked for one by one, pandas takes its time."""
+        """The numeric columns, computed once, since pandas is slow column by column."""
         dtypes = self.frame.dtypes.items()
         return frozenset(str(name) for name, dtype in dtypes if is_numeric_dtype(dtype))
 
     @cached_property
     def has_gaps_in_numbers(self) -> bool:
-        """Whether some feature that is a number has no value in some row."""
+        """Whether some numeric feature is missing in some row."""
         numbers = [name for name in self.features if not self.is_category(name)]
         return bool(self.frame[numbers].isna().to_numpy().any())
 
     @cached_property
     def words_of_numbers(self) -> list[str]:
-        """The texts that mean a missing number in some column."""
+        """The strings that mean a missing number in some column."""
         found = {word for name in self._numeric for word in self.words.get(name, ())}
         return ["", *sorted(found)]
 
     @cached_property
     def gap_words(self) -> list[str]:
-        """The texts that mean a missing number in some column, or may mean one."""
+        """The strings that mean or may mean a missing number in some column."""
         read = self.frame[[*self.features, *self.targets]]
         return [*dict.fromkeys([*self.words_of_numbers, *gap_words(read)])]
 
@@ -95,6 +95,6 @@ class RawData:
 
     @cached_property
     def _lines(self) -> list[int]:
-        """The line on which each row begins."""
+        """The line on which each row starts."""
         assert self.path is not None
         return row_lines(self.path, self.dialect)

@@ -1,4 +1,4 @@
-"""Numbers such as -999 that stand for a missing value."""
+"""Numbers such as -999 that mean a missing value."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _CODES = [
 _SENTINELS = frozenset([*_CODES, *(-code for code in _CODES), -32768.0, -2147483648.0])
 IMPUTE = 'impute = "median"'
 MISSING_TARGET = 'missing_target = "drop"'
-"""The settings that a study with missing features, or targets, needs."""
+"""The settings that a study with missing features or targets needs."""
 
 # columns with fewer other values may hold codes
 _LEAST_VALUES = 5
-# a single value may as well be an outlier, unless it is so many times as far away as others
+# a single value may be an outlier, unless it is this many times as far away as the others
 _FAR_ONCE = 3
 
 
@@ -51,10 +51,10 @@ class Sentinels:
         )
 
     def told(self, missing: Iterable[str] | None, also: str = "") -> str:
-        """What is wrong, and what to do if they stand for missing values.
+        """A warning with how to fix it if they mean missing values.
 
-        `missing` are all texts that mean a missing value or may do so, None if the table is not a
-        CSV file; `also` is another setting that they need then.
+        `missing` are all strings that mean or may mean a missing value, None if the table is not a
+        CSV file; `also` is another setting that is then needed.
         """
         if missing is None:
             read, values = f"df[{self.name!r}]", ", ".join(map(written, self.values))
@@ -69,12 +69,12 @@ class Sentinels:
 
 
 def all_texts(found: Iterable[Sentinels]) -> list[str]:
-    """The sentinels of several columns as text, each once."""
+    """The sentinels of several columns as text, without repetition."""
     return sorted({written(value) for one in found for value in one.values})
 
 
 def sentinels(column: pd.Series[Any]) -> Sentinels | None:
-    """The numbers of a column that probably stand for missing values; None if there are none."""
+    """The numbers of a column that probably mean missing values, or None."""
     if not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
         return None
     numbers = column.to_numpy(np.float64)
@@ -98,7 +98,7 @@ def sentinels(column: pd.Series[Any]) -> Sentinels | None:
 
 
 def _is_far(value: float, count: int, low: float, high: float) -> bool:
-    """Whether a value lies farther from the others than these do from each other."""
+    """Whether a value is farther from the others than these are from each other."""
     if low <= value <= high:
         return False
     if value < 0 <= low:
@@ -108,7 +108,7 @@ def _is_far(value: float, count: int, low: float, high: float) -> bool:
 
 
 def _is_minus_one_a_code(numbers: NDArray[np.float64]) -> bool:
-    """Whether -1 is the only negative number and comes more often than any other."""
+    """Whether -1 is the only negative number and is more frequent than any other."""
     negative = numbers[numbers < 0]
     if not len(negative) or (negative != -1).any() or len(negative) < 2:
         return False

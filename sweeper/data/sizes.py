@@ -1,4 +1,4 @@
-"""How many rows each part of a study's data gets."""
+"""How many rows each split of a study's data gets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sweeper.config import StudyConfig
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many rows each part gets; `train` is what the others leave, and may be below 1.
+    """How many rows each split gets; `train` is what the others leave, and may be below 1.
 
-    Of `folds`, each in turn is taken from `train` to validate on.
+    With `folds`, each fold in turn is taken from `train` for validation.
     """
 
     train: int
@@ -22,19 +22,19 @@ class Sizes:
 
     @property
     def n_parts(self) -> int:
-        """How many parts the rows are in: those to train and validate on, and one to test."""
+        """How many parts the rows are in: folds, or training and validation, plus testing."""
         return (self.folds or 2) + (self.test > 0)
 
     @property
     def least_train(self) -> int:
-        """The fewest rows that anything trains on."""
+        """The fewest rows that any training uses."""
         return self.train - ceil(self.train / self.folds) if self.folds else self.train
 
 
 def part_sizes(config: StudyConfig, n_rows: int) -> Sizes:
-    """The shares of the study file in rows, rounded up as scikit-learn does.
+    """The shares of the study file in rows, rounded up as in scikit-learn.
 
-    With folds, what is not for testing is all of it to train on.
+    With folds, all rows that are not for testing are for training.
     """
     shares = config.data.split
     val, test = ceil(shares.val * n_rows), ceil(shares.test * n_rows)

@@ -19,13 +19,13 @@ from sweeper.errors import DataError
 
 Rows = NDArray[np.intp]
 
-# of fewer different numbers it is chance that they look like dates
+# with fewer different numbers, it may be chance that they look like dates
 _FEWEST_DATES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The rows of each part; every row is in one, and in the training part it may be again."""
+    """The rows of each split; every row is in one, and may also be in the training split."""
 
     train: Rows
     val: Rows
@@ -33,11 +33,11 @@ class Split:
 
 
 def split(config: StudyConfig, raw: RawData) -> Split:
-    """The parts of the rows, drawn with a seed, or cut from them in the order of time.
+    """The splits of the rows, drawn with a seed or cut in the order of time.
 
-    Draws are scikit-learn's: first the test part, then the validation part from the rest. The seed
-    is its `random_state` as it stands, so that anybody can draw them again. Where a model is
-    trained on more than its part, the training part has rows of the others too, at its end.
+    Draws are scikit-learn's: first the test rows, then the validation rows from the rest. The seed
+    is passed as `random_state`, so that anybody can repeat them. If a model is trained on more than
+    its own split, the other rows are appended to the training rows.
 
     Raises:
         DataError: a class cannot be kept in proportion.
@@ -49,7 +49,7 @@ def split(config: StudyConfig, raw: RawData) -> Split:
 
 
 def _parts(config: StudyConfig, raw: RawData) -> Split:
-    """The parts, none of which has a row of another."""
+    """The splits, without common rows."""
     ways = config.data.split
     if ways.time is not None:
         return _by_time(config, times(raw.frame[ways.time]))
@@ -59,31 +59,31 @@ def _parts(config: StudyConfig, raw: RawData) -> Split:
         return _drawn(len(groups), sizes, lambda *part: _draw_groups(config, groups, *part))
     sizes = part_sizes(config, len(raw.frame))
     classes = None
-    if ways.stratify:  # by their places: scikit-learn would add up their values
+    if ways.stratify:  # by index, since scikit-learn would add up their values
         classes = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)[1]
     try:
         return _drawn(len(raw.frame), sizes, lambda *part: _draw(config, classes, *part))
     except ValueError as error:
-        found = "the shares leave a class too few rows to be kept in proportion"
+        found = "the shares leave too few rows of a class to keep it in proportion"
         hint = "write other shares or stratify = false"
         raise DataError(config.problem("data.split", found, hint)) from error
 
 
 def groups_of(config: StudyConfig, raw: RawData) -> NDArray[np.intp] | None:
-    """The group of each row, as its place among the sorted ones; None where there are no groups."""
+    """The group of each row as an index into the sorted groups; None without groups."""
     name = config.data.split.group
     return None if name is None else pd.factorize(raw.frame[name], sort=True)[0]
 
 
 def times(column: pd.Series[Any]) -> pd.Series[Any]:
-    """What the rows of the column are ordered by; missing where it is no time."""
+    """The values to order the rows by; missing if a value is not a time."""
     if is_numeric_dtype(column.dtype) or is_datetime64_any_dtype(column.dtype):
         return column
     return pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
 
 
 def misordered(column: pd.Series[Any]) -> str:
-    """The dates that the column seems to write as numbers of another order; empty if none."""
+    """A description of dates that the column seems to write in another order; empty if none."""
     if not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
         return ""
     numbers = column.unique().astype(np.float64)
@@ -121,7 +121,7 @@ def _fraction(number: Any) -> str:
 
 
 def _are_unpadded(fractions: Sequence[str]) -> bool:
-    """Whether decimals are numbers of months or weeks, one digit or two, of which 2 follows 11."""
+    """Whether decimals are months or weeks with one or two digits, where 2 comes after 11."""
     if not all(1 <= int(text) <= 53 and len(text) < 3 for text in fractions):
         return False
     short = {text for text in fractions if len(text) == 1 and text != "1"}
@@ -132,9 +132,9 @@ def _are_unpadded(fractions: Sequence[str]) -> bool:
 
 
 def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Split:
-    """The latest rows are the test part, those before them the validation part.
+    """The latest rows are for testing, those before them for validation.
 
-    Rows of one moment stay in the order of the data.
+    Rows with equal times stay in the order of the data.
     """
     sizes = part_sizes(config, len(moments))
     order = moments.reset_index(drop=True).sort_values(kind="stable").index.to_numpy(np.intp)

@@ -15,12 +15,12 @@ from sweeper.data.csv_reader import USUAL, Dialect, rewriting
 from sweeper.data.identity import means_missing
 from sweeper.errors import listed
 
-# so many different values are looked at, of so many rows
+# how many different values, of how many rows, to look at
 _MAX_VALUES = 2_000
 _MAX_ROWS = 100_000
 _LEAST_SHARE = 0.95
 _MAX_GAP_WORDS = 3
-# of fewer different values units may as well be names: 2D and 3D
+# with fewer different values, units may be names: 2D and 3D
 _LEAST_VALUES = 3
 _MAX_CODES = 10
 _WORDS = "booleans in words"
@@ -56,8 +56,8 @@ class TextNumbers:
     """Numbers (or booleans, as `what` says) in a text column, with an `example`.
 
     `code` is the line of pandas that reads them from the column `name`. `needs_decimal` is true if
-    they are only written with a decimal comma. `words` stand for missing values, if nothing else
-    in the column is text. `is_plain` is true if only the type of the column is wrong.
+    they only have a decimal comma. `words` mean missing values, if nothing else in the column is
+    text. `is_plain` is true if only the type of the column is wrong.
     """
 
     name: str
@@ -79,7 +79,7 @@ class TextNumbers:
     def fix(
         self, csv_file: Path | None, dialect: Dialect = USUAL, missing: Iterable[str] = ()
     ) -> str:
-        """What to do about it; `csv_file` is None if the table is not a CSV file.
+        """How to fix it; `csv_file` is None if the table is not a CSV file.
 
         `missing` are the words that already mean a missing value.
         """
@@ -94,15 +94,15 @@ class TextNumbers:
         return f"read them with pandas: {self._rewriting(csv_file, dialect, missing)}"
 
     def _rewriting(self, path: Path, dialect: Dialect, missing: Iterable[str]) -> str:
-        """The code that changes this column of a CSV file and leaves all other text as it is."""
+        """The code that changes this column of a CSV file and leaves all other text unchanged."""
         gaps = [*dict.fromkeys(["", *missing])]
         return rewriting(path, dialect, self.code, f"na_values={{{self.name!r}: {gaps!r}}}")
 
 
 def text_numbers(column: pd.Series[Any], *, has_strays: bool = False) -> TextNumbers | None:
-    """What numbers or booleans the text in a column means; None if it is just text.
+    """The numbers or booleans that the text in a column means; None if it is just text.
 
-    With `has_strays` a few values may be other text among plain numbers: in a CSV file they are
+    With `has_strays`, a few values may be other text among plain numbers: in a CSV file, they are
     the only reason why the column is text.
     """
     if not isinstance(column.dtype, pd.StringDtype):
@@ -128,7 +128,7 @@ def gap_words(frame: pd.DataFrame) -> list[str]:
 
 
 def _with_gaps(values: Sequence[str], name: str) -> TextNumbers | None:
-    """Numbers as they should be, among a few words for missing ones."""
+    """Plain numbers, among a few words for missing ones."""
     read = f"df[{name!r}]"
     others = [value for value in values if not _PLAIN.fullmatch(value.strip())]
     numbers = [value for value in values if _PLAIN.fullmatch(value.strip())]
@@ -165,7 +165,7 @@ def _fractions(texts: Sequence[str], name: str) -> TextNumbers | None:
     scales = {below for _, below in parts}
     is_fraction = scales <= _SCALES and all(above <= below for above, below in parts)
     if 0 in scales or not (is_fraction or len(scales) == 1):
-        return None  # dates, or pairs such as of blood pressure
+        return None  # dates, or pairs such as blood pressures
     code = f"{read} = {read}.dropna().map(lambda text: float(sum(map(Fraction, text.split()))))"
     code = f"from fractions import Fraction; {code}"
     return TextNumbers(name, "fractions written as text", found[0][0], code)
@@ -194,9 +194,9 @@ def _numbers(texts: Sequence[str], name: str) -> TextNumbers | None:
 
 
 def _plain_numbers(texts: Sequence[str], name: str, *, has_strays: bool) -> TextNumbers | None:
-    """Numbers as they should be, in a column that some program wrote as text.
+    """Plain numbers, in a column that some program wrote as text.
 
-    A few different integers may be the codes of categories.
+    A few different integers may be codes of categories.
     """
     plain = [text for text in texts if _PLAIN.fullmatch(text)]
     share = _LEAST_SHARE if has_strays else 1
@@ -210,7 +210,7 @@ def _plain_numbers(texts: Sequence[str], name: str, *, has_strays: bool) -> Text
 
 
 def _are_names(texts: Sequence[str], signed: Sequence[re.Match[str]]) -> bool:
-    """Whether it may be chance that text reads as numbers: 2D and 3D, or postal codes."""
+    """Whether text may read as numbers by chance: 2D and 3D, or postal codes."""
     has_sign = all(
         match["currency"] or match["after"] or match["unit"] == "%" or match["space"]
         for match in signed
@@ -224,13 +224,13 @@ def _are_names(texts: Sequence[str], signed: Sequence[re.Match[str]]) -> bool:
 
 
 def _units(signed: Sequence[re.Match[str]]) -> set[str]:
-    """The units, in the singular; those of money and per cent need none."""
+    """The units, in the singular; money and per cent need none."""
     units = {match["unit"].rstrip(".") for match in signed if match["unit"] not in (None, "%", "‰")}
     return units if units <= _MAGNITUDES.keys() else {unit.removesuffix("s") for unit in units}
 
 
 def _has_decimal_comma(digits: Sequence[str]) -> bool:
-    """Whether a comma stands before the fraction, and not between thousands."""
+    """Whether a comma separates the fraction, and not thousands."""
     both = [text for text in digits if "," in text and "." in text]
     if both:
         return both[0].rindex(",") > both[0].rindex(".")
@@ -243,7 +243,7 @@ def _has_decimal_comma(digits: Sequence[str]) -> bool:
 def _steps(
     signed: Sequence[re.Match[str]], magnitudes: set[str], *, is_decimal: bool
 ) -> Iterator[str]:
-    """The calls that leave plain numbers of the text."""
+    """The calls that reduce the text to plain numbers."""
     if any(match["open"] for match in signed):
         yield r'.str.replace(r"^\((.*)\)$", r"-\1", regex=True)'
     for minus in "\u2212\u2013":

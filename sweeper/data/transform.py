@@ -1,6 +1,6 @@
-"""How a row as it is read becomes what a model takes in: values as JSON has them, and NumPy alone.
+"""How a row as read becomes model inputs, with values in JSON form, using only NumPy.
 
-It is what scikit-learn's transformers were fitted to, so that a model can be used without them.
+These are the fitted scikit-learn transformers, so that a model can be used without scikit-learn.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from sweeper.data.identity import (
 from sweeper.errors import counted
 from sweeper.trial import Scalar
 
-# ordinal place of a missing value; that of one that no training row has is UNKNOWN
+# ordinal number of a missing value; values that no training row has are UNKNOWN
 MISSING = -2
-_SHOWN = 5  # columns or values that a message names
+_SHOWN = 5  # columns or values to list in a message
 
 
 class UnfitRowsError(ValueError):
-    """Rows that a model was not trained for: what was found, the fix, and where, rows from 0."""
+    """Rows that a model was not trained for: what was found, the fix, and row indices from 0."""
 
     def __init__(self, found: str, hint: str, rows: Sequence[int] = ()) -> None:
         super().__init__(f"{found}; {hint}")
@@ -42,7 +42,7 @@ class UnfitRowsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """`(x - shift) / scale`, or `x * scale + shift` where it is to a range."""
+    """`(x - shift) / scale`, or `x * scale + shift` for scaling to a range."""
 
     to_range: bool
     scale: tuple[float, ...]
@@ -56,9 +56,9 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A column that is encoded value by value; None among `values` is a missing one.
+    """A column that is encoded value by value; None among `values` means missing.
 
-    `fill` stands for a missing value, None where that is a value of its own.
+    `fill` replaces a missing value; None if missing is a value of its own.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What is done with the `columns` of a study, which stand in the order of its data.
+    """The transformation of the `columns` of a study, in the order of its data.
 
-    `fills` are what gaps of `numbers` are filled with, empty where there may be none. `classes`
-    are the values of the target by index, empty where the target is numbers. `edition` is that of
-    the study; `words` are texts that mean a missing value.
+    `fills` replace gaps in `numbers`, empty if there may be none. `classes` are the values of the
+    target by index, empty if the target is numeric. `edition` is that of the study; `words` are
+    strings that mean a missing value.
     """
 
     columns: tuple[str, ...]
@@ -88,13 +88,13 @@ class Transform:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The transform as JSON has it; that of edition 1 does not say so, as it never did."""
+        """The transform as JSON; edition 1 is not written, as in its own time."""
         left_out = ("edition", "words") if self.edition == 1 else ("words",)
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @staticmethod
     def of_record(record: Mapping[str, Any]) -> Transform:
-        """The transform of a saved model, of which `record` is what its file says."""
+        """The transform of a saved model, from the `record` in its file."""
         body, table = record["data"]["transform"], record.get("settings", {}).get("data", {})
         words = table.get("missing_values")
         if words is None:
@@ -104,7 +104,7 @@ class Transform:
 
     @staticmethod
     def from_dict(body: Mapping[str, Any], words: Sequence[str] = ()) -> Transform:
-        """The transform that was written as JSON; `words` are texts that mean a missing value."""
+        """The transform in JSON form; `words` are strings that mean a missing value."""
         return Transform(
             columns=tuple(body["columns"]),
             numbers=tuple(body["numbers"]),
@@ -127,14 +127,14 @@ class Transform:
         doubt: Callable[[str], None] = lambda told: None,
         precision: str = "float64",
     ) -> NDArray[Any]:
-        """What a model takes in for `rows`, shaped (rows, features), in its precision.
+        """The model inputs for `rows`, shaped (rows, features), in the model's precision.
 
-        They are a DataFrame or a mapping with these columns, or an array of them in their order. A
-        Series, or a mapping to single values, is one row. `doubt` is told of each column with
-        categories that no training row had.
+        `rows` are a DataFrame or a mapping with these columns, or an array of them in order. A
+        Series, or a mapping to single values, is one row. `doubt` is called with a message for each
+        column with categories that no training row had.
 
         Raises:
-            UnfitRowsError: a column is missing, or holds what the model cannot be given.
+            UnfitRowsError: a column is missing, or has values that the model cannot use.
         """
         columns = self._columns(rows)
         parts = [self._numbers(columns, precision)] if self.numbers else []
@@ -143,10 +143,10 @@ class Transform:
 
     def _columns(self, rows: Any) -> Mapping[str, Any]:
         if isinstance(rows, str | bytes | PathLike):
-            raise UnfitRowsError(f"{rows!r} is a text, not rows", "read it first: pandas.read_csv")
+            raise UnfitRowsError(f"{rows!r} is text, not rows", "read it first: pandas.read_csv")
         rows = _of_pandas(rows)
         _refuse_records(rows)
-        if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a Series of pandas: a row
+        if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a pandas Series is one row
             rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):
             self._refuse_missing(rows)
@@ -159,28 +159,28 @@ class Transform:
                 return {name: [value] for name, value in columns.items()}
             return {name: self._cells(column) for name, column in columns.items()}
         table = np.asarray(rows)
-        if table.ndim > 1:  # not -1, which no rows do not tell
+        if table.ndim > 1:  # not -1, which is undefined without rows
             table = table.reshape(len(table), prod(table.shape[1:]))
         if table.ndim != 2 or table.shape[1] != len(self.columns):
             more = ", ..." if len(self.columns) > _SHOWN else ""
             raise UnfitRowsError(
                 f"an array shaped {table.shape}",
-                "give one row an example, of "
+                "give one row per example, with "
                 f"{len(self.columns)} columns: {', '.join(self.columns[:_SHOWN])}{more}",
             )
         return {name: table[:, place] for place, name in enumerate(self.columns)}
 
     def _refuse_repeated(self, rows: Any) -> None:
-        """Raise an UnfitRowsError with the columns that a DataFrame has several times."""
+        """Raise an UnfitRowsError with the columns that a DataFrame contains several times."""
         twice = [name for name in self.columns if (rows.columns == name).sum() > 1]
         if twice:
             named = ", ".join(f"'{name}'" for name in twice)
             raise UnfitRowsError(f"several columns {named}", "give each column its own name")
 
     def _refuse_missing(self, rows: Any) -> None:
-        """Raise an UnfitRowsError with the columns that are missing, and which may be meant."""
+        """Raise an UnfitRowsError with the missing columns, and which ones may be meant."""
         missing = [name for name in self.columns if name not in rows]
-        given = getattr(rows, "columns", rows)  # of a DataFrame of whoever has made it
+        given = getattr(rows, "columns", rows)  # of any kind of DataFrame
         strange = {str(name).lower(): name for name in given if name not in self.columns}
         near: list[str] = []
         for name in missing:
@@ -188,14 +188,14 @@ class Transform:
             near += [f"is '{strange[found[0]]}' the same as '{name}'?"] if found else []
         if missing:
             named = ", ".join(f"'{name}'" for name in missing)
-            hint = " ".join(near) or "the model takes it in"
+            hint = " ".join(near) or "the model needs it"
             raise UnfitRowsError(f"no column {named}", hint)
 
     def _cells(self, column: Any) -> Any:
-        """The values of a column as an array, if it is one of pandas."""
+        """The values of a column as an array, if it is a pandas column."""
         if not hasattr(column, "iloc"):
             return column
-        # which only callers that have a table of it need
+        # only callers with a pandas table need this import
         from sweeper.data import first_edition
         from sweeper.data.columns import cells
 
@@ -213,9 +213,9 @@ class Transform:
                 what = "infinite" if self.fills else "missing or infinite"
                 are = "is" if len(rows) == 1 else "are"
                 found = f"{counted(len(rows), 'value')} of column '{name}' {are} {what}"
-                hint = "fill them: the study did not say how (data.impute)"
+                hint = "fill them: the study does not say how (data.impute)"
                 if self.fills:
-                    hint = "leave them empty: what is missing is filled, as the study says"
+                    hint = "leave them empty: missing values are filled as in the study"
                 raise UnfitRowsError(found, hint, rows)
         with np.errstate(over="ignore"):
             scaled = x if self.scaling is None else self.scaling.of(x)
@@ -232,10 +232,10 @@ class Transform:
         try:
             return floats(column, self.words, exact=self.edition > 1)
         except NotNumbersError as error:
-            found = f"column '{name}' holds no numbers in {counted(len(error.rows), 'row')}"
+            found = f"column '{name}' has non-numbers in {counted(len(error.rows), 'row')}"
             hint = "write numbers, or leave them empty" if self.fills else "write numbers"
             if any(f"'{word}'" in error.found for word in ("True", "False", "true", "false")):
-                hint = f"{hint}; of booleans give a column of type bool, or 1 and 0"
+                hint = f"{hint}; for booleans, use a column of type bool, or 1 and 0"
             raise UnfitRowsError(f"{found}: {error.found}", hint, error.rows) from None
 
     def _places(
@@ -249,7 +249,7 @@ class Transform:
             every.append((one, places))
             _check_known(one, known, values, places, gone, doubt)
         if self.one_hot:
-            # a value that no training row has is zeros
+            # a value that no training row has becomes zeros
             return np.concatenate(
                 [places[:, None] == np.arange(len(one.values)) for one, places in every], axis=1
             ).astype(np.float64)
@@ -265,10 +265,10 @@ def _check_known(
     gone: NDArray[np.bool_],
     doubt: Callable[[str], None],
 ) -> None:
-    """Report what a column holds that no training row had.
+    """Report values of a column that no training row had.
 
     Raises:
-        UnfitRowsError: that is all it holds in several rows, or in one of another type.
+        UnfitRowsError: there are only such values in several rows, or in one of another type.
     """
     strange: list[int] = np.flatnonzero((places == UNKNOWN) & ~gone).tolist()
     shown = _listed([values[row] for row in strange])
@@ -289,7 +289,7 @@ def _check_known(
 
 
 def _hint_on_words(one: Category) -> str:
-    """How pandas may have lost a category, such as 'NA', that it takes for a missing value."""
+    """How pandas may have lost a category, such as 'NA', that it reads as a missing value."""
     words = _listed([value for value in one.values if value and value in MISSING_WORDS])
     if not words:
         return ""
@@ -297,15 +297,15 @@ def _hint_on_words(one: Category) -> str:
 
 
 def _listed(values: Sequence[Any]) -> str:
-    """The first of some values, each once."""
+    """The first of some values, without repetition."""
     shown = (repr(str(one)) if isinstance(one, str) else written(one) for one in values)
     different = [*dict.fromkeys(shown)]
     return ", ".join(different[:_SHOWN]) + (", ..." if len(different) > _SHOWN else "")
 
 
 def _of_pandas(rows: Any) -> Any:
-    """A table of Polars or Arrow as a DataFrame of the same types; other rows as they are."""
-    if hasattr(rows, "collect_schema") and hasattr(rows, "collect"):  # a LazyFrame of Polars
+    """A Polars or Arrow table as a DataFrame of the same types; other rows unchanged."""
+    if hasattr(rows, "collect_schema") and hasattr(rows, "collect"):  # a Polars LazyFrame
         rows = rows.collect()
     if not hasattr(rows, "to_arrow") and not hasattr(rows, "column_names"):
         return rows
@@ -317,7 +317,7 @@ def _of_pandas(rows: Any) -> Any:
 def _refuse_records(rows: Any) -> None:
     """Raise an UnfitRowsError if each row is a mapping of its own."""
     if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
-        raise UnfitRowsError("a list of dicts", "give them as a table: pandas.DataFrame(rows)")
+        raise UnfitRowsError("a list of dicts", "convert it to a table: pandas.DataFrame(rows)")
 
 
 def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:
@@ -327,7 +327,7 @@ def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:
 
 
 def ordinal(one: Category, places: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The places as numbers; a missing value is `MISSING`, wherever it stands among the others."""
+    """The indices as numbers; a missing value is `MISSING`, wherever it is in the order."""
     if None not in one.values:
         return places.astype(np.float64)
     return np.where(places == one.values.index(None), MISSING, places).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Rows that a function of the user's own returns."""
+"""Rows that a user-defined function returns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sweeper.errors import DataError
 _KEY = "data.function"
 # a function that takes longer is not called a second time
 _QUICK_S = 2.0
-# by kind of array, as NumPy calls it; a time has the unit of its array
+# names of kinds of arrays in NumPy; a time has the unit of its array
 _MISSING: Mapping[str, Any] = {"f": np.nan, "c": np.nan, "M": "NaT", "m": "NaT"}
 
 
@@ -42,9 +42,9 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     """The rows that the function returns: (x, y), a DataFrame, or a dict of arrays by name.
 
     Raises:
-        DataError: there is no such function, it raises, or what it returns is no table.
+        DataError: the function does not exist, raises, or does not return a table.
     """
-    # standard output is the program's own
+    # standard output belongs to the program
     with redirect_stdout(sys.stderr):
         returned = _returned(config, data)
     wanted = (*data.target, data.split.group, data.split.time)
@@ -56,18 +56,18 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     if frame.empty:
         found = f"'{data.function}' returns no rows, or no columns"
         raise DataError(config.problem(_KEY, found, "return at least one"))
-    return RawData(f"what '{data.function}' returns", _KEY, frame, targets, drop=data.drop)
+    return RawData(f"the result of '{data.function}'", _KEY, frame, targets, drop=data.drop)
 
 
 def _returned(config: StudyConfig, data: FunctionTable) -> Any:
-    """What the function returns; one that is quick is called twice, and has to return the same."""
+    """What the function returns; a quick one is called twice, and must return the same."""
     function = _function(config, data)
     began = time.monotonic()
     returned = as_pandas(_called(config, data, function))
     is_quick = time.monotonic() - began < _QUICK_S
     if is_quick and config.edition > 1 and not _repeats(config, data, returned):
         found = (
-            f"'{data.function}' returns other rows each time that it is imported and called, so "
+            f"'{data.function}' returns different rows each time it is imported and called, so "
             "the study could not be resumed or reproduced"
         )
         fix = "draw with a fixed seed, such as np.random.default_rng(0), or save the rows to a file"
@@ -101,12 +101,12 @@ def _repeats(config: StudyConfig, data: FunctionTable, returned: Any) -> bool:
         with imported_again(module, config.base_dir):
             again = as_pandas(_called(config, data, _function(config, data)))
     except DataError:
-        return True  # what it opened or registered the first time may be in its way
+        return True  # something opened or registered the first time may be in the way
     return _is_same(returned, again)
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two results hold the same values; of unknown objects only the type is compared."""
+    """Whether two results hold the same values; for unknown objects only the type is compared."""
     if type(one) is not type(other):
         return False
     if isinstance(one, pd.DataFrame | pd.Series):
@@ -116,7 +116,7 @@ def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_is_same, one, other))
     if _is_structured(one):
-        return True  # refused in any case
+        return True  # refused later in any case
     if isinstance(one, np.ma.MaskedArray):
         return _is_same(_unmasked(one), _unmasked(other))
     if isinstance(one, np.ndarray | bool | int | float | str | np.generic):
@@ -129,7 +129,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def _tabled(
     config: StudyConfig, data: FunctionTable, returned: Any
 ) -> tuple[pd.DataFrame, dict[str, tuple[str, ...]]]:
-    """One table of what was returned, and the columns that each part has become."""
+    """One table of everything returned, and the columns that each part has become."""
     if isinstance(returned, tuple) and len(returned) == 2:
         returned = dict(zip(("x", "y"), returned, strict=True))
     if not isinstance(returned, Mapping) or not returned:
@@ -150,14 +150,14 @@ def _tabled(
             names[str(name)] = tuple(part.columns)
         else:
             arrays.append((str(name), _array(config, data, str(name), part)))
-    whole = f"what '{data.function}' returns"
+    whole = f"the result of '{data.function}'"
     check_columns(config, _KEY, whole, names)
     frame, columns = tabled(config, _KEY, whole, arrays)
     return frame, {**columns, **names}
 
 
 def _check_indices(config: StudyConfig, data: FunctionTable, returned: Mapping[str, Any]) -> None:
-    """Refuse parts of as many rows whose indices differ: they would be paired by position.
+    """Refuse parts with equally many rows whose indices differ: they would be paired by position.
 
     Raises:
         DataError: with the names of two such parts.
@@ -165,17 +165,17 @@ def _check_indices(config: StudyConfig, data: FunctionTable, returned: Mapping[s
     parts = {n: part for n, part in returned.items() if isinstance(part, pd.DataFrame | pd.Series)}
     for (one, first), (other, second) in pairwise(parts.items()):
         if len(first) == len(second) and not first.index.equals(second.index):
-            found = f"'{one}' and '{other}' of what '{data.function}' returns have unequal indices"
+            found = f"'{one}' and '{other}' returned by '{data.function}' have different indices"
             fix = (
-                f"return {other}.loc[{one}.index], or reset_index(drop=True) of both if row n of "
-                "one belongs to row n of the other"
+                f"return {other}.loc[{one}.index], or reset_index(drop=True) of both if their rows "
+                "belong together in order"
             )
             raise DataError(config.problem(_KEY, found, fix))
 
 
 def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> NDArray[Any]:
     """The part as an array, in which masked values are missing."""
-    wrong = f"'{name}' of what '{data.function}' returns is"
+    wrong = f"'{name}' returned by '{data.function}' is"
     if hasattr(part, "toarray"):
         found = f"{wrong} a sparse {type(part).__name__}"
         raise DataError(config.problem(_KEY, found, f"return {name}.toarray()"))
@@ -187,10 +187,10 @@ def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> ND
     try:
         array = np.asarray(part)
         is_list = config.edition > 1 and isinstance(part, list | tuple) and array.ndim == 1
-        # in which NumPy may have changed integers
+        # NumPy may have changed integers in it
         return array_of(part) if is_list and array.dtype.kind == "f" else array
     except (TypeError, ValueError, RuntimeError) as error:
-        hint = "return arrays, or lists whose rows are all of one length"
+        hint = "return arrays, or lists whose rows have the same length"
         raise DataError(config.problem(_KEY, f"{wrong} not an array ({error})", hint)) from error
 
 
@@ -202,7 +202,7 @@ def _unmasked(part: Any) -> NDArray[Any]:
     missing = _MISSING.get(part.dtype.kind)
     if missing is not None:
         return part.filled(np.array(missing, part.dtype))
-    # there are no missing integers, truth values or texts but among objects
+    # only object arrays have missing integers, booleans or strings
     values = np.array(part.data, object)
     values[np.ma.getmaskarray(part)] = None
     return values

@@ -1,4 +1,4 @@
-"""A trial's model with all that it takes to use it elsewhere, as one directory."""
+"""A trial's model, with everything needed to use it elsewhere, as one directory."""
 
 from __future__ import annotations
 

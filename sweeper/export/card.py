@@ -1,4 +1,4 @@
-"""The model card: what a model is, how good, made of what and by what, and how it is used."""
+"""The model card: what a model is, how good it is, how it was made and how to use it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Record = Mapping[str, Any]
 def model_card(
     config: StudyConfig, row: Record, record: Record, modules: Sequence[str], output: Path
 ) -> str:
-    """The text of `README.md` for the trial of `row`, in Markdown.
+    """The Markdown text of `README.md` for the trial of `row`.
 
-    `record` is what its saved model says, `modules` are the files of the user's own beside it.
+    `record` is the header of its saved model, `modules` are the user's own files next to it.
     """
     data = record["data"]
     parts = [
@@ -36,29 +36,29 @@ def model_card(
         _table(("", ""), _data(config, data)),
         "## How to use it",
         _use(config, record, output),
-        "## Where it comes from",
+        "## Provenance",
         _table(("package", "version"), sorted(record["versions"].items())),
     ]
     if modules:
         named = ", ".join(f"`{name}`" for name in modules)
         told = (
-            f"Code of the study's own is copied here: {named}. What it imports besides has to be "
+            f"The study's own code is copied here: {named}. Other modules that it imports must be "
         )
         parts += [f"{told}installed; `load.py` runs it."]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def trust_needed(record: Record) -> str:
-    """What it takes to run the model's own code with sweeper; empty if there is none."""
+    """What is needed to run the model's own code with sweeper; empty if it has none."""
     code = record["code"]
     if all(map(is_known, code["functions"])):
         return ""
     trust = "trust this model with `--trust-code` (in Python `trust_code=True`)"
     if not code["texts"]:
-        return f"its own code runs only if you {trust}"
+        return f"its own code only runs if you {trust}"
     named = listed([f"`{name}`" for name in code["texts"]])
     return (
-        f"its own code runs only in a directory with the same {named}: copy "
+        f"its own code only runs in a directory with the same {named}: copy "
         f"{'it' if len(code['texts']) == 1 else 'them'} to the current directory, or {trust}"
     )
 
@@ -66,14 +66,14 @@ def trust_needed(record: Record) -> str:
 def _parameters(params: Record) -> str:
     if not params:
         return "Its study searches nothing; all settings are in `trial.toml`."
-    told = "What the trial drew; all of its settings are in `trial.toml`."
+    told = "Values that the trial drew; `trial.toml` has all of its settings."
     return f"{told}\n\n{_table(('parameter', 'value'), params.items())}"
 
 
 def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     kinds = config.filled(record["params"]).model.kind
     what = {"mlp": "A multilayer perceptron", "parts": "A model of several parts"}
-    made = what.get(kinds, "A model of the study's own")
+    made = what.get(kinds, "A user-defined model")
     member = len(config.members) > 1
     which = f", {_member(config, record)}" if member else ""
     told = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
@@ -83,7 +83,7 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
         told += (
             f". It was trained on {trained_on}: validation measures"
             f"{' and test measures' if trained_on == 'all' else ''} are of rows that it was "
-            "trained on, and tell nothing of new ones"
+            "trained on, and say nothing about new ones"
         )
     return f"{told}."
 
@@ -98,7 +98,7 @@ def _of_all(config: StudyConfig) -> str:
     n_members = len(config.members)
     if n_members == 1:
         return ""
-    return f"Means over the {n_members} models of the trial, of which this is one."
+    return f"Means over the {n_members} models of the trial; this is one of them."
 
 
 def _measures(config: StudyConfig, row: Record) -> list[tuple[str, object]]:
@@ -129,7 +129,11 @@ def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
     found = [
         ("source", " ".join(map(str, source))),
         ("digest", data["digest"]),
-        ("rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test"),
+        (
+            "rows",
+            f"{rows['train']} for training, {rows['val']} for validation, "
+            f"{rows['test']} for testing",
+        ),
         ("columns", shown),
         ("predicts", ", ".join(data["targets"])),
         ("classes", classes),
@@ -154,7 +158,7 @@ def _use(config: StudyConfig, record: Record, output: Path) -> str:
         with_it += f"\n\nHowever, {trust}."
     return (
         f"With sweeper:\n\n{with_it}\n\n"
-        f"Without it, with equinox and numpy alone, in this directory:\n\n"
+        f"Without sweeper, with only equinox and numpy, in this directory:\n\n"
         f"    import load\n    load.{alone}\n\n"
         f"To train it again:\n\n    python -m sweeper run {name}/trial.toml"
     )
@@ -168,7 +172,7 @@ def _table(headings: tuple[str, str], rows: Any) -> str:
 
 
 def _cell(value: object) -> str:
-    """A value within a table of Markdown, whatever is in it."""
+    """A value as a cell of a Markdown table, with special characters escaped."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     for found, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " ")):
         text = text.replace(found, instead)

@@ -1,7 +1,7 @@
-"""Whether the best trials are good or were lucky: they are trained again with fresh seeds.
+"""Trains the best trials again with fresh seeds, to see whether they are good or were lucky.
 
-The best of many noisy values is better than what it will give again. So the finalists are a study
-of their own, in which each is trained with several seeds, on the same parts of the data.
+The best of many noisy values is usually better than what it would give again. So the finalists form
+a study of their own, in which each is trained with several seeds on the same split.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 
-_ERRORS_APART = 2.0  # standard errors of a difference, within which it may be chance
+_ERRORS_APART = 2.0  # a difference of fewer standard errors may be chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Finalists:
 
     @property
     def n_members(self) -> int:
-        """How many trainings the mean of each is of: seeds, times folds where there are some."""
+        """How many trainings each mean is over: seeds, times folds if there are any."""
         return len(self.config.members)
 
 
@@ -43,9 +43,9 @@ class Finalists:
 class Lead:
     """How far the best finalist, `trial`, is ahead of another in the mean.
 
-    The other is the one that was the best before, or the next if that still is. `standard_error`
-    is that of the difference of two means, sqrt(s1^2 / n + s2^2 / n), where the variances need not
-    be equal (Welch 1947); seeds count as independent, and folds as if they were.
+    The other trial is the former best, or the runner-up if the best is still the same.
+    `standard_error` is that of the difference of two means, sqrt(s1^2 / n + s2^2 / n), without
+    assuming equal variances (Welch 1947); seeds are treated as independent, and so are folds.
     """
 
     trial: int
@@ -55,7 +55,7 @@ class Lead:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the difference is more than two of its standard errors."""
+        """Whether the difference is more than two standard errors."""
         return self.difference > _ERRORS_APART * self.standard_error
 
 
@@ -63,7 +63,7 @@ def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
     """The `top` best trials of a run directory, to be trained with `seeds` seeds each.
 
     Raises:
-        SetupError: nothing was published there.
+        SetupError: nothing was published yet.
         StudyError: no trial is complete.
     """
     known = listed(run_dir)
@@ -77,10 +77,10 @@ def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
 
 
 def refuse_others(found: Finalists) -> None:
-    """Refuse to go on with trainings of other finalists, or with other seeds.
+    """Refuse to continue trainings of other finalists, or with other seeds.
 
     Raises:
-        StudyError: the directory holds those.
+        StudyError: the directory contains such trainings.
     """
     run_dir = RunDir(found.config.run_dir)
     if not run_dir.ledger.exists():
@@ -88,12 +88,12 @@ def refuse_others(found: Finalists) -> None:
     try:
         with closing(backup.read(run_dir)) as ledger:
             began = ledger.sessions()[0]["study"]
-    except LedgerError:  # in use or damaged, which whoever opens it tells
+    except LedgerError:  # in use or damaged, which is reported when it is opened
         return
     now = found.config.canonical()
     if any(began["study"][name] != now["study"][name] for name in ("enqueue", "replicates")):
-        other = "it holds other finalists, or other numbers of trials or seeds, than are asked for"
-        hint = "train these with --fresh, which moves it aside"
+        other = "it contains other finalists, or other numbers of trials or seeds, than requested"
+        hint = "use --fresh to move it aside and train these"
         raise StudyError(Problem(str(run_dir.root), "", other, hint))
 
 
@@ -105,7 +105,7 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
         "name": f"{before.study.name}-confirm",
         "n_trials": len(rows),
         "replicates": seeds,
-        # other weights, orders and draws; the parts of the data stay what they were
+        # other weights, orders and draws, but the same split of the data
         "seed": (before.study.seed + 1) % 2**32,
         "enqueue": [{n: v for n, v in one.items() if v is not None} for one in drawn],
         "sampler": {"name": "random"},
@@ -122,13 +122,13 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
 
 
 def confirmed(before: Finalists) -> list[Row]:
-    """What the finalists came to, best first: mean and spread, and what they were before."""
+    """The finalists with their new results, best first: mean, spread, and earlier values."""
     config = before.config
     known = listed(RunDir(config.run_dir))
     again = {row["trial_number"]: row for row in known.rows()}
     ranked = known.best(len(again))
     ranked += [number for number in again if number not in ranked]  # those that failed
-    tested = sorted(name for name in known.names if name.startswith("test_"))  # spreads beside them
+    tested = sorted(name for name in known.names if name.startswith("test_"))  # with their spreads
     further = value_columns(len(known.metrics))[1:]
     return [
         {
@@ -145,9 +145,9 @@ def confirmed(before: Finalists) -> list[Row]:
 
 
 def lead(records: Sequence[Row], n_members: int) -> Lead | None:
-    """The lead of the first of `confirmed`; None where there is no other that has ended well.
+    """The lead of the first of `confirmed`; None if no other one completed.
 
-    `records` are of one objective, each the mean of `n_members` trainings.
+    `records` are for one objective, each the mean of `n_members` trainings.
     """
     known = [row for row in records if _is_known(row)]
     if len(known) < 2:

@@ -1,8 +1,8 @@
-"""The directory that a trial is taken home as: its model, ready for whoever has what there.
+"""Exports a trial as one directory: its model in forms for different users.
 
-`model.safetensors` is for `sweeper.load` and for trials that start from it, `model.eqx`,
-`preprocess.json` and `load.py` are for who has Equinox and NumPy alone, `trial.toml` trains it
-again, and `README.md` tells all that to people.
+`model.safetensors` is for `sweeper.load` and for trials that start from it; `model.eqx`,
+`preprocess.json` and `load.py` only need Equinox and NumPy; `trial.toml` trains the model again;
+and `README.md` explains all of it.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ def export(
 ) -> int:
     """Write trial `number` of a run directory to the directory `output`; the best if None.
 
-    `member` counts the trainings that the trial is the mean of. Returns the trial's number. The
-    functions of the study run, which must be known as this user's own unless `trust_code` is given.
+    `member` is the index of a training that the trial averages over. Returns the trial's number.
+    The study's functions run, which must be known as the user's own unless `trust_code` is given.
 
     Raises:
-        SetupError: nothing was published there, what is kept is damaged, or code is not trusted.
+        SetupError: nothing was published, kept files are damaged, or code is not trusted.
         StudyError: the trial or member does not exist, its weights are not kept, or the source of
-            its model has changed since.
+        its model has changed.
     """
     if output.exists():
-        found = f"there is such a {'directory' if output.is_dir() else 'file'} already"
-        raise StudyError(Problem(str(output), "", found, "name another with --to, or remove it"))
+        found = f"this {'directory' if output.is_dir() else 'file'} already exists"
+        raise StudyError(Problem(str(output), "", found, "choose another with --to, or remove it"))
     run_dir = RunDir(directory)
     config, row = trial_of(directory, number)
     if not trust_code:
@@ -97,7 +97,7 @@ def _texts(
     output: Path,
     weights: str,
 ) -> dict[str, str]:
-    """Every file that people can read, by its name; `weights` is the digest of `model.eqx`."""
+    """All text files by name; `weights` is the digest of `model.eqx`."""
     settings = config.filled(record["params"])
     spec = DataSpec.from_dict(record["data"]["spec"])
     networks = Programs(spec).networks(settings)
@@ -119,14 +119,14 @@ def _texts(
 def _refuse_another(
     run_dir: RunDir, kept: SavedFile, row: Mapping[str, Any], member: int, data_digest: str
 ) -> None:
-    """Refuse a model that is not that of the trial of `row`, or not the same in both of its files.
+    """Refuse a model that is not that of the trial of `row`, or differs between its two files.
 
     Raises:
-        SetupError: it says which file, and what it is.
+        SetupError: with the file, and what is wrong with it.
     """
     number = row["trial_number"]
     root = quote(str(run_dir.root))
-    hint = f"put its own there, or train it again: python -m sweeper trial {root} {number}"
+    hint = f"restore the file, or train it again: python -m sweeper trial {root} {number}"
     beside = run_dir.model(number, member)
     found = [*misfits(kept, beside, whose(row, member, data_digest))]
     if not beside.exists():
@@ -138,7 +138,7 @@ def _refuse_another(
 
 
 def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[str, Any]:
-    """What the saved model says besides its weights and its data."""
+    """The header of the saved model, except for weights and data."""
     its = config.members[member]
     told = {name: value for name, value in row.items() if isinstance(value, bool | int | float)}
     return {
@@ -156,13 +156,13 @@ def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[st
 
 
 def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> dict[str, Any]:
-    """What a kept model has to be told of the data that it was trained on."""
+    """What a kept model needs to know about the data that it was trained on."""
     try:
         data = read_note(run_dir.preparation, data_of(kept) or _data_digest(run_dir))
     except NoteError as error:
         hint = (
-            f"write it anew: python -m sweeper verify {quote(str(run_dir.root))} --repair; "
-            f"so does the next run of {_as_given(config.source.path)} there"
+            f"rewrite it with: python -m sweeper verify {quote(str(run_dir.root))} --repair; "
+            f"the next run of {_as_given(config.source.path)} there also does"
         )
         raise SetupError(Problem(str(run_dir.preparation), "", str(error), hint)) from error
     folds = data.pop("folds")
@@ -171,7 +171,7 @@ def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> d
 
 
 def _data_digest(run_dir: RunDir) -> str | None:
-    """The digest of the study's data; None where the ledger is not there, or in use."""
+    """The digest of the study's data; None if the ledger is missing or in use."""
     try:
         with closing(backup.read(run_dir)) as ledger:
             return data_digest(ledger.sessions())
@@ -180,24 +180,26 @@ def _data_digest(run_dir: RunDir) -> str | None:
 
 
 def _as_given(file: Path) -> str:
-    """The path of a study file, from here where that is shorter."""
+    """The path of a study file, relative to the current directory if that is shorter."""
     here = Path.cwd()
     return quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
 
 
 def _not_kept(config: StudyConfig, run_dir: RunDir, number: int, member: int) -> Problem:
     if not 0 <= member < len(config.members):
-        found = f"trial {number} has {len(config.members)} members, and no member {member}"
+        found = f"trial {number} has {len(config.members)} members, but no member {member}"
         return Problem("", "--member", found, f"write 0 to {len(config.members) - 1}")
     saved = [path for path in run_dir.own_models() if path.suffix == ".safetensors"]
     kept = sorted({int(path.stem.split("-")[1]) for path in saved})
-    hint = f"name one of {', '.join(map(str, kept))}" if kept else "set results.keep_models"
+    hint = f"use one of {', '.join(map(str, kept))}" if kept else "set results.keep_models"
     found = f"the weights of trial {number} are not kept"
     again = f"sweeper trial {quote(str(run_dir.root))} {number} -o trial.toml"
-    hint = f"{hint}, or train it again: {again}, and run that; refit trains it on more rows"
+    hint = (
+        f"{hint}, or train it again: {again}, and run that; or use refit to train it on more rows"
+    )
     return Problem(str(run_dir.root), "", found, hint)
 
 
 def _plain(tables: Any) -> Any:
-    """Values as JSON has them."""
+    """Values in the form that JSON has them."""
     return json.loads(json.dumps(tables))

@@ -1,4 +1,4 @@
-"""What an exported model predicts for the rows of a table."""
+"""The predictions of an exported model for the rows of a table."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def predicted(
 ) -> tuple[str, int]:
     """The predictions of `model`, a directory that `export` wrote, for the table `rows`.
 
-    They are the text of a CSV file, and how many rows it has.
+    Returns the text of a CSV file, and its number of rows.
 
-    `warn` is told of values that no training row had. `keep` are columns of the table that stand
-    before the predictions, `all` is all of them; a prediction is then called `predicted NAME` where
-    a column is called NAME. With `quote_formulas` a spreadsheet runs no text of the table.
-    `trust_code` is as `sweeper.load` takes it.
+    `warn` is called with values that no training row had. `keep` are columns of the table to put
+    before the predictions, `all` for all of them; a prediction is then called `predicted NAME` if a
+    column is called NAME. With `quote_formulas`, a spreadsheet runs no text of the table.
+    `trust_code` is as in `sweeper.load`.
 
     Raises:
         SweeperError: the model is damaged, or the table does not fit it.
@@ -59,8 +59,8 @@ def _predicted(
         targets, transform = data["targets"], Transform.of_record(record)
         aside, dialect = {*_aside(record)}, _dialect(record)
     if not targets:
-        hint = "sweeper.load(...).generate(1000) in Python makes rows, where it has a generator"
-        raise StudyError(Problem(str(model), "", "models that predict nothing", hint))
+        hint = "if it has a generator, make rows in Python: sweeper.load(...).generate(1000)"
+        raise StudyError(Problem(str(model), "", "the models predict nothing", hint))
     found = read_rows(rows, transform, aside, keep, dialect)
     with as_written(str(model)), warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
@@ -72,7 +72,7 @@ def _predicted(
 
 
 def _outputs(saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
-    """What the model gives for the rows that were found in the table `rows`.
+    """The model outputs for the rows that were read from the table `rows`.
 
     Raises:
         DataError: they do not fit the model.
@@ -85,7 +85,7 @@ def _outputs(saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
 
 
 def _aside(record: Mapping[str, Any]) -> Iterator[str]:
-    """Columns of the study's own table that its model does not take in."""
+    """Columns of the study's own table that are not model inputs."""
     table = record["settings"]["data"]
     yield from record["data"]["targets"]
     yield from table.get("drop", ())
@@ -94,7 +94,7 @@ def _aside(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _dialect(record: Mapping[str, Any]) -> Dialect:
-    """How the study's own table is written, if that is a CSV file; models of before say nothing."""
+    """The format of the study's own table if it is a CSV file; unknown in older models."""
     table = record["settings"]["data"]
     return Dialect(**{name: table.get(name, usual) for name, usual in asdict(USUAL).items()})
 
@@ -102,7 +102,7 @@ def _dialect(record: Mapping[str, Any]) -> Dialect:
 def _columns(
     saved: SavedModel, outputs: NDArray[Any], targets: list[str]
 ) -> Iterator[tuple[str, list[Any]]]:
-    """The columns of the answer: each target, and of classes the probability of each."""
+    """The columns of the result: each target, and for classes, the probability of each."""
     if not saved.class_names:
         yield from zip(targets, saved.numbers_by(outputs).T.tolist(), strict=True)
         return

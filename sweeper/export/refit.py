@@ -1,4 +1,4 @@
-"""The winner trained again on more rows than those that chose it, for its best number of epochs."""
+"""Trains the winner again on more rows than it was chosen with, for its best number of epochs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def refit_study(
     """The study that trains a trial again on more rows, and the trial's row; the best if None.
 
     Raises:
-        SweeperError: there is no such trial.
+        SweeperError: the trial does not exist.
     """
     config, row = trial_of(run_dir.root, number)
     tables = trial_tables(config, row)
     name = f"{config.study.name[:80]}-refit-{row['trial_number']}"
-    # nothing is kept from training by which an epoch could be chosen, so the last one is
+    # no rows are left to choose an epoch by, so the last one is used
     tables["study"] |= {"name": name, "value": "last", "replicates": 1, "folds": None}
     tables["train"] |= {"early_stop": None}
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
     directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
     tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1}
-    # epochs do not differ in the number of parameters
+    # all epochs have the same number of parameters
     best_epoch = row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
     of_class = tables["trial"]["class"]
     unpadded = {"width": None, "depth": None, "run_widths": [], "sizes": {}}

@@ -1,6 +1,6 @@
 """Trains one trial alone and compares it, epoch by epoch, with what was recorded.
 
-Data and code must be those that the study ran on.
+Data and code must be the same as in the original study.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLACE = ["epoch", "replicate", "fold", "metric"]
 
 @dataclass(frozen=True, slots=True)
 class MetricDifference:
-    """Where a value is not what was recorded; None is a value that is not finite, or not there."""
+    """Where a value differs from the recorded one; None means not finite or missing."""
 
     epoch: int
     replicate: int
@@ -42,10 +42,10 @@ class MetricDifference:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """How a trial that was trained again compares with what was recorded of it.
+    """How a trial that was trained again compares with its record.
 
     `largest` is the largest difference of two finite values, by metric; `versions` are those that
-    differ, recorded and here.
+    differ, as recorded and here.
     """
 
     trial: int
@@ -58,10 +58,10 @@ class Reproduction:
 
 
 def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig, int]:
-    """The study of one trial alone, with its results in `place`, and its number; the best if None.
+    """The study of a single trial with results in `place`, and its number; the best if None.
 
     Raises:
-        SweeperError: there is no such trial.
+        SweeperError: the trial does not exist.
     """
     config, row = trial_of(run_dir.root, number)
     tables = trial_tables(config, row)
@@ -70,7 +70,7 @@ def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig
 
 
 def compared(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
-    """Trial `number` in both run directories, value by value."""
+    """Compare trial `number` in both run directories, value by value."""
     before, now = _values(recorded, number, "recorded"), _values(again, number, "again")
     rows = before.join(now, how="left").sort_index()
     left, right = rows["recorded"], rows["again"]
@@ -95,7 +95,7 @@ def compared(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
 
 
 def _values(run_dir: RunDir, number: int, name: str) -> Any:
-    """What a trial measured, by epoch, replicate, fold and metric; in a column `name`."""
+    """The values of a trial by epoch, replicate, fold and metric, in a column `name`."""
     metrics = open_results(run_dir.root).metrics()
     its = metrics[metrics["trial_number"] == number]
     return its.set_index(_PLACE)[["value"]].rename(columns={"value": name})
@@ -110,20 +110,20 @@ def _finite(value: Any) -> float | None:
     return None if value != value else float(value)
 
 
-_MEND = "put it back, or start the study over: python -m sweeper run {file} --fresh"
+_MEND = "restore it, or start the study over: python -m sweeper run {file} --fresh"
 
 
 def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | None:
-    """Refuse to train trials of a study again where its data or code has changed, as `run` does.
+    """Refuse to repeat trials of a study whose data or code has changed, as `run` does.
 
-    Where only the published tables were kept, nothing is known of its data, and nothing refused.
-    Functions that run for it must be known as this user's own, unless `trust_code` is given.
-    Returns what programs need to know of the data, None if they were not read.
+    If only the published tables were kept, nothing is known about its data, and nothing is refused.
+    Functions that run for this must be known as the user's own, unless `trust_code` is given.
+    Returns what programs need to know about the data, None if it was not read.
 
     Raises:
         StudyError: the data, or a file of user-defined code, has changed.
-        DataError: the data is not there, or unfit.
-        SetupError: nothing was published there, the ledger is damaged, or code is not trusted.
+        DataError: the data is missing or unusable.
+        SetupError: nothing was published, the ledger is damaged, or code is not trusted.
     """
     file = Path(listed(run_dir).study["study_file"])
     if not run_dir.ledger.exists() and not run_dir.backup.exists():
@@ -131,7 +131,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
     with closing(backup.read(run_dir)) as ledger:
         sessions = ledger.sessions()
     began = sessions[0]["study"]
-    # wherever it was moved to since
+    # wherever it has been moved to
     results = began["results"] | {"dir": str(run_dir.root)}
     config = study_of(began | {"results": results}, file)
     if not trust_code:
@@ -144,7 +144,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
 
 
 def _text_of(file: Path) -> str:
-    """The text of the study file; empty if it is gone or can no longer be read."""
+    """The text of the study file; empty if it is gone or unreadable."""
     try:
         return read_small(file)
     except (OSError, ValueError):
@@ -153,7 +153,7 @@ def _text_of(file: Path) -> str:
 
 @contextmanager
 def _told_of(file: Path, hint: str | None = None) -> Iterator[None]:
-    """Name the lines of the study file; the text that `config` was read from was never written."""
+    """Name the lines of the study file, since the text that `config` was read from has no file."""
     try:
         yield
     except (StudyError, DataError) as error:

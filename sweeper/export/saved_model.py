@@ -1,4 +1,4 @@
-"""A trained model away from its study, as plain Equinox and Optax objects."""
+"""A trained model outside of its study, as plain Equinox and Optax objects."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from sweeper.scheduler.cost import MEASURED_ROWS
 
 
 class OtherVersionsWarning(UserWarning):
-    """A saved model fits in every leaf, but other versions of libraries wrote it."""
+    """A saved model is valid, but was written by other versions of libraries."""
 
 
 class UnknownCategoryWarning(UserWarning):
-    """Rows to predict have a category that no row had that the model was trained on."""
+    """Rows to predict have a category that no training row had."""
 
 
 @dataclass(frozen=True, repr=False)
 class SavedModel:
-    """What `load` gives.
+    """The result of `load`.
 
-    `model` maps one example, scaled and encoded as its study did, to logits or to scaled targets;
-    one of several parts maps it to what each of them gives, by name.
-    `optimizer` is one of Optax over the arrays of the model, with the numbers of the trial;
-    `opt_state` is its state, None where the study did not keep it, and goes with `trained`: that
-    is `model`, unless `train.ema` had its average measured. `info` is all that the file says:
-    study, trial, params, value, settings, versions.
+    `model` maps one example, scaled and encoded as in its study, to logits or to scaled targets; a
+    model with several parts maps it to the outputs of each, by name. `optimizer` is an Optax
+    optimizer for the arrays of the model, with the hyperparameters of the trial; `opt_state` is its
+    state, None if the study did not keep it, and belongs to `trained`: this is `model`, unless
+    `train.ema` measured its average. `info` is the header of the file: study, trial, params, value,
+    settings, versions.
     """
 
     state: PlainState
@@ -61,7 +61,7 @@ class SavedModel:
     digest: str
 
     def __repr__(self) -> str:
-        """One line: whose model it is, and what it makes of what."""
+        """One line: which trial's model it is, its inputs and its predictions."""
         told, data = self.info, self.info["data"]
         columns = len(data["transform"]["columns"])
         whose = f"trial {told.get('trial')} of the study {told.get('study')!r}"
@@ -81,77 +81,78 @@ class SavedModel:
 
     @property
     def trained(self) -> Any:
-        """The model that training would go on from."""
+        """The model from which training would continue."""
         return self.state.trained
 
     @property
     def optimizer(self) -> Any:
-        """The optimizer of the trial, by part where there are several; its `init` gives a state."""
+        """The optimizer of the trial, by part if there are several; its `init` returns a state."""
         return self.state.optimizer
 
     @property
     def opt_state(self) -> Any:
-        """Its state after the epoch of the weights; None without `results.save_optimizer`."""
+        """The optimizer state at the epoch of the weights; needs `results.save_optimizer`."""
         return self.state.opt_state
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What the trial drew, by column."""
+        """The parameters that the trial drew, by column."""
         return self.info["params"]
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What the model takes in, after scaling and encoding."""
+        """The names of the model inputs, after scaling and encoding."""
         return tuple(self.info["data"]["feature_names"])
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The classes by index; empty for numbers."""
+        """The classes by index; empty for regression."""
         return tuple(self.info["data"]["class_names"])
 
     def features(self, rows: Any) -> NDArray[Any]:
-        """What the model takes in for rows as its study read them, in the study's precision.
+        """The model inputs for rows as the study read them, in the study's precision.
 
-        They are a DataFrame with the columns of the study, or an array of them in their order; a
-        dict or a Series of single values is one row. Of each column with categories that no
-        training row had an `UnknownCategoryWarning` is given.
+        `rows` are a DataFrame with the columns of the study, or an array of them in order; a dict
+        or a Series of single values is one row. Warns with `UnknownCategoryWarning` about each
+        column with categories that no training row had.
 
         Raises:
-            UnfitRowsError: a column is missing, or holds what it cannot be given.
+            UnfitRowsError: a column is missing, or has values that the model cannot use.
         """
         data = self.info["data"]
         dtype = data["spec"]["dtype"]
         try:
             x = Transform.of_record(self.info).of(rows, _warn, dtype)
         except UnfitRowsError as error:
-            raise error.with_traceback(None) from None  # what it went through explains nothing
+            raise error.with_traceback(None) from None  # the traceback would not help
         scale, shift = self._of_fold(x.dtype)
         return x * scale + shift
 
     def outputs(self, rows: Any) -> NDArray[Any]:
-        """What the model gives for rows as its study read them: logits, or scaled targets.
+        """The model outputs for rows as the study read them: logits, or scaled targets.
 
         Raises:
-            ValueError: it is several models, which `coupled` trained.
+            ValueError: there are several models, trained by `coupled`.
         """
         train = self.settings.train
         if isinstance(train, CoupledTable):
             raise ValueError(
-                "models of `coupled` predict nothing together; `model` gives the outputs of each "
-                "for one example, `model.parts[NAME]` is one of them, `generate` gives rows"
+                "models of `coupled` make no joint predictions; `model` returns the outputs of "
+                "each "
+                "for one example, `model.parts[NAME]` is one of them, `generate` returns rows"
             )
         x = self.features(rows)
         with with_pins():
             outputs = _in_blocks(self._of_each, x)
-        if isinstance(train, AlternatingTable):  # of the part that is compared with the data
-            assert train.of_data is not None, "a study without one is refused"
+        if isinstance(train, AlternatingTable):  # for the part that is compared with the data
+            assert train.of_data is not None, "studies without one are refused"
             outputs = outputs[train.by_loss[train.of_data].of]
         return np.asarray(outputs)
 
     def predict(self, rows: Any) -> NDArray[Any]:
-        """The class of each row, as its study's data calls it, or its numbers in their own unit.
+        """The class of each row, by its name in the study's data, or numbers in their own unit.
 
-        Of one target they are shaped (rows,), of several (rows, targets).
+        For one target the shape is (rows,), for several (rows, targets).
         """
         outputs, data = self.outputs(rows), self.info["data"]
         if not data["class_names"]:
@@ -175,35 +176,35 @@ class SavedModel:
         return outputs * np.array(spec["y_scale"]) + np.array(spec["y_mean"])
 
     def classes_by(self, outputs: NDArray[Any]) -> NDArray[np.int64]:
-        """The class that logits speak for, as its place in `class_names`."""
+        """The class that logits indicate, as an index into `class_names`."""
         is_one = self.info["data"]["one_logit"]
         chosen = outputs[:, 0] > 0 if is_one else np.argmax(outputs, axis=1)
         return chosen.astype(np.int64)
 
     def probabilities_by(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        """The probability of each class by logits, shaped (rows, classes)."""
+        """The probability of each class from logits, shaped (rows, classes)."""
         if self.info["data"]["one_logit"]:  # the log-odds of the second
             outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
         with with_pins():
             return np.asarray(jax.nn.softmax(outputs, axis=1))
 
     def generate(self, count: int, seed: int = 0) -> NDArray[Any]:
-        """So many rows that the generator of a `coupled` study makes of noise, in their own units.
+        """Return `count` rows, in their own units, that the generator of a `coupled` study makes.
 
-        They are shaped (rows, features), as `feature_names` calls them.
+        They are shaped (rows, features), with the names in `feature_names`.
 
         Raises:
-            ValueError: none of the models generates rows.
+            ValueError: no model generates rows.
         """
         from sweeper.models.user_network import each_of
 
         train, model = self.settings.train, self.settings.model
         if not (isinstance(train, CoupledTable) and train.generates):
-            raise ValueError("no model here generates rows")
+            raise ValueError("none of the models generates rows")
         assert isinstance(model, PartsTable)
         spec, generator = self.info["data"]["spec"], self.model.parts[GENERATOR]
         latent_size = model.parts[GENERATOR].in_size
-        assert latent_size is not None, "a rule of the study file"
+        assert latent_size is not None, "checked in the study file"
         noise = np.random.default_rng(seed).standard_normal((count, latent_size))
         with with_pins():
             x = np.asarray(_in_blocks(each_of(generator), noise.astype(spec["dtype"])))
@@ -211,13 +212,13 @@ class SavedModel:
         return (x - shift) / scale * np.array(spec["x_scale"]) + np.array(spec["x_mean"])
 
     def _of_fold(self, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """By what the fold of its member scaled features, and then shifted them."""
+        """How the fold of its member scaled and then shifted features."""
         fold = self.info["data"]["fold"] or {"scale": 1.0, "shift": 0.0}
         return np.array(fold["scale"], dtype), np.array(fold["shift"], dtype)
 
 
 def _warn(doubt: str) -> None:
-    # in the line of whoever asked: the first that is not of this package
+    # point to the line of the caller: the first one outside of this package
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith("sweeper."):
         frame, level = frame.f_back, level + 1
@@ -225,10 +226,10 @@ def _warn(doubt: str) -> None:
 
 
 def _in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
-    """What `of_each` gives for each example.
+    """The result of `of_each` for each example.
 
-    They are given in blocks, each filled up to a power of two: JAX compiles for every number of
-    rows that it has not seen.
+    Examples are processed in blocks, each padded to a power of two, since JAX compiles for every
+    new number of rows.
     """
     starts = range(0, max(1, len(x)), MEASURED_ROWS)
     found = [of_each(_filled_up(x[start : start + MEASURED_ROWS])) for start in starts]
@@ -236,7 +237,7 @@ def _in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
 
 
 def _filled_up(block: NDArray[Any]) -> NDArray[Any]:
-    """`block`, its rows over and over up to a power of two."""
+    """`block` with its rows repeated up to a power of two."""
     rows = 1 << max(0, len(block) - 1).bit_length()
     return np.resize(block, (rows, *block.shape[1:]))
 
@@ -244,12 +245,12 @@ def _filled_up(block: NDArray[Any]) -> NDArray[Any]:
 def load(
     path: Path | str, *, base_dir: Path | str | None = None, trust_code: bool = False
 ) -> SavedModel:
-    """The model that `sweeper export` wrote to the directory `path`, every leaf of it checked.
+    """The model that `sweeper export` wrote to the directory `path`, with every leaf checked.
 
-    Its `model.safetensors` will do by itself. Functions that its settings name run if they belong
-    to Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory has
-    the source that the model was trained with; the model's own directory does not count. With
-    `trust_code` any function runs, from the source that the file carries if need be: only for
+    The file `model.safetensors` alone is enough. Functions that its settings name run if they
+    belong to Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory
+    has the source that the model was trained with; the model's own directory does not count. With
+    `trust_code`, any function runs, if necessary from the source saved in the file: only use it for
     files that you trust.
 
     Raises:
@@ -259,8 +260,10 @@ def load(
     with as_written(str(path)):
         study, spec = study_of_model(file), spec_of(file)
     if spec.dtype == "float64" and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-        hint = 'write jax.config.update("jax_enable_x64", True) before'
-        raise SetupError(Problem(str(path), "", "its numbers are float64, JAX's float32", hint))
+        hint = 'call jax.config.update("jax_enable_x64", True) first'
+        raise SetupError(
+            Problem(str(path), "", "its numbers are float64, but JAX uses float32", hint)
+        )
     if file.other_versions:
         told = f"{path}: every leaf fits, but it was written by {file.other_versions}"
         warnings.warn(told, OtherVersionsWarning, stacklevel=2)
@@ -279,15 +282,15 @@ def load(
 
 
 def _check_parameters(file: SavedFile, declared: int) -> None:
-    """Refuse a model of more parameters than the file holds, before memory is taken for it."""
+    """Refuse a model with more parameters than the file contains, before memory is taken for it."""
     held = sum(leaf.size for leaf in file.tensors.values())
     if declared > held:
-        found = f"its settings declare {declared:,} parameters, and it holds {held:,}"
-        raise SetupError(Problem(file.name, "", found, "take a file that `export` wrote"))
+        found = f"its settings declare {declared:,} parameters, but it contains {held:,}"
+        raise SetupError(Problem(file.name, "", found, "use a file that `export` wrote"))
 
 
 def _places_of(file: Path, trusted: bool) -> Iterator[Path]:
-    """Where the source of a model's functions may be: not in its own directory, unless trusted."""
+    """Where the source of a model's functions may be; not in its own directory, unless trusted."""
     here, its = Path.cwd().resolve(), file.parent.resolve()
     is_within = file.name == MODEL_FILE and its in here.parents
     if trusted or not (here == its or is_within):

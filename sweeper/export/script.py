@@ -1,6 +1,6 @@
-"""`load.py`: a model in a few lines of Python that need Equinox and NumPy alone.
+"""`load.py`: a model in a few lines of Python that only need Equinox and NumPy.
 
-The lines are those that this very model needs: its parts, its columns, what it predicts.
+It contains exactly what this model needs: its parts, its columns and its predictions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
 from sweeper.models.user_network import UserNetwork, takes_key
 
-_PLAIN = re.compile(r"\w[\w-]*")  # as names of studies are, if nobody changed them in the file
+_PLAIN = re.compile(r"\w[\w-]*")  # like all study names, unless the file was edited
 
 
 def preprocess(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What `load.py` knows of the data: how rows become features, and outputs predictions."""
+    """What `load.py` needs to know about the data: how rows become features, and predictions."""
     data, learnt = record["data"], Transform.of_record(record)
     spec, transform = data["spec"], data["transform"]
     numbers, fold, scaling = len(transform["numbers"]), data["fold"], transform["scaling"]
@@ -60,7 +60,7 @@ def load_script(
     networks: Mapping[str, Network],
     digests: Mapping[str, str],
 ) -> str:
-    """The text of `load.py` for what a saved model says of itself; `networks` are its parts.
+    """The text of `load.py` for the header of a saved model; `networks` are its parts.
 
     `digests` are the SHA-256 digests of the files that it reads, by name.
     """
@@ -87,7 +87,7 @@ def _heading(record: Mapping[str, Any], settings: Settings) -> str:
     study = str(record["study"])
     shown = study if _PLAIN.fullmatch(study) else _text(study)
     return (
-        f'"""Trial {int(record["trial"])} of the study {shown}: needs equinox and numpy alone.'
+        f'"""Trial {int(record["trial"])} of the study {shown}: only needs equinox and numpy.'
         f'\n\n    import load\n    load.{use}\n"""'
     )
 
@@ -108,7 +108,7 @@ def _imports(
     if data["spec"]["dtype"] == "float64":
         lines += ['jax.config.update("jax_enable_x64", True)']
     if users:
-        lines += ["sys.path.insert(0, str(HERE))  # code of the study's own, copied here"]
+        lines += ["sys.path.insert(0, str(HERE))  # the study's own code, copied here"]
         modules = dict.fromkeys(name.partition(":")[0] for name in users)
         lines += [f"import {module}  # noqa: E402" for module in modules]
     return "\n".join(lines) + "\n"
@@ -117,7 +117,7 @@ def _imports(
 _CHECK = (
     "for name, digest in DIGESTS.items():",
     "    if hashlib.sha256((HERE / name).read_bytes()).hexdigest() != digest:",
-    '        raise ValueError(f"{HERE / name} is damaged or was edited: take another copy")',
+    '        raise ValueError(f"{HERE / name} is damaged or was edited: use another copy")',
 )
 _MLP = """\
 class MLP(eqx.Module):
@@ -141,7 +141,7 @@ class MLP(eqx.Module):
 
 
 def _built(networks: Mapping[str, Network], dtype: str) -> str:
-    """The model with its weights; of several parts a dict of them by name."""
+    """The code for the model with its weights; for several parts, a dict of them by name."""
     body = _made(networks[""]) if [*networks] == [""] else _dict_of(networks)
     name = "MODEL" if [*networks] == [""] else "MODELS"
     read = 'eqx.tree_deserialise_leaves(HERE / "model.eqx", eqx.filter_eval_shape(build))'
@@ -157,7 +157,7 @@ def _dict_of(networks: Mapping[str, Network]) -> str:
 
 
 def _made(network: Network) -> str:
-    """The call that makes a part of the model."""
+    """The call that creates a part of the model."""
     if isinstance(network, UserNetwork):
         sizes = {"in_size": network.in_size, "out_size": network.out_size}
         given = {**sizes, **dict(network.arguments)}
@@ -170,7 +170,7 @@ def _made(network: Network) -> str:
 
 
 def keyword_argument(name: str, value: object) -> str:
-    """The text of an argument in a call; a name that is not an identifier is quoted."""
+    """The code of an argument in a call; a name that is not an identifier is quoted."""
     if name.isidentifier() and not iskeyword(name):
         return f"{name}={_value(value)}, "
     return f"**{{{_text(name)}: {_value(value)}}}, "
@@ -183,12 +183,12 @@ def _value(value: object) -> str:
 
 
 def _text(value: str) -> str:
-    """A text as Python has it, in the quotes that formatters choose."""
+    """A string as Python code, with the quotes that formatters choose."""
     return json.dumps(value)
 
 
 def _identity() -> str:
-    """The code by which values of rows are compared with those of training, as text."""
+    """The code that compares values of rows with those of training, as text."""
     text = files("sweeper.data").joinpath("identity.py").read_text(encoding="utf-8")
     about, _, code = text.partition('"""\n\nfrom __future__ import annotations\n\n')
     told = (f"# {line}".rstrip() for line in about.removeprefix('"""').splitlines())
@@ -201,7 +201,7 @@ def _features(data: Mapping[str, Any]) -> str:
 
 def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
     transform, parts = data["transform"], list[str]()
-    yield '"""What the model takes in: rows filled, scaled and encoded as in training."""'
+    yield '"""The model inputs: rows filled, scaled and encoded as in training."""'
     yield 'if not (hasattr(rows, "keys") or hasattr(rows, "columns")):'
     yield "    columns = np.reshape(rows, (len(rows), -1)).T"
     yield '    rows = dict(zip(DATA["columns"], columns, strict=True))'
@@ -266,7 +266,7 @@ def _scaled(name: str, key: str, transform: Mapping[str, Any]) -> str:
 
 
 def _outputs(settings: Settings, networks: Mapping[str, Network]) -> str:
-    head = 'def outputs(rows):\n    """What the model gives: logits, or scaled targets."""\n'
+    head = 'def outputs(rows):\n    """The model outputs: logits, or scaled targets."""\n'
     if not isinstance(settings.model, PartsTable):
         return f"{head}    return np.asarray(jax.vmap({_mapped(networks[''])})(features(rows)))\n"
     train, inputs = settings.train, inputs_of(settings.model)
@@ -283,7 +283,7 @@ def _outputs(settings: Settings, networks: Mapping[str, Network]) -> str:
 
 
 def _mapped(network: Network) -> str:
-    """What maps one example, of a model of one part."""
+    """The code that maps one example through a model with one part."""
     call = _called("MODEL", network, "x")
     return "MODEL" if call == "MODEL(x)" else f"lambda x: {call}"
 
@@ -305,7 +305,7 @@ def _predict(data: Mapping[str, Any]) -> str:
     if data["one_logit"]:
         chosen = "(outputs(rows)[:, 0] > 0).astype(int)"
     return (
-        'def predict(rows):\n    """The class of each row, as the data calls it."""\n'
+        'def predict(rows):\n    """The class of each row, by its name in the data."""\n'
         f'    return np.array(DATA["classes"])[{chosen}]\n'
     )
 

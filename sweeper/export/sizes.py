@@ -1,4 +1,4 @@
-"""Whether training trials of a run directory from elsewhere would take gigabytes."""
+"""Checks whether training trials of a run directory from elsewhere would take gigabytes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sweeper.rundir import RunDir
 from sweeper.sweep.session.ownership import is_own
 
 _MAX_BYTES = 1_500_000_000  # Python and JAX take some hundred MB more
-_ARRAYS = 25  # of the size of the parameters, of a wide network while it is compiled and trained
+_ARRAYS = 25  # arrays of the size of a wide network's parameters, while it is compiled and trained
 _OF_UNREAD = DataSpec(10_000, 100, 100_000, (), (), True, "float32", 0)
-_COUNT_BYTES = 4  # of a row's place in the order of an epoch
+_COUNT_BYTES = 4  # per row and epoch, for the order of rows
 
 
 def refuse_oversized(config: StudyConfig, run_dir: RunDir, spec: DataSpec | None) -> None:
-    """Refuse to train `config`, taken from `run_dir`, if that is not this user's own and too large.
+    """Refuse to train `config` from `run_dir` if that is too large and not the user's own.
 
-    `spec` is that of its data, None if nobody has read them.
+    `spec` is that of its data, None if the data was not read.
 
     Raises:
         SetupError: it would take gigabytes, or more threads or workers than there are cores.
@@ -40,17 +40,17 @@ def _oversized(config: StudyConfig, run_dir: RunDir, spec: DataSpec) -> Iterator
     for name in ("threads", "workers"):
         count = getattr(config.execution, name)
         if isinstance(count, int) and count > cores:
-            found = f"{count}, and this machine has {cores} cores"
+            found = f"{count}, but this machine has {cores} cores"
             yield Problem(str(run_dir.root), f"execution.{name}", found, TRUST)
     n_bytes = _bytes_of(config, spec)
     if n_bytes > _MAX_BYTES:
         found = f"training it again takes {n_bytes / 1e9:,.1f} GB, and no study that you have run "
-        found += "here has recorded that"
+        found += "here has recorded this"
         yield Problem(str(run_dir.root), "", found, TRUST)
 
 
 def _bytes_of(config: StudyConfig, spec: DataSpec) -> int:
-    """How much the largest trial takes, with all its lanes, and the order of its rows."""
+    """The memory of the largest trial, with all lanes of its class, and the order of its rows."""
     drawn = [
         {n: v for n, v in given.items() if n in config.columns} for given in config.study.enqueue
     ]

@@ -1,4 +1,4 @@
-"""A study file that runs one trial again: the study's own, with the trial's values filled in."""
+"""A study file that repeats one trial: the study's own, with the trial's values filled in."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
 from sweeper.scheduler.policy import lane_loop_of
 
-# what says how trials are proposed, placed and cut into rounds: of one given trial nothing depends
-# on it
+# settings of how trials are proposed, placed and cut into rounds, which do not matter for one given
+# trial
 _OF_SEVERAL = {
     "study": ("sampler", "pruner", "enqueue", "timeout"),
     "execution": ("costs", "strategy", "lane_loop", "max_failures"),
 }
-# as in the names of studies, with room for "-trial-" and a number
+# as for names of studies, with space for "-trial-" and a number
 _LONGEST_NAME = 80
 _FUNCTION = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_]\w*")
 
 
 def trial_file(run_dir: Path, number: int | None, written_to: Path) -> str:
-    """The text of a study file that runs trial `number` again, bit for bit; the best if None.
+    """The text of a study file that repeats trial `number` bit for bit; the best if None.
 
-    It will stand at `written_to`, which says where the files are that the study names.
+    It will be at `written_to`, which determines the paths of files that the study names.
 
     Raises:
         SetupError: nothing was published in `run_dir`.
-        StudyError: there is no such trial, or its model would not be found from there.
+        StudyError: the trial does not exist, or its model could not be found from there.
     """
     config, row = trial_of(run_dir, number)
     base = config.source.path.parent
@@ -58,9 +58,9 @@ def trial_text(
     *,
     is_portable: bool = False,
 ) -> str:
-    """The same of a trial that is known, where the modules of the study will be next to it.
+    """The same for a known trial, if the modules of the study will be next to the file.
 
-    A text that `is_portable` has no absolute path.
+    A text that `is_portable` has no absolute paths.
     """
     tables, saved = trial_tables(config, row), RunDir(run_dir).started_from
     name, start = str(written_to), f" --continue-from {saved}" if saved.exists() else ""
@@ -78,7 +78,7 @@ def trial_text(
 
 
 def portable(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """`tables` of a trial without what is of this machine alone: its paths and its cluster."""
+    """`tables` of a trial without what only applies to this machine: its paths and its cluster."""
     data, results, execution = (dict(tables[name]) for name in ("data", "results", "execution"))
     results.pop("dir", None)
     execution.pop("engine", None)
@@ -88,16 +88,16 @@ def portable(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _relative(path: str, directory: Path) -> str:
-    """`path`, as it is found from `directory`."""
+    """`path` relative to `directory`."""
     return Path(os.path.relpath(path, directory.resolve())).as_posix()
 
 
 def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[str, Any]]:
-    """The study of `run_dir`, and the row of one of its trials; of the best if None.
+    """The study of `run_dir`, and the row of one of its trials, or of the best if None.
 
     Raises:
         SetupError: nothing was published in `run_dir`.
-        StudyError: there is no such trial.
+        StudyError: the trial does not exist.
     """
     results = open_results(run_dir)
     row = _row(results, number)
@@ -107,7 +107,7 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
         found = (
             f"trial {row['trial_number']} has {', '.join(sorted(unknown))}, which is not searched"
         )
-        hint = f"write it anew: python -m sweeper verify {quote(str(run_dir))} --repair"
+        hint = f"rewrite it with: python -m sweeper verify {quote(str(run_dir))} --repair"
         raise SetupError(Problem(str(results.run_dir.trials), "", found, hint))
     return config, row
 
@@ -129,11 +129,11 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
 def _no_such(found: str, results: Results) -> Problem:
     numbers = results.trials()["trial_number"]
     known = f"{numbers.min()} to {numbers.max()}" if len(numbers) else "none yet"
-    return Problem(str(results.run_dir.root), "", found, f"name one that is there: {known}")
+    return Problem(str(results.run_dir.root), "", found, f"use a finished trial: {known}")
 
 
 def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
-    """All tables of the study file of one trial, in its order."""
+    """All tables of the study file of one trial, in order."""
     canonical = config.canonical()
     settings = config.filled(json.loads(row["params_json"]))
     for name in ("model", "optimizer", "train"):
@@ -153,13 +153,13 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _phases_have_rates(train: TrainTable) -> bool:
-    """Whether no step has the learning rate of its optimizer."""
+    """Whether no step uses the learning rate of its optimizer."""
     is_phased = isinstance(train, AlternatingTable)
     return is_phased and all(phase.lr is not None for phase in train.by_phase.values())
 
 
 def _leave_out_rates(optimizer: dict[str, Any]) -> None:
-    """Leave out what stands in place of learning rates, of one optimizer or of each part's."""
+    """Leave out placeholders for learning rates, of one optimizer or of each part's."""
     optimizer.pop("lr", None)
     for own in optimizer.values():
         if isinstance(own, dict):
@@ -167,13 +167,14 @@ def _leave_out_rates(optimizer: dict[str, Any]) -> None:
 
 
 def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str, Any]:
-    """The table `[trial]`; a trial that failed is given all its epochs."""
+    """The table `[trial]`; a trial that failed gets all of its epochs."""
     lane_loop = lane_loop_of(config, row["device"].partition(":")[0])
     return {
         "number": row["trial_number"],
         "epochs": epochs if row["state"] == "FAIL" else row["epochs_done"],
         "class": {
-            # a lane of several structures is, bit for bit, one of a class of its own
+            # a lane of several structures is, bit for bit, a lane of a class with its structure
+            # alone
             "strategy": "exact" if row["strategy"] == "switch" else row["strategy"],
             "lane_loop": row["lane_loop"],
             "capacity": row["capacity"],
@@ -190,9 +191,9 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
 
 
 def _in_order(name: str, table: Any) -> Any:
-    """A table with the setting in front that says which settings it has.
+    """A table whose first setting is the one that determines which other settings it has.
 
-    Where a model has several parts, each part has a table with that setting.
+    For a model with several parts, each part has a table with this setting.
     """
     first = DISCRIMINATORS.get(name)
     if first is None:
@@ -203,18 +204,18 @@ def _in_order(name: str, table: Any) -> Any:
 
 
 def _found_from(path: str, study_file: Path, written_to: Path) -> str:
-    """The path of the study's data as the new file has to say it."""
+    """The path of the study's data relative to the new file."""
     if written_to.parent.resolve() == study_file.parent:
         return path
     if Path(path).is_absolute():
         return path
     beside = study_file.parent / path
-    is_beside = beside.is_file() or any(study_file.parent.glob(path))  # a pattern, maybe
+    is_beside = beside.is_file() or any(study_file.parent.glob(path))  # may be a pattern
     return str(beside if is_beside else Path(path).absolute())
 
 
 def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> None:
-    """Python is looked up beside the study file, so a trial's file has to stand there, too."""
+    """Refuse a place from which Python modules of the study file would not be found."""
     for key, text in _texts(config.canonical(), ""):
         named = _FUNCTION.fullmatch(text)
         if (
@@ -227,7 +228,7 @@ def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> N
             Problem(
                 str(written_to),
                 key,
-                f"{text} is looked up beside the study file, in {base}",
+                f"{text} is looked up next to the study file, in {base}",
                 f"write the file there: -o {base / written_to.name}",
             )
         )
@@ -238,7 +239,7 @@ def _is_module(directory: Path, name: str) -> bool:
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Every text among settings, with its dotted key; a key is such a text as well."""
+    """Every string in the settings with its dotted key, and every key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping):
@@ -251,11 +252,11 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _heading(config: StudyConfig, row: Mapping[str, Any], run: str) -> str:
-    """What the file begins with; `run` is what to run it by."""
+    """The comments at the start of the file; `run` is the command's argument."""
     ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
     train_s = row["train_s"] or 0.0
     lines = (
-        f"Trial {row['trial_number']} of the study {config.study.name}, to be run again.",
+        f"Trial {row['trial_number']} of the study {config.study.name}, to repeat it.",
         f"Run: python -m sweeper run {run}",
         f"It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.",
         f"Expect: a value of {row['value']}, bit for bit on the same machine and versions.",

@@ -1,4 +1,4 @@
-"""The truth of a study; the only importer of sqlite3."""
+"""The source of truth of a study; the only importer of sqlite3."""
 
 from sweeper.ledger.file import Remains, checked, is_held, remains
 from sweeper.ledger.ledger import Ledger

@@ -1,7 +1,7 @@
 """Checks that each row of a ledger is intact and that none is missing.
 
-Digests show that a row is what was written, and the chain of rounds that none of its rows is
-gone. References between tables show rows that were removed with everything about them.
+Digests show that a row is unchanged, and the chain of rounds that none of a round's rows is
+missing. References between tables reveal rows that were removed together with their round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sweeper.errors import DamagedLedgerError, LedgerError, Problem
 
 
 def disagreement(db: sqlite3.Connection) -> str | None:
-    """The first row that is missing from a ledger whose rows are all as written; None if none is.
+    """The first missing row of a ledger whose rows are all intact; None if none is missing.
 
     Raises:
         ValueError, TypeError, KeyError: a body is damaged JSON.
@@ -35,17 +35,17 @@ def _missing(db: sqlite3.Connection) -> Iterator[str]:
     )
     ((trials,),) = db.execute("SELECT count(*) FROM trial")
     if (rounds or trials or closed) and not sessions:
-        yield f"table session is empty, and there are {trials} trials and {rounds} rounds"
+        yield f"table session is empty, but there are {trials} trials and {rounds} rounds"
     needed = [closed]
     for table in ("trial", "bucket", "ending"):
         ((last,),) = db.execute(f"SELECT max(round) FROM {table}")
         needed.append(last or 0)
-        # a round brings buckets and endings in the transaction that closes it
+        # buckets and endings are added in the transaction that closes their round
         if table != "trial" and (last or 0) > closed:
             yield f"row {last} of table closing is missing"
     if max(needed) > rounds:
         yield f"row {max(needed)} of table round is missing"
-    if rounds > closed + 1:  # one at most is open
+    if rounds > closed + 1:  # at most one is open
         yield f"row {closed + 1} of table closing is missing"
     yield from (f"row {number} of table trial is missing" for number in _lost_trials(db, closed))
 
@@ -54,14 +54,14 @@ def _first_gap(db: sqlite3.Connection, table: str) -> int:
     for expected, (number,) in enumerate(db.execute(f"SELECT {table} FROM {table} ORDER BY 1"), 1):
         if number != expected:
             return expected
-    raise AssertionError("there is none")
+    raise AssertionError("no row is missing")
 
 
 def _lost_trials(db: sqlite3.Connection, closed: int) -> Iterator[int]:
-    """The trials that have ended, or are in training, and were never asked for."""
+    """Trials that have ended or are in training, but were never asked for."""
     query = "SELECT number FROM ending WHERE number NOT IN (SELECT number FROM trial)"
     yield from (number for (number,) in db.execute(f"{query} ORDER BY number"))
-    # the last round mentions trials that have not ended: in its plan, or in what it decided
+    # the last round mentions unfinished trials, in its plan or in what it decided
     rounds = db.execute("SELECT body FROM round WHERE round > ?", (closed,)).fetchall()
     closings = db.execute("SELECT body FROM closing WHERE round = ?", (closed,)).fetchall()
     training = {number for (body,) in rounds for number in _planned(json.loads(body))}
@@ -71,30 +71,30 @@ def _lost_trials(db: sqlite3.Connection, closed: int) -> Iterator[int]:
 
 
 def _planned(body: Mapping[str, Any]) -> Iterator[int]:
-    plan = body.get("plan", body)  # version 1 wrote the plan alone
+    plan = body.get("plan", body)  # version 1 wrote only the plan
     for bucket in plan.get("buckets", ()):
         yield from (lane["number"] for lane in bucket["lanes"])
 
 
 SCHEMA_VERSION = 2
-HINT = "put back a copy of it, or start over with --fresh"
+HINT = "restore a copy of it, or start over with --fresh"
 TABLES = ("meta", "session", "round", "trial", "ending", "bucket")
 
 
 def check(db: sqlite3.Connection, name: str) -> int:
-    """The version of a ledger in which every row is what was written, and none is missing.
+    """The version of a ledger, after checking that every row is intact and none is missing.
 
     Raises:
         DamagedLedgerError: with the row, or with what SQLite says.
         LedgerError: a later version of sweeper wrote it.
         sqlite3.DatabaseError: SQLite cannot read it.
-        ValueError, TypeError, KeyError: what says its version, or a plan, is no longer JSON.
+        ValueError, TypeError, KeyError: the version, or a plan, is not valid JSON any more.
     """
-    # SQLite sees a row that its page no longer counts; it does not see a flipped bit in a value
+    # SQLite notices a row that its page no longer counts, but not a flipped bit in a value
     (said,) = _rows(db, "PRAGMA quick_check(1)")[0]
     if said != "ok":
         raise damaged(name, f"SQLite says: {said}")
-    _check_rows(db, name, "meta")  # of every version, before what it says is believed
+    _check_rows(db, name, "meta")  # the same in every version, and checked before it is used
     rows = _rows(db, "SELECT body FROM meta WHERE key = 'schema_version'")
     if not rows:
         raise damaged(name, "it does not say its version")
@@ -102,8 +102,8 @@ def check(db: sqlite3.Connection, name: str) -> int:
     version = written["schema_version"]
     if version > SCHEMA_VERSION:
         by = written.get("sweeper")
-        found = f"the ledger has version {version}, this sweeper reads up to {SCHEMA_VERSION}"
-        hint = f"go on with {f'sweeper {by}, which wrote it' if by else 'the later one'}, or later"
+        found = f"the ledger has version {version}, but this sweeper reads up to {SCHEMA_VERSION}"
+        hint = f"use {f'sweeper {by}, which wrote it' if by else 'the later version'}, or later"
         raise LedgerError(Problem(name, "", found, hint))
     for table in TABLES:
         _check_rows(db, name, table)
@@ -134,7 +134,7 @@ def digest_of(*values: int | str | bytes) -> bytes:
 
 
 def digests_by_round(db: sqlite3.Connection) -> Mapping[int, Sequence[bytes]]:
-    """The digests of what each round brought: of its buckets, then of its endings."""
+    """The digests of what each round added: of its buckets, then of its endings."""
     found: dict[int, list[bytes]] = {}
     for table, order in (("bucket", "round, bucket"), ("ending", "number")):
         for number, digest in db.execute(f"SELECT round, digest FROM {table} ORDER BY {order}"):
@@ -143,12 +143,12 @@ def digests_by_round(db: sqlite3.Connection) -> Mapping[int, Sequence[bytes]]:
 
 
 def chained(before: bytes, digest: bytes, brought: Iterable[bytes]) -> bytes:
-    """The chain of a closed round: to the chain `before` it, with what it decided and brought."""
+    """The chain value of a closed round, from the one `before` and the round's contents."""
     return blake2b(b"".join([before, digest, *brought])).digest()
 
 
 def damaged(name: str, found: str) -> DamagedLedgerError:
-    """That the ledger `name` is not what was written."""
+    """The error of a ledger whose content is not what was written."""
     return DamagedLedgerError(Problem(name, "", found, HINT))
 
 

@@ -1,4 +1,4 @@
-"""The SQLite file of a ledger: opened by one process, checked, and copied; errors of the disk."""
+"""The SQLite file of a ledger: opened by one process, checked and copied, with clear errors."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _ERRNO = {
     sqlite3.SQLITE_PERM: errno.EACCES,
 }
 _HINTS = {
-    sqlite3.SQLITE_CANTOPEN: "see that there is room, and that this user may write there",
+    sqlite3.SQLITE_CANTOPEN: "check that there is disk space, and that this user may write there",
     sqlite3.SQLITE_BUSY: "another program has it open: close it there",
     sqlite3.SQLITE_LOCKED: "another program has it open: close it there",
-    sqlite3.SQLITE_NOMEM: "let it have more memory",
+    sqlite3.SQLITE_NOMEM: "allow it more memory",
 }
 
 
 @contextmanager
 def refusing(name: str) -> Generator[None]:
-    """Turn errors of SQLite about the ledger `name` into errors with a fix.
+    """Turn SQLite errors about the ledger `name` into errors with a fix.
 
     Raises:
-        LedgerError: of what the block raises as an error of SQLite.
+        LedgerError: for any SQLite error in the block.
     """
     try:
         yield
-    except sqlite3.IntegrityError:  # a round that is there already: nothing is wrong with the file
+    except sqlite3.IntegrityError:  # the round already exists, so the file is fine
         raise
     except sqlite3.DatabaseError as error:
         raise _of_the_disk(name, error) or damaged(name, f"SQLite says: {error}") from error
 
 
 def _of_the_disk(name: str, error: sqlite3.Error) -> LedgerError | None:
-    """The fault of the machine in an error of ledger `name`; None if the ledger is damaged."""
+    """The error of ledger `name` that the machine caused; None if the ledger is damaged."""
     code = code_of(error)
     if code in _ERRNO:
         number = _ERRNO[code]
@@ -55,21 +55,21 @@ def _of_the_disk(name: str, error: sqlite3.Error) -> LedgerError | None:
         return LedgerError(not_written(name, said))
     if code in _HINTS:
         found = f"cannot be written: SQLite says: {error}"
-        return LedgerError(Problem(name, "", found, f"{_HINTS[code]}, then go on"))
+        return LedgerError(Problem(name, "", found, f"{_HINTS[code]}, then try again"))
     return None
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's number of an error, 0 where it is the file that is damaged."""
+    """SQLite's error number; 0 if the file itself is damaged."""
     extended = getattr(error, "sqlite_errorcode", 0)
-    # a file that ends too early is damaged, whatever the disk
+    # a truncated file is damaged, whatever the disk does
     return 0 if extended == sqlite3.SQLITE_IOERR_SHORT_READ else extended & 0xFF
 
 
 class SameFile:
-    """Whether a path still leads to the file that was opened there.
+    """Whether a path still refers to the file that was opened there.
 
-    SQLite goes on writing to a file that was removed or renamed, and says nothing.
+    SQLite continues to write to a file that was removed or renamed, without an error.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -77,14 +77,14 @@ class SameFile:
         self._opened = None if path is None else _identity(path)
 
     def check(self) -> None:
-        """Refuse to go on where it does not.
+        """Refuse to continue if it does not.
 
         Raises:
-            LedgerError: what is written to it from now on would be lost.
+            LedgerError: everything written from now on would be lost.
         """
         if self._path is not None and _identity(self._path) != self._opened:
             found = "it was removed or replaced while the study ran"
-            hint = "put it back, or start over; nothing is written to it any more"
+            hint = "restore it, or start over; nothing more is written to it"
             raise LedgerError(Problem(str(self._path), "", found, hint))
 
 
@@ -97,20 +97,20 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 class Closable(Protocol):
-    """A connection, or what has one."""
+    """A connection, or an object that has one."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 def open_database(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
-    """The ledger at `path`, locked, every row of it checked; and its version.
+    """Lock the ledger at `path` and check every row of it; returns it and its version.
 
-    Errors call it by its `name`, which is its path where none is given.
+    Errors call it `name`, by default its path.
 
     Raises:
         DamagedLedgerError: it is damaged or emptied.
-        LedgerError: it is of a later version, or the disk does not let it be opened.
+        LedgerError: it has a later version, or cannot be opened.
     """
     name = name or str(path)
     with _refusing(path, name):
@@ -122,9 +122,9 @@ def open_database(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
 
 
 def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
-    """The same ledger to be read only: neither the file nor anything next to it changes.
+    """Like `open_database`, but read-only: neither the file nor anything next to it changes.
 
-    SQLite reads a log only where it may write next to it. So if there is one, a copy is read.
+    SQLite reads a log only if it may write next to it, so if there is a log, a copy is read.
 
     Raises:
         LedgerError: as `open_database`; another process is writing to it.
@@ -135,7 +135,9 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
             raise LedgerError(Problem(str(file), "", found, "put a copy of the file in its place"))
     with _refusing(path, str(path)):
         if is_held(path):
-            raise LedgerError(Problem(str(path), "", "another program writes to it", "wait for it"))
+            raise LedgerError(
+                Problem(str(path), "", "another program is writing to it", "wait for it")
+            )
         if not _has_log(path):
             address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
             connection = sqlite3.connect(
@@ -151,7 +153,7 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _has_log(path: Path) -> bool:
-    """Whether some of the ledger is in its log, as after a crash."""
+    """Whether part of the ledger is still in its log, as after a crash."""
     try:
         return _log_of(path).stat().st_size > 0
     except FileNotFoundError:
@@ -164,7 +166,7 @@ def _log_of(path: Path) -> Path:
 
 @contextmanager
 def closed_on_error(connected: Closable) -> Generator[None]:
-    """Where an error leaves the block, close what nobody else knows: its file would stay locked."""
+    """Close `connected` if the block fails, since otherwise its file would stay locked."""
     try:
         yield
     except BaseException:
@@ -173,7 +175,7 @@ def closed_on_error(connected: Closable) -> Generator[None]:
 
 
 def checked(path: Path) -> int:
-    """The closed rounds of a ledger that nobody has open; nothing is written.
+    """Check a ledger that no process has open, without writing; returns its closed rounds.
 
     Raises:
         LedgerError: as `open_database`.
@@ -186,9 +188,9 @@ def checked(path: Path) -> int:
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process has the ledger at `path` open as the one that writes to it.
+    """Whether another process has the ledger at `path` open for writing.
 
-    To be asked by whoever has the lock of its directory; nothing is left beside it.
+    Only call this with the lock of its directory; it leaves no files.
     """
     if not path.is_file():
         return False
@@ -198,7 +200,7 @@ def is_held(path: Path) -> bool:
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
             db.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.Error as error:  # what else is wrong with it says whoever opens it
+    except sqlite3.Error as error:  # other problems are reported when it is opened
         if code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return True
     if not has_log and log.exists() and log.stat().st_size == 0:
@@ -210,18 +212,18 @@ def copied(db: sqlite3.Connection, path: Path) -> None:
     """Write a copy of `db` to `path`, and check it.
 
     Raises:
-        LedgerError: the disk does not take it.
+        LedgerError: it cannot be written.
     """
     path.unlink(missing_ok=True)
     with refusing(str(path)), closing(sqlite3.connect(path, isolation_level=None)) as copy:
         db.backup(copy)
-        # one file, which needs none beside it to be read
+        # a single file, which needs no other next to it to be read
         copy.execute("PRAGMA journal_mode=DELETE")
     checked(path)
 
 
 def in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
-    """A copy of `db` in memory; `db` is closed."""
+    """An in-memory copy of `db`, which is closed."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with closing(db):
         db.backup(copy)
@@ -230,17 +232,17 @@ def in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What can be read of a file that may be no ledger any more: its sessions, by number."""
+    """What can be read of a file that may no longer be a ledger: its sessions, by number."""
 
     sessions: Mapping[int, Mapping[str, Any]]
     n_ended: int
 
 
 def remains(path: Path) -> Remains:
-    """What is left of the ledger at `path`, which nobody has open; nothing is written."""
+    """What is left of the ledger at `path`, which no process has open, without writing."""
     sessions: dict[int, Mapping[str, Any]] = {}
     n_ended = 0
-    # as it lies there: what its log holds is no part of it
+    # without its log
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as db:
         for number, body, digest in db.execute("SELECT session, body, digest FROM session"):
@@ -252,17 +254,17 @@ def remains(path: Path) -> Remains:
 
 @contextmanager
 def _refusing(path: Path, name: str) -> Generator[None]:
-    """Say what is wrong with a ledger that is opened."""
+    """Report what is wrong with a ledger that is being opened."""
     if path.is_symlink():
         found = "it is a link, and sweeper follows no link inside a run directory"
         raise LedgerError(Problem(name, "", found, "put a copy of the file in its place"))
     if not path.exists():
-        raise damaged(name, "it is gone")
+        raise damaged(name, "it is missing")
     if path.stat().st_size == 0:
         raise damaged(name, "the ledger is empty")
     try:
         with refusing(name):
             yield
     except (ValueError, TypeError, KeyError) as error:
-        # of text that cannot be read as such, or is no JSON
+        # text with an invalid encoding, or invalid JSON
         raise damaged(name, f"SQLite says: {error}") from error

@@ -1,9 +1,9 @@
-"""The ledger: one SQLite file that is the truth of a study.
+"""The ledger: one SQLite file that is the source of truth of a study.
 
-A round is written in two transactions: `open_round` with its trials and plan before it trains,
-`close_round` with everything it brought. Rows are only ever added. Each carries a digest of its
-content, each closed round a digest chained to the one before it, and all of them are checked when
-the ledger is opened: SQLite's own integrity check does not see a flipped bit in a value.
+A round is written in two transactions: `open_round` with its trials and plan before training, and
+`close_round` with its results. Rows are only ever added. Each row carries a digest of its content,
+and each closed round a digest chained to the previous one. All of them are checked when the ledger
+is opened, since SQLite's own integrity check does not notice a flipped bit in a value.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _END_OF = "end of session "
 
 
 class Ledger:
-    """The rows of one study; the process that opened it is the only one that can."""
+    """The rows of one study; only the process that opened it can use it."""
 
     def __init__(self, connection: sqlite3.Connection, name: str, path: Path | None = None) -> None:
         self._db = connection
@@ -67,12 +67,12 @@ class Ledger:
 
     @staticmethod
     def create(path: str | Path) -> Ledger:
-        """An empty ledger at `path`, where nothing may be yet; ":memory:" is none but this one's.
+        """An empty ledger at `path`, which must not exist; ":memory:" is private to this object.
 
-        It keeps SQLite's ordinary journal, so that it is one file when it is closed.
+        It uses SQLite's rollback journal, so that it is a single file when closed.
 
         Raises:
-            LedgerError: the disk does not take it.
+            LedgerError: it cannot be written.
         """
         name = str(path)
         with refusing(name):
@@ -86,11 +86,11 @@ class Ledger:
 
     @staticmethod
     def open(path: Path, before: Callable[[Ledger], None] = lambda old: None) -> Ledger:
-        """The ledger at `path`, every row checked; an earlier version is migrated after `before`.
+        """The ledger at `path`, with every row checked; old versions are migrated after `before`.
 
         Raises:
             DamagedLedgerError: it is damaged or emptied.
-            LedgerError: it is of a later version, or the disk does not let it be opened.
+            LedgerError: it has a later version, or cannot be opened.
         """
         connection, version = open_database(path)
         ledger = Ledger(connection, str(path), path)
@@ -103,7 +103,7 @@ class Ledger:
 
     @staticmethod
     def read(path: Path) -> Ledger:
-        """The same to look at: the file stays of the version that it is.
+        """The same ledger, read-only: the file keeps its version.
 
         Raises:
             LedgerError: as `open`.
@@ -117,20 +117,20 @@ class Ledger:
         return ledger
 
     def copy(self, path: Path) -> None:
-        """Write a copy to `path`, which is checked.
+        """Write a copy to `path`, and check it.
 
         Raises:
-            LedgerError: the disk does not take it.
+            LedgerError: it cannot be written.
         """
         copied(self._db, path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     @property
     def version(self) -> int:
-        """The version that it has, once it is open."""
+        """The version of the opened ledger."""
         return SCHEMA_VERSION
 
     @property
@@ -139,20 +139,20 @@ class Ledger:
         ((body,),) = self._rows("SELECT body FROM meta WHERE key = 'schema_version'")
         return json.loads(body).get("began_as", SCHEMA_VERSION)
 
-    # -- what was written ---------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------
 
     def sessions(self) -> list[dict[str, Any]]:
-        """What each start of the program recorded, oldest first."""
+        """The record of each start of the program, oldest first."""
         rows = self._rows("SELECT body FROM session ORDER BY session")
         return [json.loads(body) for (body,) in rows]
 
     def closed_rounds(self) -> int:
         """How many rounds are closed; rounds count from 1."""
-        # none is missing, or the ledger would not be open; to count them SQLite reads them all
+        # the count, since no round is missing; counting rows would read all of them
         return int(self._rows("SELECT coalesce(max(round), 0) FROM closing")[0][0])
 
     def rounds(self) -> Iterator[ClosedRound]:
-        """Every closed round with all that belongs to it, in order."""
+        """Every closed round with everything that belongs to it, in order."""
         specs, records, ended = self._specs(), self._records(), self._endings()
         query = "SELECT round, round.body, closing.body FROM round JOIN closing USING (round)"
         for number, opening, closing in self._rows(f"{query} ORDER BY round"):
@@ -168,12 +168,12 @@ class Ledger:
             )
 
     def opened_number(self) -> int | None:
-        """The number of the round that was opened and never closed, if there is one."""
+        """The number of the round that was opened but not closed, if there is one."""
         query = "SELECT max(round) FROM round WHERE round > (SELECT count(*) FROM closing)"
         return self._rows(query)[0][0]
 
     def opened_round(self) -> OpenRound | None:
-        """The round that was opened and never closed, if there is one."""
+        """The round that was opened but not closed, if there is one."""
         query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"
         for number, opening in self._rows(query):
             opened, specs = json.loads(opening), tuple(self._specs().get(number, ()))
@@ -191,7 +191,7 @@ class Ledger:
         return [json.loads(body) for (body,) in rows]
 
     def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
-        """What was measured in each closed round from `first_round` to `last_round`."""
+        """The curves of each closed round from `first_round` to `last_round`."""
         query = "SELECT round, body FROM closing WHERE round BETWEEN ? AND ? ORDER BY round"
         for number, body in self._rows(query, first_round, last_round):
             closing = Closing.from_dict(json.loads(body))
@@ -204,8 +204,8 @@ class Ledger:
             )
 
     def span_rows(self) -> list[dict[str, Any]]:
-        """What each session recorded of its time, in the order in which it was recorded."""
-        # SQLite takes the spans out of a body much faster than Python reads all of it
+        """The recorded time of each session, in the order of recording."""
+        # SQLite extracts spans from a body much faster than Python reads all of it
         rounds = self._rows(
             "SELECT json_extract(body, '$.run_id'), round, json_extract(body, '$.spans')"
             " FROM closing ORDER BY round"
@@ -217,7 +217,9 @@ class Ledger:
         )
         order = {session["run_id"]: place for place, session in enumerate(self.sessions())}
         recorded = [one for one in (*rounds, *ends) if one[2] is not None]
-        recorded.sort(key=lambda one: order.get(one[0], 0))  # an end stays behind the rounds
+        recorded.sort(
+            key=lambda one: order.get(one[0], 0)
+        )  # the end of a session stays after its rounds
         return [
             {"run_id": run_id, "round": number, **Span(*span)._asdict()}
             for run_id, number, spans in recorded
@@ -225,20 +227,20 @@ class Ledger:
         ]
 
     def params(self, number: int) -> Mapping[str, Scalar]:
-        """The parameters of a trial that a round was opened with."""
+        """The parameters of a trial in a round that was opened."""
         ((body,),) = self._rows("SELECT body FROM trial WHERE number = ?", number)
         return json.loads(body)["params"]
 
-    # -- what is written ----------------------------------------------------------------------
+    # -- writing ------------------------------------------------------------------------------
 
     def add_session(self, session: Mapping[str, Any]) -> None:
-        """Record a start of the program: the study as it was asked for, versions, machine."""
+        """Record a start of the program: the requested study, versions, machine."""
         number = int(self._rows("SELECT count(*) FROM session")[0][0]) + 1
         with self._transaction():
             self._insert("session", {"session": number}, session)
 
     def end_session(self, run_id: str, spans: Sequence[Span]) -> None:
-        """Record what a session that ended in good order did after its last round."""
+        """Record what a session that ended normally did after its last round."""
         with self._transaction():
             self._insert("meta", {"key": f"{_END_OF}{run_id}"}, {"spans": spans})
 
@@ -249,9 +251,9 @@ class Ledger:
         plan: Mapping[str, Any],
         memory: Memory,
     ) -> None:
-        """Record round `number` before it trains: the trials it adds, and its plan.
+        """Record round `number` before training: the trials it adds, and its plan.
 
-        `memory` is what the sampler has put down since the round before was closed.
+        `memory` is what the sampler has stored since the previous round was closed.
         """
         with self._transaction():
             for spec in specs:
@@ -266,7 +268,7 @@ class Ledger:
         buckets: Sequence[BucketRecord],
         ended: Mapping[int, Mapping[str, Any]],
     ) -> None:
-        """Record what round `number` brought: `ended` maps a finished trial to its row."""
+        """Record the results of round `number`: `ended` maps each finished trial to its row."""
         with self._transaction():
             digests = [
                 self._insert(
@@ -288,7 +290,7 @@ class Ledger:
                 "INSERT INTO closing VALUES (?, ?, ?, ?)", (number, body, digest, chain)
             )
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- internal -----------------------------------------------------------------------------
 
     @contextmanager
     def _transaction(self) -> Generator[None]:

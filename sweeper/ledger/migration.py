@@ -1,7 +1,7 @@
-"""Ledgers of earlier versions, made what this one writes.
+"""Converts ledgers of earlier versions to the current one.
 
-A version has one function, which gives the body that the next one would have written. Version 1 is
-that of before sampler and pruner kept anything with the study as a whole.
+Each version has one function, which returns the body that the next version would have written.
+Version 1 comes from before samplers and pruners stored anything with the study.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def _from_1(table: str, body: Body) -> Body:
             return {"plan": body, "memory": _NOTHING}
         case "closing":
             kept: Body = {"trials": body.pop("attributes"), "study": {}}
-            # there was no timeout yet, for which all sessions' time is summed up
+            # the timeout, for which the time of all sessions is summed up, did not exist yet
             return {**body, "memory": kept, "spent_s": body["elapsed_s"]}
         case "session":
-            # its digest is of arrays that no later version lays out so; it is not asked for
+            # a digest of arrays in a layout that no later version has; it is not compared
             return {"code": {}, "continued_from": None, **body, "data_digest": None}
         case _:
             return body
@@ -43,7 +43,7 @@ MIGRATIONS: Mapping[int, Callable[[str, Body], Body]] = {1: _from_1}
 
 
 def migrate(db: sqlite3.Connection, version: int) -> None:
-    """Rewrite every row of a checked ledger of `version`, in the transaction that is open."""
+    """Rewrite every row of a checked ledger of `version`, in the current transaction."""
     for table in (*TABLES, "closing"):
         for key, *values in db.execute(f"SELECT rowid, * FROM {table}").fetchall():
             _rewrite(db, table, key, values, version)
@@ -71,5 +71,5 @@ def _rewrite(db: sqlite3.Connection, table: str, key: int, values: list[Any], ve
 
 
 def dumps(body: Mapping[str, Any]) -> str:
-    """The text of a body, as every version writes it; what is a dataclass, by its fields."""
+    """The JSON text of a body, the same in every version; dataclasses are written as dicts."""
     return json.dumps(body, default=fields_of, separators=(",", ":"), allow_nan=False)

@@ -17,7 +17,7 @@ from sweeper.trial import Curve, Memory, TrialSpec
 
 @dataclass(frozen=True, slots=True)
 class BucketRecord:
-    """What a bucket brought to its round: its row of buckets.parquet, and its lanes' curves."""
+    """The result of a bucket in its round: its row of buckets.parquet, and its lanes' curves."""
 
     row: Mapping[str, Any]
     curves: tuple[Curve, ...]
@@ -27,12 +27,12 @@ class BucketRecord:
 class Closing:
     """What a round decided.
 
-    `live` maps each unfinished trial to the checkpoint file that holds its state, `digests` each
+    `live` maps each unfinished trial to the checkpoint file with its state, `digests` each
     checkpoint file to its digest. `metrics` names the columns of every curve of the round, `ahead`
-    the proposals that wait for a later round, `memory` is what sampler and pruner have put down
-    since the round was opened. `spent_s` is the wall time of all sessions up to here, `elapsed_s`
-    that of this one, from the start of the program. `spans` are what the session `run_id` did
-    since the round before, or since it began; ledgers of earlier versions have none.
+    are proposals for a later round, `memory` is what the sampler and pruner have stored since the
+    round was opened. `spent_s` is the wall time of all sessions until now, `elapsed_s` that of this
+    session from the start of the program. `spans` are the activities of the session `run_id` since
+    the previous round, or since it began; ledgers of earlier versions have none.
     """
 
     metrics: tuple[str, ...]
@@ -47,7 +47,7 @@ class Closing:
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> Closing:
-        """The record that was written as JSON."""
+        """The record from its JSON form."""
         return Closing(
             metrics=tuple(body["metrics"]),
             elapsed_s=body["elapsed_s"],
@@ -63,9 +63,9 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
-    """A round that was planned and not closed, with the trials that it adds.
+    """A round that was planned but not closed, with the trials that it adds.
 
-    `memory` is what the sampler has put down in asking for them.
+    `memory` is what the sampler stored while these trials were asked for.
     """
 
     round: int
@@ -78,7 +78,7 @@ class OpenRound:
 class ClosedRound:
     """A round from its plan to its end; `ended` maps the trials that it finished to their rows.
 
-    `memory` is that of its opening.
+    `memory` is from when the round was opened.
     """
 
     round: int
@@ -91,13 +91,13 @@ class ClosedRound:
 
 
 def memory_of(body: Mapping[str, Any]) -> Memory:
-    """What sampler and pruner put down, as it was written as JSON."""
+    """What the sampler and pruner stored, from its JSON form."""
     trials = {int(number): kept for number, kept in body["trials"].items()}
     return Memory(trials, body["study"])
 
 
 def pack(curves: Sequence[Curve]) -> bytes:
-    """One blob a bucket: how many trials and metrics, an index row a trial, all members' values."""
+    """One blob per bucket: numbers of trials and metrics, one index row per trial, all values."""
     width = max((curve.values.shape[1] for curve in curves), default=0)
     head = [len(curves), width]
     for curve in curves:

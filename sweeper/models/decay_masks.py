@@ -95,7 +95,7 @@ def _refuse(faults: Iterable[Flaw]) -> None:
         raise StudyError(problems)
 
 
-_MAX = 2**31 - 1  # of whole numbers of 32 bits, in which programs count
+_MAX = 2**31 - 1  # of integers of 32 bits, in which programs count
 
 Amounts = Float[Array, " parameters"] | Bool[Array, " parameters"]
 Places = Int[Array, " parameters"]

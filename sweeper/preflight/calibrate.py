@@ -1,7 +1,7 @@
-"""Measures what compiling and training cost on this machine, and fits the cost model to it.
+"""Measures what compiling and training cost on this machine, and fits the cost model.
 
-Programs are timed as they run in a study: every thread of this process is busy with one. So a
-second of the model is a second of one thread while all the others work too.
+Programs are timed as they run in a study, with every thread of this process busy. So a second in
+the model is a second of one thread while all others work too.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from sweeper.scheduler.cost import (
 from sweeper.scheduler.forecast import traced_structure, workload_of
 from sweeper.scheduler.signature import canonical, compiled_in, family_of
 
-# how often each case is trained, with all others between, and how long each time, in seconds
+# how often each case is trained, alternating with the others, and for how many seconds each time
 _ROUNDS, _TRAIN_S = 3, 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one case took: features of compiling and of a lane, and the seconds of each."""
+    """The measurement of one case: features and seconds of compiling and of training a lane."""
 
     case: Case
     compile_features: Mapping[str, float]
@@ -58,10 +58,11 @@ class Timing:
 def measure(
     chosen: Sequence[Case], threads: int, report: Callable[[int, int], None]
 ) -> list[Timing]:
-    """Time each case while `threads` of them are under way; `report` is told how many are done.
+    """Time each case while `threads` of them run; `report` is called with the number done.
 
-    All are compiled before any is trained: a thread that compiles would take more than its core.
-    Of several rounds the fastest counts, for the speed of a machine changes from minute to minute.
+    All are compiled before any is trained, since a compiling thread would take more than its core.
+    The fastest of several rounds counts, since the speed of a machine changes from minute to
+    minute.
     """
     count = (1 + _ROUNDS) * len(chosen)
     done = iter(range(1, count + 1))
@@ -81,7 +82,7 @@ def measure(
 def fit(timings: Sequence[Timing], like: CostModel) -> CostModel:
     """The cost model that predicts `timings` with the least relative error.
 
-    By non-negative least squares; constants that no timing depends on keep their value in `like`.
+    Non-negative least squares; constants that no timing depends on keep their value in `like`.
     """
     compiling = [(timing.compile_features, timing.compile_s) for timing in timings]
     training = [(timing.lane_features, timing.lane_s) for timing in timings]
@@ -89,7 +90,7 @@ def fit(timings: Sequence[Timing], like: CostModel) -> CostModel:
 
 
 def errors(timings: Sequence[Timing], model: CostModel) -> Iterator[tuple[Case, float, float]]:
-    """How far predictions are from each timing, relatively: compiling and training."""
+    """The relative errors of each prediction: of compiling and of training."""
     for timing in timings:
         predicted = (_dot(timing.compile_features, model), _dot(timing.lane_features, model))
         yield (
@@ -100,7 +101,7 @@ def errors(timings: Sequence[Timing], model: CostModel) -> Iterator[tuple[Case, 
 
 
 def record(model: CostModel) -> dict[str, Any]:
-    """What a file of constants holds: the model, and the machine that it was measured on."""
+    """The content of a file of constants: the model, and the machine it was measured on."""
     device = jax.devices()[0].device_kind
     cores = usable_cores()
     fitted_on = f"{device}, {platform.machine()}, {cores} cores, jax {version('jax')}"
@@ -108,7 +109,7 @@ def record(model: CostModel) -> dict[str, Any]:
 
 
 def calibrate(report: Callable[[int, int], None]) -> dict[str, Any]:
-    """Measure this machine and fit the cost model to it; `report` is told how far it is."""
+    """Measure this machine and fit the cost model to it; `report` is called with the progress."""
     configure_jax("float32")
     jax.config.update("jax_enable_compilation_cache", False)
     timings = measure(cases(), usable_cores(), report)
@@ -122,7 +123,7 @@ def _dot(features: Mapping[str, float], model: CostModel) -> float:
 def _fitted(rows: Sequence[tuple[Mapping[str, float], float]]) -> dict[str, float]:
     names = [field.name for field in fields(CostModel)]
     used = [name for name in names if any(features.get(name) for features, _ in rows)]
-    # each row divided by its seconds, so that small and large programs count alike
+    # each row is divided by its seconds, so that small and large programs count equally
     matrix = np.array([[features.get(name, 0) / s for name in used] for features, s in rows])
     scale = matrix.max(axis=0)
     constants, _ = nnls(matrix / scale, np.ones(len(rows)))
@@ -131,7 +132,7 @@ def _fitted(rows: Sequence[tuple[Mapping[str, float], float]]) -> dict[str, floa
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A case that is compiled: what it took, and a call that trains all of its lanes."""
+    """A compiled case: what compiling took, and a call that trains all of its lanes."""
 
     case: Case
     work: Workload
@@ -141,7 +142,7 @@ class _Ready:
 
 
 def _lane_s(ready: _Ready) -> float:
-    """Train the lanes again and again for a while; the median counts, for each of them."""
+    """Train the lanes repeatedly for a while; returns the median seconds per lane."""
     _seconds(ready.run)  # the first call may take longer
     taken_s: list[float] = []
     while sum(taken_s) < _TRAIN_S:

@@ -1,4 +1,4 @@
-"""The classes that are timed to fit the cost model: what tells its constants from one another."""
+"""The classes to time for the cost model, chosen to separate its constants."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ LANES: Mapping[LaneLoop, int] = {"map": 2, "vmap": 16}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One class to time: its size, a lane's own depth, and everything else that has a cost.
+    """A class to time: its size, a lane's own depth, and everything else that costs time.
 
-    The lane runs at `width`; `others` are those that the class has beside it.
+    The lane runs at `width`; `others` are the class's other widths.
     """
 
     width: int
@@ -57,16 +57,16 @@ class Case:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """All that the class runs lanes at."""
+        """All widths that the class runs lanes at."""
         return tuple(sorted({self.width, *self.others}))
 
     @property
     def sizes(self) -> DataSizes:
-        """Those of the data that it is trained on."""
+        """The sizes of the data that it is trained on."""
         return DataSizes(IN, OUT, train_rows=self.rows, val_rows=self.rows // 8)
 
     def config(self) -> StudyConfig:
-        """A study of one such trial."""
+        """A study with one such trial."""
         names = ["relu", "tanh", "gelu", "silu"][: self.n_activations]
         search = f'model.activation={{type="categorical",choices={names}}}'
         return parse(
@@ -85,7 +85,7 @@ class Case:
 
 
 def cases() -> tuple[Case, ...]:
-    """Classes that tell the constants of the cost model from one another; about a minute's work."""
+    """Classes that separate the constants of the cost model; about a minute's work."""
     sizes = product((16, 64, 256), ((1, 1), (4, 1), (4, 4)))
     plain = [Case(width, padded, depth) for width, (padded, depth) in sizes]
     batches = [replace(case, batch_size=256) for case in plain if case.width != 64]
@@ -105,11 +105,11 @@ def cases() -> tuple[Case, ...]:
         Case(128, 3, 3, others=(32,), layer_norm=True),
         Case(32, 3, 3, others=(128,), dropout=True),
     ]
-    # where an epoch is a few steps, what is done once an epoch counts
+    # with few steps per epoch, the work done once per epoch matters
     few_rows = [
         Case(16, depth, depth, lane_loop=loop, batch_size=16, rows=128, epochs=100)
         for loop, depth in product(LANES, (1, 4))
     ]
     chosen = (*plain, *batches, *parts, *side_by_side, *several, *few_rows)
-    # wide ones take long, and a call takes no time beside them
+    # wide ones take long, compared with which the time of a call is negligible
     return tuple(replace(case, epochs=2) if case.width == 256 else case for case in chosen)

@@ -1,6 +1,6 @@
 """Checks that a study's models and programs can be built for its data.
 
-Without running Python of the study file, it lists what is left unchecked.
+Without running Python code of the study file, it lists what is left unchecked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
-    """Refuse user-defined code that does not fit, and rules about arrays that are not there.
+    """Refuse user-defined code that does not work, and decay rules for arrays that do not exist.
 
-    Returns what to warn of.
+    Returns warnings.
 
     Raises:
         StudyError: with what to fix.
@@ -71,7 +71,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 
 
 def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
-    """Refuse a limit that is smaller than what a program has as arguments, whatever it trains.
+    """Refuse a memory limit smaller than the arguments of any program.
 
     Raises:
         StudyError: with both numbers.
@@ -85,13 +85,13 @@ def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
         least += n_parameters * data.x_train.itemsize
         what += " and the weights of one model"
     if least > limit:
-        found = f"{config.execution.memory_limit!r}, and {what} alone take {size_text(least)}"
+        found = f"{config.execution.memory_limit!r}, but {what} alone take {size_text(least)}"
         fix = "write a larger limit, or remove it"
         raise StudyError(config.problem("execution.memory_limit", found, fix))
 
 
 def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """Outputs that do not suit the loss, and settings that make no difference to any model."""
+    """Outputs that do not fit the loss, and settings that make no difference to any model."""
     if config.has_user_models or config.names_functions:
         from sweeper.preflight.idle_functions import idle_optimizer, paired_rows
         from sweeper.preflight.outputs import output_hints, undefined_measures
@@ -105,7 +105,7 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
         for name in incomparable(function):
             yield (
                 f"{key}: '{name}' in __main__, which '{function}' uses, cannot be compared with "
-                "what it was when the study began, so a change of it would not be noticed"
+                "its value when the study began, so a change would not be noticed"
             )
     if uncertain_decays(config):
         from sweeper.preflight.decay import idle_amounts
@@ -118,7 +118,7 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 
 def never_run(config: StudyConfig, data: Dataset) -> Programs:
-    """Programs to look at, in a precision that every JAX has."""
+    """Programs to inspect but not run, in a precision that every JAX has."""
     from sweeper.programs.build import Programs
     from sweeper.programs.data_spec import data_spec
 
@@ -126,11 +126,11 @@ def never_run(config: StudyConfig, data: Dataset) -> Programs:
 
 
 _LEFT = {
-    "study": "whether it is there and takes these options",
-    "data": "whether it is there, its rows, and all that has to fit them",
-    "model": "whether it is there, takes these keys and builds a model for the rows",
-    "optimizer": "whether it is there, takes these keys and gives an optimizer",
-    "train": "whether it is there and can be compiled",
+    "study": "whether it exists and has these options",
+    "data": "whether it exists, its rows, and everything that must fit them",
+    "model": "whether it exists, takes these keys and builds a model for the rows",
+    "optimizer": "whether it exists, takes these keys and returns an optimizer",
+    "train": "whether it exists and can be compiled",
 }
 
 
@@ -138,17 +138,19 @@ def unchecked(config: StudyConfig) -> tuple[str, ...]:
     """A line for each user-defined function, class or program that was not checked."""
     lines = [f"{key} = '{name}': {_LEFT[_table(key)]}" for name, key in config.functions.items()]
     if not can_build_models(config):
-        lines += [f"[{key}]: whether its rules are of use" for key in decays_of(config.optimizer)]
+        lines += [
+            f"[{key}]: whether its rules match any arrays" for key in decays_of(config.optimizer)
+        ]
     return tuple(lines)
 
 
 def can_read_rows(config: StudyConfig) -> bool:
-    """Whether the rows come from no function of the user's."""
+    """Whether the rows do not come from a user-defined function."""
     return not isinstance(config.data, FunctionTable)
 
 
 def can_build_models(config: StudyConfig) -> bool:
-    """Whether models can be built and trained without any code of the user's, on such rows."""
+    """Whether models can be built and trained for these rows without user code."""
     tables = {_table(key) for key in config.functions.values()}
     return can_read_rows(config) and tables <= {"study"}
 

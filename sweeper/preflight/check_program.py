@@ -1,9 +1,8 @@
-"""Tries out the promises that every program keeps on a user-defined program.
+"""Tests a user-defined program against the rules that every program must follow.
 
-A few trials are trained for a few epochs, in each way that a study may train them. A broken
-promise is reported with the fix. One of them concerns state: a lane keeps the floating-point
-parameters of a model and what is in `opt_state`. Counters, flags and keys in a model do not
-survive a step.
+A few trials are trained for a few epochs, in each way that a study may train them. A broken rule is
+reported with its fix. One rule is about state: a lane only keeps the floating-point parameters of a
+model and `opt_state`. Counters, flags and keys in a model do not survive a step.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from sweeper.programs.user_program import Own
 
 
 def unkept(program: Own, settings: Settings, batches: Sequence[Batch]) -> list[str]:
-    """Where in the model `init`, or `step` with any of these batches, gives other arrays back."""
+    """Paths in the model of arrays that `init`, or `step` with any of these batches, changes."""
     lane, state = program.lane(0, settings), program.init(0, settings)
 
     @eqx.filter_jit
@@ -57,14 +56,14 @@ def unkept(program: Own, settings: Settings, batches: Sequence[Batch]) -> list[s
 
 
 def _others(model: PyTree) -> dict[str, Any]:
-    """The arrays of a model that are not parameters, by their paths."""
+    """The arrays of a model that are not parameters, by path."""
     others = eqx.filter(eqx.filter(model, eqx.is_inexact_array, inverse=True), eqx.is_array)
     paths, _ = jax.tree_util.tree_flatten_with_path(others)
     return {jax.tree_util.keystr(path): leaf for path, leaf in paths}
 
 
 def _changed(built: dict[str, Any], given: dict[str, Any]) -> dict[str, None]:
-    """The places where two models are not alike, in the order of the first."""
+    """The paths at which two models differ, in the order of the first."""
     return {
         path: None
         for path in (*built, *given)
@@ -81,9 +80,9 @@ def _words(leaf: Any) -> Any:
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
-_MIDDLE = 2  # where training is stopped and goes on
-_CALLBACK = re.compile(r".*callback.*")  # lines with an address of this process in them
-# lanes side by side sum in another order: float32 has 1e-7, and the steps of a few epochs add up
+_MIDDLE = 2  # the epoch after which training stops and resumes
+_CALLBACK = re.compile(r".*callback.*")  # lines that contain an address of this process
+# parallel lanes sum in another order: float32 has 1e-7, and the steps of a few epochs add up
 _SIDE_BY_SIDE = {"float32": 1e-3, "float64": 1e-9}
 
 STUDY = """\
@@ -111,19 +110,19 @@ batch_size = 16
 
 @dataclass(frozen=True, slots=True)
 class ProgramFinding:
-    """One thing that a program keeps to, or `found`, which breaks it, and how to fix that."""
+    """A rule that a program follows, or `found`, how it breaks the rule, and how to fix it."""
 
     promise: str
     found: str | None = None
     hint: str = ""
 
     def __str__(self) -> str:
-        told = f"kept    {self.promise}"
+        told = f"ok      {self.promise}"
         return told if self.found is None else f"BROKEN  {self.found}; {self.hint}"
 
 
 def study_of(program: str, overrides: Sequence[str]) -> StudyConfig:
-    """A small study that trains an MLP by `program`, of a module in the current directory.
+    """A small study that trains an MLP with `program`, from a module in the current directory.
 
     Raises:
         StudyError: the overrides do not fit.
@@ -132,7 +131,7 @@ def study_of(program: str, overrides: Sequence[str]) -> StudyConfig:
 
 
 def premise(config: StudyConfig) -> str:
-    """What a program is tried on where no study is named, and how to name another thing."""
+    """What a program is tested with if no study is given, and how to choose something else."""
     data = config.data
     what = f"scikit-learn's {data.name}" if isinstance(data, SklearnTable) else "the data given"
     hint = "name yours with --study"
@@ -142,21 +141,21 @@ def premise(config: StudyConfig) -> str:
 
 
 def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[ProgramFinding]:
-    """Each promise with whether it is kept; where `knows_metrics` is not, the program tells them.
+    """Each rule and whether it is kept; without `knows_metrics`, the program determines metrics.
 
     Raises:
         StudyError: the program cannot be compiled, with the place and the fix.
     """
     if not isinstance(config.train, OwnProgramTable):
         found = f"'{config.train.program}' is a program of this package"
-        raise StudyError(config.problem("train.program", found, 'name yours, "module:Class"'))
+        raise StudyError(config.problem("train.program", found, 'name your own, "module:Class"'))
     configure_for(config)
     data = few(prepare(config), config.train.batch_size)
     if not knows_metrics:
         own = config.train.model_copy(update={"metrics": scores_of(config, data)})
         config = config.model_copy(update={"train": own})
     check_program(config, data)
-    yield ProgramFinding("it can be compiled, and keeps shapes and types from step to step")
+    yield ProgramFinding("it compiles, and keeps shapes and types from step to step")
     with TemporaryDirectory() as directory:
         trial = TrialRuns(short(config), data, Path(directory))
         for promise, kept in _PROMISES.items():
@@ -172,8 +171,8 @@ def _draws_nothing_of_its_own(trial: TrialRuns) -> _Broken:
     if first == again:
         return None
     return (
-        "it is another program each time that it is traced",
-        "let nothing in it change between calls: no counters, clocks, or draws but by its key",
+        "it is a different program each time it is traced",
+        "let nothing in it change between calls: no counters or clocks, and draw only with the key",
     )
 
 
@@ -188,14 +187,14 @@ def _calls_nobody(trial: TrialRuns) -> _Broken:
 
 def _keeps_what_it_changes(trial: TrialRuns) -> _Broken:
     program = trial.program
-    assert isinstance(program, Own), "asked of such programs alone"
+    assert isinstance(program, Own), "only called for such programs"
     changed = unkept(program, trial.config.filled({}), trial.batches)
     if not changed:
         return None
     named = ", ".join(f"model{path}" for path in changed)
     return (
-        f"it changes {named}, and the next step is given what the model was built with",
-        "keep it in opt_state: of the model only arrays of numbers with a point are kept",
+        f"it changes {named}, but the next step gets the values that the model was built with",
+        "keep it in opt_state: of the model, only floating-point arrays are kept",
     )
 
 
@@ -203,7 +202,7 @@ def _stays_finite(trial: TrialRuns) -> _Broken:
     for lane in trial.together.lanes:
         if lane.diverged_epoch is not None:
             found = f"trial {lane.number} is not finite after epoch {lane.diverged_epoch}"
-            return found, "lower the learning rate, or guard what divides, and what takes roots"
+            return found, "lower the learning rate, or guard divisions and square roots"
     return None
 
 
@@ -212,8 +211,8 @@ def _is_alone_what_it_is_among_others(trial: TrialRuns) -> _Broken:
     if _same(trial.state(alone, 1), trial.state(trial.together, 1)):
         return None
     return (
-        "trial 1 ends with other weights among others than alone",
-        "let no method keep anything on self or in a module: a lane is its state and its key",
+        "trial 1 ends with different weights among others than alone",
+        "store nothing on self or in a module: a lane is only its state and its key",
     )
 
 
@@ -225,8 +224,8 @@ def _is_the_same_side_by_side(trial: TrialRuns) -> _Broken:
         furthest = max((_distance(one, other) for one, other in pairs), default=0.0)
         if not furthest <= limit:
             return (
-                f"the weights of trial {number} differ by {furthest:.1g} of their size under vmap",
-                "draw by shapes that do not depend on vmap, and divide by nothing near 0",
+                f"under vmap, the weights of trial {number} differ by {furthest:.1g} of their size",
+                "draw with shapes that do not depend on vmap, and avoid dividing by values near 0",
             )
     return None
 
@@ -235,30 +234,30 @@ def _goes_on_from_a_checkpoint(trial: TrialRuns) -> _Broken:
     numbers = range(N_TRIALS)
     begun = trial.trained(numbers, epochs=(0, _MIDDLE))
     if any(lane.diverged_epoch is not None for lane in begun.lanes):
-        return "there is nothing finite to go on from", "fix what is not finite first"
+        return "there is nothing finite to resume from", "fix what is not finite first"
     resumed = trial.trained(numbers, epochs=(_MIDDLE, EPOCHS), after=begun)
     for number in numbers:
         if not _same(trial.state(resumed, number), trial.state(trial.together, number)):
             return (
-                f"trial {number}, stopped after epoch {_MIDDLE}, ends with other weights",
-                "keep all that a step goes on from in opt_state: only that is written to disk",
+                f"trial {number}, resumed after epoch {_MIDDLE}, ends with different weights",
+                "keep everything that a step continues from in opt_state: only that is saved",
             )
     return None
 
 
 _PROMISES: Mapping[str, Callable[[TrialRuns], _Broken]] = {
-    "it is compiled once: tracing it again gives the same program": _draws_nothing_of_its_own,
-    "no host callback is in it": _calls_nobody,
-    "what it reports is finite": _stays_finite,
-    "what it changes of the model is kept": _keeps_what_it_changes,
+    "it compiles once: tracing it again gives the same program": _draws_nothing_of_its_own,
+    "it contains no host callbacks": _calls_nobody,
+    "its metrics are finite": _stays_finite,
+    "its changes to the model are kept": _keeps_what_it_changes,
     "a trial alone ends with the same bits as among others": _is_alone_what_it_is_among_others,
     "lanes side by side (vmap) end with the same weights": _is_the_same_side_by_side,
-    "a trial goes on from its checkpoint as if never stopped": _goes_on_from_a_checkpoint,
+    "a trial resumes from its checkpoint as if never stopped": _goes_on_from_a_checkpoint,
 }
 
 
 def _without_callbacks(text: str) -> str:
-    """The text of a program without what calls back, which another promise is about."""
+    """The text of a program without callbacks, which another rule is about."""
     return _CALLBACK.sub("", text)
 
 
@@ -267,7 +266,7 @@ def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def _distance(one: Any, other: Any) -> float:
-    """How far apart two arrays are, as a share of the size of the first."""
+    """The distance between two arrays, relative to the size of the first."""
     if np.array_equal(one, other, equal_nan=True):
         return 0.0
     size = float(np.linalg.norm(one)) or 1.0
@@ -275,10 +274,10 @@ def _distance(one: Any, other: Any) -> float:
 
 
 def unfit(problems: Sequence[Problem], program: str) -> StudyError:
-    """The problems of a study that nobody wrote, told of the program alone."""
+    """Problems of a study that nobody wrote, expressed in terms of the program."""
     told = [replace(problem, where=program) for problem in problems]
     for index, problem in enumerate(told):
         if problem.found.startswith(MISSING):
-            hint = f"write --set {problem.key}=..., or name a study with --study"
+            hint = f"write --set {problem.key}=..., or give a study with --study"
             told[index] = replace(problem, hint=hint)
     return StudyError(told)

@@ -1,4 +1,4 @@
-"""Whether a study's models can be trained by its objective on its data, told before."""
+"""Checks that a study's models can be trained by its objective on its data."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _Wrong = tuple[str, str]
 
 
 def check_coupled(config: StudyConfig, data: Dataset) -> None:
-    """Refuse a generator of other rows than the data's, and an objective that cannot be compiled.
+    """Refuse a generator with wrong outputs, and an objective that cannot be compiled.
 
-    A function of the user's is traced with shapes alone; nothing is computed.
+    User-defined functions are traced with shapes only; nothing is computed.
 
     Raises:
-        StudyError: a size does not fit, there is no such function, or it gives what is of no use.
+        StudyError: a size does not fit, the function does not exist, or its result cannot be used.
     """
     train = config.train
     if not isinstance(train, CoupledTable):
@@ -46,12 +46,12 @@ def check_coupled(config: StudyConfig, data: Dataset) -> None:
 
 
 def _unfit_generator(config: StudyConfig, train: CoupledTable, features: int) -> Iterator[Problem]:
-    """Generated rows are held against those of the data."""
+    """Generated rows must have the size of the data's rows."""
     assert isinstance(config.model, PartsTable)
     if train.generates and config.model.parts[GENERATOR].out_size not in (None, features):
         size = config.model.parts[GENERATOR].out_size
-        found = f"{size} numbers, and the rows of the data have {features}"
-        hint = "remove it: the data tell"
+        found = f"{size} outputs, but the rows of the data have {features} features"
+        hint = "remove it: the data determines the size"
         yield config.problem(f"model.{GENERATOR}.out_size", found, hint)
 
 
@@ -68,7 +68,7 @@ def _unfit_objective(config: StudyConfig, train: CoupledTable, data: Dataset) ->
 def _unfit_function(
     config: StudyConfig, train: CoupledTable, data: Dataset, function: Callable[..., Any]
 ) -> _Wrong | None:
-    """What was found and how to fix it; None where every model has its loss."""
+    """What was found and how to fix it; None if every model has its loss."""
     name, models = train.objective, train.models
     dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
     program = Programs(replace(data_spec(config, data), dtype=dtype)).exact(config.filled({}))
@@ -105,15 +105,15 @@ def _unfit_losses(name: str, given: Any, models: tuple[str, ...]) -> _Wrong | No
     losses = ", ".join(f'"{model}": ...' for model in models)
     hint = f"return {{{losses}}}"
     if not isinstance(given, Mapping):
-        return f"'{name}' gives {type(given).__name__}, and not each model's loss by name", hint
+        return f"'{name}' returns {type(given).__name__}, not the loss of each model by name", hint
     if {*given} != {*models}:
         names = ", ".join(map(str, given)) or "none"
-        return f"'{name}' gives losses of {names}, and the models are {', '.join(models)}", hint
+        return f"'{name}' returns losses of {names}, but the models are {', '.join(models)}", hint
     for model in models:
         loss = given[model]
         shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)
         if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             what = type(loss).__name__ if shape is None else f"{dtype} of shape {shape}"
-            found = f"'{name}' gives {what} as the loss of {model}"
-            return found, "return one floating-point number a model, the mean over examples"
+            found = f"'{name}' returns {what} as the loss of {model}"
+            return found, "return one floating-point number per model, the mean over examples"
     return None

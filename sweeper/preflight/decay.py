@@ -1,4 +1,4 @@
-"""Whether the rules of decay are about the models of a study, told before it starts."""
+"""Checks that weight decay rules match arrays of a study's models, before it starts."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from sweeper.models.leaves import Leaf, leaves_of
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
 
-# of more models than these not every one is looked at
+# with more models than this, only some are checked
 _MAX_MODELS = 64
-# settings of an MLP that change no more than the sizes of its arrays, and what follows them
+# MLP settings that only change the sizes of arrays, and settings that follow them
 _SIZES = ("width", "out_size", "activation")
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The arrays of each model that a trial may have; of all of them where `are_all`."""
+    """The arrays of each model that trials may have; all of them if `are_all`."""
 
     leaves: tuple[tuple[Leaf, ...], ...]
     are_all: bool
 
     @property
     def together(self) -> tuple[Leaf, ...]:
-        """The arrays of all of them."""
+        """The arrays of all models."""
         return tuple(leaf for leaves in self.leaves for leaf in leaves)
 
 
 def check_decay(config: StudyConfig, programs: Programs) -> None:
-    """Refuse rules of weight decay that no trial has any use for.
+    """Refuse weight decay rules that match nothing in any trial.
 
     Raises:
-        StudyError: with what there is instead.
+        StudyError: with what there is to match.
     """
     problems = [
         config.problem(f"{key}.{fault.key}", fault.found, fault.hint)
@@ -63,14 +63,14 @@ def _faults(config: StudyConfig, programs: Programs, key: str, table: DecayTable
     if isinstance(_optimizer(config, key), UserOptimizerTable):
         faults += factors(decay)
     yield from faults
-    if not faults and config.trial is None:  # of one trial alone: a rule may be about the others
+    if not faults and config.trial is None:  # for a single trial, a rule may be about others
         models = models_of(config, programs, part_of(key))
         if models.are_all:
             yield from idle_rules(decay, models.together)
 
 
 def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
-    """The rules that are about no array of some trials' models, by key."""
+    """The rules that match no array in some trials' models, by key."""
     found = (
         f"{key}.{fault.key}"
         for key, table in decays_of(config.optimizer).items()
@@ -81,7 +81,7 @@ def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
 
 
 def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
-    """What to say of weight decay that is written or searched, and no array of any model has."""
+    """Warnings about weight decay that is written or searched, but applies to no array."""
     for key in uncertain_decays(config):
         table, part = decays_of(config.optimizer).get(f"{key}.decay"), part_of(f"{key}.decay")
         if _may_decay(config, programs, part, Decay.of(table, config.base_dir)):
@@ -89,9 +89,9 @@ def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
         amount = f"{key}.weight_decay"
         searched = "search." if config.entry(amount) is not None else ""
         model = "the model" if part is None else f"model.{part}"
-        why = f"[{key}.decay] lets no array of {model} decay"
+        why = f"[{key}.decay] excludes all arrays of {model} from decay"
         if table is None:
-            why = f"weights of linear and convolution layers decay, and {model} has none"
+            why = f"weights of linear and convolution layers decay, but {model} has none"
         yield (
             f"{searched}{amount} changes nothing: {why}; write which arrays decay in "
             f"[{key}.decay], such as other = true"
@@ -99,12 +99,12 @@ def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
 
 
 def _may_decay(config: StudyConfig, programs: Programs, part: str | None, decay: Decay) -> bool:
-    """Whether some array of some trial's model decays, as far as all of them are looked at."""
+    """Whether some array of some trial's model decays, as far as all of them are known."""
     networks = programs.networks(config.filled({})).items()
     try:
         shapes = [net.shapes() for name, net in networks if part in (None, name)]
         first = [leaf for shape in shapes for leaf in leaves_of(shape)]
-    except RAISED:  # of the user's function; it is told where the model is checked
+    except RAISED:  # by user code; reported when the model is checked
         return True
     if any_decays(first, decay):
         return True
@@ -113,7 +113,7 @@ def _may_decay(config: StudyConfig, programs: Programs, part: str | None, decay:
 
 
 def part_of(key: str) -> str | None:
-    """The part whose optimizer has the rules at this key; None where all parts have them."""
+    """The part whose optimizer has the rules at this key; None if they are for all parts."""
     _, *part, _ = key.split(".")
     return part[0] if part else None
 
@@ -125,7 +125,7 @@ def _optimizer(config: StudyConfig, key: str) -> object:
 
 
 def models_of(config: StudyConfig, programs: Programs, part: str | None) -> Models:
-    """The models that the trials of a study may have, or one `part` of them."""
+    """The models that trials of a study may have, or one `part` of them."""
     found = [_models_of_kind(config, kind, programs, part) for kind in config.kinds]
     leaves = tuple(leaves for models in found for leaves in models.leaves)
     return Models(leaves, all(models.are_all for models in found))
@@ -142,16 +142,16 @@ def _models_of_kind(
         try:
             shapes = [net.shapes() for name, net in networks if part in (None, name)]
             found.append(tuple(leaf for shape in shapes for leaf in leaves_of(shape)))
-        except RAISED:  # of the user's function; it is told where the model is checked
+        except RAISED:  # by user code; reported when the model is checked
             return Models(tuple(found), are_all=False)
     is_finite = all(config.search[key].count() for key in _searched(config, kind))
     return Models(tuple(found), is_finite and prod(map(len, options)) <= _MAX_MODELS)
 
 
 def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Scalar]]]:
-    """For each setting that models of a kind differ by, its values by column.
+    """For each setting in which models of a kind differ, its values by column.
 
-    Where a setting is not drawn by every trial, one of them leaves it as it is written.
+    For a setting that not every trial draws, one option leaves it as written.
     """
     entry = config.search.get("model.kind")
     if entry is not None:
@@ -159,7 +159,7 @@ def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Sc
     for key in _searched(config, kind):
         entry = config.search[key]
         values: Sequence[Scalar] = entry.values() or _ends(entry)
-        # the deepest MLP has the arrays of all others, but for places from the end
+        # the deepest MLP has the arrays of all others, except for positions counted from the end
         is_depth = key.endswith(".depth") and _is_of_mlp(config, key, kind)
         chosen = {values[0], values[-1]} if is_depth else values
         undrawn: list[dict[str, Scalar]] = [{}] if entry.when else []
@@ -172,9 +172,9 @@ def _ends(entry: SearchEntry) -> tuple[Scalar, Scalar]:
 
 
 def _searched(config: StudyConfig, kind: ModelKind) -> Sequence[str]:
-    """The searched settings that models of a kind have other arrays by.
+    """The searched settings that change which arrays models of a kind have.
 
-    With them are those of other tables whose value a setting of the model takes.
+    This includes settings of other tables whose value a setting of the model takes.
     """
     linked = {source for key, source in config.same_as.items() if key.startswith("model.")}
     return [
@@ -190,7 +190,7 @@ def _is_size(key: str) -> bool:
 
 
 def _is_of_mlp(config: StudyConfig, key: str, kind: ModelKind) -> bool:
-    """Whether a setting is that of an MLP, alone or as a part."""
+    """Whether a setting belongs to an MLP, as a whole model or as a part."""
     if isinstance(config.model, PartsTable):
         part = config.model.parts.get(key.split(".")[1])
         return isinstance(part, MlpTable)

@@ -1,4 +1,4 @@
-"""What weight decay would touch in the models of a study."""
+"""What weight decay would apply to in the models of a study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweeper.trial import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A model, or a part of one: its settings, and what becomes of each of its arrays."""
+    """A model, or a part of one: its settings, and how each of its arrays is treated."""
 
     part: str
     settings: Settings
@@ -46,9 +46,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class DecayPreview:
-    """What becomes of each array of one model of each kind.
+    """How each array of one model of each kind is treated.
 
-    `idle` are the rules that are about nothing in some trials.
+    `idle` are rules that match nothing in some trials.
     """
 
     study: str
@@ -65,7 +65,7 @@ class DecayPreview:
 
 
 def decay_preview(config: StudyConfig, programs: Programs) -> DecayPreview:
-    """What weight decay would touch: of MLPs in the deepest, of the user's in that as written."""
+    """What weight decay would apply to: in the deepest MLP, or a user-defined model as written."""
     models = tuple(
         Seen(
             name,

@@ -1,4 +1,4 @@
-"""What of this machine a study depends on, and what is wrong with it."""
+"""Checks what a study needs of this machine, and says how to fix problems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sweeper.process import (
 )
 from sweeper.rundir import CACHE_VARIABLE, cache_root
 
-# of these file systems the locks and the order of writes do not hold as on a disk
+# on these file systems, locks and the order of writes are not as reliable as on a local disk
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph", "lustre"}
 _REMOTE |= {"beegfs", "gpfs", "glusterfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse"}
 _LEAST_FREE_BYTES = 2**30
@@ -38,7 +38,7 @@ _LANES, _WIDTH = 8, 32
 
 @dataclass(frozen=True, slots=True)
 class MachineFinding:
-    """What was found of something; `hint` says what to do where it is wrong, and is empty else."""
+    """A finding about one topic; `hint` says how to fix it, and is empty if nothing is wrong."""
 
     about: str
     found: str
@@ -46,9 +46,9 @@ class MachineFinding:
 
 
 def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[MachineFinding]:
-    """Each finding as soon as it is known; results would be written to `run_dir`.
+    """Yield each finding as soon as it is known; results would be written to `run_dir`.
 
-    `granted` is what the control groups of this process grant.
+    `granted` are the limits of the control groups of this process.
     """
     granted = granted or limits()
     yield MachineFinding("python", f"{platform.python_version()}, {platform.platform()}")
@@ -62,7 +62,7 @@ def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[MachineFi
 
 
 def _packages() -> Iterator[MachineFinding]:
-    """The versions of what this package stands on, and whether it was made for them."""
+    """The versions of the required packages, and whether they are supported."""
     found: list[str] = []
     try:
         lines = requires("sweeper") or ()
@@ -82,13 +82,13 @@ def _packages() -> Iterator[MachineFinding]:
         found.append(f"{name} {here}")
         if not requirement.specifier.contains(here, prereleases=True):
             yield MachineFinding(
-                name, f"{here}, and not tried with it", f"python -m pip install '{line}'"
+                name, f"{here}, which is not supported", f"python -m pip install '{line}'"
             )
     yield MachineFinding("packages", ", ".join(found))
 
 
 def _cores(granted: Limits) -> MachineFinding:
-    """How many are used, out of how many, and what limits that."""
+    """How many cores are used, out of how many, and what limits them."""
     count = os.cpu_count() or 1
     allowed, used = len(usable_cpus()), usable_cores(granted)
     found = f"{used} of {count}" if used < count else str(count)
@@ -102,11 +102,11 @@ def _cores(granted: Limits) -> MachineFinding:
 def _memory(granted: Limits) -> MachineFinding:
     memory, installed = physical_bytes(granted), installed_bytes()
     if memory is None:
-        return MachineFinding("memory", "the system does not tell")
+        return MachineFinding("memory", "unknown to the system")
     told = f"{memory / 2**30:.1f} GiB for this process"
     if installed is not None and memory < installed:
         told += f" (the limit of the control group; the machine has {installed / 2**30:.1f} GiB)"
-    hint = "" if memory >= _LEAST_MEMORY_BYTES else "give it 2 GiB or more, or write workers = 0"
+    hint = "" if memory >= _LEAST_MEMORY_BYTES else "allow at least 2 GiB, or set workers = 0"
     return MachineFinding("memory", told, hint)
 
 
@@ -137,13 +137,11 @@ def _files(run_dir: Path) -> Iterator[MachineFinding]:
     kind = file_system(place)
     hint = ""
     if kind in _REMOTE:
-        hint = "name results.dir on a disk of this machine: the ledger's locks do not hold there"
-    yield MachineFinding(
-        "run directory", f"{run_dir} on {kind or 'a file system that is not told'}", hint
-    )
+        hint = "set results.dir to a local disk: locks of the ledger are not reliable there"
+    yield MachineFinding("run directory", f"{run_dir} on {kind or 'an unknown file system'}", hint)
     free = shutil.disk_usage(place).free
-    hint = "" if free >= _LEAST_FREE_BYTES else "make room, or name another results.dir"
-    yield MachineFinding("free there", f"{free / 2**30:.1f} GiB", hint)
+    hint = "" if free >= _LEAST_FREE_BYTES else "free some disk space, or name another results.dir"
+    yield MachineFinding("free disk space", f"{free / 2**30:.1f} GiB", hint)
     if not os.access(place, os.W_OK | os.X_OK):
         yield MachineFinding(
             "run directory", f"{place} cannot be written", "name another results.dir"
@@ -151,7 +149,7 @@ def _files(run_dir: Path) -> Iterator[MachineFinding]:
 
 
 def file_system(place: Path, mounts: Path = _MOUNTS) -> str | None:
-    """The kind of file system that `place` is on; None where the system does not tell."""
+    """The kind of file system that `place` is on; None if the system does not say."""
     try:
         lines = [line.split() for line in mounts.read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -165,14 +163,14 @@ def file_system(place: Path, mounts: Path = _MOUNTS) -> str | None:
 
 
 def _unescaped(name: str) -> str:
-    """A mount point as it is called; spaces in it are written as octal numbers."""
+    """The name of a mount point, in which spaces are written as octal numbers."""
     return name.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 
 
 def _cache() -> Iterator[MachineFinding]:
-    """Where compiled programs are kept."""
+    """The directory of compiled programs."""
     root = cache_root()
-    hint = f"let {CACHE_VARIABLE} name a directory that you may write to"
+    hint = f"set {CACHE_VARIABLE} to a directory that you may write to"
     if root is None:
         yield MachineFinding("compile cache", "this user has no home directory", hint)
         return
@@ -190,7 +188,7 @@ def _cache() -> Iterator[MachineFinding]:
 
 
 def _devices() -> Iterator[MachineFinding]:
-    """What JAX runs on, and whether lanes side by side come to what each comes to alone."""
+    """The devices of JAX, and whether parallel lanes give the same results as single ones."""
     try:
         import jax
 
@@ -207,22 +205,22 @@ def _devices() -> Iterator[MachineFinding]:
     if gpus:
         yield _mps(mps_pipes(os.environ))
     if gpus and devices[0].platform == "cpu":
-        hint = "python -m pip install 'jax[cuda13]', or let JAX_PLATFORMS name cuda"
-        yield MachineFinding("devices", f"{gpus} GPUs of NVIDIA, and JAX uses none", hint)
+        hint = "python -m pip install 'jax[cuda13]', or add cuda to JAX_PLATFORMS"
+        yield MachineFinding("devices", f"{gpus} NVIDIA GPUs, but JAX uses none", hint)
     yield _probe()
 
 
 def _mps(pipes: Path | None) -> MachineFinding:
-    """Whether programs of several processes run side by side on a GPU; it is no fault if not."""
+    """Whether programs of several processes run in parallel on a GPU; optional."""
     if pipes is not None:
-        return MachineFinding("MPS", f"on, at {pipes}: workers on one GPU run side by side")
+        return MachineFinding("MPS", f"on, at {pipes}: workers on one GPU run in parallel")
     return MachineFinding(
-        "MPS", "off: workers on one GPU take turns; nvidia-cuda-mps-control -d starts it"
+        "MPS", "off: workers on one GPU take turns; start it with nvidia-cuda-mps-control -d"
     )
 
 
 def _probe() -> MachineFinding:
-    """A small program under vmap, and its lanes one by one."""
+    """Run a small program under vmap, and its lanes one by one."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -238,7 +236,7 @@ def _probe() -> MachineFinding:
     took_s = time.perf_counter() - started
     alone = np.stack([np.asarray(jax.jit(jax.grad(lane))(weight)) for weight in weights])
     apart = float(np.max(np.abs(together - alone)))
-    told = f"{_LANES} lanes compiled and run in {took_s:.1f} s, {apart:.1e} apart from each alone"
+    told = f"{_LANES} lanes compiled and ran in {took_s:.1f} s, {apart:.1e} apart from single ones"
     wrong = not np.isfinite(together).all() or apart > 1e-4
     return MachineFinding(
         "vmap", told, "try another version of jaxlib or of the driver" if wrong else ""

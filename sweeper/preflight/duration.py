@@ -1,4 +1,4 @@
-"""Predicts how long a study takes, how much goes into padding, and what `switch` cannot do here."""
+"""Predicts how long a study takes, what padding costs, and what `switch` cannot do here."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sweeper.scheduler.lattice import LatticeClass, PaddedSize
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """What a study is predicted to take, beside the same with a program for each structure.
+    """The predicted time of a study, also with one program per structure instead.
 
-    Seconds, each a sum over threads, but for the totals: those begin with the command. All are 0
-    where the cost model knows nothing of such models.
+    Seconds, summed over threads, except for the totals, which start with the command. All are 0 if
+    the cost model does not cover such models.
     """
 
     compile_s: float
@@ -33,7 +33,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class _Programs:
-    """Programs alike: compiling one of them, and training the trials of all of them."""
+    """A group of equal programs: compiling one of them, and training the trials of all."""
 
     count: float
     compile_s: float
@@ -45,7 +45,7 @@ class _Programs:
         return self.count * self.compile_s
 
     def slowest_s(self, threads: int) -> float:
-        """Seconds of one of them by itself: one thread compiles, and all train, a trial each."""
+        """Seconds for one of them alone: one thread compiles it, and all train its trials."""
         at_once = min(threads, max(1.0, self.trials / self.count))
         return self.compile_s + self.train_s / self.count / at_once
 
@@ -53,7 +53,7 @@ class _Programs:
 def duration(
     config: StudyConfig, forecast: Forecast, plan: Plan, threads: int, devices: int
 ) -> Duration:
-    """The duration of a study whose first round is `plan`, on so many threads or workers."""
+    """The duration of a study whose first round is `plan`, with this many threads or workers."""
     exact = [*_exact(forecast)]
     programs = [*_of_lattice(forecast)]
     if config.trial is not None:
@@ -81,7 +81,7 @@ def duration(
 
 
 def _blocks(forecast: Forecast) -> Iterator[tuple[LatticeClass, float]]:
-    """The classes of the lattice, and seconds to compile one of the structures of each."""
+    """The classes of the lattice, with the seconds to compile one structure of each."""
     for family in forecast.families.values():
         for block in family.classes:
             yield block, family.compile_s(PaddedSize(block.sizes), forecast.costs)
@@ -93,7 +93,7 @@ def _of_lattice(forecast: Forecast) -> Iterator[_Programs]:
 
 
 def _exact(forecast: Forecast) -> Iterator[_Programs]:
-    """A program for each structure that has a trial."""
+    """One program per structure that has a trial."""
     for block, each_s in _blocks(forecast):
         count = min(block.structures, block.trials)
         yield _Programs(count, each_s, block.exact_train_s, block.trials)
@@ -102,7 +102,7 @@ def _exact(forecast: Forecast) -> Iterator[_Programs]:
 def _of_trial(
     epochs: int, plan: Plan, forecast: Forecast
 ) -> tuple[list[_Programs], list[_Programs]]:
-    """The program that a study of one trial names, and one of the trial's own size."""
+    """The program named by a study of one trial, and one with the trial's own size."""
     (program,), (bucket,) = plan.classes, plan.buckets
     if program.predicted_compile_s is None or bucket.predicted_train_s is None:
         return [], []
@@ -114,18 +114,18 @@ def _of_trial(
 
 
 def _sums(programs: Sequence[_Programs]) -> tuple[float, float]:
-    """Seconds of compiling and of training, of all threads together."""
+    """Seconds of compiling and of training, summed over threads."""
     return sum(each.compiling_s for each in programs), sum(each.train_s for each in programs)
 
 
 def _busy_s(programs: Sequence[_Programs], threads: int) -> float:
-    """Seconds until all is trained: the threads share the work, but a class has one to compile."""
+    """Seconds until all is trained: threads share the work, but one thread compiles a class."""
     slowest_s = max((each.slowest_s(threads) for each in programs), default=0.0)
     return max(sum(_sums(programs)) / threads, slowest_s)
 
 
 def switch_classes(plan: Plan, devices: int) -> Iterator[dict[str, Any]]:
-    """The programs of several structures that a plan begins with."""
+    """The programs of several structures at the start of a plan."""
     for program in plan.classes:
         if program.strategy == "switch":
             yield {
@@ -138,13 +138,13 @@ def switch_classes(plan: Plan, devices: int) -> Iterator[dict[str, Any]]:
 
 
 def lanes_per_device(program: ProgramClass, devices: int) -> int:
-    """How many lanes of a class one device has room for."""
+    """How many lanes of a class fit on one device."""
     is_spread = program.strategy == "switch"
     return math.ceil(program.capacity / devices) if is_spread else program.capacity
 
 
 def largest_branch(program: ProgramClass) -> Mapping[str, Any]:
-    """What a class compiles in, or of several branches the first, which is the largest."""
+    """What a class compiles in; for several branches, the first, which is the largest."""
     settings = json.loads(program.settings)
     return settings[0] if program.branches else settings
 
@@ -154,11 +154,11 @@ def notes(config: StudyConfig, devices: int) -> Iterator[str]:
     strategy = config.execution.strategy
     if config.trial is None and strategy in ("auto", "padded") and "python" in config.kinds:
         yield (
-            "models of your own are never padded: trials of one structure share a program, "
-            'near misses do not; strategy = "switch" trains several structures in one'
+            "user-defined models are never padded: trials of one structure share a program, but "
+            'similar ones do not; strategy = "switch" trains several structures in one'
         )
     if strategy == "switch" and devices == 1:
         yield (
-            "switch spreads trials over devices, and there is one: it trains them one after "
+            "switch spreads trials over devices, but there is only one: it trains them one after "
             'the other, which takes no less time than strategy = "exact"'
         )

@@ -1,4 +1,4 @@
-"""User-defined losses, metrics and optimizers that do not do what their author means."""
+"""Warnings about user-defined losses, metrics and optimizers that hardly do what is meant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sweeper.models.trace_checks import inner_jaxprs
 from sweeper.models.traces import Trace, trace
 from sweeper.models.user_network import KEY
 
-# few, and hardly the size of another axis
+# few, but unlikely to be the size of another axis
 _ROWS = 13
 _SHAPE = (3, 2)
 
@@ -46,7 +46,7 @@ def idle_optimizer(config: StudyConfig) -> Iterator[str]:
         traces = [_steps(config, function, {entry.column(key): value}) for value in values]
         if len(set(values)) > 1 and _are_alike(traces):
             yield (
-                f"search.{key} changes nothing: '{config.optimizer.name}' gives the same updates "
+                f"search.{key} changes nothing: '{config.optimizer.name}' returns the same updates "
                 f"for {listed([format_value(value) for value in values])}; "
                 "use the argument, or remove the entry"
             )
@@ -82,7 +82,7 @@ def _steps(
 
 
 def paired_rows(config: StudyConfig, out_size: int) -> Iterator[str]:
-    """User-defined losses and metrics that pair each row with every other by accident.
+    """User-defined losses and metrics that accidentally pair each row with every other.
 
     Arrays of shape (rows,) and (rows, 1) broadcast to (rows, rows) without an error.
     """
@@ -104,7 +104,7 @@ def paired_rows(config: StudyConfig, out_size: int) -> Iterator[str]:
 
 
 def _promotes(function: Callable[..., Any], outputs: Any, y: Any) -> bool:
-    """Whether some operation adds an axis to one of its operands by itself."""
+    """Whether some operation implicitly adds an axis to one of its operands."""
     try:
         with jax.numpy_rank_promotion("raise"):
             jax.eval_shape(function, outputs, y)

@@ -1,4 +1,4 @@
-"""Whether outputs suit the loss and the metrics: what to warn of before a study starts."""
+"""Warnings about outputs that do not fit the loss or the metrics, before a study starts."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from sweeper.trial import Scalar
 _OF_LOGITS = ("cross_entropy", "binary_cross_entropy")
 _ROWS = 16
 _SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
-# operations without which outputs are not bounded
+# operations that every unbounded output needs
 _BOUNDING = re.compile(r"\b(exp|exp2|logistic|tanh|erf|div|clamp|min|sin|cos)\b")
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 _CLOSE = 1e-3
 
 
 def output_hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """What to say of the outputs under the loss, once for each user-defined model.
+    """Warnings about outputs that do not fit the loss, once per user-defined model.
 
-    The written values are tried first, then each choice of a categorical setting of a model.
+    Checks the values as written first, then each choice of a categorical setting of a model.
     """
     hinted = set[str]()
     for said, settings in _variants(config):
@@ -65,9 +65,9 @@ def _variants(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
 def _under_logits(
     config: StudyConfig, data: Dataset, settings: Settings
 ) -> Iterator[tuple[str, str, UserNetwork, Any]]:
-    """Networks whose outputs might be probabilities and are under a loss that takes logits.
+    """Networks whose outputs may be probabilities although the loss takes logits.
 
-    Each has its key, its loss and some inputs. Those whose operations rule it out are left out.
+    Each with its key, its loss and some inputs; those whose operations rule it out are left out.
     """
     train = settings.train
     if isinstance(train, SupervisedTable):
@@ -93,7 +93,7 @@ def _may_be_bounded(network: UserNetwork) -> bool:
 
 
 def _last_equations(jaxpr: Jaxpr) -> Iterator[Any]:
-    """What computes the outputs from the last products with weights."""
+    """The operations that compute the outputs from the last products with weights."""
     made_by = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
     waiting = list[Any](jaxpr.outvars)
     while waiting:
@@ -107,7 +107,7 @@ def _last_equations(jaxpr: Jaxpr) -> Iterator[Any]:
 def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """User-defined losses and metrics that are not finite on the validation rows.
 
-    They are computed for outputs of several kinds; one that is finite for any of them is not named.
+    They are computed for several kinds of outputs; those finite for any of them are fine.
     """
     if not isinstance(config.train, SupervisedTable | AlternatingTable):
         return
@@ -125,16 +125,16 @@ def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
             jnp.any(measured(outputs, y)[1] != 0) for outputs in _kinds_of_outputs(y, spec)
         ):
             yield (
-                f"train.loss: the gradient of '{name}' is 0 on the validation rows, whatever "
-                "outputs were tried, so nothing is learnt"
+                f"train.loss: the gradient of '{name}' is 0 on the validation rows for all "
+                "outputs that were tried, so nothing is learnt"
             )
         if not any(_is_finite(measured(outputs, y)) for outputs in _kinds_of_outputs(y, spec)):
             what = " or its gradient" if setting == "loss" else ""
             is_judged = setting == "loss" or f"val_{column_of(name)}" in config.study.objectives
-            then = "every trial would end as diverged" if is_judged else "results would not hold it"
+            then = "every trial would count as diverged" if is_judged else "results would lack it"
             yield (
-                f"train.{setting}: '{name}'{what} is not finite on the validation rows, whatever "
-                f"outputs were tried, so {then}"
+                f"train.{setting}: '{name}'{what} is not finite on the validation rows for "
+                f"all outputs that were tried, so {then}"
             )
 
 
@@ -143,7 +143,7 @@ def _is_finite(measured: Any) -> bool:
 
 
 def _kinds_of_outputs(y: Array, spec: DataSpec) -> Iterator[Array]:
-    """Any numbers, positive ones, those beyond 1, probabilities, and the targets themselves."""
+    """Arbitrary numbers, positive ones, large ones, probabilities, and the targets themselves."""
     rng = np.random.default_rng(0)
     outputs = jnp.asarray(rng.standard_normal((len(y), spec.out_size)), spec.dtype)
     yield outputs
@@ -155,9 +155,9 @@ def _kinds_of_outputs(y: Array, spec: DataSpec) -> Iterator[Array]:
 
 
 def _output_hint(loss: str, network: UserNetwork, x: Array) -> str | None:
-    """That outputs are probabilities, whatever the weights are; computed on a few rows.
+    """A warning if outputs are probabilities for all weights; computed on a few rows.
 
-    Weights are drawn at several scales: outputs of a linear last layer leave any bounds.
+    Weights are drawn at several scales: outputs of a linear last layer exceed any bounds.
     """
     rng = np.random.default_rng(0)
     drawn = [scale * rng.standard_normal(network.n_parameters) for scale in _SCALES]
@@ -168,12 +168,12 @@ def _output_hint(loss: str, network: UserNetwork, x: Array) -> str | None:
         return None
     if kind == "log-probabilities":
         return (
-            f"the model gives log-probabilities, and {loss} takes logits: both give the same loss, "
+            f"the model returns log-probabilities, but {loss} takes logits; the loss is the same, "
             "so the last log_softmax can be removed"
         )
     return (
-        f"the model gives probabilities, and {loss} takes logits, so it learns less; "
-        "remove the softmax or sigmoid at its end"
+        f"the model returns probabilities, but {loss} takes logits, so it learns less; "
+        "remove the final softmax or sigmoid"
     )
 
 

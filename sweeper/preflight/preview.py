@@ -31,12 +31,12 @@ from sweeper.scheduler.population import partnered_share
 from sweeper.study.doubts import doubts, hints
 from sweeper.study.options import n_proposals
 
-# of the mean of a mode
+# digits of the mean of a mode
 _NUMBERS_SHOWN = 4
 
 
 def data_preview(config: StudyConfig, data: Dataset) -> dict[str, Any]:
-    """What the data hold, as JSON-able values."""
+    """A summary of the data as JSON-able values."""
     features = [column for column in data.columns if column.role == "feature"]
     return {
         "train_rows": data.train_rows,
@@ -58,7 +58,7 @@ def data_preview(config: StudyConfig, data: Dataset) -> dict[str, Any]:
 
 
 def _missing_values(config: StudyConfig) -> list[str]:
-    """The texts that mean a missing value; none but in a CSV file."""
+    """The strings that mean a missing value; empty unless the data is a CSV file."""
     if not isinstance(config.data, CsvTable):
         return []
     words = config.data.missing_values
@@ -66,7 +66,7 @@ def _missing_values(config: StudyConfig) -> list[str]:
 
 
 def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
-    """Of each number to predict, in its own unit: where it lies in the training part."""
+    """For each target, its range in the training rows, in its own unit."""
     if data.class_names:
         return
     names = [column.name for column in data.columns if column.role == "target"]
@@ -77,14 +77,14 @@ def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
 
 
 def _modes(data: Dataset) -> Iterator[dict[str, Any]]:
-    """Of each mode of a mixture, where its training rows lie."""
+    """For each mode of a mixture, where its training rows are."""
     for name, mean in zip(data.mode_names, data.mode_means, strict=True):
         more = ", ..." if len(mean) > _NUMBERS_SHOWN else ""
         yield {"name": name, "mean": ", ".join(f"{x:.3g}" for x in mean[:_NUMBERS_SHOWN]) + more}
 
 
 def _classes(data: Dataset) -> Iterator[dict[str, Any]]:
-    """Of each class, its rows in each part, and what they count for in the loss."""
+    """For each class, its rows in each split, and its weight in the loss."""
     parts = {"train": data.y_train, "val": data.y_val, "test": data.y_test}
     n_classes = len(data.class_names)
     counts = {part: np.bincount(y, minlength=n_classes) for part, y in parts.items() if n_classes}
@@ -94,12 +94,12 @@ def _classes(data: Dataset) -> Iterator[dict[str, Any]]:
         yield {"name": name, **rows, "weight": weight}
 
 
-# numbers of the size of the parameters that a step holds beside model and optimizer: gradients,
+# arrays of the size of the parameters that a step needs besides model and optimizer: gradients,
 # updates and the new parameters
 _WORKING_COPIES = 3
-# of a number of trials, which is a sum of chances
+# digits of an expected number of trials
 _DIGITS = 9
-# below this share of trials with a partner, a space is said to stack badly
+# below this share of trials with a partner, a search space is reported to stack badly
 _FEW = 0.5
 
 
@@ -107,8 +107,8 @@ _FEW = 0.5
 class Preview:
     """How a study would begin on this machine: its space, its lattice, its first round.
 
-    `digests` are those of what the forecast was made from. `idle_rules` are those of weight decay
-    that are about no array of some trials' models, `of_models` what to warn of them.
+    `digests` are those of the inputs of the forecast. `idle_rules` are weight decay rules that
+    match no array in some trials' models, `of_models` warnings about models.
     """
 
     config: StudyConfig
@@ -161,7 +161,7 @@ class Preview:
         }
 
     def _space(self) -> list[dict[str, Any]]:
-        """Each searched setting, and whether two of its values can be lanes of one bucket."""
+        """Each searched setting, and whether trials with different values can share a bucket."""
         told = traced_structure(self.config, self.forecast.lane_loop)
         return [
             {
@@ -197,7 +197,7 @@ class Preview:
 
     @property
     def _is_padding(self) -> bool:
-        """Whether the lattice is gone by, and not a program for each structure forced."""
+        """Whether the lattice is used, rather than one program per structure."""
         if self.config.trial is not None:
             return False
         return self.config.execution.strategy in ("auto", "padded")
@@ -231,7 +231,7 @@ class Preview:
                 }
 
     def _engine(self) -> str | None:
-        """The cluster that trains, and where it is; None where this machine does."""
+        """The cluster that trains, and its address; None if this machine trains."""
         engine = self.config.execution.engine
         return None if engine is None else f"{engine.name} at {engine.address}"
 
@@ -241,7 +241,7 @@ class Preview:
         return duration(self.config, self.forecast, self.plan, busy, self.devices)
 
     def _advice(self) -> str | None:
-        """What would let more trials stack, where hardly two of them have the same structure."""
+        """What would let more trials stack, if hardly two of them have the same structure."""
         share = partnered_share(self.config, n_proposals(self.config))
         if (
             "mlp" not in self.config.kinds
@@ -256,8 +256,8 @@ class Preview:
         if not isinstance(widths, IntSearch) or widths.base == 2:
             return f"{told}; padding them costs {waste_s:.1f} s of training"
         return (
-            f"{told}; with base = 2 (or a step) in search.model.width more would, "
-            f"else padding costs {waste_s:.1f} s of training"
+            f"{told}; with base = 2 (or a step) in search.model.width more would have one; "
+            f"otherwise padding costs {waste_s:.1f} s of training"
         )
 
     def _bucket(self, bucket: Bucket) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class Preview:
         }
 
     def _memory_bytes(self, program: ProgramClass) -> int | None:
-        """About what a bucket needs: states in and out, what a step works on, and the data."""
+        """The approximate memory of a bucket: states, a step's workspace, and the data."""
         settings: Mapping[str, Any] = largest_branch(program)
         width = program.padded_width or settings.get("model.width")
         depth = program.padded_depth or settings.get("model.depth")
@@ -296,10 +296,10 @@ class Preview:
 def why(block: LatticeClass, compile_s: float) -> str:
     """Why the lattice has this class, which takes `compile_s` seconds to compile."""
     if block.structures == 1:
-        return "one structure, with trials enough for a program of its own"
+        return "one structure, with enough trials for a program of its own"
     others = min(block.structures, round(block.trials)) - 1
     if others < 1:
-        return "too few trials to tell; it has room for what the sampler may draw"
+        return "too few trials to judge; it fits whatever the sampler may draw"
     more_s, less_s = others * compile_s, block.train_s - block.exact_train_s
     programs = "1 program" if others == 1 else f"{others} programs"
-    return f"{programs} more would compile {more_s:.1f} s to train {less_s:.1f} s less"
+    return f"{programs} more would compile {more_s:.1f} s longer to train {less_s:.1f} s less"

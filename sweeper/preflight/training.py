@@ -1,4 +1,4 @@
-"""Whether user-defined functions can be trained: their first step is traced as it is compiled."""
+"""Checks that user-defined functions can be trained, by tracing their first step."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sweeper.trial import Scalar
 
 
 def check_training(config: StudyConfig, data: Dataset) -> None:
-    """Refuse user-defined functions of which no step can be compiled, or not always the same one.
+    """Refuse user-defined functions whose step cannot be compiled, or is not always the same.
 
-    The trial with the values that are written is traced; nothing is computed.
+    Traces the trial with the values as written; nothing is computed.
 
     Raises:
-        StudyError: with what the step raised, or with the function whose module gives another
-            program when it is imported again.
+        StudyError: with what the step raised, or the function whose module gives a different
+        program when it is imported again.
     """
     key = next((key for key in config.functions.values() if key.startswith("model.")), "train")
     try:
@@ -43,7 +43,7 @@ def check_training(config: StudyConfig, data: Dataset) -> None:
         again = _traced_again(config, data, module)
         if again is not None and not again.equals(traced):
             found = (
-                f"the module '{module}' computes something else each time that it is imported, so "
+                f"the module '{module}' gives different results each time it is imported, so "
                 "worker processes, resumed studies and predictions would differ"
             )
             fix = "draw with the key that is passed, or with a fixed seed: np.random.default_rng(0)"
@@ -51,7 +51,7 @@ def check_training(config: StudyConfig, data: Dataset) -> None:
 
 
 def _modules(config: StudyConfig) -> Mapping[str, str]:
-    """The modules that programs are compiled from, each with a key that names a function of it."""
+    """The modules that programs are compiled from, each with a key that names a function."""
     found: dict[str, str] = {}
     for name, key in config.functions.items():
         if not key.startswith(("data.", "study.")):
@@ -60,7 +60,7 @@ def _modules(config: StudyConfig) -> Mapping[str, str]:
 
 
 def _traced_again(config: StudyConfig, data: Dataset, module: str) -> Trace | None:
-    """The training step with a second import of `module`; None if that is not possible."""
+    """The training step with `module` imported a second time; None if that is not possible."""
     with elsewhere(), imported_again(module, config.base_dir), suppress(*RAISED):
         return _traced_training(config, data)
     return None
@@ -86,13 +86,13 @@ def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
 
 
 def _python(config: StudyConfig) -> Mapping[str, Scalar]:
-    """The parameters of a trial whose model is user-defined."""
+    """The parameters of a trial with a user-defined model."""
     kind = config.search.get("model.kind")
     return {} if kind is None else {kind.column("model.kind"): "python"}
 
 
 def _batch(rows: int, data: Dataset) -> Batch:
-    """The shapes of a batch of so many rows."""
+    """The shapes of a batch with this many rows."""
     x, y = (
         jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
         for part in (data.x_train, data.y_train)

@@ -1,4 +1,4 @@
-"""A few trials of one structure, trained together and apart: what promises are tried out on."""
+"""A few trials of one structure, trained together and separately, to check a program's rules."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from sweeper.trial import TrialSpec
 
 EPOCHS = 4
 N_TRIALS = 3
-_BATCHES = 4  # in an epoch
+_BATCHES = 4  # per epoch
 
 
 def few(data: Dataset, batch_size: int) -> Dataset:
-    """The first rows of each part: enough for a few batches."""
+    """The first rows of each split: enough for a few batches."""
     rows = slice(batch_size * _BATCHES)
     parts = ("x_train", "y_train", "x_val", "y_val", "x_test", "y_test")
     few = {name: getattr(data, name)[rows] for name in parts}
@@ -54,7 +54,7 @@ def short(config: StudyConfig) -> StudyConfig:
 
 @dataclass(frozen=True)
 class TrialRuns:
-    """A few trials of one structure, trained together and apart."""
+    """A few trials of one structure, trained together and separately."""
 
     config: StudyConfig
     data: Dataset
@@ -88,7 +88,7 @@ class TrialRuns:
         files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
         lanes = tuple(Lane(number, *epochs, files.get(number, "")) for number in numbers)
         digests = {} if after is None else after.digests
-        # each time another, for its file is named for it
+        # a different number each time, since its file is named after it
         bucket = Bucket(next(self._buckets), program.class_id, "inline", lanes)
         work = Work(epochs[0] + 1, bucket, program, specs, digests)
         outcome = self._trainer.train(work, "check", None)
@@ -105,23 +105,23 @@ class TrialRuns:
 
     @property
     def batches(self) -> list[Batch]:
-        """What the steps of an epoch are given, but for the order of the rows."""
+        """The inputs of the steps of an epoch, except for the order of the rows."""
         size = self.config.train.batch_size
         starts = range(0, len(self.data.x_train) - size + 1, size)[:_BATCHES]
         x, y = self.data.x_train, self.data.y_train
         return [Batch(x[at : at + size], y[at : at + size]) for at in starts]
 
     def traced(self) -> str:
-        """What a class is compiled from, traced anew, as StableHLO has it."""
+        """The StableHLO text that a class is compiled from, traced anew."""
         program, settings = self.program, self.config.filled({})
         parts = device_parts(self.config, self.data, settings.train.batch_size)
         lanes = abstract_lanes(program, N_TRIALS, settings)
-        # what prints while it is traced is seen at the start of a study, and once is enough
+        # what is printed during tracing is shown when a study starts, so not here
         with redirect_stdout(StringIO()):
             return jax.jit(segment(program, "map")).lower(lanes, parts).as_text()
 
     def state(self, outcome: Outcome, number: int) -> list[Any]:
-        """The arrays that the model of a trial has ended with."""
+        """The arrays of a trial's model at its end."""
         lane = next(lane for lane in outcome.lanes if lane.number == number)
         file = LaneFile(self.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
         like = self.program.exact_abstract(self.config.filled({}))

@@ -1,4 +1,4 @@
-"""Whether user-defined functions can be compiled into a study's programs, checked before."""
+"""Checks that user-defined functions can be compiled into a study's programs."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from sweeper.models.user_network import KEY, hint_of
 
 _ROWS = 4
 _PARAMETER = "weight"
-_MASK = "mask"  # of an optimizer of the user's: what decays
+_MASK = "mask"  # argument of user-defined optimizers: what decays
 _Wrong = tuple[str, str]
 
 
 def check_functions(config: StudyConfig, out_size: int) -> None:
-    """Refuse a loss, a metric or an optimizer of the user's own that cannot be compiled.
+    """Refuse a user-defined loss, metric or optimizer that cannot be compiled.
 
-    Each is traced with shapes alone; nothing is computed.
+    Each is traced with shapes only; nothing is computed.
 
     Raises:
-        StudyError: there is no such function, it does not take what it is given, or gives what is
-            of no use.
+        StudyError: the function does not exist, does not accept its arguments, or its result
+        cannot be used.
     """
     problems = [*_unfit_measures(config, out_size), *_unfit_optimizer(config)]
     if problems:
@@ -49,7 +49,7 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
     is_numbers = config.train.target == "numbers"
     y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
     if isinstance(config.train, CoupledTable | OwnProgramTable):
-        return  # what its functions are given is another thing
+        return  # its functions have other arguments
     for name, setting in config.train.functions.items():
         key = f"train.{setting}"
         try:
@@ -66,23 +66,23 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
 def _unfit_measure(
     name: str, function: Callable[..., Any], outputs: Any, y: Any, *, is_loss: bool, edition: int
 ) -> _Wrong | None:
-    """What was found and how to fix it; None where nothing is wrong."""
+    """What was found and how to fix it; None if nothing is wrong."""
     try:
         given = jax.eval_shape(function, outputs, y)
         shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
         if shape != () or dtype is None:
-            found = f"'{name}' gives {_shown(given)} for outputs of shape {outputs.shape}"
+            found = f"'{name}' returns {_shown(given)} for outputs of shape {outputs.shape}"
             return found, "return one number, the mean over examples"
         if is_loss and not jnp.issubdtype(dtype, jnp.floating):
-            found = f"'{name}' gives {dtype}, which has no gradient"
+            found = f"'{name}' returns {dtype}, which has no gradient"
             return found, "return a floating-point number"
         if jnp.issubdtype(dtype, jnp.complexfloating):
-            return f"'{name}' gives {dtype}, which has no order", "return a real number"
+            return f"'{name}' returns {dtype}, which has no order", "return a real number"
         if is_loss:
             jax.eval_shape(jax.grad(function), outputs, y)
         traced = trace(lambda _key, *given: function(*given), KEY, outputs, y)
         if edition > 1 and not traced.repeats():
-            return unrepeatable(f"'{name}'", "let its result depend on its arguments alone")
+            return unrepeatable(f"'{name}'", "let its result depend only on its arguments")
     except RAISED as error:
         shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
         return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
@@ -92,7 +92,7 @@ def _unfit_measure(
 
 
 def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
-    """What is wrong with the optimizer, where it is a function's."""
+    """What is wrong with the optimizer, if it is a user-defined function."""
     table = config.optimizer
     if not isinstance(table, UserOptimizerTable):
         return
@@ -117,25 +117,25 @@ def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
 
 
 def _unfit_mask(config: StudyConfig, name: str, function: Callable[..., Any]) -> Iterator[Problem]:
-    """The mask of what decays, where it would be given twice or to nobody, or is missing."""
+    """Problems with the decay mask: given twice, not accepted, or missing."""
     table = config.optimizer
     assert isinstance(table, UserOptimizerTable)
     named, is_open = keywords_of(function)
     if _MASK in table.arguments:
-        found = "'mask' is what [optimizer.decay] says"
+        found = "'mask' is determined by [optimizer.decay]"
         yield config.problem("optimizer.mask", found, "write [optimizer.decay] instead")
     elif table.decay is not None and _MASK not in named and not is_open:
-        found = f"'{name}' takes no 'mask', by which it would be told what decays"
-        yield config.problem("optimizer.decay", found, "let it take one, or remove the table")
+        found = f"'{name}' has no argument 'mask', which would say what decays"
+        yield config.problem("optimizer.decay", found, "add the argument, or remove the table")
     elif table.decay is None and _MASK in named and named[_MASK].default is Parameter.empty:
-        found = f"'{name}' takes 'mask', and nothing says what decays"
+        found = f"'{name}' has an argument 'mask', but nothing says what decays"
         yield config.problem("optimizer.decay", found, "write [optimizer.decay]")
 
 
 def _unfit_steps(
     name: str, function: Callable[..., Any], given: Mapping[str, Any], parameters: Any
 ) -> _Wrong | None:
-    """What was found and how to fix it; None where it moves `parameters` step by step."""
+    """What was found and how to fix it; None if it moves `parameters` step by step."""
     traced = {key: value for key, value in given.items() if isinstance(value, float)}
     fixed = {key: value for key, value in given.items() if key not in traced}
     wrong: list[_Wrong] = []
@@ -143,7 +143,7 @@ def _unfit_steps(
     def step(parameters: Any, numbers: Any) -> Any:
         optimizer = function(**fixed, **numbers)
         if not isinstance(optimizer, optax.GradientTransformation):
-            found = f"gives {type(optimizer).__name__}, which is no optax.GradientTransformation"
+            found = f"gives {type(optimizer).__name__}, not an optax.GradientTransformation"
             wrong.append((f"'{name}' {found}", "return one, such as optax.sgd(lr)"))
             return parameters
         state = optimizer.init(parameters)
@@ -155,10 +155,10 @@ def _unfit_steps(
     try:
         moved = jax.eval_shape(step, parameters, traced)
     except jax.errors.TracerBoolConversionError as error:
-        what = f"{type(error).__name__}: numbers with a point are traced{place_of(error)}"
+        what = f"{type(error).__name__}: floats are traced{place_of(error)}"
         return (
             f"'{name}' raised {what}",
-            "choose between them with jnp.where, or write whole numbers",
+            "choose between them with jnp.where, or write integers",
         )
     except RAISED as error:
         return f"'{name}' raised {describe_error(error)}", hint_of(error, "fix the function")
@@ -166,32 +166,32 @@ def _unfit_steps(
         return wrong[0]
     shapes = [leaf.shape for leaf in jax.tree.leaves(moved)]
     if shapes != [(3, 2)]:
-        found = f"'{name}' gives updates of shapes {shapes} for one parameter of shape (3, 2)"
-        return found, "give one update a parameter"
+        found = f"'{name}' returns updates of shapes {shapes} for one parameter of shape (3, 2)"
+        return found, "return one update per parameter"
     return None
 
 
 def _unfit_state(state: Any, after: Any) -> _Wrong | None:
-    """What hinders steps from handing an optimizer's state on: it keeps its tree and its types."""
+    """Why steps cannot pass on an optimizer's state: its tree or its types change."""
     leaves = jax.tree.leaves(state)
     if strange := [leaf for leaf in leaves if not eqx.is_array(leaf)]:
-        found = f"keeps {type(strange[0]).__name__} in its state, which is no array"
-        return found, "begin with an array, such as jnp.zeros((), jnp.int32)"
+        found = f"keeps {type(strange[0]).__name__} in its state, which is not an array"
+        return found, "start with an array, such as jnp.zeros((), jnp.int32)"
     if any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves):
         found = "keeps a random key in its state, which cannot be saved"
         fix = "keep jax.random.key_data(key) instead (Optax's add_noise and noisy_sgd cannot)"
         return found, fix
-    hint = "give a state of the same tree, shapes and types as the one before"
+    hint = "return a state with the same tree, shapes and types as the one before"
     if jax.tree.structure(state) != jax.tree.structure(after):
-        return "gives a state of another tree with its first step", hint
+        return "returns a state with a different tree in its first step", hint
     for before, now in zip(leaves, jax.tree.leaves(after), strict=True):
         if (known := _type_of(before)) != (given := _type_of(now)):
-            return f"makes {given} of {known} in its state", hint
+            return f"changes {known} to {given} in its state", hint
     return None
 
 
 def _type_of(leaf: Any) -> str:
-    return f"{jnp.result_type(leaf)}{[*jnp.shape(leaf)]}"  # as JAX's errors write it: float32[3, 2]
+    return f"{jnp.result_type(leaf)}{[*jnp.shape(leaf)]}"  # as in JAX's errors: float32[3, 2]
 
 
 def _shown(given: Any) -> str:

@@ -1,4 +1,4 @@
-"""Whether a user-defined model can be trained on a study's data, checked before it starts."""
+"""Checks that a user-defined model can be trained on a study's data, before it starts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from sweeper.models.user_network import (
 )
 from sweeper.trial import Scalar
 
-# what a function is given besides the keys of [model]
+# arguments that the function gets besides the keys of [model]
 _GIVEN = ("in_size", "out_size", "key")
-# what other libraries and tutorials call a random key
+# names of a random key in other libraries and tutorials
 _OTHER_KEY = re.compile(
     r"_?(keys|p?rngs?|(p?rng|jax|seed|rand|random|init|dropout)_?keys?)", re.IGNORECASE
 )
@@ -49,10 +49,10 @@ _Wrong = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A table whose function builds a model, `model` or one of its parts, and the model's sizes.
+    """A table whose function builds `model` or one of its parts, and the model's sizes.
 
-    `is_called` says whether a program of this package calls it: then it is called with one
-    example, and in training with a key.
+    `is_called` says whether a built-in program calls it: then it gets one example, and in training
+    a key.
     """
 
     key: str
@@ -62,14 +62,14 @@ class _Place:
 
 
 def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, ...]:
-    """Refuse a user-defined model that cannot be trained on such data, and return warnings.
+    """Refuse a user-defined model that cannot be trained on this data, and return warnings.
 
-    Each is traced with the values that are written, then with the ends of each searched one;
-    nothing is computed. What today's edition refuses and an older study does is a warning.
+    Each is traced with the values as written, then with the ends of each searched one; nothing is
+    computed. Problems that an older edition accepted are warnings in studies of that edition.
 
     Raises:
-        StudyError: there is no such function, it does not take what it is given, what it builds
-            is not a model of the right sizes, or training is not what the model says.
+        StudyError: the function does not exist, does not accept its arguments, its result is not a
+        model with the right sizes, or training differs from what the model says.
     """
     problems: list[Problem] = []
     warnings: list[str] = []
@@ -97,7 +97,7 @@ def _places(config: StudyConfig, in_size: int, out_size: int) -> Iterator[_Place
 
 
 class _Check:
-    """The check of the models that one function builds; `warnings` are known in the end."""
+    """The check of the models that one function builds; `warnings` are complete at the end."""
 
     def __init__(self, config: StudyConfig, place: _Place) -> None:
         self.warnings: list[str] = []
@@ -105,7 +105,7 @@ class _Check:
         self._place = place
 
     def problems(self) -> list[Problem]:
-        """What is wrong with the function and with what it builds."""
+        """What is wrong with the function and with its models."""
         config, place, table = self._config, self._place, self._filled({})
         try:
             function = load_function(table.function, config.base_dir)
@@ -116,7 +116,7 @@ class _Check:
         return problems or [*self._unfit_models(function)]
 
     def _unfit_models(self, function: Function) -> Iterator[Problem]:
-        """What is wrong with a model, first with the values that are written, then with others."""
+        """What is wrong with a model, first with the values as written, then with others."""
         config, key = self._config, self._place.key
         if found := self._unfit_model(function, {}):
             yield config.problem(f"{key}.function", *found)
@@ -164,22 +164,22 @@ class _Check:
     def _unlike_what_it_says(
         self, table: PythonTable, built: Trace, x: jax.ShapeDtypeStruct
     ) -> Iterator[_Wrong]:
-        """Where training would differ from what the model says, without any error."""
+        """Cases in which training silently differs from what the model says."""
         model = built.result
         if not built.repeats():
             yield (
-                f"'{table.function}' builds another model each time, with the same key",
-                "draw with the given key alone: jax.random, not NumPy, random, a clock, a process "
+                f"'{table.function}' builds a different model each time with the same key",
+                "draw only with the given key: jax.random, not NumPy, random, a clock, a process "
                 "id or a global variable",
             )
             return
         if self._place.is_called:
             yield from _unlike_in_training(model, x)
         if not draws_parameters(built) and not table.fixed_start:
-            found = f"'{table.function}' gives the same initial weights for every key"
+            found = f"'{table.function}' returns the same initial weights for every key"
             hint = "draw them with the given key, or write fixed_start = true if that is intended"
             if self._config.study.replicates > 1:
-                found += ", so replicates differ in the order of the data alone"
+                found += ", so replicates only differ in the order of the data"
                 yield found, hint
             else:
                 self._warn(f"{found}, so every trial starts from them", hint)
@@ -189,7 +189,7 @@ class _Check:
             self.warnings.append(warning)
 
     def _filled(self, params: Mapping[str, Scalar]) -> PythonTable:
-        """The table in a trial with `params` whose model the function builds."""
+        """The table for a trial with `params` whose model the function builds."""
         kind = self._config.search.get("model.kind")
         chosen = {} if kind is None else {kind.column("model.kind"): "python"}
         model: Any = self._config.filled({**params, **chosen}).model
@@ -202,22 +202,22 @@ class _Check:
 def _unfit_arguments(
     config: StudyConfig, function: Function, table: PythonTable, holder: str
 ) -> Iterator[Problem]:
-    """Keys of the table `holder` that the function does not take, and those that it lacks."""
+    """Keys of the table `holder` that the function does not accept, and missing ones."""
     named, is_open = keywords_of(function)
     meant = None if "key" in named else _meant_as_key(named, table.arguments, is_open)
     own = [name for name in named if name not in (*_GIVEN, meant)]
     taken = [*named]
     if meant is not None:
         taken.append("key")
-        found = f"'{table.function}' takes '{meant}' instead of 'key'"
+        found = f"'{table.function}' has an argument '{meant}' instead of 'key'"
         yield config.problem(f"{holder}.function", found, f"rename '{meant}' to 'key'")
     for name in _GIVEN:
         if name in table.arguments:
-            found, hint = f"'{table.function}' is given '{name}' anyway", "give yours another name"
+            found, hint = f"'{table.function}' always gets '{name}'", "give yours another name"
             yield config.problem(_key(config, holder, name), found, hint)
         elif name not in taken and not is_open:
             hint = f"write def {function.__name__}({', '.join([*_GIVEN, *own])})"
-            found = f"'{table.function}' takes no '{name}'"
+            found = f"'{table.function}' has no argument '{name}'"
             yield config.problem(f"{holder}.function", found, hint)
     for name in table.arguments:
         if name not in (*named, *_GIVEN) and not is_open:
@@ -231,7 +231,7 @@ def _unfit_arguments(
 def _meant_as_key(
     named: Mapping[str, inspect.Parameter], given: Collection[str], is_open: bool
 ) -> str | None:
-    """The argument that is a random key by its name, and that nothing passes; None if none is."""
+    """The argument that is a random key by its name, but that nothing passes; else None."""
     defaults = (inspect.Parameter.empty,) if is_open else (inspect.Parameter.empty, None)
     for name, parameter in named.items():
         is_unset = any(parameter.default is default for default in defaults)
@@ -245,18 +245,18 @@ def _not_taken(
 ) -> tuple[str, str]:
     others = [*MlpTable.model_fields] if "mlp" in config.kinds else []
     near = get_close_matches(name, [*own, *others], n=1)
-    takes = f"it takes {', '.join(own)}" if own else "remove it"
+    takes = f"its arguments are {', '.join(own)}" if own else "remove it"
     hint = f"did you mean '{holder}.{near[0]}'?" if near else takes
-    return f"'{table.function}' takes no '{name}'", hint
+    return f"'{table.function}' has no argument '{name}'", hint
 
 
 def _not_given(config: StudyConfig, table: PythonTable, name: str) -> tuple[str, str]:
     if "mlp" in config.kinds and name in MlpTable.model_fields:
         return (
-            f"'{table.function}' takes '{name}', which is the MLP's",
-            "give it another name there",
+            f"'{table.function}' takes '{name}', which belongs to the MLP",
+            "rename the argument",
         )
-    return f"missing, and '{table.function}' takes it", f"write {name} = ..."
+    return f"missing, but '{table.function}' needs it", f"write {name} = ..."
 
 
 def _built(
@@ -266,24 +266,24 @@ def _built(
 
 
 def check_result(name: str, model: Any) -> _Wrong | None:
-    """What is wrong with what the function `name` gives, before it is called; None if nothing."""
+    """What is wrong with the result of the function `name`, before it is called; else None."""
     if layers := stateful_layers(model):
         return (
-            f"'{name}' gives a model with state that changes in training ({', '.join(layers)}), "
+            f"'{name}' returns a model with state that changes in training ({', '.join(layers)}), "
             "which is not supported",
             "use layers without eqx.nn.State: LayerNorm, GroupNorm or RMSNorm instead of "
             "BatchNorm, WeightNorm instead of SpectralNorm",
         )
     if not isinstance(model, eqx.Module):
-        found = f"'{name}' gives {type(model).__name__}, which is no eqx.Module"
+        found = f"'{name}' returns {type(model).__name__}, which is not an eqx.Module"
         return found, "return an eqx.Module"
     if not callable(model):
-        return f"'{name}' gives a model that cannot be called", "write its __call__(self, x)"
+        return f"'{name}' returns a model that cannot be called", "add __call__(self, x)"
     return None
 
 
 def stateful_layers(model: Any) -> tuple[str, ...]:
-    """The classes of layers in `model` that keep an `eqx.nn.State`, or that of the state itself."""
+    """The classes of layers in `model` that keep an `eqx.nn.State`, or that state itself."""
     known = eqx.nn.BatchNorm | eqx.nn.SpectralNorm | eqx.nn.State | eqx.nn.StateIndex
     nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, known))
     named = [f"eqx.nn.{type(node).__name__}" for node in nodes if isinstance(node, known)]
@@ -292,7 +292,7 @@ def stateful_layers(model: Any) -> tuple[str, ...]:
 
 
 def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong | None:
-    """What is wrong with its outputs in evaluation, and where it is passed a key, in training."""
+    """What is wrong with its outputs in evaluation and, if it takes a key, in training."""
     try:
         outputs = [trace(lambda _key, model, x: evaluated(model, x), KEY, model, x).result]
         if takes_key(model):
@@ -303,10 +303,10 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
     for output in outputs:
         if getattr(output, "shape", None) != (out_size,):
             given = getattr(output, "shape", type(output).__name__)
-            found = f"the model gives outputs of shape {given} for one example, not ({out_size},)"
-            return found, "end it with out_size outputs"
+            found = f"the model returns outputs of shape {given} for one example, not ({out_size},)"
+            return found, "let its last layer have out_size outputs"
         if not jnp.issubdtype(output.dtype, jnp.floating):
-            found = f"the model gives outputs of type {output.dtype}"
+            found = f"the model returns outputs of type {output.dtype}"
             return found, "return floating-point numbers"
     return None
 
@@ -326,23 +326,23 @@ def _rename_hint(model: Callable[..., Any]) -> str | None:
     meant = None if takes_key(model) else _meant_as_key(keywords_of(model)[0], (), is_open=False)
     if meant is None:
         return None
-    return f"rename '{meant}' to 'key': it is passed a key in training and None in evaluation"
+    return f"rename '{meant}' to 'key': it gets a key in training and None in evaluation"
 
 
 def _unfit_arrays(model: Any) -> _Wrong | None:
     arrays = [leaf for leaf in jax.tree.leaves(model) if isinstance(leaf, jax.ShapeDtypeStruct)]
     if any(jnp.issubdtype(array.dtype, jnp.complexfloating) for array in arrays):
-        return "the model has complex parameters", "keep real and imaginary parts apart"
+        return "the model has complex parameters", "store real and imaginary parts separately"
     if any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays):
         found = "the model holds a random key, which cannot be saved"
-        return found, "keep jax.random.key_data(key), or draw with the key that __call__ is passed"
+        return found, "keep jax.random.key_data(key), or draw with the key that __call__ gets"
     if not any(_is_floating(array) for array in arrays):
-        return "the model has no parameters to train", "give it arrays of floating-point numbers"
+        return "the model has no parameters to train", "give it floating-point arrays"
     return None
 
 
 def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]:
-    """Where the call in training draws nothing though the model says so, or is not repeatable."""
+    """Cases in which the training call draws nothing although it should, or is not repeatable."""
     is_keyed = passes_key(model, x)
     call = with_key if is_keyed else without_key
     try:
@@ -353,20 +353,20 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
             (found, hint_of(error, "fix it"))
             if is_keyed
             else (
-                f"{found}, where its __call__ is not passed a key",
+                f"{found}, because its __call__ takes no key",
                 _rename_hint(model)
-                or "write __call__(self, x, *, key=None), and pass the key on to what draws",
+                or "write __call__(self, x, *, key=None), and pass the key to what draws",
             )
         )
         return
     if not called.repeats():
-        yield unrepeatable("the model", "let what it draws depend on its key alone")
+        yield unrepeatable("the model", "let what it draws depend only on its key")
     elif not called.uses_key():
         yield from _undrawn(model, x, is_keyed)
 
 
 def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_Wrong]:
-    """Arguments of `__call__` by which the model would draw, which training leaves as they are."""
+    """Arguments of `__call__` that would make the model draw, but that training never passes."""
     _, *parameters = inspect.signature(model).parameters.values()
     for parameter in parameters:
         name, default = parameter.name, parameter.default
@@ -384,9 +384,9 @@ def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_W
             continue
         if draws and default is None:
             found = f"the model draws with '{name}', which is never passed, so it draws nothing"
-            yield found, f"rename '{name}' to 'key': that is passed in training"
+            yield found, f"rename '{name}' to 'key', which is passed in training"
         elif draws:
-            found = f"the model draws only with {name} = {not default}, and nothing passes that"
+            found = f"the model only draws with {name} = {not default}, which is never passed"
             yield found, f"remove '{name}', and draw if key is not None"
 
 

@@ -1,4 +1,4 @@
-"""Whether a user-defined program can train a study's models on its data, checked before."""
+"""Checks that a user-defined program can train a study's models on its data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sweeper.trial import Scalar
 
 _Wrong = tuple[str, str]
 
-# the methods of a program, and what each is given in this order
+# the methods of a program, with their arguments in order
 METHODS: Mapping[str, tuple[str, ...]] = {
     name: tuple(inspect.signature(getattr(UserProgram, name)).parameters)
     for name in ("init", "step", "evaluate")
@@ -37,13 +37,13 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 
 
 def check_program(config: StudyConfig, data: Dataset) -> None:
-    """Refuse a program of the user's that cannot be compiled; it is traced with shapes alone.
+    """Refuse a user-defined program that cannot be compiled; it is traced with shapes only.
 
-    It is traced with the values that are written, then with the ends of each searched one.
+    It is traced with the values as written, then with the ends of each searched one.
 
     Raises:
-        StudyError: there is no such class, it is not made of the keys it is given, lacks a method,
-            or a method gives what is of no use.
+        StudyError: the class does not exist, does not accept its keys, lacks a method, or the
+        result of a method cannot be used.
     """
     train = config.train
     if not isinstance(train, OwnProgramTable):
@@ -63,7 +63,7 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
 
 
 def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
-    """The names of what the program's `evaluate` gives besides the loss; none where it raises."""
+    """The names of the metrics that the program's `evaluate` returns; empty if it raises."""
     program = _programs(config, data).exact(config.filled({}))
     assert isinstance(program, Own)
     lane, batch = program.lane(0, config.filled({})), _batch(config.train.batch_size, data)
@@ -71,14 +71,14 @@ def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         state = program.abstract()
         given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
     except RAISED:
-        return ()  # which `check_program` tells
+        return ()  # `check_program` reports it
     return tuple(name for name in given if name != "loss") if isinstance(given, Mapping) else ()
 
 
 def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
-    """What is wrong with its methods, as far as it shows before they are called."""
+    """What is wrong with its methods, as far as known before they are called."""
     if not inspect.isclass(program):
-        return f"'{name}' is no class", f"write a class with {', '.join(METHODS)}"
+        return f"'{name}' is not a class", f"write a class with {', '.join(METHODS)}"
     for method, given in METHODS.items():
         hint = f"write def {method}({', '.join(given)})"
         function = getattr(program, method, None)
@@ -117,7 +117,7 @@ def _programs(config: StudyConfig, data: Dataset) -> Programs:
 
 
 def _batch(rows: int, data: Dataset) -> Batch:
-    """The shapes of a batch of so many rows."""
+    """The shapes of a batch with this many rows."""
     return Batch(
         *(
             jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
@@ -127,7 +127,7 @@ def _batch(rows: int, data: Dataset) -> Batch:
 
 
 def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wrong | None:
-    """What was found and how to fix it; None where such a trial can be trained."""
+    """What was found and how to fix it; None if such a trial can be trained."""
     program = programs.exact(settings)
     assert isinstance(program, Own) and isinstance(settings.train, OwnProgramTable)
     name, lane = settings.train.program, program.lane(0, settings)
@@ -146,12 +146,12 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
             return found
         for method, called in zip(METHODS, (start, moved, given), strict=True):
             if settings.edition > 1 and not called.repeats():
-                hint = "let its result depend on its arguments alone"
+                hint = "let its result depend only on its arguments"
                 return unrepeatable(f"'{name}.{method}'", hint)
         return None
     except jax.errors.TracerBoolConversionError as error:
-        what = f"{type(error).__name__}: Python cannot see what is traced{place_of(error)}"
-        hint = hint_of(error, "") + ", or write the key as a whole number"
+        what = f"{type(error).__name__}: Python code cannot see traced values{place_of(error)}"
+        hint = hint_of(error, "") + ", or write the key as an integer"
         return f"'{name}.{method}' raised {what}", hint
     except RAISED as error:
         shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
@@ -161,7 +161,7 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
 
 
 def _traced(method: Callable[..., Any], lane: LaneParameters, *given: Any) -> Trace:
-    """The trace of a method, whose last argument is the lane."""
+    """The trace of a method whose last argument is the lane."""
     shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), lane)
     return trace(lambda lane, *given: method(*given, lane), shapes, *given)
 
@@ -174,18 +174,18 @@ def _blank(program: Own) -> Any:
 
 def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:
     if not isinstance(start, tuple) or len(start) != 2:
-        found = f"'{name}.init' gives {_shown(start)}"
+        found = f"'{name}.init' returns {_shown(start)}"
         return found, "return model, opt_state"
     like = eqx.filter(program.network.shapes(), _is_shape), program.model_constants
     if differs := _difference(_by_path(*like), _by_path(eqx.filter(start[0], _is_kept))):
-        found = f"'{name}.init' gives a model whose {differs}"
-        return found, "return that which it is given, with other numbers if need be"
+        found = f"'{name}.init' returns a model whose {differs}"
+        return found, "return the model it gets, with other numbers if necessary"
     return None
 
 
 def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> _Wrong | None:
     if not isinstance(moved, tuple) or len(moved) != 3:
-        return f"'{name}.step' gives {_shown(moved)}", "return model, opt_state, loss"
+        return f"'{name}.step' returns {_shown(moved)}", "return model, opt_state, loss"
     model, opt_state, loss = moved
     given = eqx.filter(start[0], _is_float), program.model_constants
     state = eqx.filter(start[1], _is_shape), program.state_constants
@@ -195,12 +195,12 @@ def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> _Wrong | Non
     )
     for what, before, after in pairs:
         if differs := _difference(before, after):
-            found = f"'{name}.step' gives {what}"
-            hint = "keep shapes and types from step to step; begin counts with jnp.array(0)"
+            found = f"'{name}.step' returns {what}"
+            hint = "keep shapes and types from step to step; start counters with jnp.array(0)"
             return f"{found} whose {differs}", hint
     shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
-        found = f"'{name}.step' gives {_shown(loss)} as its loss"
+        found = f"'{name}.step' returns {_shown(loss)} as its loss"
         return found, "return one floating-point number, the mean over examples"
     return None
 
@@ -209,30 +209,30 @@ def _unfit_scores(name: str, given: Any, metrics: tuple[str, ...]) -> _Wrong | N
     wanted = ("loss", *metrics)
     shape = ", ".join(f'"{metric}": ...' for metric in wanted)
     if not isinstance(given, Mapping):
-        return f"'{name}.evaluate' gives {_shown(given)}", f"return {{{shape}}}"
+        return f"'{name}.evaluate' returns {_shown(given)}", f"return {{{shape}}}"
     names = ", ".join(map(str, given)) or "nothing"
     if missing := [metric for metric in wanted if metric not in given]:
-        found = f"'{name}.evaluate' gives {names}, and not {', '.join(missing)}"
+        found = f"'{name}.evaluate' returns {names}, but not {', '.join(missing)}"
         return found, f"return {{{shape}}}"
     if more := [str(metric) for metric in given if metric not in wanted]:
-        found = f"'{name}.evaluate' gives {names}"
+        found = f"'{name}.evaluate' returns {names}"
         listed = ", ".join(f'"{metric}"' for metric in (*metrics, *more))
         return found, f"write train.metrics = [{listed}]"
     for metric, value in given.items():
         if getattr(value, "shape", ()) != () or isinstance(value, str):
-            found = f"'{name}.evaluate' gives {_shown(value)} as {metric}"
+            found = f"'{name}.evaluate' returns {_shown(value)} as {metric}"
             return found, "return one number"
     return None
 
 
 def _by_path(*trees: PyTree) -> dict[str, Any]:
-    """The leaves of all of them, which have none in common, by where they are."""
+    """The leaves of all trees, which share none, by path."""
     pairs = (pair for tree in trees for pair in jax.tree_util.tree_flatten_with_path(tree)[0])
     return {jax.tree_util.keystr(path) or "it": leaf for path, leaf in pairs}
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """Where two trees are not alike, shapes in place of arrays; None where they are."""
+    """Where two trees differ, with shapes in place of arrays; None if they are equal."""
     for path in (*old, *new):
         if path not in old:
             return f"{path} was not there before"
@@ -240,7 +240,7 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
             return f"{path} is missing"
         was, now = old[path], new[path]
         if not _is_same(was, now):
-            return f"{path} is {_leaf(now)}, and was {_leaf(was)}"
+            return f"{path} is {_leaf(now)}, but was {_leaf(was)}"
     return None
 
 
@@ -263,7 +263,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _is_kept(leaf: Any) -> bool:
-    """Whether a lane keeps this of its model, or is given it anew: all but whole numbers."""
+    """Whether a lane keeps this leaf of its model: all but integers."""
     return _is_float(leaf) or not _is_shape(leaf)
 
 

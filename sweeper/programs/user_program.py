@@ -43,7 +43,7 @@ class UserProgram(Protocol):
     """What a class has to have that a study names as its `train.program`.
 
     An instance is made of the keys of `[train]` that are no settings, by name; those that are
-    numbers with a point are traced, as arrays without dimensions. What it takes by name of
+    floats are traced, as arrays without dimensions. What it takes by name of
     `in_size`, `out_size`, `y_mean` and `y_scale` it is given too, unless it is such a key:
     `y * y_scale + y_mean`, with one number a target, is in the data's own units. `optimizer` is
     that of `[optimizer]` with the numbers of the trial, over the arrays of the model,

@@ -1,9 +1,10 @@
-"""The columns of the published Parquet: a contract with whoever reads it.
+"""The columns of the published Parquet files: a contract with everything that reads them.
 
-One line a column: its name, type, meaning and marks. A column marked D is deterministic: equal
-between an unbroken and a resumed run, and between numbers of threads and workers, but where a limit
-in wall time strikes, or memory runs out in training: then trials are in programs of fewer lanes.
-One marked R is never null. Adding a column keeps `SCHEMA_VERSION`; the order stands for good.
+Each column has a name, a type, a meaning and marks. A column marked D is deterministic: equal
+between an unbroken and a resumed run, and for any number of threads and workers. The exceptions are
+wall-time limits that take effect, and training that runs out of memory, after which trials run in
+programs with fewer lanes. A column marked R is never null. Adding a column keeps `SCHEMA_VERSION`;
+the order never changes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TIME = pa.timestamp("us", tz="UTC")
 
 
 class Mark(Flag):
-    """What a column promises."""
+    """What a column guarantees."""
 
     NOTHING = 0
     DETERMINISTIC = auto()
@@ -49,12 +50,12 @@ class Column:
 
     @property
     def nullable(self) -> bool:
-        """Whether it may be null."""
+        """Whether the column may contain nulls."""
         return Mark.REQUIRED not in self.mark
 
     @property
     def unit(self) -> str | None:
-        """What the numbers count, told by the end of the name."""
+        """The unit of the numbers, from the suffix of the name."""
         units = {"_s": "seconds", "_bytes": "bytes", "_at": "time, UTC"}
         return next((unit for end, unit in units.items() if self.name.endswith(end)), None)
 
@@ -64,8 +65,8 @@ D, R = Mark.DETERMINISTIC, Mark.REQUIRED
 OUTCOME = (
     Column("schema_version", INT32, "version of these columns", D | R),
     Column("study", STRING, "study.name", D | R),
-    Column("run_id", STRING, "the start of the program that finished it", R),
-    Column("trial_number", INT64, "Optuna's number; the key", D | R),
+    Column("run_id", STRING, "the program start that finished it", R),
+    Column("trial_number", INT64, "Optuna's trial number; the key", D | R),
     Column("state", STRING, "COMPLETE, PRUNED or FAIL", D | R),
     Column(
         "reason",
@@ -74,80 +75,80 @@ OUTCOME = (
         "timeout, worker_died or max_failures",
         D,
     ),
-    Column("value", DOUBLE, "the objective, in the user's sign; of several the first", D),
+    Column("value", DOUBLE, "the objective, in the user's sign; with several, the first", D),
 )
 
 BEST = (
     Column(
         "best_value",
         DOUBLE,
-        "the best of the first objective over epochs, of the mean of replicates and folds",
+        "the best value of the first objective over epochs, after averaging replicates and folds",
         D,
     ),
     Column("best_epoch", INT32, "the epoch of best_value; epochs count from 1", D),
     Column("epochs_done", INT32, "epochs trained", D | R),
 )
 
-PARAMS_JSON = Column("params_json", STRING, "the parameters, exact", D | R)
+PARAMS_JSON = Column("params_json", STRING, "the exact parameters", D | R)
 
 CIRCUMSTANCES = (
     Column("value_std", DOUBLE, "sample standard deviation of value over members", D),
-    Column("n_replicates", INT32, "replicates that value is the mean of", D),
-    Column("n_folds", INT32, "folds that value is the mean of", D),
-    Column("n_parameters", INT64, "numbers in the exact model", D | R),
+    Column("n_replicates", INT32, "number of replicates that value averages", D),
+    Column("n_folds", INT32, "number of folds that value averages", D),
+    Column("n_parameters", INT64, "number of parameters of the exact model", D | R),
     Column("strategy", STRING, "exact, padded, switch or process", D | R),
-    Column("class_id", STRING, "the class it was trained in", D),
+    Column("class_id", STRING, "the class that trained it", D),
     Column("lane_loop", STRING, "how the class runs its lanes: vmap or map", D),
     Column(
         "capacity",
         INT32,
-        "lanes of the program that trained it last; fewer than planned, where memory ran short",
+        "lanes of the last program that trained it; fewer than planned if memory ran short",
         D,
     ),
-    Column("padded_width", INT32, "width of the class, where it is padded", D),
-    Column("padded_depth", INT32, "depth of the class, where it is padded", D),
+    Column("padded_width", INT32, "width of the class, if it is padded", D),
+    Column("padded_depth", INT32, "depth of the class, if it is padded", D),
     Column("structure_id", STRING, "hash of the structural hyperparameters", D | R),
-    Column("told_through_round", INT64, "the last round that the sampler knew", D | R),
+    Column("told_through_round", INT64, "the last round whose results the sampler knew", D | R),
     Column("first_round", INT64, "the first round that trained it", D | R),
     Column("last_round", INT64, "the last round that trained it", D | R),
-    Column("seed", INT64, "the study's seed, from which its draws come", D | R),
+    Column("seed", INT64, "the study's seed, which determines its random draws", D | R),
     Column("diverged_epoch", INT32, "the epoch whose loss was not finite", D),
     Column("error_type", STRING, "the class of the error that ended it"),
     Column(
         "error_message",
         STRING,
-        "why it failed, in one line; after an empty line the traceback, where there is one",
+        "why it failed, in one line; after an empty line, the traceback, if any",
     ),
     Column("attempts", INT32, "how many times it was tried", R),
-    Column("device", STRING, "the device that trained it last; of members on several, all of them"),
-    Column("place", STRING, "the thread or worker that trained it last"),
-    Column("host", STRING, "the machine that trained it last"),
-    Column("worker_pid", INT64, "the process that trained it last"),
+    Column("device", STRING, "the last device that trained it; for several members, all of them"),
+    Column("place", STRING, "the last thread or worker that trained it"),
+    Column("host", STRING, "the last machine that trained it"),
+    Column("worker_pid", INT64, "the last process that trained it"),
     Column("memory_fraction", DOUBLE, "share of the device's memory set for the worker"),
-    Column("bytes_limit", INT64, "memory that the device granted"),
+    Column("bytes_limit", INT64, "memory limit of the device"),
     Column("started_at", TIME, "start of its training"),
     Column("finished_at", TIME, "end of its training"),
     Column(
         "train_s",
         DOUBLE,
-        "its buckets' training, shared out equally among the epochs of their lanes",
+        "its share of its buckets' training, divided equally among the epochs of their lanes",
     ),
-    Column("compile_share_s", DOUBLE, "its share of its buckets' compiling"),
-    Column("lane_s", DOUBLE, "how long its buckets trained, its companions included"),
-    Column("peak_memory_bytes", INT64, "the most memory that its buckets used"),
+    Column("compile_share_s", DOUBLE, "its share of its buckets' compile time"),
+    Column("lane_s", DOUBLE, "training time of its buckets, including their other lanes"),
+    Column("peak_memory_bytes", INT64, "peak memory of its buckets"),
     Column("model_path", STRING, "its weights, relative to the run directory"),
 )
 
 PADDED_PARTS = Column(
-    "padded_parts", STRING, "width and depth of each part of the class, where it is padded", D
+    "padded_parts", STRING, "width and depth of each part of the class, if it is padded", D
 )
 RUN_WIDTHS = Column(
-    "run_widths", STRING, "widths that a padded class runs lanes at, where it has several", D
+    "run_widths", STRING, "widths that a padded class runs lanes at, if it has several", D
 )
 XLA_THREADS = Column(
     "xla_threads",
     INT32,
-    "threads that XLA had for its programs, on a CPU: last bits of large sums depend on it",
+    "number of XLA threads for its programs, on a CPU: last bits of large sums depend on it",
 )
 FIXED_START = Column(
     "fixed_start",
@@ -155,19 +156,19 @@ FIXED_START = Column(
     "whether its model, or a part of it, has the same initial weights for every random key",
     D,
 )
-FEASIBLE = Column("feasible", BOOL, "whether it keeps the constraints of the study", D)
+FEASIBLE = Column("feasible", BOOL, "whether it meets the constraints of the study", D)
 
 
 def spread_of(column: str) -> str:
-    """The column of the standard deviation of another one over replicates and folds."""
+    """The column of the standard deviation of `column` over replicates and folds."""
     return f"{column}_std"
 
 
 BOUNDARY = Column(
     "boundary",
     STRING,
-    "what settings, libraries, device or flags changed in the sessions before: from there on rows "
-    "may differ from those of an unbroken run",
+    "what settings, libraries, device or flags changed between sessions: from here on, rows may "
+    "differ from those of an unbroken run",
 )
 
 METRICS = (
@@ -178,84 +179,84 @@ METRICS = (
     Column("epoch", INT32, "counts from 1", D | R),
     Column("step", INT64, "optimizer steps taken by the end of the epoch", D | R),
     Column("metric", STRING, "name of the metric", D | R),
-    Column("phase", STRING, "phase of the training, where there are several", D),
-    Column("value", DOUBLE, "null where it is not finite", D),
-    Column("elapsed_s", DOUBLE, "from the start of the program to the end of the round"),
+    Column("phase", STRING, "phase of the training, if there are several", D),
+    Column("value", DOUBLE, "the value; null if it is not finite", D),
+    Column("elapsed_s", DOUBLE, "time from the start of the program to the end of the round"),
 )
 
 BUCKETS = (
     Column("round", INT64, "counts from 1", R),
-    Column("bucket_id", INT64, "the bucket, in its round", R),
+    Column("bucket_id", INT64, "the bucket, numbered within its round", R),
     Column("class_id", STRING, "the class of its program"),
     Column("strategy", STRING, "exact, padded, switch or process"),
     Column("lane_loop", STRING, "vmap or map"),
     Column(
         "capacity",
         INT32,
-        "lanes of its program; half of what was planned, over and over, where memory is short",
+        "lanes of its program; halved repeatedly from the plan if memory is short",
     ),
     Column("lanes_live", INT32, "lanes that held a trial"),
     Column("trials", STRING, "trial numbers by lane, a list as JSON", R),
     Column("place", STRING, "the thread or worker that ran it"),
-    Column("device", STRING, "the device that ran it; of a switch class all of them, as cpu:0,1"),
-    Column("started_at", TIME, "when it was taken up"),
-    Column("compile_s", DOUBLE, "compiling, or loading from the cache"),
+    Column("device", STRING, "the device that ran it; for a switch class, all, such as cpu:0,1"),
+    Column("started_at", TIME, "when it was started"),
+    Column("compile_s", DOUBLE, "time to compile, or to load from the cache"),
     Column("cache_hit", BOOL, "whether its program was in the compile cache"),
     Column("train_s", DOUBLE, "training"),
-    Column("predicted_compile_s", DOUBLE, "compile_s as the cost model foresaw it"),
-    Column("predicted_train_s", DOUBLE, "train_s as the cost model foresaw it"),
+    Column("predicted_compile_s", DOUBLE, "compile_s predicted by the cost model"),
+    Column("predicted_train_s", DOUBLE, "train_s predicted by the cost model"),
     Column("waste_fraction", DOUBLE, "share of the work in padding and empty lanes"),
     Column("epochs_from", INT32, "first epoch of the segment, counted from 1"),
     Column("epochs_to", INT32, "last epoch of the segment"),
-    Column("memory_predicted_bytes", INT64, "memory as predicted before launch"),
-    Column("memory_peak_bytes", INT64, "memory as measured"),
+    Column("memory_predicted_bytes", INT64, "memory predicted before launch"),
+    Column("memory_peak_bytes", INT64, "measured memory"),
     Column("attempt", INT32, "counts from 1"),
     Column("outcome", STRING, "how the bucket ended"),
     Column("occupancy", DOUBLE, "share of its lanes and epochs in which a trial was trained"),
     Column("capacity_planned", INT32, "lanes of the class"),
-    Column("memory_limit_bytes", INT64, "the most that a program may take there"),
-    Column("finished_at", TIME, "when it had trained"),
-    Column("class_name", STRING, "the class in words: what it compiles in of what is searched"),
+    Column("memory_limit_bytes", INT64, "the most memory that a program may take on the device"),
+    Column("finished_at", TIME, "when its training ended"),
+    Column("class_name", STRING, "the class in words: searched settings that are compiled in"),
     BOUNDARY,
 )
 
 SPANS = (
-    Column("run_id", STRING, "the start of the program, as in trials.parquet", R),
+    Column("run_id", STRING, "the program start, as in trials.parquet", R),
     Column("round", INT64, "the round that it was recorded with; null after the last one"),
-    Column("place", STRING, "program, or the thread or worker as in buckets.parquet", R),
+    Column("place", STRING, "program, or a thread or worker as in buckets.parquet", R),
     Column(
         "activity",
         STRING,
         "import, data (wait for the prepared data), open (open devices, study and ledger), ask, "
-        "commit or publish; compile a program, load one from the cache, train, the other work on "
-        "a bucket (bucket), start a worker (worker), or work that was lost with a worker (lost); "
-        "what no span covers is idle",
+        "commit or publish; compile a program, load one from the cache, train, other work on a "
+        "bucket (bucket), start a worker (worker), or work that was lost with a worker (lost); "
+        "time without a span is idle",
         R,
     ),
     Column("started_at", TIME, "when it began", R),
     Column("finished_at", TIME, "when it ended, or was interrupted by another span", R),
-    Column("bucket_id", INT64, "the bucket, in its round; null if it belongs to none"),
+    Column("bucket_id", INT64, "the bucket, numbered within its round; null if there is none"),
     Column("class_id", STRING, "the class whose program was compiled or loaded"),
 )
 
 IMPORTANCE = (
-    Column("round", INT32, "the last round that it was worked out from", R),
-    Column("metric", STRING, "what is optimised", R),
-    Column("parameter", STRING, "the parameter, by the name that its study gives it", R),
-    Column("importance", DOUBLE, "by Optuna's PED-ANOVA; those of an objective sum to 1", R),
-    Column("n_trials", INT64, "how many complete trials it was worked out from", R),
-    Column("computed_at", TIME, "when it was", R),
+    Column("round", INT32, "the last round that it was computed from", R),
+    Column("metric", STRING, "the optimised metric", R),
+    Column("parameter", STRING, "the parameter, by its name in the study", R),
+    Column("importance", DOUBLE, "Optuna's PED-ANOVA; sums to 1 for each objective", R),
+    Column("n_trials", INT64, "number of complete trials that it was computed from", R),
+    Column("computed_at", TIME, "when it was computed", R),
     Column(
         "fanova",
         DOUBLE,
-        "share of the variance of the values that the parameter explains by itself, by functional "
-        "ANOVA of a random forest, among the trials that have it; null if fewer than 10 have",
+        "share of the variance of the values that the parameter explains alone, by functional "
+        "ANOVA of a random forest, among the trials that have it; null if fewer than 10 have it",
     ),
     Column(
         "rank_correlation",
         DOUBLE,
-        "Spearman's, of the parameter and the objective, among the same trials; null for choices "
-        "that are not numbers, and if either is constant",
+        "Spearman's rank correlation of the parameter and the objective, among the same trials; "
+        "null for choices that are not numbers, and if either is constant",
     ),
-    Column("n_trials_with", INT64, "how many of the complete trials have the parameter"),
+    Column("n_trials_with", INT64, "number of complete trials that have the parameter"),
 )

@@ -1,4 +1,4 @@
-"""Whether a published table holds what its ledger tells."""
+"""Compares a published table with its ledger."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pyarrow import parquet
 from sweeper.errors import SetupError
 from sweeper.results.decoded import check_published
 
-# what it says follows from which files are there, not from the ledger
+# these columns depend on which files exist, not on the ledger
 _APART = frozenset({"model_path"})
 
 
 class TableDifference(Enum):
-    """How a table is not what it should be."""
+    """How a table differs from what it should be."""
 
     MISSING = "it is not there"
     UNREADABLE = "it cannot be read"
-    COLUMNS = "it has other columns than the ledger tells"
-    ROWS = "it holds rows that the ledger does not tell"
-    BEHIND = "it lacks rows that were committed last"
+    COLUMNS = "its columns differ from those of the ledger"
+    ROWS = "it contains rows that are not in the ledger"
+    BEHIND = "it lacks the rows that were committed last"
 
 
 def differences(published: Path, told: Path) -> TableDifference | None:
-    """How the table in `published` differs from that in `told`; None where it does not.
+    """How the table in `published` differs from that in `told`; None if it does not.
 
     Both are a file, or a directory of parts. Rows may be in any order.
     """
@@ -47,20 +47,20 @@ def differences(published: Path, told: Path) -> TableDifference | None:
 
 
 def _read(path: Path) -> pa.Table:
-    """All of a table; a directory of parts as one."""
+    """A whole table; a directory of parts is read as one table."""
     table = parquet.read_table(path)
     table.validate(full=True)
     return table
 
 
 def _rows(table: pa.Table) -> set[bytes]:
-    """The rows of a table, each by all of its bits."""
+    """The rows of a table, by all of their bits."""
     ordered = table.combine_chunks()
     columns = [_cells(ordered[name]) for name in table.schema.names if name not in _APART]
     return {repr(row).encode() for row in zip(*columns, strict=True)}
 
 
 def _cells(column: pa.ChunkedArray) -> list[object]:
-    """The values of a column, floats by their bits: NaN is equal to NaN then."""
+    """The values of a column, with floats as bits, so that NaN equals NaN."""
     values = column.to_pylist()
     return [value.hex() if isinstance(value, float) else value for value in values]

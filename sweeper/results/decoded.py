@@ -1,6 +1,6 @@
-"""How much memory a Parquet file takes when it is read, as its own metadata tell.
+"""How much memory a Parquet file takes when it is read, according to its own metadata.
 
-A file of some megabytes may become gigabytes: values that repeat take next to nothing in it.
+A file of a few megabytes may become gigabytes, since repeated values take almost no space in it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pyarrow import parquet
 from sweeper.errors import Problem, SetupError, size_text
 from sweeper.process import available_bytes
 
-# the most that commands and the page take for a file of results: 30 million rows of metrics
+# the most memory that commands and the page use for one results file: 30 million rows of metrics
 MAX_AT_ONCE = 1 << 30
 _WIDTHS = {"BOOLEAN": 1, "INT32": 8, "INT64": 8, "INT96": 8, "FLOAT": 8, "DOUBLE": 8}
-_TEXT_BYTES = 16  # of a string, in addition to its characters
+_TEXT_BYTES = 16  # per string, in addition to its characters
 _CODE_BYTES = 4
 
 
@@ -37,7 +37,7 @@ def check_published(path: Path) -> None:
 
 
 def check_light(path: Path, columns: Sequence[str] | None) -> None:
-    """Refuse a published file whose `columns`, all if None, are too large, with texts as codes.
+    """Refuse a published file if its `columns` (None for all) are too large, with text as codes.
 
     Raises:
         SetupError: with both sizes.
@@ -56,30 +56,30 @@ def check_light(path: Path, columns: Sequence[str] | None) -> None:
 
 def _check(path: Path, needed: int, most: int) -> None:
     if needed > most:
-        found = f"it takes {size_text(needed)} of memory, and at most {size_text(most)} may be"
-        hint = "if it is what you expect, read it with Polars or DuckDB, which do so in parts"
+        found = f"it takes {size_text(needed)} of memory, but at most {size_text(most)} are allowed"
+        hint = "if that is expected, read it with Polars or DuckDB, which read it in parts"
         raise SetupError(Problem(str(path), "", found, hint))
 
 
 def decoded_bytes(paths: Iterable[Path], most: int) -> int:
-    """What the columns of all these files take in memory together, to be compared with `most`."""
+    """The memory that the columns of all these files take together, to compare with `most`."""
     total = 0
     for path in paths:
         said = _said(path)
         widths = said.widths.values()
         total += said.rows * sum(_TEXT_BYTES if width is None else width for width in widths)
         texts = [name for name, width in said.widths.items() if width is None]
-        if total <= most < total + said.rows * said.stored:  # many rows may have one long text
+        if total <= most < total + said.rows * said.stored:  # many rows may share one long text
             total += sum(_letters(path, name) for name in texts)
     return total
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a file says of itself: its rows, the bytes of its pages, and the width of each column.
+    """What a file says about itself: its rows, the bytes of its pages, and each column's width.
 
-    Strings have no width. Arrow is asked for nothing more: in a damaged file, a question about part
-    of a column may end the program.
+    Strings have no width. Nothing else is read with Arrow: in a damaged file, reading part of a
+    column may crash the program.
     """
 
     rows: int
@@ -106,7 +106,7 @@ def _width(column: Any) -> int | None:
 
 
 def _letters(path: Path, name: str) -> int:
-    """The letters of all texts of a column, without writing out those that repeat."""
+    """The number of characters in a column, without expanding repeated strings."""
     from pyarrow import compute  # slow to import
 
     total = 0

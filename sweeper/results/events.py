@@ -1,4 +1,4 @@
-"""What a running sweep tells whoever watches it: one small record an event."""
+"""The events that a running sweep sends to its observers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeper.results.status import Status
 
 @dataclass(frozen=True, slots=True)
 class StudyOpened:
-    """The study is open; `rounds_done` are closed already where it goes on."""
+    """The study is open; on a resume, `rounds_done` rounds are already closed."""
 
     study: str
     run_dir: Path
@@ -21,7 +21,7 @@ class StudyOpened:
 
 @dataclass(frozen=True, slots=True)
 class BucketStarted:
-    """A bucket was taken up at `place`."""
+    """A bucket was started at `place`."""
 
     bucket: int
     class_id: str
@@ -44,7 +44,7 @@ class BucketFinished:
 
 @dataclass(frozen=True, slots=True)
 class CompileStarted:
-    """A thread began to compile a program, or to load it, ahead of its first bucket."""
+    """A thread started to compile or load a program, ahead of its first bucket."""
 
     class_id: str
     strategy: str
@@ -53,7 +53,7 @@ class CompileStarted:
 
 @dataclass(frozen=True, slots=True)
 class CompileFinished:
-    """It is done with that, however it went."""
+    """The thread has finished that, successfully or not."""
 
     class_id: str
     strategy: str
@@ -62,14 +62,14 @@ class CompileFinished:
 
 @dataclass(frozen=True, slots=True)
 class RoundClosed:
-    """A round is committed."""
+    """A round was committed."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """Something that the user should know and that does not stop the study."""
+    """A warning for the user that does not stop the study."""
 
     message: str
 

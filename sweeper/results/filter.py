@@ -1,8 +1,8 @@
 """Conditions on the rows of a table, such as `value > 0.97 and params_depth == 2`.
 
-They are written as in Python and read by its grammar, but nothing of them is run: comparisons of
-columns and constants, `in`, `is None`, and, or, not. A comparison with a null is neither true nor
-false, as in SQL, so that `not` does not make it true.
+Conditions are written in Python syntax, but never executed: comparisons of columns and constants,
+`in`, `is None`, and, or, not. As in SQL, a comparison with null is neither true nor false, and
+`not` does not make it true.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from sweeper.trial import TrialState
 Kind = Literal["number", "truth", "text", "time"]
 Mask = NDArray[np.bool_]
 Truth = NDArray[np.float64]
-"""For each row 1 if a condition is true, 0 if it is false: `and` takes the least, `or` the most."""
-_UNKNOWN = 0.5  # neither, for a null is compared; `not` leaves it so
+"""Per row, 1 if a condition is true, 0 if it is false: `and` is the minimum, `or` the maximum."""
+_UNKNOWN = 0.5  # neither, since a null is compared; unchanged by `not`
 _SAYS = {
     "number": "numbers, such as 0.5",
     "truth": "True or False",
@@ -43,13 +43,13 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _GRAMMAR = 'write comparisons such as value > 0.9 and params_activation in ("relu", "tanh")'
-_NAMED = 8  # columns, where a name is near none
-_LONGEST, _SHOWN = 10_000, 100  # characters of a condition: that are read, that are told again
+_NAMED = 8  # columns to list if a name is not close to any
+_LONGEST, _SHOWN = 10_000, 100  # characters of a condition to accept, and to quote
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A column: numbers as float64, times in seconds since 1970; what is null is any value."""
+    """A column: numbers as float64, times in seconds since 1970; nulls have arbitrary values."""
 
     kind: Kind
     values: NDArray[Any]
@@ -57,10 +57,10 @@ class Values:
 
 
 def rows_where(condition: str, table: pa.Table) -> Mask:
-    """The rows of a table, as `read_light` returns it, for which `condition` is true.
+    """The rows of a table from `read_light` for which `condition` is true.
 
     Raises:
-        StudyError: it is no such condition, or names no such column.
+        StudyError: it is not a valid condition, or names an unknown column.
     """
     try:
         if len(condition) > _LONGEST:
@@ -80,10 +80,10 @@ def rows_where(condition: str, table: pa.Table) -> Mask:
 
 
 def column_named(option: str, name: str, columns: Iterable[str]) -> str:
-    """The column that is called `name`, or above a list: a parameter needs no `params_` there.
+    """The column with this name, or with this heading: parameters need no `params_` prefix.
 
     Raises:
-        StudyError: there is none; `option` is what names it.
+        StudyError: there is none; `option` is where it was named.
     """
     known = dict.fromkeys(columns)
     called = {heading(column): column for column in known}
@@ -99,7 +99,7 @@ def column_named(option: str, name: str, columns: Iterable[str]) -> str:
 
 
 def heading(column: str) -> str:
-    """What a column is called above a list."""
+    """The heading of a column in a list."""
     return "trial" if column == "trial_number" else column.removeprefix("params_")
 
 
@@ -114,7 +114,7 @@ class _Reader:
     table: pa.Table
 
     def truth(self, node: ast.expr) -> Truth:
-        """What a condition, or a part of it, says of every row."""
+        """The value of a condition, or of a part of it, for every row."""
         match node:
             case ast.BoolOp(op=op, values=parts):
                 fold = np.minimum if isinstance(op, ast.And) else np.maximum
@@ -155,7 +155,7 @@ class _Reader:
         kinds = {self._column(name).kind for name in names}
         if len(kinds) > 1:
             told = " and ".join(f"'{name}' holds {self._column(name).kind}s" for name in names)
-            raise _unread(self.condition, f"compares columns of two kinds: {told}")
+            raise _unread(self.condition, f"compares columns of different kinds: {told}")
         kind, sides = kinds.pop(), [self._side(one, names[0]) for one in (left, right)]
         if kind == "text" and compare not in (operator.eq, operator.ne):
             raise _unread(self.condition, f"orders '{names[0]}', which holds text", "use == or in")
@@ -163,7 +163,7 @@ class _Reader:
         return np.where(null, _UNKNOWN, compare(*sides))
 
     def _side(self, node: ast.expr, column: str) -> Any:
-        """The values of one side of a comparison with `column`."""
+        """The values on one side of a comparison with `column`."""
         if isinstance(node, ast.Name):
             return self._column(node.id).values
         try:
@@ -183,7 +183,7 @@ class _Reader:
         return value
 
     def _moment(self, text: str) -> float:
-        """A time as seconds since 1970; UTC where it does not say."""
+        """A time as seconds since 1970; UTC unless it says otherwise."""
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
@@ -196,7 +196,7 @@ class _Reader:
         return _values(self.table[column_named("--where", name, self.table.column_names)])
 
     def _no_condition(self, node: ast.expr) -> StudyError:
-        return _unread(self.condition, f"has '{ast.unparse(node)}', which is no condition")
+        return _unread(self.condition, f"contains '{ast.unparse(node)}', which is not a condition")
 
 
 def _values(column: pa.ChunkedArray) -> Values:

@@ -1,4 +1,4 @@
-"""How the command line puts a status into words; pure text, nothing is printed here."""
+"""Formats a status as text; nothing is printed here."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from sweeper.results.timeline import DOING, IDLE
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 DIVERGED = "diverged"
 ENDINGS = ("complete", "pruned", DIVERGED, "failed")
-DIVERGED_WHY = "the loss or the objective was not finite, such as at too high a learning rate"
+DIVERGED_WHY = "the loss or the objective was not finite; maybe the learning rate is too high"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
 _LEAST_SHOWN_S = 0.05
-# of a traceback, the line that names the error; what comes after it is advice
+# in a traceback, the line that names the error; notes come after it
 _NAMING = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt): ")
 _STATES = {"RUNNING": "running", "WAITING": "waiting", **FINISHED}
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as a clock shows them: 0:07, 12:30, 3:05:00."""
+    """`seconds` as on a clock: 0:07, 12:30, 3:05:00."""
     minutes, whole = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
 
 
 def number(value: object) -> str:
-    """A value of a trial, floats to four digits; a dash where there is none."""
+    """A value of a trial, floats with four digits; a dash for None."""
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """A curve as a line of blocks, at most `width` of them; a gap where a value is missing."""
+    """A curve as a line of at most `width` blocks; a gap for a missing value."""
     if len(values) > width:
         values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
     known = [value for value in values if value is not None]
@@ -49,23 +49,23 @@ def sparkline(values: Sequence[float | None], width: int) -> str:
 
 
 def settings(params: Mapping[str, object]) -> str:
-    """Parameters in one line: `depth=2, lr=0.00123`."""
+    """Parameters on one line: `depth=2, lr=0.00123`."""
     return ", ".join(f"{name}={number(value)}" for name, value in params.items())
 
 
 def conditions(when: Mapping[str, Sequence[object]] | None) -> str:
-    """When a searched setting is drawn: `model.depth is 1 or 2`; nothing where it always is."""
+    """When a searched setting is drawn: `model.depth is 1 or 2`; empty if always."""
     wanted = (when or {}).items()
     return " and ".join(f"{key} is {' or '.join(map(str, values))}" for key, values in wanted)
 
 
 def finished_trials(counts: Mapping[str, int]) -> int:
-    """How many trials have ended, one way or another."""
+    """How many trials have ended, in any state."""
     return sum(counts.get(state, 0) for state in FINISHED)
 
 
 def states(status: Status) -> str:
-    """Trials by state, those that there are: `16 running, 30 complete`."""
+    """The number of trials by state, without zeros: `16 running, 30 complete`."""
     words = {} if status.state == "running" else {"running": "unfinished"}
     found = outcomes(status).items()
     return ", ".join(f"{count} {words.get(word, word)}" for word, count in found if count)
@@ -79,7 +79,7 @@ def ended(status: Status) -> str:
 
 
 def outcomes(status: Status) -> dict[str, int]:
-    """Trials by what became of them, in words; diverged trials are not among the pruned ones."""
+    """Number of trials by outcome; diverged trials are not counted as pruned."""
     found: dict[str, int] = {}
     for state, count in status.counts.items():
         diverged = status.diverged or 0 if state == "PRUNED" else 0
@@ -90,32 +90,32 @@ def outcomes(status: Status) -> dict[str, int]:
 
 
 def outcome(trial: Mapping[str, Any]) -> str:
-    """What became of a trial, from its row of trials.parquet: `diverged`, not `pruned`."""
+    """The outcome of a trial, from its row of trials.parquet: `diverged`, not `pruned`."""
     return DIVERGED if trial["reason"] == DIVERGED else FINISHED[trial["state"]]
 
 
 def names(metric: str | Sequence[str]) -> tuple[str, ...]:
-    """The objectives of a study, which has one or several."""
+    """The objectives of a study, one or several."""
     return (metric,) if isinstance(metric, str) else tuple(metric)
 
 
 def best_trial(metric: str | Sequence[str], best: Mapping[str, Any]) -> str:
-    """The best trial so far, with its parameters; of several objectives by the first."""
+    """The best trial so far with its parameters; with several objectives, by the first."""
     parameters = settings(best["params"])
     value = f"{names(metric)[0]} {best['value']:.6g}"
     return f"best {value} (trial {best['trial_number']}){parameters and f': {parameters}'}"
 
 
 def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
-    """A trial of the Pareto front: its objectives, and its parameters."""
+    """A trial of the Pareto front: its objectives and its parameters."""
     pairs = zip(names(metric), trial["values"], strict=True)
     values = ", ".join(f"{name} {value:.6g}" for name, value in pairs)
     return f"{values}: {settings(trial['params'])}"
 
 
 def pace(trials_per_minute: float | None, eta_s: float | None) -> str:
-    """Rate and time left, as far as they are known."""
-    rate = None if trials_per_minute is None else f"{_rounded(trials_per_minute)} a minute"
+    """Rate and remaining time, as far as known."""
+    rate = None if trials_per_minute is None else f"{_rounded(trials_per_minute)} per minute"
     left = None if eta_s is None else f"{duration(eta_s)} left"
     return ", ".join(part for part in (rate, left) if part)
 
@@ -125,14 +125,14 @@ def _rounded(rate: float) -> str:
 
 
 def progress(status: Status) -> str:
-    """How far the study is: `38 of 64 trials, 120 a minute, 0:16 left`."""
+    """The progress of a study: `38 of 64 trials, 120 per minute, 0:16 left`."""
     trials = f"{finished_trials(status.counts)} of {counted(status.n_trials, 'trial')}"
     known = pace(status.trials_per_minute, status.eta_s)
     return f"{trials}, {known}" if known else trials
 
 
 def trial_numbers(numbers: Sequence[int]) -> str:
-    """Trials of a bucket, named where they are few."""
+    """The trials of a bucket, by number if there are few."""
     if len(numbers) == 1:
         return f"trial {numbers[0]}"
     if len(numbers) <= 4:
@@ -141,14 +141,14 @@ def trial_numbers(numbers: Sequence[int]) -> str:
 
 
 def seconds(value: float) -> str:
-    """Seconds to a tenth, long times as a clock shows them: `4.2 s`, `12:30`."""
+    """Seconds with one decimal, longer times as on a clock: `4.2 s`, `12:30`."""
     return f"{value:.1f} s" if value < 60 else duration(value)
 
 
 def time_spent(spent_s: Mapping[str, float], starts: str = "") -> str:
-    """The time of a program by activity, most first: `12.3 s: 8.1 s training, 4.2 s importing`.
+    """The time of a program by activity, largest first: `12.3 s: 8.1 s training, 4.2 s importing`.
 
-    `starts` is said after the sum. Empty if an earlier version recorded only a part of it.
+    `starts` comes after the sum. Empty if an earlier version recorded only part of the time.
     """
     if IDLE not in spent_s:
         return ""
@@ -162,17 +162,17 @@ def time_spent(spent_s: Mapping[str, float], starts: str = "") -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of a whole: `12 %`; a dash where it is not known."""
+    """A share as a percentage: `12 %`; a dash if it is not known."""
     return "-" if share is None else f"{share:.0%}".replace("%", " %")
 
 
 def span(low: int, high: int) -> str:
-    """A range of whole numbers: `16 to 64`."""
+    """A range of integers: `16 to 64`."""
     return str(low) if low == high else f"{low} to {high}"
 
 
 def size(n_bytes: int | None) -> str:
-    """An amount of memory: `3.2 MiB`; a dash where it is not known."""
+    """An amount of memory: `3.2 MiB`; a dash if it is not known."""
     return "-" if n_bytes is None else size_text(n_bytes)
 
 
@@ -181,10 +181,10 @@ def shape(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes)) or "a number"
 
 
-def reason_told(message: str) -> str:
-    """The line of a trial's error_message that tells why it failed: the first.
+def reason_line(message: str) -> str:
+    """The first line of a trial's error_message, which says why it failed.
 
-    Of the bare traceback that an older version wrote, it is the one that names the error.
+    In the bare traceback of an older version, it is the line that names the error.
     """
     lines = [line.strip() for line in message.split("\n") if line.strip()] or [""]
     line = lines[0]
@@ -194,24 +194,24 @@ def reason_told(message: str) -> str:
 
 
 def share_of_decay(share: float) -> str:
-    """By how much an array decays, a share of the weight decay."""
+    """How much an array decays, as a share of the weight decay."""
     return {0.0: "no", 1.0: "yes"}.get(share, f"x {share:g}")
 
 
 def format_prediction(predicted_s: float) -> str:
-    """What the cost model foresaw, at the end of a sentence; nothing where it knows no model."""
+    """The prediction of the cost model, as the end of a sentence; empty if there is none."""
     return f"; predicted {seconds(predicted_s)}" if predicted_s else ""
 
 
 def prediction(predicted: Mapping[str, float]) -> dict[str, str]:
-    """What the cost model foresees for a study."""
+    """The predictions of the cost model for a study."""
     if not predicted["total_s"]:
-        return {"predicted": "nothing: the cost model knows no model or program of your own"}
+        return {"predicted": "nothing: the cost model does not cover user-defined code"}
     total, exact_total = (seconds(predicted[name]) for name in ("total_s", "exact_total_s"))
-    unpadded = f"; with a program for each structure about {exact_total}"
+    unpadded = f"; with one program per structure about {exact_total}"
     return {
         "predicted": f"{seconds(predicted['compile_s'])} compiling and "
-        f"{seconds(predicted['train_s'])} training in all threads together, "
+        f"{seconds(predicted['train_s'])} training, summed over threads, "
         f"{seconds(predicted['waste_s'])} of it padding",
-        "in all": f"about {total}{unpadded if total != exact_total else ''}",
+        "total time": f"about {total}{unpadded if total != exact_total else ''}",
     }

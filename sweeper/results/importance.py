@@ -17,12 +17,12 @@ from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir, swapped
 
 _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
-"""Importances are computed from so many complete trials on."""
-_LEAST_COLUMNS = 6  # of the first version
+"""The least number of complete trials to compute importances."""
+_LEAST_COLUMNS = 6  # in the first version
 
 
 def is_importance(path: Path) -> bool:
-    """Whether the file at `path` can be read, and has its columns."""
+    """Whether the file at `path` can be read and has the columns of importances."""
     try:
         check_published(path)
         table = parquet.read_table(path, page_checksum_verification=True)
@@ -41,7 +41,7 @@ def write_importance(
 ) -> None:
     """Replace the file by these importances: values by objective, parameter and column.
 
-    They are of `n_trials` complete trials, after this many `rounds`.
+    They were computed from `n_trials` complete trials after this many `rounds`.
     """
     at = time.time()
     rows = [

@@ -1,6 +1,6 @@
-"""Published results, read without importing pandas or the configuration.
+"""Reads published results without importing pandas or the configuration.
 
-Most of Arrow's conversions to NumPy import pandas if it is installed, or `pyarrow.compute`. That
+Most of Arrow's conversions to NumPy import pandas if it is installed, or `pyarrow.compute`, which
 takes longer than reading the table; tensors and lists need neither.
 """
 
@@ -24,19 +24,19 @@ _TICKS = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
-    """The table in the file `path`, or those of `columns` that it has; None where there is none.
+    """The table in the file `path`, or its `columns` that exist; None if the file does not exist.
 
-    Text comes as a dictionary and its codes.
+    Text is returned as a dictionary with codes.
 
     Raises:
         SetupError: it is damaged.
     """
-    # pyarrow.dataset, by which read_table goes, imports pandas, too
+    # read_table uses pyarrow.dataset, which also imports pandas
     if not path.is_file():
         return None
     with refusing_damage(path):
         check_light(path, columns)
-    content = pa.BufferReader(path.read_bytes())  # one version, even where it is replaced meanwhile
+    content = pa.BufferReader(path.read_bytes())  # a single version of the file
     with refusing_damage(path):
         schema = parquet.read_schema(content)
         texts = [field.name for field in schema if pa.types.is_string(field.type)]
@@ -50,7 +50,7 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
 
 
 def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
-    """As `read_light`; None also where the file is damaged."""
+    """Like `read_light`, but None if the file is damaged."""
     try:
         return read_light(path, columns)
     except (SetupError, OSError):
@@ -58,7 +58,7 @@ def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | Non
 
 
 def said_of_study(table: pa.Table) -> dict[str, Any]:
-    """What a published table says of its study, such as the search space; empty if it does not."""
+    """What a published table says about its study, such as the search space, or an empty dict."""
     return json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
 
 
@@ -74,12 +74,12 @@ def floats(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def whole_numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Integers of at most 53 bits as int64, -1 where null."""
+    """Integers of at most 53 bits as int64, -1 for null."""
     return np.nan_to_num(floats(column), nan=-1).astype(np.int64)
 
 
 def texts(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
-    """The different texts of a column, and each row's place among them, -1 where it is null."""
+    """The different strings of a column, and each row's index among them, -1 for null."""
     array = _whole(column.unify_dictionaries())
     return array.dictionary.to_pylist(), whole_numbers(pa.chunked_array([array.indices]))
 

@@ -1,4 +1,4 @@
-"""Published trials as lists of plain values, chosen and sorted: without pandas, so at once."""
+"""Published trials as lists of plain values, selected and sorted, without importing pandas."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CURVE = ("trial_number", "epoch", "metric", "value")
 
 @dataclass(frozen=True, slots=True)
 class TrialRows:
-    """The rows of `trials.parquet` at one moment; `study` is what the file says of its study.
+    """The rows of `trials.parquet` at one moment; `study` is the file's metadata.
 
-    `places` are those that are chosen, in their order.
+    `places` are the indices of the selected rows, in order.
     """
 
     table: pa.Table
@@ -38,7 +38,7 @@ class TrialRows:
 
     @property
     def names(self) -> list[str]:
-        """The columns, in their order."""
+        """The columns, in order."""
         return self.table.column_names
 
     @property
@@ -49,7 +49,7 @@ class TrialRows:
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """Which values of them are better."""
+        """The direction of each objective."""
         direction = self.study["direction"]
         return (direction,) if isinstance(direction, str) else tuple(direction)
 
@@ -60,22 +60,22 @@ class TrialRows:
 
     @property
     def telling(self) -> list[str]:
-        """The columns that tell the most, those that say the same of all left out."""
+        """The most useful columns, without those that have the same value in all rows."""
         known = [*self.values, "best_epoch", "epochs_done", "n_parameters", "train_s"]
         params = [name for name in self.names if is_param(name)]
         told = [name for name in ("reason",) if self.table[name].null_count < len(self.table)]
         return ["trial_number", "state", *told, *self.values, *params, *known[len(self.values) :]]
 
     def named(self, names: Iterable[str]) -> list[str]:
-        """The columns that are called so, each once.
+        """The columns with these names, without repetition.
 
         Raises:
-            StudyError: there is no such column.
+            StudyError: the column does not exist.
         """
         return [*dict.fromkeys(column_named("--columns", name, self.names) for name in names)]
 
     def where(self, condition: str) -> TrialRows:
-        """Those for which a condition is true.
+        """The rows for which a condition is true.
 
         Raises:
             StudyError: it cannot be read.
@@ -84,9 +84,9 @@ class TrialRows:
         return replace(self, places=self.places[kept[self.places]])
 
     def sorted_by(self, key: str) -> TrialRows:
-        """Those by a column, objectives with the best first, others the least; `-KEY` turns it.
+        """The rows sorted by a column: objectives best first, others ascending; `-KEY` reverses.
 
-        What is null comes last; of equals the earlier trial first.
+        Nulls come last; equal rows are in order of trial number.
         """
         turned = key.startswith("-")
         name = column_named("--sort", key.removeprefix("-"), self.names)
@@ -95,30 +95,30 @@ class TrialRows:
         ways["best_value"] = self.directions[0]
         falls = turned != (ways.get(name) == "maximize")
         known = [place for place in self.places if values[place] is not None]
-        # equals stay as they were, turned or not
+        # equal rows keep their order, reversed or not
         known.sort(key=lambda place: values[place], reverse=falls)
         null = [place for place in self.places if values[place] is None]
         return replace(self, places=np.array([*known, *null], np.intp))
 
     def rows(self, wanted: Sequence[str] | None = None, count: int | None = None) -> list[Row]:
-        """The first `count` rows, all if None, as plain values; null is None."""
+        """The first `count` rows, or all if None, as plain values; null is None."""
         names = self.names if wanted is None else [*wanted]
         columns = [plain(self.table[name]) for name in names]
         each = (tuple(column[i] for column in columns) for i in self.places[:count])
         return [dict(zip(names, row, strict=True)) for row in each]
 
     def row(self, number: int) -> Row | None:
-        """All of one trial; None where none of this number has ended."""
+        """The row of one trial; None if no trial with this number has ended."""
         found = np.flatnonzero(floats(self.table["trial_number"]) == number)
         return replace(self, places=found).rows()[0] if len(found) else None
 
     def best(self, count: int) -> list[int]:
-        """The numbers of the best trials, best first, as `ranking` has it."""
+        """The numbers of the best trials, best first, according to `ranking`."""
         found = best_first(self._ranked, self.directions, count)
         return [row["trial_number"] for row in found]
 
     def front(self) -> list[int]:
-        """The numbers of the trials of the Pareto front."""
+        """The numbers of the trials on the Pareto front."""
         return [row["trial_number"] for row in pareto_front(self._ranked, self.directions)]
 
     @property
@@ -133,21 +133,21 @@ class TrialRows:
 
 
 def listed(run_dir: RunDir) -> TrialRows:
-    """The trials of a run directory that have ended.
+    """The finished trials of a run directory.
 
     Raises:
         SetupError: nothing was published there.
     """
     table = read_light(run_dir.trials)
     if table is None:
-        found = f"no {run_dir.trials.name} there"
+        found = f"{run_dir.trials.name} does not exist"
         hint = "name the run directory of a study that was started, such as runs/digits"
         raise SetupError(Problem(str(run_dir.root), "", found, hint))
     return TrialRows(table, said_of_study(table), np.arange(len(table)))
 
 
 def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
-    """What a trial measured, epoch by epoch: the mean over its replicates and folds, by metric."""
+    """The curves of a trial, by metric: means over its replicates and folds, by epoch."""
     found: dict[str, dict[int, list[float]]] = {}
     for part in sorted(run_dir.metrics.glob("part-*.parquet")):
         table = read_light(part, _CURVE)
@@ -166,7 +166,7 @@ def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
 
 
 def curves_of_all(run_dir: RunDir, metric: str) -> dict[int, dict[int, float]]:
-    """What every trial measured of a metric, by its number and epoch: means as in `curves`."""
+    """The curves of all trials for one metric, by number and epoch: means as in `curves`."""
     sums: dict[tuple[int, int], tuple[float, int]] = {}
     for part in sorted(run_dir.metrics.glob("part-*.parquet")):
         table = read_light(part, _CURVE)
@@ -186,7 +186,7 @@ def curves_of_all(run_dir: RunDir, metric: str) -> dict[int, dict[int, float]]:
 
 
 def buckets_of(run_dir: RunDir, number: int) -> list[Row]:
-    """The buckets that a trial was trained in, a row a round."""
+    """The buckets that a trial was trained in, one row per round."""
     table = read_light(run_dir.buckets)
     if table is None:
         return []
@@ -202,7 +202,7 @@ def is_param(column: str) -> bool:
 
 
 def plain(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as Python has them, None where it is null or nan."""
+    """The values of a column as Python objects, None for null and nan."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         names, codes = texts(column)

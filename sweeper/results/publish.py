@@ -1,7 +1,7 @@
-"""Shows what a ledger has committed as Parquet that anybody can read at any time.
+"""Publishes what a ledger has committed as Parquet files that can be read at any time.
 
-Every file is a view of the ledger and could be deleted. A part of metrics/ never changes; its
-name says which rounds it holds, so a new start goes on after the last one.
+Every file is derived from the ledger and may be deleted. A part in metrics/ never changes; its name
+says which rounds it contains, so a new start continues after the last one.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _PART_NAME = re.compile(r"part-(\d{6,})-(\d{6,})\.parquet")
 
 
 class Committed(Protocol):
-    """What a ledger tells of closed rounds; rounds count from 1."""
+    """What a ledger contains about closed rounds; rounds count from 1."""
 
     def trial_rows(self) -> list[dict[str, Any]]:
         """The finished trials by number: columns of trials.parquet, times as seconds since 1970.
 
-        The publisher adds `schema_version` and `study`; what else is missing is null.
+        The publisher adds `schema_version` and `study`; other missing columns are null.
         """
         ...
 
     def bucket_rows(self) -> list[dict[str, Any]]:
-        """One row a bucket and round: columns of buckets.parquet, a missing one is null."""
+        """One row per bucket and round: columns of buckets.parquet; missing ones are null."""
         ...
 
     def span_rows(self) -> list[dict[str, Any]]:
-        """One row a span of time: columns of spans.parquet, in the order of their recording."""
+        """One row per span of time: columns of spans.parquet, in the order they were recorded."""
         ...
 
     def closed_rounds(self) -> int:
@@ -59,7 +59,7 @@ class Committed(Protocol):
         ...
 
     def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
-        """What the rounds from the first to the last measured, in order."""
+        """The curves of the rounds from the first to the last, in order."""
         ...
 
     def params(self, number: int) -> Mapping[str, Scalar]:
@@ -68,7 +68,7 @@ class Committed(Protocol):
 
 
 class Publisher:
-    """Writes the Parquet files of one study; one thread of one process may use it."""
+    """Writes the Parquet files of one study; for one thread of one process."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class Publisher:
         self._buckets = TableFile(run_dir.buckets, run_dir.staging)
         self._spans = TableFile(run_dir.spans, run_dir.staging)
         self._waiting: list[CurveBlock] = []
-        self._n_waiting = 0  # rows of metrics
+        self._n_waiting = 0  # rows of metrics not yet written
         self._published_rounds: int | None = None
         self._part_at = self._tables_at = -math.inf
         self._tables_cost_s = 0.0
         run_dir.metrics.mkdir(parents=True, exist_ok=True)
 
     def publish(self, ledger: Committed, *, final: bool = False) -> None:
-        """Show what is committed, as far as it is worth its cost now; `final` shows all of it.
+        """Publish what is committed, if it is worth the cost now; `final` publishes everything.
 
-        The first call writes every file, if only with its columns, so that readers can start
+        The first call writes every file, even if it only has columns, so that readers can start
         before the first round is closed.
         """
         self._publish_metrics(ledger, final)
@@ -112,13 +112,13 @@ class Publisher:
         constants = {"schema_version": SCHEMA_VERSION, "study": self._study}
         trials = [constants | row for row in ledger.trial_rows()]
         self._trials.write(rows_table(trials, self._trials_schema))
-        self.publish_spans(ledger)  # before buckets, so that readers find those of each bucket
+        self.publish_spans(ledger)  # before buckets, so that readers find the spans of each bucket
         self._buckets.write(rows_table(ledger.bucket_rows(), self._buckets_schema))
         self._tables_at = self._clock()
         self._tables_cost_s = self._tables_at - started
 
     def publish_spans(self, ledger: Committed) -> None:
-        """Show where the time went, as far as that is recorded."""
+        """Publish where the time went, as far as recorded."""
         self._spans.write(rows_table(ledger.span_rows(), self._spans_schema))
 
     def _publish_metrics(self, ledger: Committed, final: bool) -> None:
@@ -134,10 +134,10 @@ class Publisher:
             self._write_part(ledger)
 
     def _find_published(self, closed: int) -> int:
-        """The last round that parts hold, after parts that fit no ledger of `closed` rounds went.
+        """The last round in existing parts, after removing parts that do not fit `closed` rounds.
 
-        So do all where one of them is damaged, or has the columns of another version.
-        Part 0 holds no round: it gives readers the columns before the first round is closed.
+        All parts are removed if one is damaged or has the columns of another version. Part 0
+        contains no round: it gives readers the columns before the first round is closed.
         """
         parts = self._run_dir.own_parts()
         published = last_round(parts)
@@ -179,7 +179,7 @@ class Publisher:
 
 
 def last_round(parts: Sequence[Path]) -> int | None:
-    """The last round that `parts` hold by their names; None unless they hold all from 0 to it."""
+    """The last round that `parts` contain by their names; None if a round is missing."""
     names = [_PART_NAME.fullmatch(part.name) for part in parts]
     spans = sorted((int(name[1]), int(name[2])) for name in names if name)
     firsts = [first for first, _ in spans]

@@ -1,7 +1,8 @@
-"""Which trials are better, by one objective or by several.
+"""Which trials are better, by one or several objectives.
 
-Among several a trial beats another where it is worse in none of them and better in one; those that
-nobody beats are the Pareto front. A trial that breaks a constraint is behind all that keep theirs.
+With several objectives, a trial dominates another if it is worse in none and better in one; trials
+that none dominates are the Pareto front. A trial that violates a constraint ranks behind all that
+meet theirs.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ Place = tuple[bool, Costs, int]
 
 
 def value_columns(n_objectives: int) -> tuple[str, ...]:
-    """The columns of trials.parquet that hold the objectives."""
+    """The columns of trials.parquet that contain the objectives."""
     return ("value", *(f"value_{index}" for index in range(1, n_objectives)))
 
 
 def is_feasible(row: Row) -> bool:
-    """Whether the trial keeps every constraint, where there are any."""
+    """Whether the trial meets every constraint, if there are any."""
     return row.get("feasible") in (None, True)
 
 
 def repeats(rows: Iterable[Row]) -> str | None:
-    """How many complete trials repeat the settings of another; None if none does."""
+    """A message if complete trials repeat the settings of others, or None."""
     params = [row["params_json"] for row in rows if row["state"] == "COMPLETE"]
     again = len(params) - len({*params})
     if not again:
@@ -40,9 +41,9 @@ def repeats(rows: Iterable[Row]) -> str | None:
 
 
 def best_first(rows: Iterable[Row], directions: Sequence[str], n: int) -> list[Row]:
-    """The best `n` complete trials: front by front, each by the first objective, then by number.
+    """The best `n` complete trials: front by front, each by first objective, then by number.
 
-    Feasible ones come first.
+    Feasible trials come first.
     """
     if len(directions) == 1:
         complete = (row for row in rows if row["state"] == "COMPLETE")
@@ -56,7 +57,7 @@ def best_first(rows: Iterable[Row], directions: Sequence[str], n: int) -> list[R
 
 
 def pareto_front(rows: Iterable[Row], directions: Sequence[str]) -> list[Row]:
-    """The feasible complete trials that none other beats, by the first objective."""
+    """The feasible complete trials that none dominates, sorted by the first objective."""
     feasible = (row for row in rows if is_feasible(row))
     return next(_fronts(feasible, directions), [])
 
@@ -76,14 +77,14 @@ def _fronts(rows: Iterable[Row], directions: Sequence[str]) -> Iterator[list[Row
 
 
 def _place(row: Row, directions: Sequence[str]) -> Place:
-    """What sorts complete trials of one objective: the least is the best."""
+    """The sort key of complete trials with one objective: lower is better."""
     return not is_feasible(row), _costs(row, directions), row["trial_number"]
 
 
 def _precedes(one: Place, other: Place) -> bool:
-    """Whether one trial is before another in `best_first`, whichever trials are beside them.
+    """Whether one trial comes before another in `best_first`, whichever other trials there are.
 
-    So is one that beats the other. Of equals the earlier is: both are of the same front.
+    This holds if it dominates the other, or if it is the earlier of two equal ones.
     """
     breaks, costs, number = one
     other_breaks, other_costs, other_number = other
@@ -93,12 +94,12 @@ def _precedes(one: Place, other: Place) -> bool:
 
 
 def _beats(costs: Costs, other: Costs) -> bool:
-    """Whether one is worse in no objective and better in one."""
+    """Whether one trial dominates another: worse in no objective and better in one."""
     return costs != other and all(a <= b for a, b in zip(costs, other, strict=True))
 
 
 def _costs(row: Row, directions: Sequence[str]) -> Costs:
-    """The objectives as numbers of which less is better."""
+    """The objectives as numbers where lower is better."""
     columns = zip(value_columns(len(directions)), directions, strict=True)
     return tuple(row[name] if way == "minimize" else -row[name] for name, way in columns)
 
@@ -107,7 +108,7 @@ _Ranked = tuple[Costs, Row]
 
 
 def _undominated(ranked: Sequence[_Ranked]) -> list[_Ranked]:
-    """Those that no other beats; who beats another has the lesser costs, so stands before it."""
+    """The trials that no other dominates; a dominating trial always comes earlier in order."""
     front: list[_Ranked] = []
     for costs, row in ranked:
         if not any(_beats(other, costs) for other, _ in front):
@@ -125,9 +126,9 @@ class _Candidate:
 
 
 class BestTrials:
-    """The best `n` of the trials told of so far: what `best_first` gives of all their rows.
+    """The best `n` of the trials added so far: the same as `best_first` of all their rows.
 
-    Who has `n` trials before it, whichever may come, is forgotten: what is kept hardly grows.
+    Trials with at least `n` trials before them are forgotten, so memory hardly grows.
     """
 
     def __init__(self, directions: Sequence[str], n: int) -> None:
@@ -136,18 +137,18 @@ class BestTrials:
         self._kept: list[_Candidate] = []
 
     def tell(self, rows: Iterable[Row]) -> None:
-        """Take in trials that have ended."""
+        """Add finished trials."""
         for row in rows:
             if row["state"] == "COMPLETE":
                 self._take_in(_Candidate(_place(row, self._directions), row))
 
     def rows(self, more: Iterable[Row] = ()) -> list[Row]:
-        """The best, of them and of `more` that are not taken in."""
+        """The best of the added trials and of `more`, which are not added."""
         kept = (one.row for one in self._kept)
         return best_first((*kept, *more), self._directions, self._n)
 
     def _take_in(self, new: _Candidate) -> None:
-        if len(self._directions) == 1:  # any two precede one another
+        if len(self._directions) == 1:  # the order is total
             bisect.insort(self._kept, new, key=lambda one: one.place)
             del self._kept[self._n :]
             return
@@ -159,9 +160,9 @@ class BestTrials:
 
 
 class ParetoFront:
-    """The front of the trials told of so far: what `pareto_front` gives of all their rows.
+    """The front of the trials added so far: the same as `pareto_front` of all their rows.
 
-    For several objectives: of one all trials would be in it.
+    For several objectives; with one objective, all trials would be kept.
     """
 
     def __init__(self, directions: Sequence[str]) -> None:
@@ -169,13 +170,13 @@ class ParetoFront:
         self._ranked: list[_Ranked] = []
 
     def tell(self, rows: Iterable[Row]) -> None:
-        """Take in trials that have ended."""
+        """Add finished trials."""
         for row in rows:
             if row["state"] == "COMPLETE" and is_feasible(row):
                 self._take_in(_costs(row, self._directions), row)
 
     def rows(self) -> list[Row]:
-        """Those that none other beats, by the first objective."""
+        """The trials that no other dominates, sorted by the first objective."""
         return pareto_front((row for _, row in self._ranked), self._directions)
 
     def _take_in(self, costs: Costs, row: Row) -> None:

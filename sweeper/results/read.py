@@ -1,4 +1,4 @@
-"""Published results as pandas reads them."""
+"""Published results as pandas DataFrames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweeper.results.schema import study_metadata
 from sweeper.results.table_file import refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 
-# pandas would turn whole numbers and booleans into floats and objects where one of them is null.
+# pandas would turn integers and booleans into floats and objects where one of them is null.
 _PANDAS_TYPES = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
@@ -30,9 +30,9 @@ _PANDAS_TYPES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Results:
-    """The results of one study, read anew at each call, so also while it runs.
+    """The results of one study, read again in each call, also while it runs.
 
-    `study` is what the files say of it: study, metric, direction, search, versions, all settings,
+    `study` is the metadata of the files: study, metric, direction, search, versions, all settings,
     the study file, and the meaning and unit of each column of trials().
     """
 
@@ -40,36 +40,36 @@ class Results:
     study: dict[str, Any]
 
     def __repr__(self) -> str:
-        # one line: `study` alone would fill pages
+        # on one line, since `study` alone would fill pages
         return f"<results of the study {self.study['study']} in {self.run_dir.root}>"
 
     def trials(self) -> pd.DataFrame:
-        """One row a finished trial, by trial number."""
+        """One row per finished trial, by trial number."""
         return _frame(self.run_dir.trials)
 
     def trial(self, number: int) -> dict[str, Any] | None:
-        """The row of one trial; None where none of this number has ended."""
+        """The row of one trial; None if no trial with this number has ended."""
         chosen = [("trial_number", "==", number)]
         rows = _table(self.run_dir.trials, filters=chosen).to_pylist()
         return rows[0] if rows else None
 
     def metrics(self) -> pd.DataFrame:
-        """One row a trial, epoch and metric."""
+        """One row per trial, epoch and metric."""
         return _frame(self.run_dir.metrics)
 
     def buckets(self) -> pd.DataFrame:
-        """One row a bucket and round."""
+        """One row per bucket and round."""
         return _frame(self.run_dir.buckets)
 
     def spans(self) -> pd.DataFrame:
-        """What the program, its threads and its workers did, and when: one row a span of time."""
+        """What the program, its threads and its workers did and when: one row per span of time."""
         return _frame(self.run_dir.spans)
 
     def best(self, n: int = 1) -> pd.DataFrame:
-        """The `n` best trials that are COMPLETE, best first; of equals the earliest.
+        """The `n` best COMPLETE trials, best first; the earliest among equals.
 
-        Feasible ones come first; of several objectives the Pareto front, then what it leaves.
-        Of the columns of trials() those that tell them apart: parameters, metrics, weights.
+        Feasible trials come first; with several objectives, the Pareto front, then the rest.
+        Columns are those of trials() that distinguish them: parameters, metrics, weights.
         """
         table = _table(self.run_dir.trials)
         directions = self.study["direction"]
@@ -91,21 +91,21 @@ def open_results(path: Path | str) -> Results:
     run_dir = RunDir(Path(path))
     refuse_links(run_dir)
     if not run_dir.trials.is_file():
-        found = f"no {run_dir.trials.name} there"
+        found = f"{run_dir.trials.name} does not exist"
         hint = "name the run directory of a study that was started, such as runs/digits"
         raise SetupError(Problem(str(path), "", found, hint))
     with refusing_damage(run_dir.trials):
         study = study_metadata(parquet.read_schema(run_dir.trials))
     if study["schema_version"] > SCHEMA_VERSION:
         version, by = study["schema_version"], study["versions"]["sweeper"]
-        found = f"its columns have version {version}, this sweeper reads up to {SCHEMA_VERSION}"
-        hint = f"read it with sweeper {by}, which wrote it, or later"
+        found = f"its columns have version {version}, but this sweeper reads up to {SCHEMA_VERSION}"
+        hint = f"read it with sweeper {by}, which wrote it, or a later version"
         raise SetupError(Problem(str(run_dir.trials), "", found, hint))
     return Results(run_dir, study)
 
 
 def _telling(columns: Iterable[str]) -> Iterator[str]:
-    """Those of `columns` that tell the best trials apart, what is looked at first in front."""
+    """The `columns` that distinguish the best trials, the most important first."""
     names = [name for name in columns if name != "params_json"]
     yield "trial_number"
     yield from (name for name in names if re.fullmatch(r"value(_\d+)?", name))

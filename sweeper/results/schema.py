@@ -40,34 +40,34 @@ from sweeper.results.columns import (
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir, holds, read_small, swapped
 
-# what writes the files and starts workers, apart from what results depend on
+# packages that write files and start workers, but do not affect results
 _WRITING = ("joblib", "pyarrow")
 
 
 def trials_schema(config: StudyConfig) -> pa.Schema:
-    """The schema of trials.parquet: one row a finished trial, sorted by trial_number."""
+    """The schema of trials.parquet: one row per finished trial, sorted by trial_number."""
     return _schema(config, _trials_columns(config))
 
 
 def metrics_schema(config: StudyConfig) -> pa.Schema:
-    """The schema of each part of metrics/: one row a value."""
+    """The schema of each part of metrics/: one row per value."""
     return _schema(config, METRICS)
 
 
 def buckets_schema(config: StudyConfig) -> pa.Schema:
-    """The schema of buckets.parquet: one row a bucket and round."""
+    """The schema of buckets.parquet: one row per bucket and round."""
     return _schema(config, BUCKETS)
 
 
 def spans_schema(config: StudyConfig) -> pa.Schema:
-    """The schema of spans.parquet: one row a span of time."""
+    """The schema of spans.parquet: one row per span of time."""
     return _schema(config, SPANS)
 
 
 def columns_of_tables(config: StudyConfig | None) -> dict[str, list[dict[str, Any]]]:
-    """What the columns of each table are, as JSON has it: of one study, or of any.
+    """The columns of each table as JSON-able values, for one study or for any.
 
-    Of any study `<name>` stands for what it searches, `<metric>` for what it reports.
+    For any study, `<name>` is a searched parameter and `<metric>` a reported metric.
     """
     trials = _columns_of_any() if config is None else _trials_columns(config)
     tables = {"trials.parquet": trials, "metrics/": METRICS, "buckets.parquet": BUCKETS}
@@ -87,7 +87,7 @@ def _described(column: Column) -> dict[str, Any]:
 
 
 def study_metadata(schema: pa.Schema) -> dict[str, Any]:
-    """What a published file says of its study: search space, versions, meaning of the columns."""
+    """The metadata of a published file: search space, versions, meaning of the columns."""
     return json.loads(schema.metadata[METADATA_KEY])
 
 
@@ -131,7 +131,7 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
 
 
 def _columns_of_any() -> tuple[Column, ...]:
-    named = {"<name>": "that of its values"}
+    named = {"<name>": "the type of its values"}
     columns = _trials_of(named, ("<metric>",), ("test_<metric>",))
     return (
         *columns,
@@ -145,7 +145,7 @@ def _columns_of_any() -> tuple[Column, ...]:
 
 
 def _spreads(test_metrics: Sequence[str]) -> tuple[Column, ...]:
-    """How far members differ on the test part, unless a metric of the user's is called so."""
+    """Deviations of test metrics over members, unless a user-defined metric has that name."""
     names = {spread_of(metric): metric for metric in test_metrics}
     return tuple(
         Column(name, DOUBLE, f"sample standard deviation of {metric} over members", D)
@@ -161,7 +161,7 @@ def _trials_of(
     objectives: Sequence[tuple[str, str]] = (("value_<i>", "<metric>"),),
     is_bounded: bool = True,
 ) -> tuple[Column, ...]:
-    """The columns of trials.parquet; `params` are the types of parameters, by name.
+    """The columns of trials.parquet; `params` are the types of parameters by name.
 
     `objectives` are those after the first, each with its column; `is_bounded` says whether the
     study has constraints.
@@ -171,7 +171,7 @@ def _trials_of(
         Column(f"final_{metric}", DOUBLE, f"{metric} after the last epoch", D) for metric in metrics
     )
     test = (
-        Column(metric, DOUBLE, "on the test part, after the last epoch", D)
+        Column(metric, DOUBLE, "on the test rows, after the last epoch", D)
         for metric in test_metrics
     )
     further = (Column(name, DOUBLE, f"the objective {of}", D) for name, of in objectives)
@@ -180,7 +180,7 @@ def _trials_of(
 
 
 def _param_type(entry: Any) -> pa.DataType:
-    """The column type that holds every value of a search entry; choices of mixed kinds as text."""
+    """The column type for every value of a search entry; choices of mixed types become text."""
     if entry.type == "int":
         return INT64
     if entry.type == "float":
@@ -199,21 +199,22 @@ _HEAD = (
     + """\
 {study}
 
-Seconds end in `_s`, bytes in `_bytes`, times (UTC) in `_at`. null, never NaN. What is marked d is
-the same however often a study was interrupted, and with any number of threads or workers.
+Seconds end in `_s`, bytes in `_bytes`, times (UTC) in `_at`. Missing values are null, never NaN.
+Columns marked d are the same however often a study was interrupted, and with any number of threads
+or workers.
 """
 )
 
 
 def write_schema_text(run_dir: RunDir, config: StudyConfig) -> None:
-    """Write what the columns of this study mean, unless that is there already."""
+    """Write the meaning of this study's columns, unless the file is already up to date."""
     content = _text(config).encode()
     if not holds(run_dir.schema, content):
         swapped(run_dir.schema, run_dir.staging, content)
 
 
 def is_schema_text(path: Path) -> bool:
-    """Whether the file at `path` can be read, and is such a text."""
+    """Whether the file at `path` can be read and is such a text."""
     try:
         return read_small(path).startswith(_FIRST)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""How a study stands, in one small file that anybody can read while it runs."""
+"""The status of a study, in one small file that can be read while it runs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from sweeper.rundir import RunDir, read_json, replacing
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a study stands after `round` closed rounds.
+    """The status of a study after `round` closed rounds.
 
-    Times are seconds since 1970, UTC. `counts` are trials by state, RUNNING and WAITING among
-    them; `diverged` are those of the PRUNED ones that diverged, None in a file of an earlier
-    version without tables. `best` has trial_number, value, values and params, and is None before
-    a feasible trial is COMPLETE; `front` has the same of each trial of the Pareto front, where
-    there are several objectives, and `feasible` counts complete trials that keep the constraints,
-    if there are any. `timeout` is the study's where it has ended the study, None else; so is
-    `max_failures`. `xla_threads` is how many the study began with, on a CPU; `edition` is that of
-    its rules, None in a status of a version that recorded none.
-    `running` has bucket, place, class_id, class_name and trials, one entry a bucket. `eta_s` and
-    `trials_per_minute` are None where there is too little to tell them from. `compile_s` and
-    `train_s` are the sums over all buckets, side by side or not, and the predicted ones what the
-    cost model foresaw for them; `n_compiled` counts programs, those of them from the compile cache
-    in `n_cache_hits`. `spent_s` is where the time since the start of this program went, by activity
-    as in spans.parquet, and adds up to all of it: an instant in which some place trains counts as
-    `train` only, and so on in the order of `Activity`; `idle` is what is left.
+    Times are seconds since 1970, UTC. `counts` are trials by state, including RUNNING and WAITING.
+    `diverged` counts PRUNED trials that diverged; None in a file of an earlier version without
+    tables. `best` has trial_number, value, values and params, and is None before a feasible trial
+    is COMPLETE; with several objectives, `front` has the same for each trial of the Pareto front.
+    `feasible` counts complete trials that meet the constraints, if any. `timeout` and
+    `max_failures` are the limit that ended the study, else None. `xla_threads` is the number that
+    the study began with, on a CPU. `edition` is that of its rules; None in a status of a version
+    that recorded none. `running` has bucket, place, class_id, class_name and trials, one entry per
+    bucket. `eta_s` and `trials_per_minute` are None if too little is known. `compile_s` and
+    `train_s` are sums over all buckets, in parallel or not, next to their predictions by the cost
+    model; `n_compiled` counts programs, of which `n_cache_hits` came from the compile cache.
+    `spent_s` says where the time since the start of this program went, by activity as in
+    spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
+    `train`, and so on in the order of `Activity`; the rest is `idle`.
     """
 
     study: str
@@ -70,12 +69,12 @@ class Status:
 
 
 def ended_by(status: Status) -> str | None:
-    """What ended a study early, and how it goes on; None where nothing did."""
+    """What ended a study early, and how to continue it; None if nothing did."""
     if status.max_failures is not None:
         return (
-            f"ended by execution.max_failures = {status.max_failures}, {status.counts['FAIL']} "
-            "failed: the columns reason and error_message tell why; the same command with a larger "
-            "limit goes on with new trials"
+            f"ended by execution.max_failures = {status.max_failures}: {status.counts['FAIL']} "
+            "trials failed; the columns reason and error_message say why; run the same command "
+            "with a larger limit to continue with new trials"
         )
     if status.timeout is None:
         return None
@@ -83,15 +82,15 @@ def ended_by(status: Status) -> str | None:
 
 
 def _ended_by_timeout(status: Status) -> str:
-    """What ended a study that its timeout has ended."""
-    return f"ended by study.timeout = {status.timeout}, of all its sessions together"
+    """A message for a study that its timeout has ended."""
+    return f"ended by study.timeout = {status.timeout}, over all of its sessions"
 
 
 def going_on(status: Status) -> str:
-    """How such a study goes on."""
+    """How to continue such a study."""
     if status.counts.get("WAITING", 0):
-        return "the same command with a longer study.timeout goes on with new trials"
-    return "no trial is left to begin; --fresh with a longer study.timeout trains all to their end"
+        return "run the same command with a longer study.timeout to continue with new trials"
+    return "no trials are left; use --fresh with a longer study.timeout to train all of them fully"
 
 
 def write_status(run_dir: RunDir, status: Status) -> None:
@@ -102,10 +101,10 @@ def write_status(run_dir: RunDir, status: Status) -> None:
 
 
 def read_status(run_dir: RunDir) -> Status:
-    """How the study of `run_dir` stands; interrupted where its process of this host is gone.
+    """The status of the study in `run_dir`; interrupted if its process on this host is gone.
 
     Raises:
-        SetupError: there is no status file, or it is not one of this version.
+        SetupError: the status file does not exist, or has another version.
     """
     try:
         status = Status(**read_json(run_dir.status))
@@ -123,8 +122,8 @@ def read_status(run_dir: RunDir) -> Status:
             Problem(
                 str(run_dir.status),
                 "",
-                f"not a status of this version ({error})",
-                "go on with the study, which writes it anew",
+                f"not a status file of this version ({error})",
+                "resume the study, which rewrites it",
             )
         ) from error
     if status.diverged is None:
@@ -141,20 +140,20 @@ def for_want_of_one(run_dir: RunDir) -> str:
     except SetupError:  # only the tables were kept
         is_over = True
     if not is_over:
-        return "wait for one"
+        return "wait until a trial is complete"
     return (
-        f"`python -m sweeper trials {run_dir.root}` says why each trial ended; change the study, "
+        f"`python -m sweeper trials {run_dir.root}` shows why each trial ended; change the study, "
         "such as the range of optimizer.lr, or run more trials"
     )
 
 
 def _was_killed(status: Status) -> bool:
-    """Whether its process ended without writing so; known only of this host."""
+    """Whether its process ended without updating the status; only known for this host."""
     return status.host == socket.gethostname() and _is_gone(status.pid)
 
 
 def _has_left(run_dir: RunDir, status: Status) -> bool:
-    """Whether its process noted that a signal ended it at once; known of any host."""
+    """Whether its process noted that a signal ended it at once; known for any host."""
     try:
         noted = read_json(run_dir.left)
     except (OSError, ValueError):
@@ -174,9 +173,9 @@ def _count_diverged(run_dir: RunDir) -> int | None:
 
 
 def is_published(run_dir: RunDir) -> bool:
-    """Whether the last session ended in good order, so that its tables hold all that it committed.
+    """Whether the last session ended normally, so that its tables have everything it committed.
 
-    False where that cannot be told.
+    False if that is not known.
     """
     try:
         written = read_json(run_dir.status)
@@ -205,7 +204,7 @@ def newest_run(directory: Path) -> Path:
 
 
 def _is_gone(pid: int) -> bool:
-    """Whether no process has the number `pid`; never true where asking would harm it."""
+    """Whether no process has the number `pid`; never True on systems where asking is harmful."""
     if os.name != "posix":
         return False
     try:

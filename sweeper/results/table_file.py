@@ -1,17 +1,17 @@
-"""A Parquet file that is replaced while others read it.
+"""A Parquet file that can be replaced while others read it.
 
-Readers open a path more than once: pandas, Polars and DuckDB look at its size, its footer and its
-pages through different handles, and a rename in between mixes two files. So each version also
-keeps, at their old offsets, the bytes of the versions before it, and a reader that began with an
+Readers open a path more than once: pandas, Polars and DuckDB read its size, its footer and its
+pages through different handles, and a rename in between would mix two files. So each version also
+keeps the bytes of the versions before it at their old offsets, and a reader that started with an
 older footer ends with the older table.
 
     slot 0      slot 1      slot 2      tail
     [version 3] [version 4] [version 2] [footer of version 4]
 
-A version goes into the slot of the oldest. If it does not fit, the file grows: new slots and a
-new tail come after everything that was there, so that an older size finds its footer. Space that
-no kept version needs is a hole in the file. A file that cannot be read is refused with the
-command that writes it again.
+A new version goes into the slot of the oldest. If it does not fit, the file grows: new slots and a
+new tail are appended, so that readers with an older size find its footer. Space that no kept
+version needs becomes a hole in the file. If a file cannot be read, the error names the command that
+rewrites it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from sweeper.rundir import replacing
 _SLOTS = 3
 _MAGIC = b"PAR1"
 _TRAILER = 8  # the length of the footer, and the magic
-_MAX_DEAD = 32  # times the new version, that a new start takes over from the one before it
+_MAX_DEAD = 32  # times the new version: the largest old file that a new start keeps
 
 Pieces = tuple[tuple[int, bytes], ...]
 
 
 class TableFile:
-    """The Parquet file `target`; only one may write to it at a time."""
+    """The Parquet file `target`; only one process may write to it at a time."""
 
     def __init__(self, target: Path, staging: Path) -> None:
         self._target = target
@@ -48,7 +48,7 @@ class TableFile:
         self._turn = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Make `rows` the content of the file."""
+        """Replace the content of the file by `rows`."""
         data, footer = _encoded(rows, self._slot())
         if len(data) > self._room or len(footer) > self._tail:
             self._grow(len(data), len(footer))
@@ -76,7 +76,7 @@ class TableFile:
     def _take_over(self, most_bytes: int) -> None:
         """Keep the file of an earlier start, unless many starts have made it larger than that.
 
-        One that lost its beginning or its end has nothing that a reader could have begun with.
+        A file that lost its start or its end has nothing that a reader could have opened.
         """
         if self._target.stat().st_size > most_bytes:
             return
@@ -88,10 +88,10 @@ class TableFile:
 
 
 def _encoded(rows: pa.Table, offset: int) -> tuple[bytes, bytes]:
-    """The data and the footer of `rows` as Parquet whose data begin at `offset` of their file."""
+    """The data and the footer of `rows` as Parquet, for data at `offset` of the file."""
     sink = pa.BufferOutputStream()
     with parquet.ParquetWriter(sink, rows.schema) as writer:
-        # The writer has begun the file; what it writes next counts from where the sink stands.
+        # The writer has written the header; offsets of what follows count from the sink's position.
         sink.write(bytes(offset - len(_MAGIC)))
         writer.write_table(rows)
     content = sink.getvalue().to_pybytes()[offset:]
@@ -101,11 +101,11 @@ def _encoded(rows: pa.Table, offset: int) -> tuple[bytes, bytes]:
 
 @contextmanager
 def refusing_damage(path: Path) -> Generator[None]:
-    """Say what fixes the table at `path`, a file or a directory of parts, if it cannot be read.
+    """Say how to fix the table at `path`, a file or a directory of parts, if it cannot be read.
 
     Raises:
-        SetupError: it is not Parquet, or ends too early.
-        OSError: the system does not let it be read.
+        SetupError: it is not Parquet, or is truncated.
+        OSError: the system refuses to read it.
     """
     try:
         yield
@@ -113,5 +113,5 @@ def refusing_damage(path: Path) -> Generator[None]:
         if isinstance(error, OSError) and error.errno:
             raise
         root = path.parent.parent if path.match("metrics/part-*") else path.parent
-        hint = f"write it anew: python -m sweeper verify {quote(str(root))} --repair"
+        hint = f"rewrite it with: python -m sweeper verify {quote(str(root))} --repair"
         raise SetupError(Problem(str(path), "", "it cannot be read", hint)) from error

@@ -20,16 +20,16 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.results.columns import BOOL, DOUBLE, INT32, INT64, STRING, TIME
 from sweeper.trial import CurveBlock, Scalar
 
-# the standard library's arrays refuse what would be rounded or cut, which NumPy's do not
+# arrays of the standard library reject values that would be rounded or cut, unlike NumPy's
 _CODES = {INT32: "i", INT64: "q", TIME: "q", DOUBLE: "d"}
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """`values` as an array of a published type, null where they are None; times in microseconds.
+    """`values` as an array of a published type, with None as null and times in microseconds.
 
     Raises:
-        TypeError: a value is of another type.
-        OverflowError: one does not fit.
+        TypeError: a value has another type.
+        OverflowError: a value does not fit.
     """
     missing = np.array([value is None for value in values], bool)
     if kind == STRING:
@@ -41,13 +41,13 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def numbers(values: np.ndarray, kind: pa.DataType, missing: np.ndarray | None = None) -> pa.Array:
-    """A flat array of numbers as Arrow has them, null where `missing` says so."""
+    """A flat array of numbers as an Arrow array, null where `missing` is true."""
     missing = np.zeros(len(values), bool) if missing is None else missing
     return _whole(values.astype(kind.to_pandas_dtype(), copy=False), kind, missing)
 
 
 def repeated(texts: Sequence[str], times: int) -> pa.Array:
-    """The texts in turn, all of them `times` over."""
+    """The strings in order, the whole sequence `times` times."""
     return _texts(texts, np.zeros(len(texts) * times, bool), times)
 
 
@@ -60,7 +60,7 @@ def _texts(texts: Sequence[str], missing: np.ndarray, times: int = 1) -> pa.Arra
 
 
 def _whole(values: Any, kind: pa.DataType, missing: np.ndarray) -> pa.Array:
-    """The array whose values lie in memory as `values` do."""
+    """The Arrow array that shares the memory of `values`."""
     return pa.Array.from_buffers(kind, len(missing), [_validity(missing), pa.py_buffer(values)])
 
 
@@ -73,13 +73,13 @@ def _bits(values: np.ndarray) -> np.ndarray:
 
 
 PhaseOf = Callable[[int, int], str]
-"""The phase of a trial's epoch, by their numbers."""
+"""Maps a trial and an epoch to a phase."""
 
 
 def phase_of(
     config: StudyConfig, params_of: Callable[[int], Mapping[str, Scalar]]
 ) -> PhaseOf | None:
-    """The phases of a study, if it has any; `params_of` is asked where they are searched."""
+    """The phases of a study, if it has any; `params_of` is called if they are searched."""
     train = config.train
     if not isinstance(train, AlternatingTable):
         return None
@@ -98,9 +98,9 @@ def phase_of(
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """`rows` as a table of `schema`: what a row lacks is null, what the schema lacks is left out.
+    """`rows` as a table of `schema`: missing columns are null, unknown ones are left out.
 
-    Times are seconds since 1970, UTC; a number that is not finite is null.
+    Times are seconds since 1970, UTC; numbers that are not finite are null.
     """
     columns = [_column([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -113,13 +113,13 @@ def metrics_table(
     folds: int = 1,
     phase_of: PhaseOf | None = None,
 ) -> pa.Table:
-    """One row a value of the curves, by round, trial, replicate, fold, epoch and metric."""
+    """One row per value of the curves, by round, trial, replicate, fold, epoch and metric."""
     tables = [_block_table(block, study, schema, folds, phase_of) for block in blocks]
     return pa.concat_tables([rows_table([], schema), *tables]).combine_chunks()
 
 
 def n_values(block: CurveBlock) -> int:
-    """How many rows of metrics the block is."""
+    """How many rows of metrics the block has."""
     return sum(curve.by_member.size for curve in block.curves)
 
 
@@ -138,7 +138,7 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-# Choices of mixed kinds share a column of text.
+# Choices of mixed types share a text column.
 _CONVERSIONS: dict[pa.DataType, Callable[[Any], Any]] = {
     DOUBLE: _finite,
     TIME: _microseconds,

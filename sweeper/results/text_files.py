@@ -1,4 +1,4 @@
-"""Text files that commands write where the user says: whole, or not at all; and text in CSV."""
+"""Writes text files at paths that users choose, completely or not at all; and CSV text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 from sweeper.errors import Problem, SetupError, StudyError, printable
 
-# what spreadsheets take for the beginning of a formula
+# characters at which spreadsheets expect a formula to start
 _FORMULA = ("=", "+", "-", "@")
 
 
@@ -21,9 +21,9 @@ def csv_text(
     quote_formulas: bool = False,
     kept: str = "",
 ) -> str:
-    """A table in CSV, with control characters escaped, except those that are `kept`.
+    """A table as CSV, with control characters escaped except those in `kept`.
 
-    With `quote_formulas`, text that a spreadsheet would run begins with an apostrophe.
+    With `quote_formulas`, text that a spreadsheet would run gets an apostrophe in front.
     """
 
     def cell(value: object) -> object:
@@ -49,21 +49,21 @@ def _is_number(text: str) -> bool:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file where there is none yet.
+    """Write a file that must not exist yet.
 
     Raises:
-        StudyError: there is one.
+        StudyError: it exists.
         SetupError: it cannot be written.
     """
     try:
         _write(path, text, "x")
     except FileExistsError:
-        hint = "name another with -o, or remove it"
-        raise StudyError(Problem(str(path), "", "there is such a file already", hint)) from None
+        hint = "choose another name with -o, or remove it"
+        raise StudyError(Problem(str(path), "", "this file already exists", hint)) from None
 
 
 def write_over(path: Path, text: str) -> None:
-    """Write a file, also over one that is there.
+    """Write a file, replacing an existing one.
 
     Raises:
         SetupError: it cannot be written.
@@ -77,12 +77,12 @@ def _write(path: Path, text: str, mode: Literal["x", "w"]) -> None:
             try:
                 file.write(text)
                 file.flush()
-            except BaseException:  # a full disk or a signal: nobody may take half a file for all
+            except BaseException:  # after a full disk or a signal, no partial file may remain
                 if path.is_file():
                     path.unlink()
                 raise
     except FileExistsError:
         raise
     except OSError as error:
-        hint = "name a file that can be written with -o"
+        hint = "choose a writable path with -o"
         raise SetupError(Problem(str(path), "", f"{error.strerror}", hint)) from error

@@ -1,7 +1,7 @@
-"""What the program, its threads and its workers did, and when.
+"""What the program, its threads and its workers did and when.
 
 A row of the timeline is a place: the program itself, a thread or a worker. Spans of one row never
-overlap, because a span that begins inside another one interrupts it. What no span covers is idle.
+overlap, because a span that starts inside another one interrupts it. Time without a span is idle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDLE = "idle"
 
 
 class Activity(StrEnum):
-    """What a place does. If several places are busy, the first of these is what the time is for."""
+    """What a place does. If several places are busy, time counts as the first of these."""
 
     TRAIN = "train"
     COMPILE = "compile"
@@ -50,13 +50,13 @@ DOING = {
     Activity.PUBLISH: "publishing",
     IDLE: "idle",
 }
-"""Each activity in words, in the order in which they are shown."""
+"""Each activity in words, in display order."""
 
 
 class Span(NamedTuple):
     """One activity at one place; times are seconds since 1970, UTC.
 
-    A tuple, so that the ledger writes it as a short list.
+    A tuple, so that the ledger stores it as a short list.
     """
 
     place: str
@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class OpenSpan:
-    """A span that goes on. Its activity may be corrected until it ends."""
+    """A span that has not ended; its activity may be corrected until then."""
 
     activity: Activity
     started_at: float
@@ -78,9 +78,9 @@ class OpenSpan:
 
 
 class Timeline:
-    """Records spans since its last cut, and sums all of them up; safe for threads.
+    """Records spans since the last cut, and sums up all of them; thread-safe.
 
-    With a `first` activity, the program has done that since `started_at`.
+    With a `first` activity, the program has been doing that since `started_at`.
     """
 
     def __init__(
@@ -131,19 +131,19 @@ class Timeline:
                     around[-1].started_at = now
 
     def go_on_with(self, activity: Activity | None) -> None:
-        """Record that this place does `activity` from here on; with None, that it is idle."""
+        """Record that this place does `activity` from now on, or is idle if None."""
         with self._lock:
             now = self._now()
             self._end_last(now)
             self._open[self._place] = [] if activity is None else [OpenSpan(activity, now)]
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Record spans of another process."""
+        """Add spans recorded by another process."""
         with self._lock:
             self._ended.extend(spans)
 
     def cut(self) -> tuple[Span, ...]:
-        """The spans since the last cut. Those that go on are cut in two."""
+        """The spans since the last cut. Spans that have not ended are cut in two."""
         with self._lock:
             now = self._now()
             spans = tuple(self._until(now))
@@ -156,14 +156,14 @@ class Timeline:
             return spans
 
     def spent_s(self) -> dict[str, float]:
-        """Seconds by activity from the start up to now, idle time among them."""
+        """Seconds by activity from the start until now, including idle time."""
         with self._lock:
             now = self._now()
             more = shares(self._until(now), self._cut_at, now)
             return {activity: self._spent_s[activity] + more[activity] for activity in more}
 
     def end(self) -> tuple[Span, ...]:
-        """The spans since the last cut; time no longer goes on."""
+        """The spans since the last cut; the time stops."""
         spans = self.cut()
         self._clock = lambda: self._cut_at
         return spans
@@ -181,13 +181,13 @@ class Timeline:
         return max(round(self._clock(), 6), self._cut_at)  # a clock may be set back
 
     def _end_last(self, now: float) -> None:
-        """Record the innermost span of this place up to now."""
+        """Record the innermost span of this place until now."""
         around = self._open.get(self._place)
         if around and now > around[-1].started_at:
             self._ended.append(_span(self._place, around[-1], now))
 
     def _until(self, now: float) -> list[Span]:
-        """The recorded spans, and those that go on up to now."""
+        """The recorded spans, and those that have not ended, until now."""
         going_on = [
             _span(place, spans[-1], now)
             for place, spans in self._open.items()
@@ -199,10 +199,10 @@ class Timeline:
 def shares(
     spans: Sequence[Span], started_at: float | None = None, finished_at: float | None = None
 ) -> dict[str, float]:
-    """Seconds by activity between two times. They add up to the time between them.
+    """Seconds by activity between two times. They add up to the time in between.
 
-    Those are the first start and the last end if they are not given. Each instant counts once: as
-    the first activity of `Activity` that any place has then, or as idle.
+    The defaults are the first start and the last end. Each moment counts once: as the first
+    activity in `Activity` that any place has, or as idle.
     """
     started_at = min(span.started_at for span in spans) if started_at is None else started_at
     finished_at = max(span.finished_at for span in spans) if finished_at is None else finished_at

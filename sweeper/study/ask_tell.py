@@ -27,10 +27,10 @@ _RUNNING = optuna.trial.TrialState.RUNNING
 
 @dataclass(frozen=True, slots=True)
 class PastTrial:
-    """A trial as the ledger remembers it; `state` is None while it is live.
+    """A trial as recorded in the ledger; `state` is None while it is live.
 
-    `reports` are the objective's values by epoch, from epoch 1 on; `attributes` is what the
-    sampler and the pruner keep with the trial. `values` are the objectives, none where it has none.
+    `reports` are the objective's values by epoch, from epoch 1 on; `attributes` is what the sampler
+    and the pruner store with the trial. `values` are the objectives, empty if it has none.
     """
 
     spec: TrialSpec
@@ -42,21 +42,21 @@ class PastTrial:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """All trials that a study was ever asked for, and what its sampler keeps with the study."""
+    """All trials that a study was ever asked for, and what its sampler stores with the study."""
 
     trials: Sequence[PastTrial] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Study:
-    """An Optuna study whose proposals depend only on the study file and what it was told."""
+    """An Optuna study whose proposals depend only on the study file and on reported results."""
 
     def __init__(self, config: StudyConfig, past: Past | None = None) -> None:
         self._config = config
         self._space = Space(config)
         self._queue = config.study.enqueue
         self._storage = NotingStorage()
-        # a trial that is run again keeps its number, which is not Optuna's then
+        # a trial that is run again keeps its own number, which Optuna would not give it
         self._first = 0 if config.trial is None else config.trial.number
         self._grid = GridPoints(config) if config.study.sampler.name == "grid" else None
         seed = config.study.seed
@@ -73,16 +73,16 @@ class Study:
         self._pruner = ReseededPruner(self._study.pruner, seed)
         self._remember(past or Past())
         if isinstance(self._study.pruner, optuna.pruners.HyperbandPruner):
-            # it tells the sampler which trials are of a bracket, but not before it judges any
+            # tells the sampler which trials belong to a bracket, before the pruner judges any
             self._pruner.prune(self._study, create_trial(state=_RUNNING))
         self._storage.noted()
 
     def ask(self, count: int, told_through_round: int) -> list[TrialSpec]:
-        """The next `count` proposals, of at most `n_proposals` in all."""
+        """The next `count` proposals, of at most `n_proposals` in total."""
         return [self._ask_one(told_through_round) for _ in range(count)]
 
     def report(self, number: int, first_epoch: int, values: Iterable[float]) -> None:
-        """Tell the pruner the objective after each epoch from `first_epoch` on."""
+        """Report the objective after each epoch, from `first_epoch` on, to the pruner."""
         trial = self._live(number)
         for epoch, value in enumerate(values, first_epoch):
             self._storage.set_trial_intermediate_value(trial, epoch, float(value))
@@ -94,25 +94,25 @@ class Study:
             return self._pruner.prune(self._study, trial)
 
     def constrain(self, number: int, excesses: Mapping[str, float]) -> None:
-        """Tell by how much trial `number` breaks each constraint; what is not above 0 is kept."""
+        """Record by how much trial `number` violates each constraint, if above 0."""
         told = create_trial(state=_RUNNING, constraints=dict(excesses)).system_attrs
         for key, value in told.items():
             self._storage.set_trial_system_attr(self._live(number), key, value)
 
     def tell(self, number: int, state: TrialState, values: Sequence[float]) -> None:
-        """End trial `number`; `values` count for COMPLETE, Optuna takes a PRUNED one's report."""
+        """End trial `number`; `values` are for COMPLETE, for PRUNED Optuna uses the last report."""
         self._live(number)
         told = list(values) if state is TrialState.COMPLETE else None
         with warnings.catch_warnings(), self._sampling():
-            # of constraints that the sampler does not look at `doubts` has told the user
+            # `doubts` has already warned about constraints that the sampler ignores
             warnings.filterwarnings("ignore", message="Constraints have been set")
             self._study.tell(number - self._first, told, state=_STATES[state])
 
     def noted(self) -> Memory:
-        """What the sampler and the pruner have put down since this was last asked.
+        """What the sampler and the pruner have stored since the last call.
 
         Raises:
-            SweeperError: the user's sampler or pruner has kept what JSON cannot hold.
+            SweeperError: the user's sampler or pruner has stored something that is not JSON.
         """
         noted = self._storage.noted()
         check_memory(self._config, noted)
@@ -123,13 +123,13 @@ class Study:
             self._study.enqueue_trial(self._space.drawn(given))
         with self._sampling():
             trial = self._study.ask(self._space.distributions)
-        drawn = trial.params  # a copy each time
+        drawn = trial.params  # this makes a copy
         check_proposal(self._config, drawn, self._space.distributions)
         params = self._space.params(drawn)
         return TrialSpec(self._first + trial.number, params, drawn, told_through_round)
 
     def _given(self, number: int) -> Mapping[str, Scalar]:
-        """The parameters of a trial that no sampler draws."""
+        """The parameters of a trial that are given rather than drawn."""
         if self._grid is not None:
             return self._grid.point(number)
         return self._queue[number] if number < len(self._queue) else {}
@@ -144,7 +144,7 @@ class Study:
         reports = dict(enumerate(past.reports, 1))
         state = _RUNNING if past.state is None else _STATES[past.state]
         values = list(past.values) if past.state is TrialState.COMPLETE else None
-        if past.state is TrialState.PRUNED and reports:  # what `tell` gives a pruned trial
+        if past.state is TrialState.PRUNED and reports:  # as `tell` does for a pruned trial
             values = [past.reports[-1]]
         return create_trial(
             state=state,
@@ -156,10 +156,10 @@ class Study:
         )
 
     def _live(self, number: int) -> int:
-        """The storage's own number of a trial that nobody but this class has ended.
+        """The storage's own number of a trial that is still running.
 
         Raises:
-            SweeperError: the user's sampler or pruner has, which are given the study.
+            SweeperError: the user's sampler or pruner, which get the study, have ended the trial.
         """
         found = self._storage.get_trial_id_from_study_id_trial_number(
             self._study._study_id, number - self._first

@@ -1,4 +1,4 @@
-"""What to warn of before a study starts, as far as the study file tells."""
+"""Warnings about a sampler or pruner to show before a study starts, from its file alone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sweeper.study.options import given_options, n_proposals, rungs
 
 _MEDIAN = ("median", "percentile")
 _HALVING = ("asha", "hyperband")
-# 0.5 ** n is the least p-value of n differences; below the least threshold that a float can be
+# 0.5 ** n is the lowest p-value of n differences; below the lowest threshold that a float can be
 _MAX_DIFFERENCES = 1100
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
-    """What has no effect, or hardly the one that was meant; nothing of most studies."""
+    """Settings without effect, or hardly the intended one; most studies have none."""
     if config.trial is not None:
         return of_file.doubts(config)
     return (
@@ -35,7 +35,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
 
 
 def hints(config: StudyConfig) -> tuple[str, ...]:
-    """What `validate` and `plan` say of a study that does what its file says."""
+    """Hints of `validate` and `plan` about a study that does what its file says."""
     return of_file.hints(config)
 
 
@@ -56,7 +56,7 @@ def _idle_pruner(config: StudyConfig) -> Iterator[str]:
 
 
 def _chain(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The pruner and those that it wraps: all of them must agree that a trial ends."""
+    """The pruner and those that it wraps: all of them must agree to end a trial."""
     yield name, options
     wrapped = options.get("wrapped")
     if name == "patient" and wrapped:
@@ -64,31 +64,31 @@ def _chain(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
 
 
 def _pruners(config: StudyConfig) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each pruner with its options, defaults included."""
+    """Each pruner with its options, including defaults."""
     for name, options in _chain(config.study.pruner.name, config.study.pruner.options):
         yield name, given_options(config, name, options)
 
 
 def _no_pruner(name: str, options: Mapping[str, Any]) -> str | None:
     if name != "none" and any(inner == "none" for inner, _ in _chain(name, options)):
-        return 'it wraps none; write another, or remove "wrapped"'
+        return 'it wraps no other pruner; name one, or remove "wrapped"'
     return None
 
 
 def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
-    """Why no epoch is one after which it acts; None if there are some."""
+    """Why it never acts after any epoch; None if it does."""
     epochs, acting = config.max_epochs, [_acting(name, given) for name, given in _pruners(config)]
     if epochs == 1:
-        return "it judges before the last epoch, and trials have 1 epoch"
+        return "it judges before the last epoch, but trials have 1 epoch"
     if any(all(acts(epoch) for acts in acting) for epoch in ends):
         return None
     able = [epoch for epoch in range(1, epochs) if all(acts(epoch) for acts in acting)]
     if able:
         if not ends:
-            found = f"rounds, after which it judges, have all {epochs} epochs"
+            found = f"it judges after rounds, but a round has all {epochs} epochs"
         else:
             after = listed([str(end) for end in ends])
-            found = f"it acts after epoch {_some(able)}, and judges when rounds end, after {after}"
+            found = f"it acts after epoch {_some(able)}, but judges when rounds end, after {after}"
         return f"{found}; write schedule.round_epochs = {able[0]}"
     beyond = range(epochs, epochs + 10 * _MAX_DIFFERENCES)
     if any(is_function(name) for name, _ in _pruners(config)):
@@ -97,13 +97,13 @@ def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
     if first is None:
         return f"its options rule out every epoch up to {beyond[-1]}"
     return (
-        f"it first acts after epoch {first}, and judges before the last epoch, {epochs}; "
+        f"it first acts after epoch {first}, but judges before the last epoch, {epochs}; "
         f"write {_sooner(config)}, or more train.epochs"
     )
 
 
 def _acting(name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
-    """After which epochs a pruner may end a trial, given enough other trials."""
+    """After which epochs a pruner may end a trial, if there are enough other trials."""
     if name in _HALVING:
         first = given["min_resource"] * given["reduction_factor"] ** given.get(
             "min_early_stopping_rate", 0
@@ -121,7 +121,7 @@ def _acting(name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
 
 
 def _sooner(config: StudyConfig) -> str:
-    """The options to change so that the pruner acts earlier."""
+    """The options to change for the pruner to act earlier."""
     late: list[str] = []
     for depth, (name, given) in enumerate(_pruners(config)):
         acts = _acting(name, given)
@@ -132,7 +132,7 @@ def _sooner(config: StudyConfig) -> str:
 
 
 def _delay(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
-    """How to change which option of a pruner so that it acts earlier."""
+    """How to change an option of a pruner for it to act earlier, and which."""
     if name in _HALVING:
         is_late = given["min_resource"] == 1
         return "a smaller", "min_early_stopping_rate" if is_late else "min_resource"
@@ -147,13 +147,13 @@ def _some(epochs: Sequence[int]) -> str:
 
 
 def _too_few_trials(config: StudyConfig) -> str | None:
-    """Why it never has the other trials that it waits for; None if it may have them."""
+    """Why it never has as many other trials as it needs; None if it may have them."""
     n_trials, needed = n_proposals(config), _completed(config)
     if n_trials == 1 and any(name in _HALVING for name, _ in _pruners(config)):
-        return "it compares trials, and the study has 1"
+        return "it compares trials, but the study has 1"
     if needed >= n_trials:
         return (
-            f"it waits for {counted(needed, 'completed trial')} before it ends another, and the "
+            f"it waits for {counted(needed, 'completed trial')} before it ends another, but the "
             f"study has {counted(n_trials, 'trial')}"
         )
     if config.stops is not None or config.entry("train.epochs") is not None:
@@ -165,14 +165,14 @@ def _too_few_trials(config: StudyConfig) -> str | None:
     able = [p for p in range(1, parallel) if (n_trials - 1) // p * p >= needed]
     fewer = max((p for p in able if 4 * p <= n_trials), default=able[0])
     return (
-        f"it waits for {counted(needed, 'completed trial')}, and with schedule.parallel = "
+        f"it waits for {counted(needed, 'completed trial')}, but with schedule.parallel = "
         f"{parallel} the last of {n_trials} trials start before more than {before_last} have "
         f"completed; write schedule.parallel = {fewer} or less"
     )
 
 
 def _completed(config: StudyConfig) -> int:
-    """How many completed trials there must be before it ends another."""
+    """How many trials must be completed before it ends another."""
     needed = [0]
     for name, given in _pruners(config):
         if name in _MEDIAN:
@@ -182,7 +182,7 @@ def _completed(config: StudyConfig) -> int:
 
 
 def _beyond_range(config: StudyConfig) -> str | None:
-    """Why no value of the metric is beyond the thresholds; None if some may be."""
+    """Why no value of the metric can pass the thresholds; None if one can."""
     metric = config.study.objectives[0]
     least, greatest = range_of(config, metric)
     for name, given in _pruners(config):
@@ -195,7 +195,7 @@ def _beyond_range(config: StudyConfig) -> str | None:
 
 
 def _fewer_at_an_epoch(config: StudyConfig) -> Iterator[str]:
-    """A trial may be judged against fewer others than n_startup_trials promises."""
+    """A trial may be judged against fewer others than n_startup_trials says."""
     if config.stops is None and config.entry("train.epochs") is None:
         return  # all trials reach every epoch
     for name, given in _pruners(config):
@@ -209,30 +209,30 @@ def _fewer_at_an_epoch(config: StudyConfig) -> Iterator[str]:
 
 
 def _all_pruned(config: StudyConfig) -> Iterator[str]:
-    """Successive halving promotes nobody before so many have reached a rung."""
+    """Successive halving promotes no trial before enough have reached a rung."""
     for name, given in _pruners(config):
         least = given.get("bootstrap_count", 0)
         if name in _HALVING and rungs(config) and least >= n_proposals(config):
             yield (
                 f"the pruner {name} ends every trial at its first rung: bootstrap_count = {least} "
-                f"trials must have come there before one goes on, and the study has "
+                f"trials must reach it before one is promoted, but the study has "
                 f"{n_proposals(config)}; write a smaller one"
             )
 
 
 def _late_brackets(config: StudyConfig) -> Iterator[str]:
-    """Brackets of hyperband begin after the last epoch: their trials are never judged."""
+    """Hyperband has brackets that start after the last epoch, so their trials are never judged."""
     for name, given in _pruners(config):
         if name == "hyperband" and given["max_resource"] > config.max_epochs:
             yield (
                 f"the pruner hyperband has brackets up to max_resource = {given['max_resource']} "
-                f"epochs, and trials have {config.max_epochs}: some brackets judge no trial; "
+                f"epochs, but trials have {config.max_epochs}: some brackets judge no trial; "
                 "remove max_resource"
             )
 
 
 def _idle_sampler(config: StudyConfig) -> Iterator[str]:
-    """The sampler draws at random, or as another would: it has too little to go on."""
+    """The sampler draws at random, because it has too little to learn from."""
     sampler, n_trials = config.study.sampler, config.study.n_trials
     for option in ("n_startup_trials", "population_size"):
         first = sampler.options.get(option)
@@ -246,24 +246,24 @@ def _idle_sampler(config: StudyConfig) -> Iterator[str]:
     if sampler.name in ("cmaes", "qmc") and config.search and not has_ranges:
         yield (
             f"the sampler {sampler.name} draws all trials at random: it needs ranges of numbers, "
-            "and [search] has categories only; write tpe, or int or float entries"
+            "but [search] only has categories; write tpe, or int or float entries"
         )
 
 
 def _queued_twice(config: StudyConfig) -> Iterator[str]:
-    """The queue holds the same whole trial several times."""
+    """The queue contains the same complete trial several times."""
     whole = [config.active(one) for one in config.study.enqueue if one.keys() == {*config.columns}]
     different = {tuple(one.items()) for one in whole}
     if len(different) < len(whole):
         yield (
             f"study.enqueue repeats settings: {len(whole)} of its trials give all that is "
-            f"searched, and {len(different)} of them differ; study.replicates trains each with "
+            f"searched, but only {len(different)} differ; study.replicates trains each with "
             "several seeds"
         )
 
 
 def _repeats(config: StudyConfig) -> Iterator[str]:
-    """There are more trials than different ones."""
+    """There are more trials than different settings."""
     points, n_trials = config.n_points, config.study.n_trials
     if points is None or points >= n_trials or config.study.sampler.name == "grid":
         return

@@ -1,8 +1,8 @@
-"""How much each parameter alone moves a value: functional ANOVA of a random forest.
+"""How much each parameter alone affects a value: functional ANOVA of a random forest.
 
-Optuna's evaluator of this kind imports scikit-learn and took 78 s for 1,000 trials, which a short
-study cannot afford; it also takes logarithmic ranges as even ones, and leaves out parameters that
-some trials lack.
+Optuna's evaluator of this kind imports scikit-learn and took 78 s for 1,000 trials, too long for a
+short study; it also treats logarithmic ranges as linear ones, and leaves out parameters that some
+trials lack.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Leaves = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 MAX_TREES = 32
 _MAX_TRIALS = 300
-_CELLS = 64  # an axis of the unit cube is looked at in so many places
+_CELLS = 64  # number of points at which each axis of the unit cube is evaluated
 
 
 def main_effects(
     places: Matrix, values: Vector, rng: np.random.Generator, n_trees: int = MAX_TREES
 ) -> np.ndarray:
-    """The share of the variance of `values` that each parameter explains by itself, from 0 to 1.
+    """The share of the variance of `values` that each parameter explains alone, from 0 to 1.
 
-    `places` are the trials in the unit cube, which is taken to be searched evenly. The shares sum
-    to less than 1 by what parameters explain only together. Of many trials a sample is used.
+    `places` are the trials in the unit cube, assumed to be searched uniformly. The shares sum to
+    less than 1 if parameters only explain the rest together. Many trials are sampled.
     """
     values = _without_outliers(values)
     shares = np.zeros((n_trees, places.shape[1]))
@@ -43,20 +43,20 @@ def rank_correlation(places: Vector, values: Vector) -> float | None:
 
 
 def _ranks(numbers: Vector) -> Vector:
-    """The ranks of numbers, equal ones sharing their mean rank."""
+    """The ranks of numbers; equal numbers share their mean rank."""
     _, which, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[which]
 
 
 def _without_outliers(values: Vector) -> Vector:
-    """`values` moved to Tukey's outer fences; one alone could make up most of the variance."""
+    """`values` clipped to Tukey's outer fences; one outlier could cause most of the variance."""
     low, high = np.quantile(values, (0.25, 0.75))
     reach = 3 * (high - low)
     return np.clip(values, low - reach, high + reach) if reach > 0 else values
 
 
 def _leaves(places: Matrix, values: Vector) -> Leaves:
-    """The boxes of a regression tree that is grown to its end: lower and upper corners, means."""
+    """The boxes of a fully grown regression tree: lower and upper corners, and means."""
     n_parameters = places.shape[1]
     growing = [(np.arange(len(values)), np.zeros(n_parameters), np.ones(n_parameters))]
     leaves: list[tuple[np.ndarray, np.ndarray, float]] = []
@@ -76,7 +76,7 @@ def _leaves(places: Matrix, values: Vector) -> Leaves:
 
 
 def _best_split(places: Matrix, values: Vector) -> tuple[int, float] | None:
-    """The parameter and threshold that leave the least variance; None if nothing is to split."""
+    """The parameter and threshold that leave the least variance; None if no split is possible."""
     n = len(values)
     if n < 2 or np.ptp(values) == 0:
         return None
@@ -94,7 +94,7 @@ def _best_split(places: Matrix, values: Vector) -> tuple[int, float] | None:
 
 
 def _shares(leaves: Leaves) -> np.ndarray:
-    """The variance of the mean over all other parameters, of each parameter, as share of all."""
+    """For each parameter, the share of variance of the mean over all other parameters."""
     low, high, means = leaves
     sizes = high - low
     volumes = sizes.prod(axis=1)

@@ -1,6 +1,6 @@
-"""Every point of a finite space, each once, in an order of the study's seed.
+"""Every point of a finite space, each once, in an order determined by the study's seed.
 
-Optuna's own grid sampler ends a study that asks and tells with an error, so points are enqueued.
+Optuna's grid sampler ends an ask-and-tell study with an error, so points are enqueued.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sweeper.trial import Scalar, generator
 
 
 class GridPoints:
-    """The points of a study's space; trial `number` is the `number`-th of them."""
+    """The points of a study's space; trial `number` has the `number`-th of them."""
 
     def __init__(self, config: StudyConfig) -> None:
         self._values = {name: entry.values() or () for name, entry in config.columns.items()}
@@ -22,7 +22,7 @@ class GridPoints:
         self._order = generator(config.study.seed, "grid").permutation(len(self._points))
 
     def point(self, number: int) -> dict[str, Scalar]:
-        """The parameters of trial `number`; those of no use have their first value."""
+        """The parameters of trial `number`; unused ones have their first value."""
         places = np.unravel_index(int(self._points[self._order[number]]), _shape(self._values))
         return {
             name: values[int(place)]
@@ -31,12 +31,12 @@ class GridPoints:
 
 
 def n_points(config: StudyConfig) -> int:
-    """How many points the space has; every entry is finite, as `config` has checked."""
+    """The number of points in the space; `config` has checked that it is finite."""
     return len(_points(config)) if _is_conditional(config) else n_combinations(config)
 
 
 def n_combinations(config: StudyConfig) -> int:
-    """How many points there are where conditions are left out of account."""
+    """The number of points if conditions are ignored."""
     product = 1
     for entry in config.search.values():
         product *= entry.count() or 0
@@ -44,7 +44,7 @@ def n_combinations(config: StudyConfig) -> int:
 
 
 def _points(config: StudyConfig) -> NDArray[np.int64]:
-    """The combinations of values in which every setting of no use has its first value."""
+    """The combinations of values in which every unused setting has its first value."""
     values = {key: entry.values() or () for key, entry in config.search.items()}
     every = np.arange(n_combinations(config))
     if not _is_conditional(config):

@@ -1,4 +1,4 @@
-"""How much each parameter matters, by several measures, of trials that are told one by one."""
+"""How much each parameter matters, by several measures, updated trial by trial."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sweeper.study.forest import MAX_TREES, main_effects, rank_correlation
 from sweeper.study.optuna_export import blank_study, distributions_of, frozen_trials
 from sweeper.trial import generator
 
-LEAST_TRIALS = 10  # fewer say nothing
+LEAST_TRIALS = 10  # fewer are not meaningful
 _LEAST_TREES = 8
 _PACKAGE = "optuna.importance"
 Measures = Mapping[str, float | int | None]
 
 
 def _evaluator() -> Any:
-    """Optuna's evaluator, without the others of its package.
+    """Optuna's evaluator, without the others in its package.
 
-    These import scikit-learn, which takes a running study more than a second.
+    The others import scikit-learn, which costs a running study more than a second.
     """
     if _PACKAGE not in sys.modules:
         bare = ModuleType(_PACKAGE)
@@ -44,7 +44,7 @@ def _evaluator() -> Any:
 
 
 class Importance:
-    """The importance of parameters by the trials that have been told; for one thread at a time."""
+    """The importance of parameters, from the trials reported so far; for one thread at a time."""
 
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
@@ -56,7 +56,7 @@ class Importance:
         self._values: list[Sequence[float]] = []
 
     def tell(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rows of trials that are COMPLETE, columns of trials.parquet."""
+        """Add rows of COMPLETE trials, with columns of trials.parquet."""
         for trial in frozen_trials(self._config, [*rows], {}):
             self._study._storage.create_new_trial(self._study._study_id, trial)
             self._numbers.append(trial.number)
@@ -64,14 +64,14 @@ class Importance:
             self._values.append(trial.values)
 
     def of(self, objective: int) -> dict[str, Measures]:
-        """What is known of each searched parameter for an objective, by columns of the table.
+        """The measures of each searched parameter for an objective, by table column.
 
         `importance` is Optuna's PED-ANOVA, `fanova` the share of the variance of the values that
-        the parameter explains by itself, `rank_correlation` Spearman's. The last two are of the
-        `n_trials_with` trials that have the parameter, and None if they are too few.
+        the parameter explains alone, `rank_correlation` Spearman's. The last two are based on the
+        `n_trials_with` trials that have the parameter, and None if there are too few.
         """
         ped_anova = self._ped_anova(objective)
-        order = np.argsort(self._numbers)  # trials end in another order where a study is resumed
+        order = np.argsort(self._numbers)  # trials end in another order if a study was resumed
         places = np.array(self._places)[order]
         values = np.array(self._values, float)[order, objective]
         shares = self._main_effects(places, values, objective)
@@ -92,7 +92,7 @@ class Importance:
     def _main_effects(
         self, places: np.ndarray, values: np.ndarray, objective: int
     ) -> list[float | None]:
-        """Of each parameter among the trials that have it, next to what all of these have."""
+        """The measures of each parameter, among the trials that have it."""
         has = np.isfinite(places)
         patterns = [column.tobytes() for column in has.T]
         n_trees = max(_LEAST_TREES, MAX_TREES // len({*patterns}))
@@ -106,7 +106,7 @@ class Importance:
         return [known.get(pattern, {}).get(at) for at, pattern in enumerate(patterns)]
 
     def _ped_anova(self, objective: int) -> dict[str, float]:
-        """By Optuna's PED-ANOVA; they sum to 1, and all are 0 if none makes a difference."""
+        """Optuna's PED-ANOVA; the measures sum to 1, or all are 0 if no parameter matters."""
         maximizes = self._config.study.directions[objective] == "maximize"
 
         def cost(trial: FrozenTrial) -> float:
@@ -120,7 +120,7 @@ class Importance:
         return {name: value / total if total else 0.0 for name, value in known.items()}
 
     def _place(self, trial: FrozenTrial) -> list[float]:
-        """Where a trial lies in the search space, from 0 to 1; nan for what it does not have."""
+        """A trial's position in the search space, from 0 to 1; nan for parameters it lacks."""
         return [
             _position(trial.params[name], distribution) if name in trial.params else np.nan
             for name, distribution in self._distributions.items()
@@ -128,7 +128,7 @@ class Importance:
 
 
 def _position(value: Any, distribution: Any) -> float:
-    """Where a value lies in its range as it is searched, from 0 to 1."""
+    """The position of a value in its searched range, from 0 to 1."""
     if isinstance(distribution, CategoricalDistribution):
         choices = distribution.choices
         if _is_ordered(distribution):
@@ -143,7 +143,7 @@ def _position(value: Any, distribution: Any) -> float:
 
 
 def _is_ordered(distribution: BaseDistribution) -> bool:
-    """Whether the values of a parameter are numbers, or the two truth values."""
+    """Whether the values of a parameter are numbers or booleans."""
     if not isinstance(distribution, CategoricalDistribution):
         return True
     return all(isinstance(choice, bool | int | float) for choice in distribution.choices)

@@ -18,7 +18,7 @@ from sweeper.study.grid import n_combinations, n_points
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What a value of an option may be: of `kind`, and within bounds or one of `choices`."""
+    """The valid values of an option: of `kind`, and within bounds or one of `choices`."""
 
     kind: type[bool] | type[int] | type[float] | type[str]
     least: float | None = None
@@ -45,7 +45,7 @@ class Option:
             return "true or false"
         if self.kind is str:
             return f"one of {', '.join(map(format_value, self.choices))}"
-        noun = "a whole number" if self.kind is int else "a number"
+        noun = "an integer" if self.kind is int else "a number"
         if self.least is None:
             return noun
         return f"{noun} of {self.least:g} or more" + (
@@ -53,7 +53,7 @@ class Option:
         )
 
 
-_MAX_HELD = 1_000_000  # of what a sampler holds in memory for each trial
+_MAX_HELD = 1_000_000  # limit for what a sampler stores per trial
 _COUNT = Option(int, 0)
 _ONE = Option(int, 1)
 _SHARE = Option(float, 0, 1)
@@ -65,7 +65,7 @@ _MEDIAN = {
     "n_min_trials": _ONE,
 }
 
-# those of Optuna's options that a study file can say; the others take Python functions
+# Optuna's options that a study file can express; the others take Python functions
 OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "tpe": {
         "n_startup_trials": _COUNT,
@@ -80,7 +80,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "gp": {"n_startup_trials": _COUNT, "deterministic_objective": _FLAG},
     "cmaes": {
         "n_startup_trials": _COUNT,
-        "popsize": Option(int, 4, _MAX_HELD),  # of fewer it divides by zero
+        "popsize": Option(int, 4, _MAX_HELD),  # with fewer it divides by zero
         "consider_pruned_trials": _FLAG,
         "use_separable_cma": _FLAG,
         "with_margin": _FLAG,
@@ -117,7 +117,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "wilcoxon": {"p_threshold": _SHARE, "n_startup_steps": _COUNT},
 }
 
-# of pruners; n_min_trials and max_resource depend on other settings
+# options of pruners; n_min_trials and max_resource depend on other settings
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "median": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
     "percentile": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
@@ -126,11 +126,11 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "hyperband": {"min_resource": 1, "reduction_factor": 3},
     "wilcoxon": {"p_threshold": 0.1, "n_startup_steps": 2},
 }
-# settings of which one at most may be true
+# settings of which at most one may be true
 EXCLUSIVE: Mapping[str, tuple[str, ...]] = {
     "cmaes": ("use_separable_cma", "with_margin", "lr_adapt")
 }
-# Python packages that Optuna does not bring along
+# Python packages that Optuna does not install
 PACKAGES: Mapping[str, str] = {"cmaes": "cmaes", "gp": "torch"}
 
 
@@ -139,9 +139,9 @@ _SAMPLER, _PRUNER = "study.sampler", "study.pruner"
 
 
 def rungs(config: StudyConfig) -> tuple[int, ...]:
-    """The epochs before the last at which the pruner decides; empty where it may at any."""
+    """The epochs before the last at which the pruner decides; empty if it may at any."""
     name, options = config.study.pruner.name, config.study.pruner.options
-    while name == "patient":  # whom it wraps decides
+    while name == "patient":  # the pruner that it wraps decides
         options: dict[str, Any] = options.get("wrapped") or {"name": "none"}
         name = options["name"]
     if name not in ("asha", "hyperband"):
@@ -157,10 +157,10 @@ def rungs(config: StudyConfig) -> tuple[int, ...]:
 
 
 def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that one of Optuna's pruners is made with, defaults included.
+    """The options that one of Optuna's pruners is created with, including defaults.
 
-    Optuna's "auto" of asha and hyperband waits for a finished trial: here the first rung is
-    epoch 1, and hyperband is given the number of epochs. Since edition 2 `n_min_trials` defaults to
+    Optuna's "auto" of asha and hyperband waits for a finished trial. Here, the first rung is epoch
+    1, and hyperband gets the number of epochs. Since edition 2, `n_min_trials` defaults to
     `n_startup_trials`, so that no trial is judged against fewer others.
     """
     given = {**DEFAULTS.get(name, {}), **options}
@@ -172,14 +172,14 @@ def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) ->
 
 
 def n_proposals(config: StudyConfig) -> int:
-    """How many trials the study can hold: `n_trials`, or the points of a smaller grid."""
+    """How many trials the study can have: `n_trials`, or the points of a smaller grid."""
     if config.study.sampler.name != "grid":
         return config.study.n_trials
     return min(config.study.n_trials, n_points(config))
 
 
 def most_failures(config: StudyConfig) -> float:
-    """How many trials may fail before the study ends; infinity where all may."""
+    """How many trials may fail before the study ends; infinity if all may."""
     limit = config.execution.max_failures
     if limit is None:
         return math.inf
@@ -187,12 +187,12 @@ def most_failures(config: StudyConfig) -> float:
 
 
 def check(config: StudyConfig, *, python: bool = True) -> None:
-    """Refuse options that the sampler or the pruner does not take.
+    """Refuse invalid options of the sampler or the pruner.
 
-    Without `python` none of the user's own is looked at.
+    Without `python`, user-defined ones are not checked.
 
     Raises:
-        StudyError: with every option that is unknown or out of range, and what is not installed.
+        StudyError: with every option that is unknown or out of range, and missing packages.
     """
     sampler, pruner = config.study.sampler, config.study.pruner
     problems = [
@@ -225,11 +225,11 @@ def _sampler_problems(config: StudyConfig) -> Iterator[Problem]:
 def _option_problems(
     config: StudyConfig, table: str, name: str, options: Mapping[str, Any], python: bool
 ) -> Iterator[Problem]:
-    """What the sampler or pruner `name` would not take; Optuna itself checks little of it."""
+    """Invalid options of the sampler or pruner `name`; Optuna itself checks few of them."""
     if is_function(name):
         if not python:
             return
-        from sweeper.study.user_sampler import own_problems  # which needs Optuna
+        from sweeper.study.user_sampler import own_problems  # this needs Optuna
 
         yield from own_problems(config, table, name, options)
         return
@@ -238,7 +238,7 @@ def _option_problems(
         if name == "patient" and key == "wrapped":
             yield from _wrapped_problems(config, f"{table}.wrapped", value, python)
         elif key not in known:
-            hint = f"it takes {', '.join(known)}" if known else "it takes none"
+            hint = f"its options are {', '.join(known)}" if known else "it has none"
             yield config.problem(f"{table}.{key}", f"{name!r} has no such option", hint)
         elif hint := known[key].fault(value):
             yield config.problem(f"{table}.{key}", f"{value!r} does not fit", hint)
@@ -281,7 +281,7 @@ def _threshold_problems(
         yield config.problem(table, "no threshold", "write upper = ..., or lower = ...")
     elif isinstance(lower, int | float) and isinstance(upper, int | float) and lower > upper:
         found = f"lower {lower} is above upper {upper}"
-        yield config.problem(f"{table}.lower", found, "exchange the two")
+        yield config.problem(f"{table}.lower", found, "swap the two")
 
 
 def _resource_problems(
@@ -290,5 +290,5 @@ def _resource_problems(
     given = given_options(config, "hyperband", options)
     least, most = given["min_resource"], given["max_resource"]
     if isinstance(least, int) and isinstance(most, int) and least > most:
-        found = f"min_resource {least} is above the most epochs, {most}"
+        found = f"min_resource {least} is above the maximum of epochs, {most}"
         yield config.problem(f"{table}.min_resource", found, f"write {most} or less")

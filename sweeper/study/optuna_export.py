@@ -1,8 +1,8 @@
 """Writes a run directory to an Optuna storage, for Optuna's own tools.
 
-While a study runs, its sampler draws integers as floats, and draws parameters that a trial does
-not use. The exported trials have what they were trained with, and nothing else. They are written
-all at once, because a long curve alone takes half a second through Optuna's interface.
+While a study runs, its sampler draws integers as floats, and also parameters that a trial does not
+use. The exported trials have exactly what they were trained with. They are written all at once,
+because a single long curve takes half a second through Optuna's interface.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from sweeper.rundir import RunDir
 
 Row = Mapping[str, Any]
 Curve = Mapping[int, float]
-# what is told of a trial beside its parameters and values
+# columns to export in addition to a trial's parameters and values
 _TOLD = ("reason", "best_value", "best_epoch", "epochs_done", "value_std", "n_parameters")
 _TOLD += ("train_s", "strategy", "error_type", "diverged_epoch")
 
 
 def distributions_of(config: StudyConfig) -> dict[str, BaseDistribution]:
-    """What each parameter was drawn from, by its column."""
+    """The distribution of each parameter, by column."""
     return {name: _distribution(entry) for name, entry in config.columns.items()}
 
 
 def frozen_trials(
     config: StudyConfig, rows: Sequence[Row], curves: Mapping[int, Curve]
 ) -> Iterator[FrozenTrial]:
-    """The trials of rows of `trials.parquet`; `curves` are the objective by trial and epoch."""
+    """The trials in rows of `trials.parquet`; `curves` are the objective by trial and epoch."""
     known = distributions_of(config)
     columns = value_columns(len(config.study.objectives))
     for row in rows:
@@ -81,9 +81,9 @@ def frozen_trials(
 
 
 def with_gaps(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:
-    """The trials, with one that is running for each number between them that has not ended.
+    """The trials, with a running one for each missing number between them.
 
-    Storages of Optuna's count trials by themselves.
+    Optuna's storages number trials themselves.
     """
     first = 0 if config.trial is None else config.trial.number
     for trial in sorted(trials, key=lambda trial: trial.number):
@@ -94,7 +94,7 @@ def with_gaps(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[Fr
 
 
 def blank_study(config: StudyConfig, storage: BaseStorage, name: str) -> optuna.Study:
-    """A study of Optuna's without any trial, for those of `config`."""
+    """An Optuna study without trials, for those of `config`."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         storage=storage, study_name=name, directions=list(config.study.directions)
@@ -120,7 +120,7 @@ def _measured(row: Row) -> list[str]:
 
 
 def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
-    """By how much a trial breaks each constraint in its last epoch; what is not above 0 is kept."""
+    """By how much a trial violates each constraint in its last epoch; up to 0 it violates none."""
     found: dict[str, float] = {}
     for one in config.study.constraints:
         column = one.metric if one.metric == N_PARAMETERS else f"final_{one.metric}"
@@ -131,13 +131,13 @@ def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
             found[f"{one.metric} max"] = value - one.max
         if one.min is not None:
             found[f"{one.metric} min"] = one.min - value
-    if row.get("feasible"):  # judged by the epoch that counts, which need not be the last
+    if row.get("feasible"):  # judged at the epoch that counts, which need not be the last
         found = {name: min(excess, 0.0) for name, excess in found.items()}
     return found or None
 
 
 def _local(moment: datetime | float) -> datetime:
-    """A time as Optuna has it: of this machine's zone, and not saying so."""
+    """A time in Optuna's form: naive local time."""
     if isinstance(moment, datetime):
         return moment.astimezone().replace(tzinfo=None)
     return datetime.fromtimestamp(moment)
@@ -149,10 +149,10 @@ _Rows = list[dict[str, Any]]
 def write_study(
     config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str | None
 ) -> str:
-    """Write a study of these trials to the database at `url`; gives the name that it has there.
+    """Write a study of these trials to the database at `url`; returns its name there.
 
     Raises:
-        StudyError: there is such a study.
+        StudyError: the database already has a study with this name.
         SetupError: the database cannot be written.
     """
     name = name or config.study.name
@@ -165,11 +165,11 @@ def write_study(
             storage.delete_study(study._study_id)
             raise
     except DuplicatedStudyError:
-        hint = "give this one another name with --name, or write to another file"
-        raise StudyError(Problem(url, "", f"it has a study '{name}' already", hint)) from None
+        hint = "give this one another name with --name, or use another file"
+        raise StudyError(Problem(url, "", f"it already has a study '{name}'", hint)) from None
     except (StorageInternalError, SQLAlchemyError, ImportError, ValueError) as error:
         told = str(error).partition("\n")[0]
-        hint = "write a URL that Optuna takes, such as sqlite:///study.db"
+        hint = "use a storage URL of Optuna, such as sqlite:///study.db"
         raise SetupError(Problem(url, "", f"cannot be written: {told}", hint)) from error
     return name
 
@@ -180,7 +180,7 @@ def open_storage(url: str) -> RDBStorage:
 
 
 def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial]) -> None:
-    """Add `trials`, numbered from 0 on in their order, to a study without any, all or none."""
+    """Add `trials`, numbered from 0 in their order, to an empty study; all or none."""
     with orm.Session(storage.engine) as session, session.begin():
         stored = [
             models.TrialModel(
@@ -193,7 +193,7 @@ def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTria
             for number, trial in enumerate(trials)
         ]
         session.add_all(stored)
-        session.flush()  # gives them their ids
+        session.flush()  # assigns their ids
         by_id: dict[Any, FrozenTrial] = {
             one.trial_id: trial for one, trial in zip(stored, trials, strict=True)
         }
@@ -202,7 +202,7 @@ def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTria
 
 
 def _rows(trials: Mapping[int, FrozenTrial]) -> dict[Any, _Rows]:
-    """The rows of every table except that of trials, by the id of their trial."""
+    """The rows of all other tables, by the id of their trial."""
     pairs = trials.items()
     return {
         models.TrialParamModel: [
@@ -250,10 +250,10 @@ def _attributes(of_trials: Iterable[tuple[int, Mapping[str, Any]]]) -> _Rows:
 
 
 def export_optuna(run_dir: RunDir, url: str, name: str | None) -> tuple[str, int]:
-    """Write the trials that have ended to `url`; gives the study's name there, and their number.
+    """Write the finished trials to `url`; returns the study's name there and their number.
 
     Raises:
-        SweeperError: nothing was published, or the storage cannot be written.
+        SweeperError: nothing was published yet, or the storage cannot be written.
     """
     known = listed(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]))

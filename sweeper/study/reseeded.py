@@ -1,6 +1,6 @@
-"""Samplers and pruners whose answers depend on the study's history alone.
+"""Samplers and pruners whose answers depend only on the study's history.
 
-A storage in memory notes what they keep in Optuna's study, so that it can be recorded.
+An in-memory storage notes what they store in Optuna's study, so that it can be recorded.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.trial import Memory, words
 
-# what `_generators` finds; Optuna makes a lazy one into a RandomState when it is first used
+# types that `_generators` finds; Optuna creates a lazy one as a RandomState on first use
 _Generator = np.random.RandomState | np.random.Generator | random.Random
 
 
 class ReseededSampler(BaseSampler):
-    """A sampler that `make` gives, with every generator inside it reseeded before each use.
+    """A sampler created by `make`, with every generator in it reseeded before each use.
 
-    Its state then never depends on how often it was asked before, or in which process: a seed is
-    a function of (study seed, hook, trial number, parameter, the generator's own place). One that
-    keeps more than generators from trial to trial is to be `made_anew` for each.
+    Its state then never depends on how often it was asked before, or in which process: a seed is a
+    function of (study seed, hook, trial number, parameter, path of the generator). A sampler that
+    keeps more than generators between trials must be `made_anew` for each.
     """
 
     def __init__(self, make: Callable[[], BaseSampler], seed: int, made_anew: bool) -> None:
@@ -87,9 +87,9 @@ class ReseededSampler(BaseSampler):
 
 
 class ReseededPruner:
-    """Asks a pruner with every generator inside it reseeded, as for a sampler.
+    """Asks a pruner with every generator in it reseeded, as for a sampler.
 
-    No pruner of Optuna's around it: samplers look at the study's own for its kind.
+    This is not an Optuna pruner itself, since samplers check the kind of the study's pruner.
     """
 
     def __init__(self, inner: BasePruner, seed: int) -> None:
@@ -97,7 +97,7 @@ class ReseededPruner:
         self._seed = seed
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        """Whether the trial is to end after its last reported epoch."""
+        """Whether to end the trial after its last reported epoch."""
         _reseed(
             self._inner, "pruner", self._seed, "prune", trial.number, max(trial.last_step or 0, 0)
         )
@@ -105,7 +105,7 @@ class ReseededPruner:
 
 
 def _has_own(inner: BaseSampler, hook: str) -> bool:
-    """Whether a sampler does anything there: what it may inherit from Optuna does nothing."""
+    """Whether a sampler implements a hook; the inherited ones of Optuna do nothing."""
     return getattr(type(inner), hook) is not getattr(BaseSampler, hook)
 
 
@@ -121,7 +121,7 @@ def _reseed(owner: object, place: str, seed: int, *purpose: int | str) -> None:
 
 
 def _generators(owner: object, path: str) -> Iterator[tuple[str, _Generator]]:
-    """Every generator that can be reached from `owner`, each with its attribute path."""
+    """Every generator reachable from `owner`, each with its attribute path."""
     for name, value in getattr(owner, "__dict__", {}).items():
         place = f"{path}.{name}"
         if isinstance(value, _Generator):
@@ -133,9 +133,9 @@ def _generators(owner: object, path: str) -> Iterator[tuple[str, _Generator]]:
 
 
 class NotingStorage(InMemoryStorage):
-    """Notes what is written with trials and with the study, so that a ledger can keep it.
+    """Notes what is stored with trials and with the study, so that a ledger can record it.
 
-    Some samplers go on from there: CMA-ES keeps its state with trials, NSGA-II the parents of a
+    Some samplers continue from it: CMA-ES stores its state with trials, NSGA-II the parents of a
     generation with the study.
     """
 
@@ -143,10 +143,10 @@ class NotingStorage(InMemoryStorage):
         super().__init__()
         self._noted = Memory({}, {})
         self._n_trials = 0
-        self._complete: list[int] = []  # their ids, which rise with their numbers
+        self._complete: list[int] = []  # their ids, in ascending order like their numbers
 
     def noted(self) -> Memory:
-        """What was written since this was last asked."""
+        """What was stored since the last call."""
         noted, self._noted = self._noted, Memory({}, {})
         return noted
 
@@ -170,7 +170,7 @@ class NotingStorage(InMemoryStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """Without looking at each of them, where the complete ones are asked for, as pruners do."""
+        """All trials, without checking each one if only complete ones are wanted, as by pruners."""
         if deepcopy or states != (TrialState.COMPLETE,):
             return super().get_all_trials(study_id, deepcopy, states)
         return [self.get_trial(trial_id) for trial_id in self._complete]
@@ -186,11 +186,11 @@ class NotingStorage(InMemoryStorage):
     def get_n_trials(
         self, study_id: int, state: tuple[TrialState, ...] | TrialState | None = None
     ) -> int:
-        """Without looking at each of them, where all are counted."""
+        """The number of trials, without checking each one if all are counted."""
         return self._n_trials if state is None else super().get_n_trials(study_id, state)
 
     def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """Of equally good trials the first by number; the store in memory has the first told."""
+        """The best trial, by number among equals; the base class returns the first reported."""
         return BaseStorage.get_best_trial(self, study_id)
 
     def _note(self, trial_id: int, key: str, value: Any) -> None:

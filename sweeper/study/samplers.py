@@ -1,7 +1,7 @@
 """Samplers and pruners by name: Optuna's, and user-defined ones.
 
 The quasi-random sampler is Optuna's without its search through all earlier trials, so that a
-proposal does not take longer the more trials there are.
+proposal does not take longer with more trials.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from sweeper.study.user_sampler import own, seeded
 
 
 class SteadyQMCSampler(QMCSampler):
-    """Proposes what Optuna's does for a study all of whose trials have the same parameters.
+    """Proposes the same as Optuna's if all trials of the study have the same parameters.
 
-    Optuna's looks through all trials each time, for the space of the first that counts. Here any
-    that counts will do, and one is remembered while it does.
+    Optuna's searches all trials each time for the space of the first suitable one. Here any
+    suitable trial is used, and remembered while it stays suitable.
     """
 
     _example: int | None = None
@@ -50,7 +50,7 @@ def _counts(trial: FrozenTrial) -> bool:
     return trial.state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 
 
-# a setting of one value, which Optuna draws before the others, makes it warn of conditions
+# Optuna draws a setting with one value before the others, and then warns about conditions
 logging.getLogger("optuna.samplers._qmc").setLevel(logging.ERROR)
 
 _SILENT = {"warn_independent_sampling": False}
@@ -82,7 +82,7 @@ _FIXED: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def _untold() -> Iterator[None]:
-    """What Optuna calls experimental is said nothing of: the user has chosen it."""
+    """Suppress warnings about experimental features of Optuna, which the user has chosen."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
@@ -90,23 +90,23 @@ def _untold() -> Iterator[None]:
 
 @_untold()
 def sampler(config: StudyConfig) -> BaseSampler:
-    """The sampler of a study."""
+    """The sampler of the study."""
     chosen = config.study.sampler
     if is_function(chosen.name):
         return own(config, chosen.name, chosen.options)
     made = _SAMPLERS[chosen.name]
-    # Optuna warns where it is left to Optuna to say that groups are drawn together
+    # Optuna warns if it chooses by itself to draw groups together
     joint = {"multivariate": True} if chosen.options.get("group") else {}
-    # its generators are reseeded anyway; a scrambled sequence is a function of the seed itself
+    # generators are reseeded anyway; a scrambled sequence depends on the seed itself
     given = {**chosen.options, **joint, **_FIXED.get(chosen.name, {}), **seeded(config, made)}
     return made(**given)
 
 
 def is_made_anew(config: StudyConfig) -> bool:
-    """Whether the sampler keeps what a resume would not know, so is made anew for each trial.
+    """Whether the sampler keeps state that a resume would not have, so is created for each trial.
 
-    `gp` keeps its last fits, one of the user's own who knows what, and all but the simplest the
-    space of the trials that they saw last: of another bracket, with hyperband.
+    `gp` keeps its last fits, user-defined samplers may keep anything, and all but the simplest keep
+    the space of the last trials they saw: with hyperband, those of another bracket.
     """
     name = config.study.sampler.name
     return name == "gp" or is_function(name) or config.study.pruner.name == "hyperband"
@@ -114,7 +114,7 @@ def is_made_anew(config: StudyConfig) -> bool:
 
 @_untold()
 def pruner(config: StudyConfig) -> BasePruner:
-    """The pruner of a study."""
+    """The pruner of the study."""
     chosen = config.study.pruner
     return _pruner(config, chosen.name, chosen.options)
 

@@ -1,7 +1,7 @@
-"""The space as the sampler sees it, and what a search entry means by a number that is drawn.
+"""The space that the sampler sees, and how drawn numbers become values of a search entry.
 
-The space is the same for every trial, for samplers lose sight of parameters that some trials have
-not: what has no use beside the others of a trial is drawn all the same, and left out afterwards.
+The space is the same for every trial, since samplers lose track of parameters that some trials
+lack: unused parameters are drawn as well, and left out afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sweeper.trial import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """In which numbers a sampler draws the values of an entry."""
+    """The units in which a sampler draws the values of an entry."""
 
     distribution: Callable[[SearchEntry], BaseDistribution]
     decode: Callable[[SearchEntry, Scalar], Scalar]
@@ -33,7 +33,7 @@ class Units:
 
 
 class Space:
-    """The search of a study; `distributions` are by what the sampler draws."""
+    """The search of a study; `distributions` are by name of what the sampler draws."""
 
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
@@ -48,13 +48,13 @@ class Space:
                 )
 
     def params(self, drawn: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """The parameters that a trial has by what was drawn, those of no use left out."""
+        """The parameters of a trial for what was drawn, without unused ones."""
         return self._config.active(
             {name: self._value(name, entry, drawn) for name, entry in self._entries.items()}
         )
 
     def drawn(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """What to draw so that a trial has `params`; the rest is left to the sampler."""
+        """What to draw for a trial to have `params`; the rest is left to the sampler."""
         return dict(pair for name, value in params.items() for pair in self._draws(name, value))
 
     def _value(self, name: str, entry: SearchEntry, drawn: Mapping[str, Scalar]) -> Scalar:
@@ -71,7 +71,7 @@ class Space:
 
 
 def _which(name: str) -> str:
-    """The parameter that says whether `name` is drawn from its range; no column is called so."""
+    """The parameter that says whether `name` comes from its range; no column has this name."""
     return f"{name} or"
 
 
@@ -80,7 +80,7 @@ def _beside(entry: SearchEntry) -> tuple[Scalar, ...]:
 
 
 def distribution(entry: SearchEntry) -> BaseDistribution:
-    """What the sampler draws from for `entry`, or for its range."""
+    """The distribution that the sampler draws from for `entry`, or for its range."""
     if isinstance(entry, CategoricalSearch):
         return CategoricalDistribution(entry.choices)
     if isinstance(entry, FloatSearch):
@@ -91,7 +91,7 @@ def distribution(entry: SearchEntry) -> BaseDistribution:
 
 
 def _integer_distribution(entry: IntSearch) -> FloatDistribution:
-    """The floats that `decode` floors to the integers of `entry`, each over a unit interval."""
+    """The floats that `decode` floors to the integers of `entry`, a unit interval for each."""
     if entry.base is not None:
         return FloatDistribution(math.log2(entry.low), math.log2(entry.high) + 1)
     if entry.log:
@@ -100,10 +100,11 @@ def _integer_distribution(entry: IntSearch) -> FloatDistribution:
 
 
 def decode(entry: SearchEntry, drawn: Scalar) -> Scalar:
-    """The value of a search entry for what the sampler drew.
+    """The value of a search entry for a number that the sampler drew.
 
-    Integers are drawn as floats over [low, high + 1) and floored, which keeps their order and is
-    three times faster in TPE; with `base = 2` the exponent is, and with `step` the index.
+    Integers are drawn as floats in [low, high + 1) and floored, which keeps their order and is
+    three times faster in TPE; with `base = 2` this applies to the exponent, and with `step` to the
+    index.
     """
     if isinstance(entry, CategoricalSearch):
         return drawn
@@ -119,7 +120,7 @@ def decode(entry: SearchEntry, drawn: Scalar) -> Scalar:
 
 
 def encode(entry: SearchEntry, value: Scalar) -> Scalar:
-    """A number that `decode` turns into `value`, which is one of its range."""
+    """A number that `decode` turns into `value`, a value of the entry's range."""
     if isinstance(entry, FloatSearch) and (values := entry.in_range()):
         return values.index(float(value)) + 0.5
     if not isinstance(entry, IntSearch):
@@ -138,10 +139,10 @@ def _written_distribution(entry: SearchEntry) -> BaseDistribution:
         values = entry.in_range()
         high = values[-1] if values else entry.high
         written = FloatDistribution(entry.low, high, log=entry.log)
-        # given it at once Optuna warns of a `high` that is not a whole number of steps in decimals
+        # otherwise Optuna warns about a `high` that is not a whole number of steps in decimals
         written.step = entry.step
         return written
-    if entry.base is not None:  # of whose powers Optuna knows nothing
+    if entry.base is not None:  # Optuna does not support powers
         return CategoricalDistribution(entry.in_range())
     high = entry.high - (entry.high - entry.low) % entry.step
     return IntDistribution(entry.low, high, log=entry.log, step=entry.step)
@@ -154,5 +155,5 @@ def _written_value(entry: SearchEntry, drawn: Scalar) -> Scalar:
 
 
 CONTINUOUS = Units(distribution, decode, encode)
-# for samplers of the user's own, who knows the study file
+# for user-defined samplers, which follow the study file
 AS_WRITTEN = Units(_written_distribution, _written_value, lambda entry, value: value)

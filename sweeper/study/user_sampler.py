@@ -1,4 +1,4 @@
-"""Samplers and pruners of the user's own: what they take, and whether they are any."""
+"""User-defined samplers and pruners: their options, and checks of what they do."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from sweeper.config.user_keywords import check_keywords, keywords_of
 from sweeper.errors import Problem, SweeperError
 from sweeper.trial import Memory
 
-_NOT_JSON = "keeps {!r}, which the ledger cannot hold as JSON ({})"
+_NOT_JSON = "stores {!r}, which cannot be written to the ledger as JSON ({})"
 
 
 def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
-    """The user's class `name`, made with `options`."""
+    """The user-defined class `name`, created with `options`."""
     made = load_class(name, config.base_dir)
     return made(**{**seeded(config, made), **options})
 
 
 def seeded(config: StudyConfig, made: Callable[..., Any]) -> dict[str, int]:
-    """The study's seed, for what takes one."""
+    """The study's seed, for classes that take one."""
     return {"seed": config.study.seed} if "seed" in keywords_of(made)[0] else {}
 
 
 @contextmanager
 def guarded(config: StudyConfig, table: Literal["sampler", "pruner"]) -> Iterator[None]:
-    """Whatever the user's sampler or pruner raises ends the study, and sys.exit does no less.
+    """End the study if the user's sampler or pruner raises anything, including SystemExit.
 
-    What Optuna raises of its own samplers and pruners is no fault of the user's code.
+    What Optuna's own samplers and pruners raise is not the user's fault.
 
     Raises:
-        SweeperError: with the last line of the user's that it came through.
+        SweeperError: with the last line of user code that the error passed through.
     """
     try:
         yield
@@ -56,7 +56,7 @@ def guarded(config: StudyConfig, table: Literal["sampler", "pruner"]) -> Iterato
 def check_proposal(
     config: StudyConfig, drawn: Mapping[str, Any], space: Mapping[str, BaseDistribution]
 ) -> None:
-    """Refuse a value that is not of its range; Optuna hands on what the user's sampler gives.
+    """Refuse a value out of range, since Optuna passes on what a user-defined sampler returns.
 
     Raises:
         SweeperError: naming the parameter.
@@ -66,22 +66,22 @@ def check_proposal(
     for name, value in drawn.items():
         distribution = space[name]
         if not isinstance(distribution, FloatDistribution | IntDistribution):
-            continue  # Optuna has looked whether it is one of the choices
+            continue  # Optuna has checked that it is one of the choices
         steps = (value - distribution.low) / (distribution.step or 1)
         is_between = distribution.low <= value <= distribution.high
         if not is_between or (distribution.step and not isclose(steps, round(steps))):
             of = f"{distribution.low} to {distribution.high}"
             by = f" in steps of {distribution.step}" if distribution.step not in (None, 1) else ""
-            raise _failed(config, "sampler", f"proposes {name} = {value}, not of {of}{by}")
+            raise _failed(config, "sampler", f"proposes {name} = {value}, which is not in {of}{by}")
 
 
 def ended_outside(config: StudyConfig, number: int) -> SweeperError:
-    """The refusal of a pruner, or else a sampler, of the user's own that has ended a trial."""
+    """The error of a user-defined pruner, or else sampler, that has ended a trial."""
     return _failed(config, _own_table(config), f"has ended trial {number} itself")
 
 
 def check_memory(config: StudyConfig, memory: Memory) -> None:
-    """Refuse what the user's sampler or pruner keeps with trials or the study and JSON cannot hold.
+    """Refuse values stored by the user's sampler or pruner that are not JSON.
 
     Raises:
         SweeperError: naming the attribute.
@@ -97,20 +97,20 @@ def check_memory(config: StudyConfig, memory: Memory) -> None:
 
 
 def _own_table(config: StudyConfig) -> Literal["sampler", "pruner"]:
-    """Which of the two is the user's: the pruner, if both are."""
+    """Which of the two is user-defined: the pruner, if both are."""
     return "pruner" if is_function(config.study.pruner.name) else "sampler"
 
 
 def _failed(config: StudyConfig, table: Literal["sampler", "pruner"], found: str) -> SweeperError:
     name = getattr(config.study, table).name
-    hint = "fix it; the same command goes on from the last round"
+    hint = "fix it, then run the same command to resume from the last round"
     return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", hint))
 
 
 def own_problems(
     config: StudyConfig, table: str, name: str, options: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """What stands in the way of making the class `name` with `options`."""
+    """What prevents creating the class `name` with `options`."""
     key, wanted = f"{table}.name", BaseSampler if "sampler" in table else BasePruner
     try:
         found = load_class(name, config.base_dir)
@@ -119,9 +119,9 @@ def own_problems(
         return
     base = f"optuna's {wanted.__name__}"
     if not (inspect.isclass(found) and issubclass(found, wanted)):
-        yield config.problem(key, f"'{name}' is no class of {base}", f"derive it from {base}")
+        yield config.problem(key, f"'{name}' is not a subclass of {base}", f"derive it from {base}")
         return
-    apart = () if "seed" in options else ("seed",)  # it is given the study's
+    apart = () if "seed" in options else ("seed",)  # it gets the study's seed
     problems = [*check_keywords(config, table, name, found, options, apart)]
     yield from problems
     if not problems:

@@ -17,7 +17,7 @@ FOUND = "RLIMIT_AS: the address space is limited to 1 GiB, too little for the li
 
 
 @pytest.mark.parametrize("words", ["run study.toml", "predict best rows.csv", "best", "doctor"])
-def test_commands_name_the_limit(words: str, tmp_path: Path) -> None:
+def test_commands_refuse_a_low_limit_on_address_space(words: str, tmp_path: Path) -> None:
     command = f"ulimit -v {GIB >> 10} && exec '{sys.executable}' -m sweeper {words}"
     done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "")
@@ -25,13 +25,15 @@ def test_commands_name_the_limit(words: str, tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_functions_name_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_refuse_a_low_limit_on_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(address_space, "_limit", lambda: GIB)
     with pytest.raises(SetupError, match=FOUND):
         sweeper.open_results("runs/none")
 
 
 @pytest.mark.parametrize("limit", [None, 1 << 50])
-def test_others_are_accepted(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_limits_on_address_space_are_accepted(
+    limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(address_space, "_limit", lambda: limit)
     address_space.check_address_space()

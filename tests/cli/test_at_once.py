@@ -43,12 +43,12 @@ def ended(command: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_it_ends_with_its_code_after_what_was_registered(code: int) -> None:
+def test_a_command_exits_with_its_code_after_exit_handlers(code: int) -> None:
     done = ended(f"sys.exit({code})")
     assert (done.returncode, done.stdout, done.stderr) == (code, "registered\n", "")
 
 
-def test_what_was_said_is_written_out() -> None:
+def test_output_is_flushed_at_exit() -> None:
     done = ended("print('said', end='', file=sys.stderr); print('answer', end=''); sys.exit(0)")
     assert (done.returncode, done.stdout, done.stderr) == (0, "answerregistered\n", "said")
 
@@ -62,17 +62,17 @@ def test_what_was_said_is_written_out() -> None:
         ("raise RuntimeError", 1),
     ],
 )
-def test_it_is_torn_down_after_code_of_the_users_and_whatever_else(command: str, code: int) -> None:
+def test_python_is_torn_down_if_user_code_was_loaded(command: str, code: int) -> None:
     done = ended(command)
     assert (done.returncode, done.stdout) == (code, "registered\ntorn down\n")
 
 
-def test_nothing_that_was_registered_before_is_left_out() -> None:
+def test_earlier_exit_handlers_still_run() -> None:
     done = ended("sys.exit(3)", before="atexit.register(print, 'before')")
     assert (done.returncode, done.stdout) == (3, "registered\nbefore\ntorn down\n")
 
 
-def test_who_runs_the_module_in_a_program_of_its_own_goes_on_after_it(tmp_path: Path) -> None:
+def test_a_program_that_runs_the_module_continues_after_it(tmp_path: Path) -> None:
     words = ["-m", "cProfile", "-o", str(tmp_path / "profile"), "-m", "sweeper", "--version"]
     around = (
         "import runpy, sys\nsys.argv = ['sweeper', '--version']\ntry:\n"
@@ -91,7 +91,7 @@ def test_who_runs_the_module_in_a_program_of_its_own_goes_on_after_it(tmp_path: 
     assert (tmp_path / "profile").stat().st_size
 
 
-def test_a_file_that_code_of_the_users_leaves_open_is_written_out(tmp_path: Path) -> None:
+def test_a_file_that_user_code_leaves_open_is_flushed(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "said = open('said.txt', 'w')\nsaid.write('all of it')\n\n\n"
         "def loss(outputs, y):\n    return ((outputs - y) ** 2).mean()\n",

@@ -42,7 +42,7 @@ def refusal(directory: Path, text: str, *overrides: str) -> list[str]:
     "path",
     ["x" * 300, "x/" * 3000, "/dev/zero", ".", "rows.csv/x", "a\\u0000b", "\\u001b[31m", "pipe"],
 )
-def test_a_path_of_no_file_is_refused(
+def test_a_missing_data_file_is_refused(
     source: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a directory with Parquet files would be a table
@@ -55,14 +55,14 @@ def test_a_path_of_no_file_is_refused(
     assert line.isprintable()
 
 
-def test_what_is_no_pattern_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_pattern_is_refused(tmp_path: Path) -> None:
     data = 'data={source = "parquet", path = "a**", target = "kind"}'
     (line,) = refusal(tmp_path, bent(STUDY, data))
     assert line.endswith("('**' stands for whole folders); write e.g. rows/*.parquet")
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "x/" * 3000, "a\\u0000b"])
-def test_a_path_of_no_constants_is_refused(path: str, tmp_path: Path) -> None:
+def test_a_missing_file_of_constants_is_refused(path: str, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(bent(STUDY, f'execution.costs="{path}"'))
     with pytest.raises(SweeperError, match=r"execution\.costs: no file"):
         api.plan(sweeper.load_study(tmp_path / "study.toml"))
@@ -71,7 +71,7 @@ def test_a_path_of_no_constants_is_refused(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["x" * 300, "x/" * 3000, "study.toml", "study.toml/run", "pipe", "/dev/null"]
 )
-def test_a_run_directory_that_cannot_be_is_refused(
+def test_an_impossible_run_directory_is_refused(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,7 +82,7 @@ def test_a_run_directory_that_cannot_be_is_refused(
 
 
 @pytest.mark.slow
-def test_odd_paths_are_as_good_as_others(tmp_path: Path, command: CommandLine) -> None:
+def test_odd_paths_work_like_others(tmp_path: Path, command: CommandLine) -> None:
     """Blanks and letters of every language, a link from elsewhere, a path relative to here."""
     home = tmp_path / "größe der Häuser 日本"
     home.mkdir()
@@ -96,7 +96,7 @@ def test_odd_paths_are_as_good_as_others(tmp_path: Path, command: CommandLine) -
     again = command("status", "meine läufe/eins zwei")
     assert "finished" in again.stdout
 
-    linked = command("validate", "link.toml")  # data are looked up beside the link, or here
+    linked = command("validate", "link.toml")  # data is looked up next to the link, or here
     assert linked.returncode == 3
     assert f"no file 'rows.csv' in {tmp_path}" in linked.stderr
 
@@ -110,7 +110,7 @@ def test_odd_paths_are_as_good_as_others(tmp_path: Path, command: CommandLine) -
         ("x" * 300, "cannot be read"),
     ],
 )
-def test_the_command_line_refuses_what_is_no_study_file(
+def test_the_command_line_refuses_files_that_are_not_studies(
     name: str, found: str, tmp_path: Path, command: CommandLine
 ) -> None:
     os.mkfifo(tmp_path / "pipe")

@@ -29,7 +29,7 @@ LAST = "the last column"
 
 
 @pytest.mark.parametrize("template", Template)
-def test_each_template_is_a_whole_study(template: Template) -> None:
+def test_each_template_is_a_valid_study(template: Template) -> None:
     text = study_text(template, Path("study.toml"))
     config = parse(text, Path("study.toml"))
     assert list(faults(tomllib.loads(text), study_schema())) == []
@@ -56,17 +56,17 @@ def test_nothing_is_overwritten(command: CommandLine) -> None:
 
     done = command("init", "csv", "-o", "mine.toml")
 
-    hint = "name another with -o, or remove it"
+    hint = "choose another name with -o, or remove it"
     assert (done.returncode, done.stderr) == (
         2,
-        f"mine.toml: there is such a file already; {hint}\n",
+        f"mine.toml: this file already exists; {hint}\n",
     )
     assert (command.directory / "mine.toml").read_text(encoding="utf-8") == written
     assert (command.directory / "study.schema.json").read_text(encoding="utf-8") == "{}"
 
 
 @pytest.mark.parametrize("template", ["csv", "regression"])
-def test_the_place_of_the_data_is_told_by_its_line(template: str, command: CommandLine) -> None:
+def test_problems_with_data_name_the_line_of_its_path(template: str, command: CommandLine) -> None:
     assert command("init", template).returncode == 0
     text = (command.directory / "study.toml").read_text(encoding="utf-8")
     line = next(n for n, line in enumerate(text.splitlines(), 1) if line.startswith("path "))
@@ -105,7 +105,7 @@ def test_the_column_to_predict_is_guessed(
     assert guess(path.with_suffix(".parquet")) == replace(expected, source="parquet")
 
 
-def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Path) -> None:
+def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {
             "sold_at": pd.date_range("2026-01-01", periods=300),
@@ -137,7 +137,7 @@ def test_what_cannot_be_learnt_from_is_left_out_and_gaps_are_filled(tmp_path: Pa
     assert prepare(config).n_features == 1 + 3
 
 
-def test_what_was_guessed_is_told(command: CommandLine) -> None:
+def test_init_reports_what_it_guessed(command: CommandLine) -> None:
     table = pd.DataFrame(
         {
             "patient": range(1, 301),
@@ -150,19 +150,19 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
             "ward": ["a", "b", "c"] * 100,
         }
     )
-    table.to_csv(command.directory / "houses.csv")  # with an index, which is no column
+    table.to_csv(command.directory / "houses.csv")  # with an index, which is not a column
 
     done = command("init", "csv", "--data", "houses.csv")
 
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         "houses.csv: the target is 'ward', the last column, as 3 classes; "
-        "--target NAME takes another",
+        "choose another with --target NAME",
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
         "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
-        "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is no "
-        "number; fix that, and take 'age' out of data.drop",
+        "houses.csv: 'age' is left out: it would be numbers, but 'about 90' in line 7 is not a "
+        "number; fix that, and remove 'age' from data.drop",
         "houses.csv: 'cost' is left out: it holds numbers written as text, such as '1,036'; read "
         'them with pandas: df = pd.read_csv("houses.csv", index_col=0, dtype=str, '
         "keep_default_na=False, na_values={'cost': ['']}); df['cost'] = "
@@ -181,12 +181,11 @@ def test_what_was_guessed_is_told(command: CommandLine) -> None:
     done = command("init", "--data", "houses.csv", "--target", "age", "-o", "third.toml")
     assert done.stderr.splitlines()[:2] == [
         "houses.csv: the target is 'age', as asked, as numbers",
-        "houses.csv: the target is to be fixed before the study can run: "
-        "'about 90' in line 7 is no number",
+        "houses.csv: fix the target before you run the study: 'about 90' in line 7 is not a number",
     ]
 
 
-def test_words_that_may_be_categories_have_a_setting_to_keep_them(tmp_path: Path) -> None:
+def test_init_comments_the_setting_that_keeps_words_as_categories(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "a", "b"] * 20}
     )
@@ -199,7 +198,7 @@ def test_words_that_may_be_categories_have_a_setting_to_keep_them(tmp_path: Path
 
     setting = 'missing_values = ["", "null"]'
     assert f"data.{setting} keeps them as text" in told[1]
-    line = f"# {setting}  # keeps words such as NA in 'region' as text\n"
+    line = f"# {setting}  # so that words such as NA in 'region' stay text\n"
     assert line in file.read_text(encoding="utf-8")
     assert [doubt[:15] for doubt in data_doubts(load(file), prepare(load(file)))] == [
         "column 'region'"
@@ -221,7 +220,7 @@ def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:
     assert done.stderr.splitlines() == [
         'fruit.csv: it is read with separator = ";", decimal = "," and encoding = "latin-1"',
         "fruit.csv: the target is 'kind', the last column, as 2 classes; "
-        "--target NAME takes another",
+        "choose another with --target NAME",
         "fruit.csv: 1 column to learn from",
     ]
     lines = (command.directory / "study.toml").read_text(encoding="utf-8").splitlines()
@@ -232,7 +231,7 @@ def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("name", ["fruit.tsv", "FRUIT.TXT"])
-def test_a_table_of_tabs_may_be_called_so(name: str, command: CommandLine) -> None:
+def test_a_tab_separated_table_may_have_the_suffix_tsv(name: str, command: CommandLine) -> None:
     table = pd.DataFrame({"size": np.arange(60) / 4, "kind": ["fig", "pear"] * 30})
     table.to_csv(command.directory / name, sep="\t", index=False)
 
@@ -294,7 +293,7 @@ def test_a_study_of_a_table_runs_as_it_is_written(
     ("kinds", "stratify"),
     [(["a", "b"] * 10, True), (["a", "b"] * 5, False), (["a", "b"] * 20 + ["c"], False)],
 )
-def test_classes_are_kept_in_proportion_where_they_can_be(
+def test_classes_are_stratified_if_possible(
     kinds: list[str], stratify: bool, tmp_path: Path
 ) -> None:
     table = tmp_path / "table.csv"
@@ -310,28 +309,28 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (("csb",), 2, "no study 'csb' to begin with; write one of digits, csv, regression\n"),
-        (("table.txt",), 2, "no study 'table.txt' to begin with; write --data table.txt\n"),
+        (("csb",), 2, "unknown template 'csb'; use one of digits, csv, regression\n"),
+        (("table.txt",), 2, "unknown template 'table.txt'; use --data table.txt\n"),
         (
             ("digits", "--data", "table.txt"),
             2,
-            "--data: a table for the study of the digits; write csv or regression, or neither\n",
+            "--data: the digits study takes no table; use csv or regression, or omit it\n",
         ),
         (
             ("--data", "table.xlsx"),
             3,
-            "table.xlsx: of an unknown kind; name a file in .csv, .tsv, .txt or .parquet\n",
+            "table.xlsx: unknown file type; name a file in .csv, .tsv, .txt or .parquet\n",
         ),
         (
             ("--data", "one.csv"),
             3,
-            "one.csv: 2 rows and 1 column; name one with rows and two columns or more\n",
+            "one.csv: 2 rows and 1 column; use one with rows and at least two columns\n",
         ),
         (
             ("--data", "few.csv"),
             3,
-            "few.csv: 2 rows, too few to train, to validate and to test on; "
-            "name a table of more rows\n",
+            "few.csv: 2 rows are too few to train, validate and test on; "
+            "use a table with more rows\n",
         ),
         (
             ("--data", "few.csv", "--target", "kin"),
@@ -341,22 +340,21 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
         (
             ("regression", "--data", "names.csv", "--target", "day"),
             3,
-            "names.csv: the target 'day' is text, and no numbers to predict; "
-            "begin with `init csv`, for its classes, or name another with --target\n",
+            "names.csv: the target 'day' is text, not numbers; "
+            "use `init csv` to predict it as classes, or choose another column with --target\n",
         ),
-        (("--target", "kind"), 2, "--target: a column of no table; write --data FILE\n"),
+        (("--target", "kind"), 2, "--target: needs a table; add --data FILE\n"),
         (
             ("--data", "nameless.csv"),
             3,
-            "nameless.csv: has no name for column 2; give each column a name; "
-            "only a first one that numbers the rows, as pandas' index, needs none\n",
+            "nameless.csv: has no name for column 2; give each column a name; only a first "
+            "column that numbers the rows, like pandas' index, needs none\n",
         ),
         (
             ("--data", "names.csv"),
             3,
-            "names.csv: no column beside the target 'kind' to learn from: "
-            "'day' (holds dates or times as text, such as '2026-01-01'); "
-            "name a table with numbers or categories\n",
+            "names.csv: no column besides the target 'kind' to learn from: 'day' (holds dates or "
+            "times as text, such as '2026-01-01'); use a table with numbers or categories\n",
         ),
         (
             ("--data", "blank.csv"),
@@ -364,13 +362,13 @@ def test_classes_are_kept_in_proportion_where_they_can_be(
             "blank.csv: the target 'kind' has no value in any row; "
             "fill it in, or name another with --target\n",
         ),
-        (("--data", "o*.csv"), 3, "o*.csv: no such file; write its path\n"),
-        (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; write its path\n"),
+        (("--data", "o*.csv"), 3, "o*.csv: no such file; check the path\n"),
+        (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; check the path\n"),
         (("--data", "ones.csv"), 3, "ones.csv: no such file; did you mean 'one.csv'?\n"),
         (("-o", "nowhere/study.toml"), 3, "No such file or directory"),
     ],
 )
-def test_what_cannot_be_begun_is_refused(
+def test_init_refuses_unusable_tables(
     arguments: tuple[str, ...], code: int, expected: str, command: CommandLine
 ) -> None:
     for name in ("table.txt", "table.xlsx"):
@@ -387,10 +385,10 @@ def test_what_cannot_be_begun_is_refused(
     assert not (command.directory / "study.toml").exists()
 
 
-def test_numbers_taken_for_classes_are_told(tmp_path: Path) -> None:
+def test_init_says_if_numbers_are_taken_as_classes(tmp_path: Path) -> None:
     rows = "".join(f"{number % 7},{number}.5\n" for number in range(100))
     (tmp_path / "table.csv").write_text(f"a,price\n{rows}", encoding="utf-8")
     told = begin("csv", tmp_path / "study.toml", tmp_path / "table.csv")
-    assert any("`init regression` writes a study of those" in one for one in told)
+    assert any("use `init regression` to predict numbers" in one for one in told)
     told = begin(None, tmp_path / "other.toml", tmp_path / "table.csv")
     assert not any("init regression" in one for one in told)

@@ -56,22 +56,22 @@ def test_integers_of_64_bits_are_listed_exactly() -> None:
     assert plain(column) == [2**63 - 1, None, -(2**53) - 1]
 
 
-def test_an_unknown_state_is_refused_with_those_that_there_are(run_dir: RunDir) -> None:
+def test_an_unknown_state_is_refused_with_the_known_ones(run_dir: RunDir) -> None:
     with pytest.raises(StudyError, match=r"'complete'; states are 'COMPLETE', 'PRUNED' and 'FAIL'"):
         listed(run_dir).where("state == 'complete'")
 
 
-def test_an_empty_list_says_why(run_dir: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_explains_itself(run_dir: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--head", "0"), ("--where", "epochs_done < 0")):
         sweeper.command("trials", str(run_dir.root), *words)
     assert capsys.readouterr().out == "none of 6 trials shown\nno trials match\n"
 
 
 def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:
-    assert "says why each trial ended" in for_want_of_one(run_dir)
+    assert "shows why each trial ended" in for_want_of_one(run_dir)
 
 
-def test_trials_are_chosen_and_sorted(run_dir: RunDir) -> None:
+def test_trials_are_filtered_and_sorted(run_dir: RunDir) -> None:
     known = listed(run_dir)
     complete = known.where("state == 'COMPLETE'").sorted_by("value").rows(["value"])
     values = [row["value"] for row in complete]
@@ -107,7 +107,7 @@ def test_curves_are_means_over_replicates_and_folds(tmp_path: Path) -> None:
     assert buckets_of(run_dir, 11) == []
 
 
-def test_commands_answer_for_people_and_for_programs(directory: Path, command: CommandLine) -> None:
+def test_commands_print_tables_and_json(directory: Path, command: CommandLine) -> None:
     run = str(directory / "run")
     shown = command("trials", run, "--where", "params_activation == 'tanh'", "--sort", "value")
     as_csv = command("trials", run, "--columns", "trial,lr,state", "--csv")
@@ -125,7 +125,7 @@ def test_commands_answer_for_people_and_for_programs(directory: Path, command: C
     assert wrong.stderr == "--where: no column 'vaule'; did you mean value?\n"
 
 
-def test_a_trial_is_shown_with_its_curve_and_the_best_with_what_to_do(
+def test_show_prints_curves_and_best_prints_next_steps(
     directory: Path, command: CommandLine
 ) -> None:
     run = str(directory / "run")
@@ -144,8 +144,8 @@ def test_a_trial_is_shown_with_its_curve_and_the_best_with_what_to_do(
     assert len(curve.split()[1]) == row["epochs_done"]
     assert set(curve.split()[1]) <= set("▁▂▃▄▅▆▇█")
     assert f"python -m sweeper reproduce {run} {best}" in told.stdout
-    assert missing.stderr == f"{run}: no trial 99 has ended; name one that is there: 0 to 5\n"
-    assert command("show", "there").stderr.startswith("there: no trials.parquet there")
+    assert missing.stderr == f"{run}: no trial 99 has ended; use a finished trial: 0 to 5\n"
+    assert command("show", "there").stderr.startswith("there: trials.parquet does not exist")
 
 
 def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(

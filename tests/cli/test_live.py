@@ -47,13 +47,13 @@ def test_a_line_per_better_best_and_per_tenth() -> None:
     assert _lines(console) == [
         "digits: 20 trials in runs/digits",
         "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
-        "15 %, round 1: 3 of 20 trials, 30 a minute, 0:34 left",
-        "20 %, round 2: 4 of 20 trials, 30 a minute, 0:34 left",
+        "15 %, round 1: 3 of 20 trials, 30 per minute, 0:34 left",
+        "20 %, round 2: 4 of 20 trials, 30 per minute, 0:34 left",
         "best val_accuracy 0.75 (trial 5): depth=1",
     ]
 
 
-def test_lines_tell_the_time_without_events() -> None:
+def test_lines_report_the_time_without_events() -> None:
     console = _written()
     with LineView(console, period_s=0.01):
         deadline = time.monotonic() + 5
@@ -62,14 +62,14 @@ def test_lines_tell_the_time_without_events() -> None:
     assert _lines(console)[0] == "0:00, no round closed yet"
 
 
-def test_a_resumed_study_says_where_it_goes_on() -> None:
+def test_a_resumed_study_says_where_it_continues() -> None:
     console = _written()
     with LineView(console) as view:
         view(replace(OPENED, rounds_done=3))
-    assert _lines(console) == ["digits: 20 trials in runs/digits, going on after round 3"]
+    assert _lines(console) == ["digits: 20 trials in runs/digits, resuming after round 3"]
 
 
-def test_the_picture_shows_state_rate_time_left_best_and_places() -> None:
+def test_the_live_view_shows_state_rate_time_left_best_and_places() -> None:
     console = _written()
     now = [100.0]
     view = LiveView(console, clock=lambda: now[0])
@@ -82,7 +82,7 @@ def test_the_picture_shows_state_rate_time_left_best_and_places() -> None:
     lines[1] = lines[1].lstrip("━╸╺ ")
     assert lines == [
         "digits, rounds closed: 1, 0:04",
-        "3 of 20 trials 30 a minute, 0:30 left",
+        "3 of 20 trials 30 per minute, 0:30 left",
         "17 running, 3 complete",
         "best val_accuracy 0.5 (trial 2): depth=2, [red]=[/]",
         "thread 0  0:04  exact bucket 4: trials 7, 9 to epoch 10",
@@ -110,7 +110,7 @@ def test_what_is_compiled_ahead_is_shown_before_the_study_is_open() -> None:
         (3, ["digits, rounds closed: 3, 0:00", "20 trials"]),
     ],
 )
-def test_the_bar_stands_before_the_first_commit(rounds_done: int, expected: list[str]) -> None:
+def test_the_bar_is_shown_before_the_first_commit(rounds_done: int, expected: list[str]) -> None:
     console = _written()
     view = LiveView(console, clock=lambda: 0.0)
     view(replace(OPENED, rounds_done=rounds_done))
@@ -118,7 +118,7 @@ def test_the_bar_stands_before_the_first_commit(rounds_done: int, expected: list
     assert [line.lstrip("━╸╺ ").rstrip() for line in _lines(console)] == expected
 
 
-def test_a_warning_stays_above_the_picture() -> None:
+def test_a_warning_stays_above_the_live_view() -> None:
     console = Console(
         file=io.StringIO(), force_terminal=True, width=80, markup=False, highlight=False
     )
@@ -128,6 +128,6 @@ def test_a_warning_stays_above_the_picture() -> None:
     assert any("warning: the cache [is] gone" in line for line in _lines(console))
 
 
-def test_the_view_fits_where_it_is_shown() -> None:
+def test_the_view_depends_on_the_output() -> None:
     terminal = Console(file=io.StringIO(), force_terminal=True)
     assert (type(view_for(terminal)), type(view_for(_written()))) == (LiveView, LineView)

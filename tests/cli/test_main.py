@@ -67,7 +67,7 @@ def test_the_newest_run_is_the_one_whose_status_was_written_last(tmp_path: Path)
     assert newest_run(tmp_path) == tmp_path / "new"
 
 
-def test_without_a_run_there_is_no_newest(tmp_path: Path) -> None:
+def test_the_newest_run_needs_at_least_one_run(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no study has been run here; name a run directory"):
         newest_run(tmp_path / "runs")
 
@@ -106,7 +106,7 @@ def test_status_in_json_is_the_status_file_and_its_directory(command: CommandLin
         (("status", "[red]there[/red]"), 3, "[red]there[/red]: no study has been run here"),
     ],
 )
-def test_a_refusal_is_its_message_and_its_exit_code(
+def test_an_error_prints_its_message_and_sets_the_exit_code(
     arguments: tuple[str, ...], code: int, message: str, command: CommandLine
 ) -> None:
     done = command(*arguments)
@@ -136,7 +136,7 @@ def test_status_of_a_study_file_names_its_run_directory(command: CommandLine) ->
         ("runs/c/models/trial-000000.eqx", b"", ": runs/c"),
     ],
 )
-def test_a_file_in_place_of_a_run_directory_is_refused_with_the_one_it_belongs_to(
+def test_a_file_instead_of_a_run_directory_is_refused_with_its_run_directory(
     name: str, content: bytes, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -167,7 +167,7 @@ def test_version_is_printed(command: CommandLine) -> None:
     assert (done.returncode, done.stdout) == (0, f"sweeper {version('sweeper')}\n")
 
 
-def test_public_names_are_fetched_when_used() -> None:
+def test_public_names_are_imported_on_first_use() -> None:
     fetched = [getattr(sweeper, name).__name__ for name in sweeper.__all__]
     assert fetched == ["command", "decay_mask", "load", "load_study", "open_results", "run"]
     with pytest.raises(AttributeError, match="no attribute 'launch'"):

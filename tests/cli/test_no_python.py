@@ -131,7 +131,7 @@ def test_the_same_study_with_python_runs_it(tmp_path: Path) -> None:
     assert (tmp_path / "imported").exists()
 
 
-def test_what_needs_no_python_is_checked_all_the_same(tmp_path: Path) -> None:
+def test_everything_else_is_still_checked_without_python(tmp_path: Path) -> None:
     bends = ('study.sampler={name="own:Sampler"}', "train.batch_size=5000")
     with pytest.raises(Exception, match=r"train\.batch_size: a batch of 5000 rows"):
         api.check(study_of(tmp_path, STUDY, bends), python=False)
@@ -171,7 +171,7 @@ def test_a_run_directory_is_checked_without_python(
     assert not (package / "nets-imported").exists()
 
 
-def test_the_command_tells_what_it_has_not_looked_at(tmp_path: Path, command: CommandLine) -> None:
+def test_the_command_lists_what_it_did_not_check(tmp_path: Path, command: CommandLine) -> None:
     (tmp_path / "own.py").write_text(_MODULE, encoding="utf-8")
     command.write(bent(STUDY, _PYTHON, _ROWS, 'study.sampler={name="own:Sampler"}'))
     shown = command("validate", "study.toml", "--no-python")
@@ -184,7 +184,7 @@ def test_the_command_tells_what_it_has_not_looked_at(tmp_path: Path, command: Co
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own.py", "study.toml"]
 
 
-def test_rows_are_read_without_python_from_files_alone(tmp_path: Path) -> None:
+def test_without_python_rows_are_only_read_from_files(tmp_path: Path) -> None:
     objects = np.array([{"a": 1}] * 20, dtype=object)
     np.savez(tmp_path / "rows.npz", x=objects, y=np.arange(20))
     bends = ('data={source="npz", path="rows.npz"}',)

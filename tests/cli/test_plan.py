@@ -32,7 +32,7 @@ def planned(command: CommandLine, *more: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_plan_tells_data_device_space_lattice_costs_and_buckets(command: CommandLine) -> None:
+def test_plan_shows_data_device_space_lattice_costs_and_buckets(command: CommandLine) -> None:
     preview = planned(command)
 
     assert preview["notes"] == []
@@ -53,7 +53,7 @@ def test_plan_tells_data_device_space_lattice_costs_and_buckets(command: Command
     assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
 
 
-def test_a_class_is_compiled_by_one_thread_and_trained_by_all(command: CommandLine) -> None:
+def test_one_thread_compiles_a_class_and_all_train_it(command: CommandLine) -> None:
     threads = settings("execution.threads=2", "execution.workers=0")
     preview = planned(command, *threads)
     predicted, start_s = preview["predicted"], shipped("cpu").start_s
@@ -67,7 +67,7 @@ def test_a_class_is_compiled_by_one_thread_and_trained_by_all(command: CommandLi
     assert predicted["exact_total_s"] == pytest.approx(start_s + both_s)
 
 
-def test_the_plan_of_a_trial_is_of_the_class_that_it_names(command: CommandLine) -> None:
+def test_the_plan_of_a_trial_has_the_class_that_it_names(command: CommandLine) -> None:
     import pandas as pd
 
     assert command("run", "study.toml", *SHAPES, "--quiet").returncode == 0
@@ -91,7 +91,7 @@ def test_the_plan_of_a_trial_is_of_the_class_that_it_names(command: CommandLine)
     assert preview["advice"] is None
 
 
-def test_plan_says_it_for_people_too(command: CommandLine) -> None:
+def test_plan_prints_tables_for_people(command: CommandLine) -> None:
     link = "--set", "search.optimizer.eps={same_as='optimizer.lr'}"
     told = command("plan", "study.toml", *SHAPES, *link).stdout
 
@@ -109,7 +109,7 @@ def test_plan_says_it_for_people_too(command: CommandLine) -> None:
         assert re.search(f"^{start} ", told, re.MULTILINE)
 
 
-def test_memory_is_foreseen_about_as_the_compiler_says(command: CommandLine) -> None:
+def test_predicted_memory_is_close_to_the_compilers(command: CommandLine) -> None:
     import pandas as pd
 
     preview = planned(command)
@@ -121,7 +121,7 @@ def test_memory_is_foreseen_about_as_the_compiler_says(command: CommandLine) -> 
     assert foreseen < buckets["memory_predicted_bytes"].max() * 3
 
 
-def test_a_written_plan_is_gone_by(command: CommandLine) -> None:
+def test_a_plan_file_is_followed(command: CommandLine) -> None:
     import pandas as pd
 
     preview = planned(command)
@@ -200,9 +200,7 @@ def test_constants_of_this_machine_change_the_plan(command: CommandLine) -> None
     ("content", "words"),
     [("{}", "holds no cost model"), ('{"model": {"backend": "cpu"}}', "compile_base_s: missing")],
 )
-def test_constants_that_are_none_are_refused(
-    content: str, words: str, command: CommandLine
-) -> None:
+def test_invalid_constants_are_refused(content: str, words: str, command: CommandLine) -> None:
     (command.directory / "costs.json").write_text(content, encoding="utf-8")
 
     done = command("plan", "study.toml", *settings("execution.costs=costs.json"))
@@ -212,7 +210,7 @@ def test_constants_that_are_none_are_refused(
     assert "execution.costs" in done.stderr
 
 
-def test_status_puts_what_was_predicted_beside_what_it_took(command: CommandLine) -> None:
+def test_status_shows_predicted_next_to_measured_times(command: CommandLine) -> None:
     assert command("run", "study.toml", *SHAPES, "--quiet").returncode == 0
 
     status = command.status()
@@ -225,7 +223,7 @@ def test_status_puts_what_was_predicted_beside_what_it_took(command: CommandLine
     assert "predicted" in told
 
 
-def test_calibrate_writes_what_a_study_can_name(
+def test_calibrate_writes_constants_that_a_study_can_use(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from typer.testing import CliRunner
@@ -246,14 +244,14 @@ def test_calibrate_writes_what_a_study_can_name(
 
 
 @pytest.mark.parametrize("strategy", ["exact", "process"])
-def test_a_forced_strategy_is_what_is_predicted(strategy: str, command: CommandLine) -> None:
+def test_predictions_follow_a_forced_strategy(strategy: str, command: CommandLine) -> None:
     forced = planned(command, *settings(f"execution.strategy={strategy}", "execution.workers=1"))
 
     assert forced["lattice"] == []
     assert forced["predicted"]["total_s"] == forced["predicted"]["exact_total_s"]
 
 
-def test_plan_tells_the_branches_of_a_switch_class(command: CommandLine) -> None:
+def test_plan_shows_the_branches_of_a_switch_class(command: CommandLine) -> None:
     forced = settings("execution.strategy=switch")
 
     preview = planned(command, *forced)
@@ -275,11 +273,11 @@ def test_plan_tells_the_branches_of_a_switch_class(command: CommandLine) -> None
     assert predicted["total_s"] == pytest.approx(shipped("cpu").start_s + at_work_s)
     assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
     assert "takes no less time than" in preview["notes"][0]
-    for words in ("each device training its own", "depth 3, width 32", "4 to 32"):
+    for words in ("a different one on each device", "depth 3, width 32", "4 to 32"):
         assert words in told
 
 
-def test_plan_says_that_models_of_ones_own_are_never_padded(command: CommandLine) -> None:
+def test_plan_says_that_user_defined_models_are_never_padded(command: CommandLine) -> None:
     (command.directory / "nets.py").write_text(
         "import equinox as eqx\n\n\n"
         "def build(in_size, out_size, depth, width, *, key):\n"
@@ -290,7 +288,7 @@ def test_plan_says_that_models_of_ones_own_are_never_padded(command: CommandLine
 
     (told,) = planned(command, *own)["notes"]
 
-    assert "models of your own are never padded" in told
+    assert "user-defined models are never padded" in told
     shown = command("plan", "study.toml", *SHAPES, *own).stdout
-    assert "the cost model knows no model or program of your own" in shown
+    assert "the cost model does not cover user-defined code" in shown
     assert "about 0.0 s" not in shown

@@ -43,7 +43,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_console_escapes_it_in_every_kind_of_text(
+def test_a_console_escapes_control_characters_in_every_kind_of_text(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -59,7 +59,7 @@ def test_a_console_escapes_it_in_every_kind_of_text(
     assert written.isprintable()
 
 
-def test_names_of_several_lines_stay_on_theirs() -> None:
+def test_names_with_line_breaks_stay_on_one_line() -> None:
     shown = io.StringIO()
     facts = {"study\nstate": "x\nfinished"}
     console_on(shown).print(tables.pairs(facts), tables.rows("t", ["c"], [["a\nb"]]))
@@ -73,7 +73,7 @@ def test_other_alphabets_stay_as_they_are() -> None:
     assert printable(text) == text
 
 
-def test_the_log_escapes_it(tmp_path: Path) -> None:
+def test_the_log_escapes_control_characters(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
     with logged(lambda event: None, None, "info") as observer:
         observer(StudyOpened("s", run_dir.root, 0, 1))
@@ -85,7 +85,7 @@ def test_the_log_escapes_it(tmp_path: Path) -> None:
     assert "\x1b" not in log
 
 
-def test_csv_escapes_it_and_can_be_read_back() -> None:
+def test_csv_escapes_control_characters_and_can_be_read_back() -> None:
     text = csv_text(["a\r", "b"], [["x\ny", 1.5], ['"', None], ["\u202e", -2]])
     assert [*csv.reader(io.StringIO(text))] == [
         [r"a\r", "b"],
@@ -111,7 +111,7 @@ def test_numbers_and_words_are_not_quoted(value: object) -> None:
 @pytest.mark.parametrize(
     "name", ["width", "class", "x=print(1), y", "a b", '"', "\n", "x) or print(1) or dict(y"]
 )
-def test_an_argument_in_load_py_is_nothing_but_that(name: str) -> None:
+def test_an_argument_in_load_py_cannot_inject_code(name: str) -> None:
     for value in (1, "a\n'", float("inf"), True, None):
         call = ast.parse(f"f({keyword_argument(name, value)})", mode="eval").body
         assert isinstance(call, ast.Call)

@@ -103,24 +103,24 @@ def _forget_diverged(command: CommandLine) -> None:
     path.write_text(json.dumps(status), encoding="utf-8")
 
 
-def test_ctrl_c_commits_and_leaves_and_the_same_command_goes_on(command: CommandLine) -> None:
+def test_ctrl_c_commits_and_the_same_command_resumes(command: CommandLine) -> None:
     with command.started("run", "study.toml", *ENDLESS) as process:
         wait_for("best val_loss", process)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "waiting for the buckets in training, then stopping; Ctrl-C again" in said
-    assert "the same command goes on from there" in out
+    assert "run the same command to resume" in out
     stopped = command.status()
     assert stopped["state"] == "interrupted"
     shown = command("status").stdout
     assert (" unfinished, " in shown, "running" in shown.lower()) == (True, False)
     again = command("run", "study.toml", *settings("study.n_trials=1"))
     assert again.returncode == 0, again.stderr
-    assert f"going on after round {stopped['round']}" in again.stderr
+    assert f"resuming after round {stopped['round']}" in again.stderr
 
 
-def test_ctrl_c_twice_leaves_at_once(command: CommandLine) -> None:
+def test_ctrl_c_twice_stops_at_once(command: CommandLine) -> None:
     with command.started("run", "study.toml", *ENDLESS_ROUND) as process:
         while not command.run_dir.status.exists():
             assert process.poll() is None
@@ -150,7 +150,7 @@ def test_plan_shows_what_splits_buckets_and_who_shares_a_program(command: Comman
     assert "base = 2" in lines[-1]
 
 
-def test_an_error_shows_what_the_user_wrote_as_it_is(command: CommandLine) -> None:
+def test_an_error_quotes_what_the_user_wrote(command: CommandLine) -> None:
     done = command("validate", "study.toml", *settings("model.widht=[bold]wide[/bold]"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'model.width'?" in done.stderr
@@ -159,7 +159,7 @@ def test_an_error_shows_what_the_user_wrote_as_it_is(command: CommandLine) -> No
     assert "[bold]relu[/bold]" in wrong.stderr
 
 
-def test_a_study_goes_on_when_nobody_reads_what_it_says(command: CommandLine) -> None:
+def test_a_study_continues_when_nobody_reads_its_output(command: CommandLine) -> None:
     with command.started("run", "study.toml") as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
@@ -170,7 +170,7 @@ def test_a_study_goes_on_when_nobody_reads_what_it_says(command: CommandLine) ->
     assert command.status()["state"] == "finished"
 
 
-def test_a_damaged_compile_cache_is_fixed_without_a_word(command: CommandLine) -> None:
+def test_a_damaged_compile_cache_is_fixed_silently(command: CommandLine) -> None:
     cache = command.directory / "cache"
     alone = CommandLine(command.directory, cache)
     assert alone("run", "study.toml").returncode == 0
@@ -187,7 +187,7 @@ def test_a_damaged_compile_cache_is_fixed_without_a_word(command: CommandLine) -
     assert alone.status()["n_cache_hits"] == len(entries)
 
 
-def test_what_a_module_of_the_users_leaves_in_an_open_file_is_written(command: CommandLine) -> None:
+def test_a_file_that_a_user_module_leaves_open_is_written(command: CommandLine) -> None:
     (command.directory / "notes.py").write_text(NOTES, encoding="utf-8")
     (command.directory / "own.py").write_text(NOTING, encoding="utf-8")
     words = ("run", "study.toml", *settings("train.metrics=['own:half']", "study.n_trials=1"))

@@ -82,7 +82,7 @@ def test_a_second_signal_ends_the_program_at_once(first: int) -> None:
     assert errors == "a second signal, SIGTERM, came: round 7 is lost\n"
 
 
-def test_a_request_that_is_sent_twice_counts_once() -> None:
+def test_a_repeated_signal_counts_once() -> None:
     """`timeout` signals its command and then its process group, which the command is in."""
     process = waiting(60, 0.5)
     for number in (*TERMINATING, signal.SIGTERM):
@@ -219,7 +219,7 @@ except SystemExit:
 """
 
 
-def test_ipython_which_catches_system_exit_ends_all_the_same() -> None:
+def test_ipython_ends_although_it_catches_system_exit() -> None:
     done = subprocess.run([sys.executable, "-c", INTERACTIVE], cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, b"")
 

@@ -32,7 +32,7 @@ def test_streams_that_are_closed_change_no_exit_code(closed: str, tmp_path: Path
     assert shell(f"status {tmp_path} {closed}", tmp_path).returncode == 3
 
 
-def test_a_full_disk_behind_the_progress_stops_no_study(
+def test_a_full_disk_for_progress_does_not_stop_a_study(
     command: CommandLine, tmp_path: Path
 ) -> None:
     command.write()
@@ -41,13 +41,13 @@ def test_a_full_disk_behind_the_progress_stops_no_study(
     assert read_status(RunDir(tmp_path / "runs" / "wine")).state == "finished"
 
 
-def test_a_full_disk_behind_the_answer_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_for_results_is_reported(tmp_path: Path) -> None:
     done = shell(f"schema study > {FULL}", tmp_path)
     assert done.returncode == 3
-    assert done.stderr == "No space left on device; make room for it, then go on\n"
+    assert done.stderr == "No space left on device; free some disk space, then try again\n"
 
 
-def test_without_a_current_directory_nothing_begins(tmp_path: Path) -> None:
+def test_nothing_starts_without_a_current_directory(tmp_path: Path) -> None:
     gone, words = tmp_path / "gone", f"'{sys.executable}' -m sweeper status"
     gone.mkdir()
     done = subprocess.run(
@@ -59,4 +59,4 @@ def test_without_a_current_directory_nothing_begins(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 3
-    assert "change into one that is there" in done.stderr
+    assert "change into another directory" in done.stderr

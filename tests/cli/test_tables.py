@@ -20,7 +20,7 @@ def shown(renderable: object) -> list[list[str]]:
     return [line.split() for line in captured.get().splitlines()]
 
 
-def test_parameters_stand_under_the_names_of_the_study() -> None:
+def test_parameters_have_the_names_of_the_study() -> None:
     trials = [
         {
             "trial_number": 7,
@@ -39,7 +39,7 @@ def test_parameters_stand_under_the_names_of_the_study() -> None:
 
 
 @pytest.mark.parametrize("predicted_s", [0.0, 2.5])
-def test_a_prediction_is_shown_where_there_is_one(predicted_s: float, tmp_path: Path) -> None:
+def test_a_prediction_is_shown_if_there_is_one(predicted_s: float, tmp_path: Path) -> None:
     status = replace(STATUS, predicted_compile_s=predicted_s, predicted_train_s=predicted_s)
     told = {line[0]: line for line in shown(tables.standing(RunDir(tmp_path), status)) if line}
 

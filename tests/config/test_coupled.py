@@ -31,7 +31,7 @@ def problem(*replaced: tuple[str, str]) -> tuple[str, str, str]:
     return found.key, found.found, found.hint
 
 
-def test_every_loss_is_reported_and_what_generated_rows_are_worth() -> None:
+def test_every_loss_and_metrics_of_generated_rows_are_reported() -> None:
     assert read().train.metric_names == (
         *("train_loss_generator", "train_loss_critic"),
         *("val_loss_generator", "val_loss_critic"),
@@ -47,14 +47,14 @@ PENALTY = ("gradient_penalty = 10.0", "")
 METRIC = ('"val_sliced_wasserstein"', '"val_loss_critic"')
 
 
-def test_what_it_reports_crosses_to_other_processes() -> None:
+def test_its_metrics_survive_pickling() -> None:
     config = read()
     copied = pickle.loads(pickle.dumps(config))
     assert copied.train.metric_names == config.train.metric_names
     assert copied.canonical() == config.canonical()
 
 
-def test_the_numbers_of_objectives_never_part_trials() -> None:
+def test_numbers_of_objectives_never_split_trials() -> None:
     searched = 'train.critic_steps = { type = "int", low = 1, high = 5 }'
     config = read(("[search]", f"[search]\n{searched}"))
     assert config.structural["train.critic_steps"] is False
@@ -66,7 +66,7 @@ def test_its_structures_are_counted() -> None:
 
 
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
-def test_which_end_is_better_is_known(direction: str) -> None:
+def test_the_direction_of_metrics_is_known(direction: str) -> None:
     less = read(('"minimize"', f'"{direction}"'))
     more = read(("val_sliced_wasserstein", "val_modes_covered"), ('"minimize"', f'"{direction}"'))
     assert (doubts(less) == ()) is (direction == "minimize")
@@ -83,7 +83,7 @@ REFUSED = {
         [("critic_steps = 5", "critic_steps = 5\nclip = 0.01")],
         (
             "train.clip",
-            "the objective wgan_gp has no use for it",
+            "the objective wgan_gp does not use it",
             'remove it, or write objective = "wgan"',
         ),
     ),
@@ -91,7 +91,7 @@ REFUSED = {
         [('"wgan_gp" ', '"gan" ')],
         (
             "train.gradient_penalty",
-            "the objective gan has no use for it",
+            "the objective gan does not use it",
             'remove it, or write objective = "wgan_gp"',
         ),
     ),
@@ -100,7 +100,7 @@ REFUSED = {
         (
             "train.task",
             "the objective wgan_gp predicts nothing",
-            "remove it, or write an objective of your own",
+            "remove it, or write your own objective",
         ),
     ),
     "an unknown objective": (
@@ -115,17 +115,17 @@ REFUSED = {
         [("in_size = 8 ", "")],
         (
             "model.generator.in_size",
-            "missing, and nothing tells how much noise it takes in",
+            "missing, so the size of the generator's noise is not known",
             "write the latent size, in_size = 8",
         ),
     ),
-    "a size of what a critic is shown": (
+    "an input size of a critic": (
         [("[model.critic]", "[model.critic]\nin_size = 2")],
-        ("model.critic.in_size", "2, and a critic takes in rows of the data", "remove it"),
+        ("model.critic.in_size", "2, but the input of a critic is a row of the data", "remove it"),
     ),
     "a critic of two numbers": (
         [("out_size = 1", "out_size = 2")],
-        ("model.critic.out_size", "2 numbers for a row", "write 1"),
+        ("model.critic.out_size", "2 outputs per row", "write 1"),
     ),
     "data to predict": (
         [('x      = "x"', 'y = "y"')],
@@ -138,7 +138,7 @@ REFUSED = {
         ],
         (
             "data.source",
-            "rows with a target, and the objective wgan_gp predicts nothing",
+            "rows have a target, but the objective wgan_gp predicts nothing",
             'write source = "npz", whose rows need no target',
         ),
     ),
@@ -149,8 +149,8 @@ REFUSED = {
         ],
         (
             "model.other",
-            "the objective wgan_gp trains 'generator' and 'critic' alone",
-            "remove it, or write an objective of your own",
+            "the objective wgan_gp only trains 'generator' and 'critic'",
+            "remove it, or write your own objective",
         ),
     ),
     "a metric that it has not": (
@@ -166,7 +166,7 @@ REFUSED = {
         [OWN, PENALTY, METRIC, ("in_size = 8", "")],
         (
             "data.mode",
-            "no model generates rows that could be held against modes",
+            "no model generates rows to compare with the modes",
             "remove it",
         ),
     ),
@@ -174,11 +174,11 @@ REFUSED = {
         [OWN, PENALTY, ("out_size = 1", "out_size = 1\ndropout = 0.1")],
         (
             "model.critic.dropout",
-            "an objective of your own calls the models without dropout",
+            "your own objective calls the models without dropout",
             "remove it",
         ),
     ),
-    "a size that nothing tells": (
+    "a missing size": (
         [
             OWN,
             PENALTY,
@@ -187,7 +187,7 @@ REFUSED = {
         ],
         (
             "model.other.out_size",
-            "missing, and nothing tells the size of 'other'",
+            "missing, so the size of 'other' is not known",
             "write out_size = ...",
         ),
     ),
@@ -195,12 +195,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_fit_is_refused_with_its_hint(case: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_hint(case: str) -> None:
     replaced, expected = REFUSED[case]
     assert problem(*replaced) == expected
 
 
-def test_steps_of_a_critic_want_one() -> None:
+def test_critic_steps_need_a_critic() -> None:
     key, found, _ = problem(
         OWN,
         PENALTY,
@@ -210,4 +210,4 @@ def test_steps_of_a_critic_want_one() -> None:
         ("optimizer.critic.lr", "optimizer.judge.lr"),
         ("out_size = 1", "out_size = 3"),
     )
-    assert (key, found) == ("train.critic_steps", "no model is called 'critic'")
+    assert (key, found) == ("train.critic_steps", "no model is named 'critic'")

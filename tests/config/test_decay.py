@@ -1,4 +1,4 @@
-"""`[optimizer.decay]` is read rule by rule, and what is no rule is refused where it stands."""
+"""`[optimizer.decay]` is read rule by rule, and invalid rules are refused with their line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ decay = true
 WITH_DECAY = VALID.replace("\n[train]\n", DECAY)
 
 
-def test_the_rules_stand_in_the_order_of_the_file() -> None:
+def test_rules_keep_the_order_of_the_file() -> None:
     table = parse(WITH_DECAY, Path("study.toml")).optimizer.decay
 
     assert table is not None
@@ -51,21 +51,21 @@ def test_the_rules_stand_in_the_order_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_every_optimizer_has_them(name: str, read: Read) -> None:
+def test_every_optimizer_has_decay_rules(name: str, read: Read) -> None:
     config = read('name = "adamw"', f'name = "{name}"', "optimizer.decay={linear=true}")
 
     assert config.filled({}).optimizer.decay == config.optimizer.decay
     assert "optimizer.decay" in config.filled({}).structure()
 
 
-def test_trials_of_searched_optimizers_have_them(read: Read) -> None:
+def test_trials_of_searched_optimizers_have_decay_rules(read: Read) -> None:
     searched = "search.optimizer.name={type='categorical',choices=['sgd','lion']}"
     config = read('name = "adamw"\n', "", searched, "optimizer.decay={linear=true}")
 
     assert config.filled({"name": "lion"}).optimizer.decay == config.optimizer.decay
 
 
-def test_worker_processes_are_given_the_same() -> None:
+def test_worker_processes_get_the_same_rules() -> None:
     table = parse(WITH_DECAY, Path("study.toml")).optimizer.decay
 
     assert table is not None
@@ -73,7 +73,7 @@ def test_worker_processes_are_given_the_same() -> None:
     assert (again, again.rules_in_order) == (table, table.rules_in_order)
 
 
-def test_they_are_what_they_were_when_they_are_written_again() -> None:
+def test_rules_survive_being_written_and_read() -> None:
     config = parse(WITH_DECAY, Path("study.toml"))
     tables = {k: v for k, v in config.canonical().items() if k not in ("trial", "same_as")}
 
@@ -91,7 +91,7 @@ def test_they_are_what_they_were_when_they_are_written_again() -> None:
         "optimizer.decay.where=[{leaf='bias',decay=true}]",
     ],
 )
-def test_a_study_does_not_go_on_under_other_rules(override: str) -> None:
+def test_a_study_is_not_resumed_with_other_rules(override: str) -> None:
     began = parse(WITH_DECAY, Path("study.toml")).canonical()
     now = parse(WITH_DECAY, Path("study.toml"), [override]).canonical()
 
@@ -99,7 +99,7 @@ def test_a_study_does_not_go_on_under_other_rules(override: str) -> None:
     assert change.key.startswith("optimizer.decay.")
 
 
-def test_a_study_that_began_without_such_rules_goes_on_without_them(read: Read) -> None:
+def test_a_study_that_began_without_rules_resumes_without_them(read: Read) -> None:
     now = read().canonical()
     before = {**now, "optimizer": {k: v for k, v in now["optimizer"].items() if k != "decay"}}
 
@@ -111,23 +111,23 @@ def test_a_study_that_began_without_such_rules_goes_on_without_them(read: Read) 
     [
         (
             "optimizer.decay.linear=-1",
-            "optimizer.decay.linear: -1 is no amount of decay; write true, false or a factor from "
-            "0 up; of a layer also { weight = true, ... }",
+            "optimizer.decay.linear: -1 is not an amount of decay; write true, false or a factor "
+            "from 0 up; for a layer also { weight = true, ... }",
         ),
         (
             "optimizer.decay.linear.weight='yes'",
-            "optimizer.decay.linear: weight = 'yes' is no amount of decay; "
-            "write true, false or a factor from 0 up",
+            "optimizer.decay.linear: weight = 'yes' is not an amount of decay; write true, false "
+            "or a factor from 0 up",
         ),
         (
             "optimizer.decay.linear={}",
-            "optimizer.decay.linear: a table is no amount of decay; write true, false or a factor "
-            "from 0 up; of a layer also { weight = true, ... }",
+            "optimizer.decay.linear: a table is not an amount of decay; write true, false or a "
+            "factor from 0 up; for a layer also { weight = true, ... }",
         ),
         (
             "optimizer.decay=0.9",
-            "optimizer.decay: 0.9 is no table of what decays; "
-            "write [optimizer.decay]; the decay of squared gradients is b2",
+            "optimizer.decay: 0.9 is not a table of decay rules; write [optimizer.decay]; the "
+            "decay rate of squared gradients is b2",
         ),
         (
             "optimizer.decay.where=[{decay=true}]",
@@ -145,18 +145,18 @@ def test_a_study_that_began_without_such_rules_goes_on_without_them(read: Read) 
         ),
         (
             "optimizer.decay.where=[{ndim=1.5,decay=true}]",
-            "optimizer.decay.where.0.ndim: 1.5 is no whole number; write one, or an array of them",
+            "optimizer.decay.where.0.ndim: 1.5 is not an integer; write one, or an array of them",
         ),
         *(
             (
                 f"search.optimizer.decay.{name}={{type='categorical',choices=[true,false]}}",
-                f"search.optimizer.decay.{name}: the same for every trial of a study; "
-                "write it in [optimizer.decay] alone",
+                f"search.optimizer.decay.{name}: must be the same for every trial; write it only "
+                "in [optimizer.decay]",
             )
             for name in ("other", "linear", "linear.weight")
         ),
     ],
 )
-def test_what_is_no_rule_is_refused(override: str, expected: str, refused: Refused) -> None:
+def test_an_invalid_rule_is_refused(override: str, expected: str, refused: Refused) -> None:
     first = refused("", "", override)[0]
     assert str(first).removeprefix("--set: ") == expected

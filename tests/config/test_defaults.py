@@ -12,7 +12,7 @@ from sweeper.errors import StudyError
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent
 
 SIZES = "search.model.generator.width={type='int',low=4,high=8}"
-# a small study of each program, and the searched setting that others are drawn beside
+# a small study of each program, and the searched setting that others depend on
 STUDIES = {
     "supervised": (DIGITS, "model.depth"),
     "searched optimizer": (
@@ -58,7 +58,7 @@ KEYS = [
 
 
 def searched(program: str, key: str) -> tuple[StudyConfig, str]:
-    """The study with `key` searched beside some values of another setting, and this other."""
+    """The study with `key` searched for some values of another setting, and this other."""
     text, other = STUDIES[program]
     beside = list(BESIDE.get(key.rpartition(".")[2], ()))
     around = key.rpartition(".")[0]
@@ -70,7 +70,7 @@ def searched(program: str, key: str) -> tuple[StudyConfig, str]:
 
 
 @pytest.mark.parametrize(("program", "key"), KEYS)
-def test_all_trials_of_a_study_are_told_the_same_numbers(program: str, key: str) -> None:
+def test_all_trials_of_a_study_get_the_same_traced_numbers(program: str, key: str) -> None:
     config, other = searched(program, key)
     named = {entry: config.search[entry].column(entry) for entry in (key, other)}
     drawn = {named[key]: 0.25, named[other]: 5 if "width" in other else 1}
@@ -88,7 +88,7 @@ def test_all_trials_of_a_study_are_told_the_same_numbers(program: str, key: str)
     assert parts[0].keys() == parts[1].keys()
 
 
-def test_every_number_that_may_be_left_out_is_among_them() -> None:
+def test_every_optional_number_has_a_neutral_value() -> None:
     last = {key.rpartition(".")[2] for _, key in KEYS}
     assert last == {
         *BESIDE,
@@ -98,7 +98,7 @@ def test_every_number_that_may_be_left_out_is_among_them() -> None:
     }
 
 
-def test_a_phase_without_a_rate_of_its_own_needs_the_optimizer_s() -> None:
+def test_a_phase_without_its_own_rate_needs_that_of_the_optimizer() -> None:
     rate = "search.train.phases.fit.lr={type='float',low=1e-3,high=1e-2,when={'model.b.width'=5}}"
     text = PARTS.replace('trains = ["a", "b"]\nlr = 1e-3', 'trains = ["a", "b"]')
     with pytest.raises(StudyError, match=r"optimizer\.lr: missing"):
@@ -110,7 +110,7 @@ def test_a_phase_without_a_rate_of_its_own_needs_the_optimizer_s() -> None:
 
 
 @pytest.mark.parametrize("setting", ["lr", "gain"])
-def test_a_number_of_the_user_s_own_needs_a_value_for_trials_without(setting: str) -> None:
+def test_a_number_for_a_user_function_needs_a_value_for_trials_without_one(setting: str) -> None:
     entry = f"search.optimizer.{setting}={{type='float',low=0.1,high=1.0,when={{'model.depth'=1}}}}"
     text = DIGITS.replace("lr = 1e-3\n", "").replace("optimizer.lr = {", "model.dropout = {")
     text = text.replace("low = 1e-5, high = 1e-1, log = true", "low = 0.0, high = 0.5")
@@ -121,7 +121,7 @@ def test_a_number_of_the_user_s_own_needs_a_value_for_trials_without(setting: st
     assert parse("\n".join(lines), Path("study.toml"), [*overrides, f"optimizer.{setting}=0.5"])
 
 
-def test_what_stands_in_a_table_that_is_left_out_has_no_value_for_trials_without() -> None:
+def test_settings_of_an_omitted_table_have_no_value() -> None:
     entry = (
         "search.train.early_stop.min_delta={type='float',low=0.1,high=1.0,when={'model.depth'=1}}"
     )

@@ -15,7 +15,7 @@ NORM = 'model.layer_norm = { type = "categorical", choices = [false, true] }\n'
 SOME = 'when = { "model.layer_norm" = true } }\n'
 SHARE = '{ type = "float", low = 0.1, high = 0.5'
 END = "search.optimizer.schedule.end"
-NEVER_0 = "an exponential decay does not reach 0"
+NEVER_0 = "an exponential decay never reaches 0"
 EXPONENTIAL = VALID.replace(
     "lr = 1e-3", 'lr = 1e-3\nschedule = { name = "exponential", end = 0.5 }'
 )
@@ -30,7 +30,7 @@ REFUSED = {
         EXPONENTIAL + 'optimizer.schedule.end = { type = "float", low = 0, high = 1 }\n',
         (END, NEVER_0),
     ),
-    "an end beside the range": (
+    "an end next to the range": (
         EXPONENTIAL + f"optimizer.schedule.end = {SHARE}, or = [0.0] }}\n",
         (END, NEVER_0),
     ),
@@ -42,15 +42,15 @@ REFUSED = {
     ),
     "a number of no schedule": (
         VALID + f"optimizer.schedule.end = {SHARE} }}\n",
-        (END, "the schedule constant has no use for it"),
+        (END, "the schedule constant does not use it"),
     ),
     "smoothing of numbers": (
         NUMBERS + f"train.label_smoothing = {SHARE} }}\n",
-        ("search.train.label_smoothing", "the loss mse has no use for it"),
+        ("search.train.label_smoothing", "the loss mse does not use it"),
     ),
     "smoothing of numbers in some trials": (
         NUMBERS + NORM + f"train.label_smoothing = {SHARE}, {SOME}",
-        ("search.train.label_smoothing", "the loss mse has no use for it"),
+        ("search.train.label_smoothing", "the loss mse does not use it"),
     ),
     "a way to stop that others have not": (
         VALID + NORM + f"train.early_stop.min_delta = {SHARE}, {SOME}",
@@ -62,7 +62,7 @@ REFUSED = {
     "schedules of nothing": (
         OWN + 'optimizer.schedule.name.type = "categorical"\n'
         'optimizer.schedule.name.choices = ["constant", "cosine"]\n',
-        ("optimizer.lr", "missing, and a schedule changes it"),
+        ("optimizer.lr", "missing, but a schedule changes it"),
     ),
     "whole arrays that some trials keep": (
         VALID.replace('"adamw"', '"adafactor"')
@@ -71,14 +71,16 @@ REFUSED = {
         + '[execution]\nstrategy = "padded"\n',
         (
             "execution.strategy",
-            "padded, and the optimizer adafactor looks at whole arrays, padding too",
+            "padded, but the optimizer adafactor looks at whole arrays, including padding",
         ),
     ),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
-def test_what_some_trials_have_no_use_for_is_refused(text: str, expected: tuple[str, str]) -> None:
+def test_settings_that_some_trials_cannot_use_are_refused(
+    text: str, expected: tuple[str, str]
+) -> None:
     with pytest.raises(StudyError) as refusal:
         parse(text, Path("study.toml"))
     (problem,) = refusal.value.problems
@@ -89,7 +91,7 @@ def test_what_some_trials_have_no_use_for_is_refused(text: str, expected: tuple[
     assert name in line or problem.found.startswith("missing")
 
 
-def test_keys_of_the_optimizer_that_some_trials_keep_are_of_use() -> None:
+def test_keys_of_the_optimizer_that_some_trials_keep_are_accepted() -> None:
     text = VALID.replace("lr = 1e-3", "lr = 1e-3\nb1 = 0.8") + NORM + SOME_SGD
     config = parse(text, Path("study.toml"))
     kept, drawn = config.filled({"layer_norm": False}), config.filled({"name": "sgd"})
@@ -104,7 +106,7 @@ def some_of_another_kind(kept: str, drawn: str) -> StudyConfig:
 
 
 @pytest.mark.parametrize(("kept", "drawn"), [("mlp", "python"), ("python", "mlp")])
-def test_trials_that_keep_another_kind_of_model_are_in_no_family(kept: str, drawn: str) -> None:
+def test_trials_that_keep_another_kind_of_model_have_no_family(kept: str, drawn: str) -> None:
     config = some_of_another_kind(kept, drawn)
     ((params, share),) = families_of(config, {})
     assert config.filled(params).model.kind == "mlp"

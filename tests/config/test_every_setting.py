@@ -124,7 +124,7 @@ def test_a_setting_takes_its_own_examples(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_an_example_in_the_readme_is_taken(key: str) -> None:
+def test_an_example_in_the_readme_is_accepted(key: str) -> None:
     """By one of the tables at least, where several kinds have the setting."""
     tables = [(setting.table, setting.name) for setting in SETTINGS if setting.key == key]
     for line in cells(key):

@@ -92,7 +92,7 @@ def test_a_searched_setting_that_no_trial_uses_is_reported(said: str, overrides:
         ['study.constraints=[{metric="val_accuracy",min=0.5},{metric="val_loss",max=1.0}]'],
     ],
 )
-def test_nothing_is_said_of_settings_that_some_trial_uses(overrides: list[str]) -> None:
+def test_settings_that_some_trial_uses_are_not_reported(overrides: list[str]) -> None:
     assert _idle(*overrides) == []
 
 
@@ -109,15 +109,15 @@ _WRITTEN: dict[str, list[str]] = {
         *("study.folds=3", "data.split.val=0.3"),
     ],
     "data.split.seed = 3 changes nothing: ": ['data.split={time="day",seed=3}'],
-    "study.constraints.1: no trial can keep max = -1, for val_loss is never less than 0": [
+    "study.constraints.1: no trial can meet max = -1, since val_loss is never less than 0": [
         'study.constraints=[{metric="val_loss",max=1.0},{metric="val_loss",max=-1.0}]',
     ],
-    "study.constraints.0: no trial can keep min = 1.5, for val_accuracy is never more than 1": [
+    "study.constraints.0: no trial can meet min = 1.5, since val_accuracy is never more than 1": [
         'study.constraints=[{metric="val_accuracy",min=1.5}]',
         'train.metrics=["accuracy"]',
     ],
-    "every trial has the same n_parameters, an objective of the study: nothing is searched that "
-    "changes the size of the model; search model.depth or model.width": [
+    "every trial has the same n_parameters, an objective of the study: no setting is searched "
+    "that changes the size of the model; search model.depth or model.width": [
         "study.metric=n_parameters",
         f"search={{model.dropout={_SHARE}}}",
     ],

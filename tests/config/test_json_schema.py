@@ -35,7 +35,7 @@ def test_each_study_of_the_project_is_valid(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.name)
-def test_the_line_that_names_the_schema_disturbs_nothing(path: Path) -> None:
+def test_the_line_that_names_the_schema_is_ignored(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     plain, lined = (parse(t, path) for t in (text, f"#:schema ./study.schema.json\n{text}"))
     assert plain.canonical() == lined.canonical()
@@ -74,7 +74,7 @@ def test_the_line_that_names_the_schema_disturbs_nothing(path: Path) -> None:
         ).replace("optimizer.lr =", "# optimizer.lr ="),
     ],
 )
-def test_what_loads_is_valid(text: str) -> None:
+def test_studies_that_load_match_the_schema(text: str) -> None:
     parse(text, Path("study.toml"))
     assert said(text) == []
 
@@ -146,13 +146,13 @@ def test_what_loads_is_valid(text: str) -> None:
         ),
     ],
 )
-def test_what_an_editor_can_see_is_said_where_it_stands(old: str, new: str, expected: str) -> None:
+def test_schema_errors_point_to_the_setting(old: str, new: str, expected: str) -> None:
     assert old in VALID
     assert expected in said(VALID.replace(old, new))
 
 
 def settings(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
-    """The schema of each setting in that of a table, under names of the user's own too."""
+    """The schema of each setting in that of a table, also under user-chosen names."""
     found = []
     if "properties" not in schema:
         inner = forms_of(schema["additionalProperties"])
@@ -173,7 +173,7 @@ def forms_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_setting_says_what_it_takes_and_what_it_is(name: str) -> None:
+def test_every_setting_has_a_type_and_a_description(name: str) -> None:
     forms = forms_of(SCHEMA["properties"][name])
     assert len(forms) == len(kinds_of(name)) + (name in UNDER_NAMES)
     for table in forms:
@@ -182,7 +182,7 @@ def test_every_setting_says_what_it_takes_and_what_it_is(name: str) -> None:
             assert schema.get("description"), key
 
 
-def test_the_schemas_are_commands(command: CommandLine) -> None:
+def test_commands_print_the_schemas(command: CommandLine) -> None:
     shown = command("schema", "study")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert json.loads(shown.stdout) == json.loads(json.dumps(SCHEMA))

@@ -14,8 +14,8 @@ from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Read, Refused
 
 _DEEP = ".".join("a" * 3000)
-_TOO_LONG = "a whole number of more than 64 bits"
-_TOO_DEEP = "too many tables or arrays within each other"
+_TOO_LONG = "an integer of more than 64 bits"
+_TOO_DEEP = "too many nested tables or arrays"
 _WIDE = 'model.width = { type = "int", low = 1, high = 10_000_000 }'
 _FINE = 'optimizer.eps = { type = "float", low = 1e-9, high = 1.0, step = 1e-9 }'
 _PYTHON = 'kind = "python"\nfunction = "nets:build"'
@@ -55,14 +55,14 @@ def test_what_is_too_large_is_refused(
     assert problem.hint.startswith("write ")
 
 
-def test_numbers_whose_distance_is_none_are_no_range() -> None:
+def test_a_range_too_wide_for_floats_is_refused() -> None:
     text = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', _PYTHON)
     text = text.partition("model.depth")[0] + _ALL + "\n"
     with pytest.raises(StudyError) as refusal:
         parse(text, Path("study.toml"))
     (problem,) = refusal.value.problems
     assert problem.key == "search.model.temperature.high"
-    assert problem.found == "-1.7e+308 to 1.7e+308 is wider than numbers with a point are"
+    assert problem.found == "-1.7e+308 to 1.7e+308 is wider than the range of floats"
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_a_number_of_more_digits_than_python_reads_is_text_on_the_command_line(
     refused: Refused,
 ) -> None:
     (problem,) = refused("", "", f"study.n_trials={'1' * 5000}")
-    assert problem.found == f"'{'1' * 80} ...' is not a whole number"
+    assert problem.found == f"'{'1' * 80} ...' is not an integer"
 
 
-def test_the_largest_whole_numbers_of_toml_are_none_too_large(read: Read) -> None:
+def test_the_largest_integers_of_toml_are_accepted(read: Read) -> None:
     assert read("n_trials = 8", f"n_trials = 8\nsampler.n_startup_trials = {2**63 - 1}")
 
 
@@ -174,10 +174,10 @@ def test_a_repeated_choice_among_very_many_is_found(refused: Refused) -> None:
     choices = [*range(1, 5_000), 7]
     entry = f'model.width = {{ type = "categorical", choices = {choices} }}'
     (problem,) = refused("[search]", f"[search]\n{entry}")
-    assert problem.found == "7 stands there twice"
+    assert problem.found == "7 occurs twice"
 
 
-def test_a_problem_is_one_line_that_can_be_printed() -> None:
+def test_a_problem_is_one_printable_line() -> None:
     problem = Problem("study.toml:1", "model.\x1b[31m", "'a\nb\u202e'" + "é" * 2_000, "write\x00")
     assert str(problem).isprintable()
     assert str(problem).startswith("study.toml:1: model.\\x1b[31m: 'a\\nb\\u202e'é")
@@ -185,7 +185,7 @@ def test_a_problem_is_one_line_that_can_be_printed() -> None:
 
 
 @pytest.mark.parametrize("written", ["\ufeff" + VALID, VALID.replace("\n", "\r\n")])
-def test_marks_and_ends_of_lines_of_other_systems_are_read(written: str, tmp_path: Path) -> None:
+def test_byte_order_marks_and_other_line_ends_are_read(written: str, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_bytes(written.encode())
     assert load(tmp_path / "study.toml").canonical() == parse(VALID, Path("a")).canonical()
 
@@ -213,7 +213,7 @@ _NO_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("make", "found"), _NO_FILES.values(), ids=_NO_FILES)
-def test_what_is_no_study_file_is_refused_and_not_waited_for(
+def test_pipes_and_devices_are_refused_without_blocking(
     make: Callable[[Path], None], found: str, tmp_path: Path
 ) -> None:
     make(tmp_path / "study.toml")
@@ -225,6 +225,6 @@ def test_what_is_no_study_file_is_refused_and_not_waited_for(
 
 
 @pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "/dev/stdin", "x" * 300, "a\x00b"])
-def test_names_of_no_study_file_are_refused(name: str) -> None:
+def test_paths_that_cannot_be_study_files_are_refused(name: str) -> None:
     with pytest.raises(StudyError, match="cannot be read"):
         load(Path(name))

@@ -14,30 +14,30 @@ from tests.small_studies import PARTS
 CONSTRAINED = "[[study.constraints]]\nmetric = 'n_parameters'\nmax = 100\n\n[data]"
 
 
-def test_the_worst_end_of_a_metric_is_doubted(read: Read) -> None:
+def test_searching_the_worst_end_of_a_metric_is_reported(read: Read) -> None:
     assert doubts(read()) == ()
     assert doubts(read('"minimize"', '"maximize"')) == (
-        "the study is to maximize val_loss, of which usually the other end is better",
+        "the study is set to maximize val_loss, but the other direction is usual",
     )
 
 
-def test_a_value_given_for_what_every_trial_draws_is_doubted(read: Read) -> None:
+def test_overriding_a_searched_setting_is_reported(read: Read) -> None:
     (told,) = doubts(read("", "", "model.depth=3"))
-    assert told.startswith("--set model.depth changes nothing, for every trial draws it")
+    assert told.startswith("--set model.depth changes nothing: every trial draws its own value")
     one = """search.model.depth={type="categorical",choices=[3]}"""
     assert one.replace("[3]", "[VALUE]") in told
     assert doubts(read("", "", one)) == ()
 
 
 @pytest.mark.parametrize(("sampler", "heeds"), [("tpe", True), ("cmaes", False)])
-def test_constraints_that_the_sampler_ignores_are_told(
+def test_constraints_that_the_sampler_ignores_are_reported(
     sampler: str, heeds: bool, read: Read
 ) -> None:
     bounded = read("[data]", CONSTRAINED, f"study.sampler={{name='{sampler}'}}")
     told = doubts(bounded)
 
     assert (told == ()) is heeds
-    assert heeds or told[0].startswith("the sampler cmaes does not look at study.constraints, ")
+    assert heeds or told[0].startswith("the sampler cmaes ignores study.constraints ")
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_constraints_that_the_sampler_ignores_are_told(
         ("study.n_trials=1", False),
     ],
 )
-def test_trials_that_all_begin_at_once_are_hinted_at(override: str, told: bool, read: Read) -> None:
+def test_trials_that_all_start_at_once_get_a_hint(override: str, told: bool, read: Read) -> None:
     config = read("", "", override)
     assert doubts(config) == ()
     assert bool(hints(config)) is told
     if told:
         (hint,) = hints(config)
-        assert hint.startswith("schedule.parallel = 8 lets all 8 trials begin at once, so tpe ")
+        assert hint.startswith("schedule.parallel = 8 lets all 8 trials start at once, so tpe ")
 
 
 DECAY = "optimizer.decay={linear={bias=true}}"
@@ -71,14 +71,14 @@ RANGE = "type='float',low=1e-4,high=1e-2,or=[0.0]"
         ((), False),
     ],
 )
-def test_rules_of_a_decay_of_0_are_doubted(
+def test_rules_for_a_decay_of_0_are_reported(
     overrides: tuple[str, ...], is_idle: bool, read: Read
 ) -> None:
     told = doubts(read("", "", *overrides))
     assert (told != ()) is is_idle
     assert not told or told == (
-        "[optimizer.decay] changes nothing, for optimizer.weight_decay is 0; "
-        "write optimizer.weight_decay = 1e-4, or the like",
+        "[optimizer.decay] changes nothing, since optimizer.weight_decay is 0; write e.g. "
+        "optimizer.weight_decay = 1e-4",
     )
 
 
@@ -86,7 +86,7 @@ def test_rules_of_a_decay_of_0_are_doubted(
     ("trained_on", "rows"),
     [("train", None), ("train+val", "validation"), ("all", "validation and test")],
 )
-def test_measures_of_rows_that_are_trained_on_are_doubted(
+def test_metrics_of_training_rows_are_reported(
     trained_on: str, rows: str | None, read: Read
 ) -> None:
     told = doubts(read("", "", f"data.split.train_on={trained_on}"))
@@ -94,7 +94,7 @@ def test_measures_of_rows_that_are_trained_on_are_doubted(
     assert rows is None or told[0].startswith(f"trials train on the {rows} rows, too (")
 
 
-def test_a_part_that_no_loss_depends_on_is_doubted() -> None:
+def test_a_part_that_no_loss_depends_on_is_reported() -> None:
     idle = PARTS.replace(
         "[model.c]", '[model.d]\ninput = "b"\ndepth = 1\nwidth = 4\nout_size = 2\n[model.c]'
     )
@@ -106,13 +106,13 @@ def test_a_part_that_no_loss_depends_on_is_doubted() -> None:
 
 
 @pytest.mark.parametrize("n_trials", [1, 2])
-def test_a_queue_longer_than_the_study_is_doubted(n_trials: int, read: Read) -> None:
+def test_a_queue_longer_than_the_study_is_reported(n_trials: int, read: Read) -> None:
     queue = "study.enqueue=[{'model.depth'=1}, {'model.depth'=2}]"
     told = doubts(read("", "", queue, f"study.n_trials={n_trials}"))
     assert told == (
         ()
         if n_trials == 2
-        else ("study.enqueue has 2 trials, of which study.n_trials = 1 leaves the last untried",)
+        else ("study.enqueue has 2 trials, but study.n_trials = 1 leaves out the last ones",)
     )
 
 
@@ -127,10 +127,10 @@ def test_a_queue_longer_than_the_study_is_doubted(n_trials: int, read: Read) -> 
         (["search.train.epochs={type='int',low=1,high=5}"], 6),
     ],
 )
-def test_a_phase_that_no_trial_comes_to_is_doubted(overrides: list[str], epoch: int | None) -> None:
+def test_a_phase_that_no_trial_reaches_is_reported(overrides: list[str], epoch: int | None) -> None:
     config = parse(PARTS, Path("study.toml"), overrides)
     told = doubts(config)
     assert (told == ()) is (epoch is None)
     assert epoch is None or told[0].startswith(
-        f"no trial comes to the phase follow, which begins with epoch {epoch}: the last is 5; "
+        f"no trial reaches the phase follow, which begins in epoch {epoch}: the last is 5; "
     )

@@ -31,7 +31,7 @@ def test_the_digits_study_loads() -> None:
     assert config.base_dir == DIGITS.parent
 
 
-def test_comments_of_the_digits_study_offer_what_there_is() -> None:
+def test_comments_of_the_digits_study_list_all_choices() -> None:
     table, offered = "", dict[str, list[str]]()
     for line in DIGITS.read_text(encoding="utf-8").splitlines():
         setting, _, comment = line.partition("#")
@@ -49,7 +49,7 @@ def test_comments_of_the_digits_study_offer_what_there_is() -> None:
         assert set(options) <= {option.removeprefix("or ") for option in there.split(", ")}
 
 
-def test_a_study_is_its_tables_in_json(read: Read) -> None:
+def test_a_study_equals_its_tables_in_json(read: Read) -> None:
     canonical = read("n_trials = 8", "n_trials = 8\nsampler.multivariate = false").canonical()
     assert canonical["study"]["sampler"] == {"name": "tpe", "multivariate": False}
     assert canonical["train"]["metrics"] == ["accuracy"]
@@ -74,7 +74,7 @@ def test_layout_and_comments_do_not_change_a_study(read: Read) -> None:
     assert spread.canonical() == read().canonical()
 
 
-def test_a_study_survives_its_way_to_a_worker(read: Read) -> None:
+def test_a_study_survives_pickling(read: Read) -> None:
     config = read()
     sent = pickle.loads(pickle.dumps(config))
     assert sent == config
@@ -96,12 +96,12 @@ def test_a_searched_setting_needs_no_value_of_its_own(read: Read) -> None:
     assert without.filled({"depth": 3}) == read().filled({"depth": 3})
 
 
-def test_other_parts_find_the_place_of_a_problem(read: Read) -> None:
+def test_problems_found_later_have_a_line_too(read: Read) -> None:
     problem = read().problem("data.name", "too small", "take another")
     assert str(problem) == "study.toml:11: data.name: too small; take another"
 
 
-def test_whole_numbers_serve_as_numbers(read: Read) -> None:
+def test_integers_are_accepted_as_floats(read: Read) -> None:
     assert read("lr = 1e-3", "lr = 1").optimizer.lr == 1.0
 
 

@@ -8,7 +8,7 @@ from sweeper.errors import Problem
 from tests.config.conftest import Read, Refused
 
 
-def test_an_override_is_the_file_with_that_value(read: Read) -> None:
+def test_an_override_has_the_effect_of_editing_the_file(read: Read) -> None:
     overridden = read("", "", "train.epochs=9", "model.activation='tanh'")
     written = read("width = 8", 'width = 8\nactivation = "tanh"').canonical()
     written["train"]["epochs"] = 9
@@ -33,11 +33,11 @@ def test_an_override_reaches_into_a_search_entry(read: Read) -> None:
     assert read("", "", "search.model.depth.high=6").columns["depth"].values() == tuple(range(1, 7))
 
 
-def test_an_override_makes_the_table_that_it_needs(read: Read) -> None:
+def test_an_override_creates_missing_tables(read: Read) -> None:
     assert read("", "", "execution.workers=2").execution.workers == 2
 
 
-def test_a_line_break_smuggles_no_second_setting(refused: Refused) -> None:
+def test_a_line_break_cannot_add_a_second_setting(refused: Refused) -> None:
     (problem,) = refused("", "", "study.seed=1\nother = 2")
     assert problem.key == "study.seed"
 
@@ -51,7 +51,7 @@ def test_a_line_break_smuggles_no_second_setting(refused: Refused) -> None:
         ),
         (
             "train.epochs=few",
-            Problem("--set", "train.epochs", "'few' is not a whole number", "write a whole number"),
+            Problem("--set", "train.epochs", "'few' is not an integer", "write an integer"),
         ),
         (
             "study.name.first=1",
@@ -76,25 +76,25 @@ def test_a_line_break_smuggles_no_second_setting(refused: Refused) -> None:
         ),
     ],
 )
-def test_a_wrong_override_is_refused_as_such(
+def test_an_invalid_override_is_refused_as_one(
     override: str, expected: Problem, refused: Refused
 ) -> None:
     assert refused("", "", override) == (expected,)
 
 
-def test_a_key_that_is_fixed_is_not_refused(read: Read) -> None:
+def test_an_override_of_a_fixed_setting_is_accepted(read: Read) -> None:
     assert read("epochs = 4", "epochs = 0", "train.epochs=2").train.epochs == 2
 
 
 @pytest.mark.parametrize("bracket", ["[", "{a="])
-def test_a_value_of_brackets_without_end_is_refused(bracket: str, refused: Refused) -> None:
+def test_endless_brackets_are_refused(bracket: str, refused: Refused) -> None:
     (problem,) = refused("", "", "train.epochs=3", f"study.n_trials={bracket * 5000}")
     assert (problem.where, problem.key) == ("--set", "study.n_trials")
-    assert problem.found == "too many tables or arrays within each other"
+    assert problem.found == "too many nested tables or arrays"
 
 
 @pytest.mark.parametrize("depth", [2, 100, 300, 400, 450, 480, 5000])
-def test_arrays_within_arrays_are_refused_wherever_they_stand(depth: int, refused: Refused) -> None:
+def test_deeply_nested_arrays_are_refused_everywhere(depth: int, refused: Refused) -> None:
     nested = "[" * depth + "]" * depth
     for problems in (
         refused("width = 8", f"width = {nested}"),

@@ -23,11 +23,16 @@ BROKEN = {
     ),
     "a part that feeds itself": (
         ("out_size = 4", 'out_size = 4\ninput = "a"'),
-        (17, "model.a.input", "'a' feeds 'a', which feeds it", "let one of them take in the data"),
+        (17, "model.a.input", "'a' feeds 'a', which feeds 'a'", "let the data feed one of them"),
     ),
-    "a setting beside parts": (
+    "a setting next to parts": (
         ("[model.a]", "[model]\nwidth = 4\n[model.a]"),
-        (14, "model.width", "not a part, among parts", "write it in one of the parts, [model.a]"),
+        (
+            14,
+            "model.width",
+            "not a part, but next to parts",
+            "write it in one of the parts, [model.a]",
+        ),
     ),
     "an unknown kind of part": (
         ("[model.a]", '[model.a]\nkind = "mpl"'),
@@ -37,12 +42,12 @@ BROKEN = {
         ("[model.b]", "[model.b]\nwidht = 4"),
         (18, "model.b.widht", "no such setting", "did you mean 'model.b.width'?"),
     ),
-    "a part that no loss tells the size of": (
+    "a part without a size": (
         ("out_size = 4\n", ""),
         (
             13,
             "model.a.out_size",
-            "missing, and no loss tells the size of 'a'",
+            "missing, and no loss determines the size of 'a'",
             "write out_size = ...",
         ),
     ),
@@ -51,8 +56,8 @@ BROKEN = {
         (
             21,
             "model.d",
-            "no loss depends on it, so nothing trains it",
-            "remove it, or write a loss of it",
+            "no loss depends on this part, so nothing trains it",
+            "remove it, or add a loss that uses it",
         ),
     ),
     "a size that the data tell": (
@@ -60,20 +65,20 @@ BROKEN = {
         (
             18,
             "model.b.out_size",
-            "4, and the loss data compares 'b' with the data",
-            "remove it: the data tell",
+            "4, but the loss data compares 'b' with the data",
+            "remove it: the data determines the size",
         ),
     ),
     "a size that the part before tells": (
         ("[model.b]", "[model.b]\nin_size = 4"),
-        (18, "model.b.in_size", "4, and 'b' takes in what 'a' gives", "remove it"),
+        (18, "model.b.in_size", "4, but the input of 'b' is the output of 'a'", "remove it"),
     ),
     "sizes that cannot be compared": (
         ("[model.c]", "[model.c]\nout_size = 3"),
         (
             40,
             "train.losses.follow",
-            "'c' gives 3 numbers, 'b' those of the data",
+            "'c' has 3 outputs, 'b' has those of the data",
             "write the same out_size for both",
         ),
     ),
@@ -83,7 +88,7 @@ BROKEN = {
             21,
             "model.c 1",
             "'c 1' cannot be a name",
-            "write letters, digits and '_' alone, a letter first",
+            "write only letters, digits and '_', a letter first",
         ),
     ),
     "a name that begins with _": (
@@ -92,24 +97,24 @@ BROKEN = {
             21,
             "model._c",
             "'_c' cannot be a name",
-            "write letters, digits and '_' alone, a letter first",
+            "write only letters, digits and '_', a letter first",
         ),
     ),
     "a part named as the data": (
         ("[model.c]", "[model.y]"),
-        (21, "model.y", "'y' is a word of this program", "write another name"),
+        (21, "model.y", "'y' is a reserved word", "write another name"),
     ),
     "a part named as what every optimizer has": (
         ("[model.c]", "[model.schedule]"),
-        (21, "model.schedule", "'schedule' is a word of this program", "write another name"),
+        (21, "model.schedule", "'schedule' is a reserved word", "write another name"),
     ),
     "a part named as an attribute": (
         ("[model.c]", "[model.parts]"),
-        (21, "model.parts", "'parts' is a word of this program", "write another name"),
+        (21, "model.parts", "'parts' is a reserved word", "write another name"),
     ),
     "a loss named as an attribute": (
         ("[train.losses.follow]", "[train.losses.recipe]"),
-        (39, "train.losses.recipe", "'recipe' is a word of this program", "write another name"),
+        (39, "train.losses.recipe", "'recipe' is a reserved word", "write another name"),
     ),
     "a phase with a dot in its name": (
         ("[train.phases.follow]", '[train.phases."fol.low"]'),
@@ -117,7 +122,7 @@ BROKEN = {
             49,
             "train.phases.fol.low",
             "'fol.low' cannot be a name",
-            "write letters, digits and '_' alone, a letter first",
+            "write only letters, digits and '_', a letter first",
         ),
     ),
     "a loss of an unknown part": (
@@ -128,16 +133,21 @@ BROKEN = {
         ('against = "b"', 'against = "bb"'),
         (41, "train.losses.follow.against", "no part 'bb'", "did you mean 'b'?"),
     ),
-    "a loss of a part against itself": (
+    "a loss that compares a part with itself": (
         ('against = "b"', 'against = "c"'),
-        (41, "train.losses.follow.against", "'c' against itself", 'write "y", or another part'),
+        (
+            41,
+            "train.losses.follow.against",
+            "'c' is compared with itself",
+            'write "y", or another part',
+        ),
     ),
     "a loss of classes against a part": (
         ('against = "b"\nkind = "mse"', 'against = "b"\nkind = "cross_entropy"'),
         (
             42,
             "train.losses.follow.kind",
-            "cross_entropy is of classes, and the part 'b' gives numbers",
+            "cross_entropy is for classes, but the output of 'b' is numbers",
             "write one of mse, mae, huber",
         ),
     ),
@@ -155,8 +165,8 @@ BROKEN = {
         (
             42,
             "train.losses.follow.kind",
-            "cross_entropy is of classes, and the loss data of numbers",
-            "write a loss of numbers",
+            "cross_entropy is for classes, but the loss data is for numbers",
+            "write a loss for numbers",
         ),
     ),
     "no losses": (
@@ -175,13 +185,13 @@ BROKEN = {
         (
             29,
             "train.task",
-            "missing, and 'mine:loss' does not tell what the target is",
+            "missing, and 'mine:loss' does not determine what the target is",
             'write task = "classes" or "numbers"',
         ),
     ),
     "a task of another loss": (
         ("cycle =", 'task = "classes"\ncycle ='),
-        (34, "train.task", "the loss data is of numbers", 'write "numbers", or another loss'),
+        (34, "train.task", "the loss data is for numbers", 'write "numbers", or another loss'),
     ),
     "no phases": (
         (
@@ -209,15 +219,15 @@ BROKEN = {
     ),
     "a phase that trains nothing": (
         ('trains = ["c"]', "trains = []"),
-        (52, "train.phases.follow.trains", "an array is empty", "write at least 1"),
+        (52, "train.phases.follow.trains", "an array is empty", "write 1 or more"),
     ),
     "a phase that trains a part twice": (
         ('trains = ["c"]', 'trains = ["c", "c"]'),
-        (52, "train.phases.follow.trains", "a part is named twice", "name each once"),
+        (52, "train.phases.follow.trains", "a part is named twice", "remove one of the two"),
     ),
-    "a phase in no cycle": (
+    "a phase not in any cycle": (
         ('cycle = ["fit", "follow"]', 'cycle = ["fit"]'),
-        (49, "train.phases.follow", "in no cycle", "name it in train.cycle"),
+        (49, "train.phases.follow", "not in any cycle", "add it to train.cycle"),
     ),
     "an unknown phase in the cycle": (
         ('cycle = ["fit", "follow"]', 'cycle = ["fit", "follow", "fitt"]'),
@@ -253,7 +263,7 @@ BROKEN = {
             "did you mean 'val_loss_data'?",
         ),
     ),
-    "an early stop by what is not reported": (
+    "an early stop by a metric that is not reported": (
         ("cycle =", 'early_stop = { metric = "val_loss", patience = 2 }\ncycle ='),
         (
             34,
@@ -267,17 +277,17 @@ BROKEN = {
         (
             34,
             "train.metrics",
-            "accuracy does not go with the loss mse",
+            "accuracy does not fit the loss mse",
             "write some of r2, rmse, mae",
         ),
     ),
     "a metric named twice": (
         ("cycle =", 'metrics = ["r2", "r2"]\ncycle ='),
-        (34, "train.metrics", "a metric is named twice", "name each once"),
+        (34, "train.metrics", "a metric is named twice", "remove one of the two"),
     ),
     "a metric named as a loss": (
         ("cycle =", 'metrics = ["mine:loss_data"]\ncycle ='),
-        (34, "train.metrics", "'loss_data' is reported anyway", "give the function another name"),
+        (34, "train.metrics", "'loss_data' is always reported", "give the function another name"),
     ),
     "an optimizer of no part": (
         (
@@ -293,7 +303,7 @@ BROKEN = {
         ),
         (26, "optimizer", "none for 'c'", "write [optimizer.c]"),
     ),
-    "a setting beside optimizers": (
+    "a setting next to optimizers": (
         (
             OPTIMIZER,
             "[optimizer]\nlr = 1e-3\n" + EACH,
@@ -301,7 +311,7 @@ BROKEN = {
         (
             27,
             "optimizer.lr",
-            "not an optimizer, among those of parts",
+            "not an optimizer, but next to those of parts",
             "write it in the table of a part",
         ),
     ),
@@ -334,8 +344,8 @@ BROKEN = {
         (
             58,
             "search.model.b.input",
-            "the same for every trial of a study",
-            "write it in [model] alone",
+            "must be the same for every trial",
+            "write it only in [model]",
         ),
     ),
     "a search of a phase's loss": (
@@ -346,8 +356,8 @@ BROKEN = {
         (
             58,
             "search.train.phases.fit.loss",
-            "the same for every trial of a study",
-            "write it in [train] alone",
+            "must be the same for every trial",
+            "write it only in [train]",
         ),
     ),
     "a search of the way to switch": (
@@ -358,8 +368,8 @@ BROKEN = {
         (
             58,
             "search.train.switching",
-            "the same for every trial of a study",
-            "write it in [train] alone",
+            "must be the same for every trial",
+            "write it only in [train]",
         ),
     ),
     "a search of an unknown part": (
@@ -383,7 +393,7 @@ def between(first: str, last: str) -> str:
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_does_not_fit_together_is_refused(what: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(what: str) -> None:
     replaced, (line, key, found, hint) = BROKEN[what]
     assert refused(*replaced) == (Problem(f"study.toml:{line}", key, found, hint),)
 
@@ -392,23 +402,23 @@ def test_parts_that_feed_each_other_are_refused() -> None:
     problems = refused("out_size = 4", 'out_size = 4\ninput = "b"')
 
     assert [str(problem) for problem in problems] == [
-        "study.toml:17: model.a.input: 'a' feeds 'b', which feeds it; "
-        "let one of them take in the data",
-        "study.toml:19: model.b.input: 'b' feeds 'a', which feeds it; "
-        "let one of them take in the data",
+        "study.toml:17: model.a.input: 'a' feeds 'b', which feeds 'a'; let the data feed one of "
+        "them",
+        "study.toml:19: model.b.input: 'b' feeds 'a', which feeds 'b'; let the data feed one of "
+        "them",
     ]
 
 
-def test_phases_train_parts_and_not_one_model() -> None:
+def test_phases_need_parts() -> None:
     problems = refused(between("[model.a]", "[optimizer]"), "[model]\ndepth = 1\nwidth = 8\n\n")
 
     assert str(problems[0]) == (
-        "study.toml:13: model: one model, and the program alternating trains parts; "
-        "write a table [model.NAME] for each"
+        "study.toml:13: model: one model, but the program alternating trains parts; write a "
+        "table [model.NAME] for each part"
     )
 
 
-def test_supervised_trains_one_model_and_not_parts() -> None:
+def test_supervised_refuses_parts() -> None:
     tables = between("[train]", "[search]")
     (problem,) = (
         problem
@@ -417,19 +427,19 @@ def test_supervised_trains_one_model_and_not_parts() -> None:
     )
 
     assert str(problem) == (
-        "study.toml:13: model: several parts, and the program supervised trains one model; "
+        "study.toml:13: model: several parts, but the program supervised trains one model; "
         'write train.program = "alternating" or "coupled", or one [model]'
     )
 
 
-def test_the_study_is_taken_as_it_stands() -> None:
+def test_the_study_of_parts_is_valid() -> None:
     train = parse(PARTS, Path("study.toml")).train
 
     phases = [train.phase_at(epoch) for epoch in range(1, 10)]  # type: ignore[union-attr]
     assert phases == [*["fit"] * 5, "follow", "fit", "fit", "follow"]
 
 
-def test_what_the_function_of_a_part_is_given_can_be_searched() -> None:
+def test_arguments_of_a_parts_function_can_be_searched() -> None:
     own = '[model.c]\nkind = "python"\nfunction = "heads:build"\nlayers = 1'
     search = "[search]\nmodel.c.layers = { type = 'int', low = 1, high = 3 }"
     text = PARTS.replace("[model.c]", own).replace("depth = 1\nwidth = 6\n\n[opt", "\n[opt")
@@ -447,7 +457,7 @@ def test_each_part_may_have_an_optimizer_without_a_rate() -> None:
     assert list(config.each("optimizer")) == ["optimizer.a", "optimizer.b", "optimizer.c"]
 
 
-def test_a_class_that_pads_nothing_has_no_room_for_parts() -> None:
+def test_an_unpadded_class_has_no_sizes_of_parts() -> None:
     room = '[trial]\nnumber = 0\nepochs = 4\n[trial.class]\nstrategy = "exact"\nlane_loop = "map"'
     sizes = "capacity = 1\nepochs = 12\nsizes = { a = [9, 2] }\n"
     text = PARTS.replace("n_trials = 4", "n_trials = 1")

@@ -1,4 +1,4 @@
-"""Models of the user's own: any key is theirs, and in a mixed study each kind has its own."""
+"""User-defined models take any key, and in a mixed study each kind has its own keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def study(model: str, search: str) -> StudyConfig:
 PARAMS = {"depth": 2, "activation": "tanh", "channels": 16, "lr": 1e-3}
 
 
-def test_any_key_is_given_to_the_function_and_is_structural() -> None:
+def test_any_key_is_passed_to_the_function_and_is_structural() -> None:
     config = study(PYTHON, SEARCH)
     settings = config.filled(PARAMS)
 
@@ -58,7 +58,7 @@ def test_any_key_is_given_to_the_function_and_is_structural() -> None:
     assert config.n_structures == 3 * 2 * 3
 
 
-def test_a_continuum_of_a_key_is_one_of_structures() -> None:
+def test_a_continuous_key_gives_infinitely_many_structures() -> None:
     search = '[search]\nmodel.scale = { type = "float", low = 0.0, high = 1.0 }\n'
     assert study(PYTHON, search).n_structures is None
 
@@ -85,7 +85,7 @@ def test_a_trial_of_a_mixed_study_has_the_settings_of_its_kind() -> None:
     }
 
 
-def test_what_does_not_apply_parts_no_trials_of_a_mixed_study() -> None:
+def test_settings_that_do_not_apply_split_no_trials() -> None:
     config = study(OF_BOTH, SEARCH + KIND)
 
     structures = {
@@ -110,7 +110,7 @@ def test_a_mixed_study_needs_the_settings_of_both() -> None:
     }
 
 
-def test_a_kind_that_there_is_not_cannot_be_drawn() -> None:
+def test_an_unknown_kind_cannot_be_drawn() -> None:
     with pytest.raises(StudyError) as refusal:
         study(OF_BOTH, SEARCH + KIND.replace('"mlp"', '"cnn"'))
 

@@ -11,16 +11,16 @@ from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Refused
 
 OPTIMIZER_HAS = "[optimizer] has lr, weight_decay, clip_norm, clip_value, b1, b2, eps, name"
-FROM_ZERO = "write a number above 0, and or = [0.0] beside it if 0.0 is to be drawn, too"
+FROM_ZERO = "write a number above 0, and or = [0.0] if 0.0 should be drawn too"
 
 # what is replaced, by what; then line, key, found and fix of the one problem
 PYTHON = 'kind = "python"\nfunction = "nets:build"'
 BROKEN = {
     "a function without its module": (
         ('kind = "mlp"', 'kind = "python"\nfunction = "build"'),
-        (15, "model.function", "'build' names no function", 'write "module:function"'),
+        (15, "model.function", "'build' is not the name of a function", 'write "module:function"'),
     ),
-    "a model of your own without its function": (
+    "your own model without its function": (
         ('kind = "mlp"', 'kind = "python"'),
         (13, "model.function", "missing", "write function = ..."),
     ),
@@ -29,7 +29,7 @@ BROKEN = {
         (
             16,
             "model.layers",
-            "an array is nothing to give a function",
+            "an array cannot be an argument",
             "write true or false, a number or text",
         ),
     ),
@@ -46,8 +46,8 @@ BROKEN = {
         (
             17,
             "search.model.function",
-            "the same for every trial of a study",
-            "write it in [model] alone",
+            "must be the same for every trial",
+            "write it only in [model]",
         ),
     ),
     "an unknown kind of model": (
@@ -78,14 +78,14 @@ BROKEN = {
         ('source = "sklearn"', ""),
         (9, "data.source", "missing", "write one of sklearn, csv, parquet, npz, python"),
     ),
-    "no way to fill gaps": (
+    "not a way to fill gaps": (
         ('name = "iris"', 'name = "iris"\nimpute = "meen"'),
         (
-            *(12, "data.impute", "'meen' is no way to fill gaps"),
+            *(12, "data.impute", "'meen' is not a way to fill gaps"),
             'write "none", "mean", "median", "most_frequent" or { constant = 0 }',
         ),
     ),
-    "a constant that is no number": (
+    "a constant that is not a number": (
         ('name = "iris"', 'name = "iris"\nimpute = { constant = "x" }'),
         (
             *(12, "data.impute", "constant = 'x' is not a finite number"),
@@ -96,32 +96,32 @@ BROKEN = {
         ('name = "iris"', 'name = "iris"\ncategorical = "hot"'),
         (12, "data.categorical", "no categorical 'hot'", "did you mean 'onehot'?"),
     ),
-    "no weights of classes": (
+    "not weights of classes": (
         ('name = "iris"', 'name = "iris"\nclass_weights = "equal"'),
         (
-            *(12, "data.class_weights", "'equal' is no weighting"),
+            *(12, "data.class_weights", "'equal' is not a weighting"),
             'write "none", "balanced" or { CLASS = 2.0 }',
         ),
     ),
     "a class that weighs nothing": (
         ('name = "iris"', 'name = "iris"\nclass_weights = { setosa = 0 }'),
         (
-            *(12, "data.class_weights", "a weight that is no number above 0"),
+            *(12, "data.class_weights", "a weight is not a number above 0"),
             "write numbers above 0",
         ),
     ),
     "groups and times": (
         ('name = "iris"', 'name = "iris"\nsplit = { group = "a", time = "b" }'),
-        (12, "data.split.time", "the rows are split by group", "remove one of them"),
+        (12, "data.split.time", "the rows are already split by group", "remove one of them"),
     ),
     "classes in proportion and groups": (
         ('name = "iris"', 'name = "iris"\nsplit = { stratify = true, group = "a" }'),
-        (12, "data.split.group", "the rows are split by stratify", "remove one of them"),
+        (12, "data.split.group", "the rows are already split by stratify", "remove one of them"),
     ),
     "a column to learn from that splits nothing": (
         ('name = "iris"', 'name = "iris"\nsplit = { as_feature = true }'),
         (
-            *(12, "data.split.as_feature", "the rows are split by no column"),
+            *(12, "data.split.as_feature", "the rows are not split by a column"),
             "write group or time, or remove it",
         ),
     ),
@@ -141,7 +141,7 @@ BROKEN = {
             'source = "csv"\npath = "a"\ntarget = "b"\ndecimal = ","',
         ),
         (
-            *(13, "data.decimal", "',' stands between fields already"),
+            *(13, "data.decimal", "',' already separates fields"),
             'write another, or another separator, such as ";"',
         ),
     ),
@@ -151,21 +151,21 @@ BROKEN = {
             'source = "csv"\npath = "a"\ntarget = "b"\nencoding = "latin-99"',
         ),
         (
-            *(13, "data.encoding", "no encoding 'latin-99' of text"),
-            "write one of Python's, such as utf-8, latin-1 or cp1252",
+            *(13, "data.encoding", "unknown text encoding 'latin-99'"),
+            "write a Python encoding, such as utf-8, latin-1 or cp1252",
         ),
     ),
-    "a target that is no name": (
+    "a target that is not a name": (
         ('source = "sklearn"\nname = "iris"', 'source = "parquet"\npath = "a"\ntarget = 3'),
-        (12, "data.target", "3 names no column", "write a name, or an array of names"),
+        (12, "data.target", "3 is not the name of a column", "write a name, or an array of names"),
     ),
     "a target named twice": (
         ('source = "sklearn"\nname = "iris"', 'source = "csv"\npath = "a"\ntarget = ["a", "a"]'),
-        (12, "data.target", "a column is named twice", "name each once"),
+        (12, "data.target", "a column is named twice", "remove one of the two"),
     ),
     "data of no function": (
         ('source = "sklearn"\nname = "iris"', 'source = "python"\nfunction = "rows.py"'),
-        (11, "data.function", "'rows.py' names no function", 'write "module:function"'),
+        (11, "data.function", "'rows.py' is not the name of a function", 'write "module:function"'),
     ),
     "a column of an npz file": (
         ('source = "sklearn"\nname = "iris"', 'source = "npz"\npath = "a.npz"\ntarget = "y"'),
@@ -177,11 +177,11 @@ BROKEN = {
     ),
     "text for a number": (
         ("n_trials = 8", 'n_trials = "8"'),
-        (7, "study.n_trials", "'8' is not a whole number", "write a whole number"),
+        (7, "study.n_trials", "'8' is not an integer", "write an integer"),
     ),
     "truth for a number": (
         ("epochs = 4", "epochs = true"),
-        (25, "train.epochs", "true is not a whole number", "write a whole number"),
+        (25, "train.epochs", "true is not an integer", "write an integer"),
     ),
     "number out of range": (
         ("n_trials = 8", "n_trials = 0"),
@@ -230,12 +230,12 @@ BROKEN = {
             "did you mean 'cross_entropy'?",
         ),
     ),
-    "loss of the user's own without its task": (
+    "user-defined loss without its task": (
         ('"cross_entropy"', '"losses:mine"'),
         (
             22,
             "train.task",
-            "missing, and 'losses:mine' does not tell what the target is",
+            "missing, and 'losses:mine' does not determine what the target is",
             'write task = "classes" or "numbers"',
         ),
     ),
@@ -244,7 +244,7 @@ BROKEN = {
         (
             24,
             "train.task",
-            "the loss cross_entropy is of classes",
+            "the loss cross_entropy is for classes",
             'write "classes", or another loss',
         ),
     ),
@@ -253,19 +253,19 @@ BROKEN = {
         (
             25,
             "train.metrics",
-            "accuracy is of classes, and the task is numbers",
+            "accuracy is for classes, but the task is numbers",
             "write one of r2, rmse, mae",
         ),
     ),
     "two metrics of one name": (
         ('["accuracy"]', '["accuracy", "mine:accuracy"]'),
-        (24, "train.metrics", "a metric is named twice", "name each once"),
+        (24, "train.metrics", "a metric is named twice", "remove one of the two"),
     ),
     "a metric that is called loss": (
         ('["accuracy"]', '["mine:loss"]'),
-        (24, "train.metrics", "'loss' is reported anyway", "give the function another name"),
+        (24, "train.metrics", "'loss' is always reported", "give the function another name"),
     ),
-    "stopping by what is not reported": (
+    "stopping by a metric that is not reported": (
         ("epochs = 4", "epochs = 4\nearly_stop = { metric = 'val_f1', patience = 2 }"),
         (
             26,
@@ -274,7 +274,7 @@ BROKEN = {
             'write train.metrics = ["f1"]',
         ),
     ),
-    "stopping by what nobody knows": (
+    "stopping by a metric of unknown direction": (
         (
             'metrics = ["accuracy"]',
             "metrics = ['mine:score']\nearly_stop = { metric = 'val_score', patience = 2 }",
@@ -282,8 +282,8 @@ BROKEN = {
         (
             25,
             "train.early_stop.metric",
-            "nobody knows which values of 'val_score' are better",
-            "stop by study.metric, or by a metric of this package",
+            "it is not known which values of 'val_score' are better",
+            "stop by study.metric, or by a built-in metric",
         ),
     ),
     "stopping without patience": (
@@ -295,7 +295,7 @@ BROKEN = {
         (
             26,
             "train.huber_delta",
-            "the loss cross_entropy has no use for it",
+            "the loss cross_entropy does not use it",
             'remove it, or write loss = "huber"',
         ),
     ),
@@ -304,8 +304,8 @@ BROKEN = {
         (
             21,
             "optimizer.schedule.warmup",
-            "the schedule cosine has no use for it",
-            "remove it; it has end",
+            "the schedule cosine does not use it",
+            "remove it; it uses end",
         ),
     ),
     "unknown key of a schedule": (
@@ -322,7 +322,7 @@ BROKEN = {
         (
             21,
             "optimizer.schedule.end",
-            "an exponential decay does not reach 0",
+            "an exponential decay never reaches 0",
             "write a number above 0",
         ),
     ),
@@ -331,7 +331,7 @@ BROKEN = {
         (
             22,
             "execution.strategy",
-            "padded, and the optimizer adafactor looks at whole arrays, padding too",
+            "padded, but the optimizer adafactor looks at whole arrays, including padding",
             'write "auto" or "exact", or another optimizer',
         ),
     ),
@@ -341,7 +341,7 @@ BROKEN = {
             4,
             "study.name",
             "'a/b' cannot name a directory or a column",
-            "write letters, digits and '_' alone",
+            "write letters, digits and '_' only",
         ),
     ),
     "metric that is not reported": (
@@ -358,7 +358,7 @@ BROKEN = {
         (
             24,
             "train.metrics",
-            "r2 does not go with the loss cross_entropy",
+            "r2 does not fit the loss cross_entropy",
             'write one of accuracy, f1, auroc, log_loss, or loss = "mse"',
         ),
     ),
@@ -376,8 +376,8 @@ BROKEN = {
         (
             30,
             "execution.workers",
-            "0 workers and 0 threads leave nowhere to train",
-            "write at least one of either",
+            "0 workers and 0 threads leave nothing to train with",
+            "write at least one of them above 0",
         ),
     ),
     "every structure in every lane": (
@@ -385,8 +385,8 @@ BROKEN = {
         (
             30,
             "execution.lane_loop",
-            "vmap, and with the strategy switch each lane would run every structure",
-            'write "map" or remove it, or write another strategy',
+            "vmap, but with the strategy switch each lane would run every structure",
+            'write "map", remove it, or write another strategy',
         ),
     ),
     "neither count nor auto": (
@@ -394,8 +394,8 @@ BROKEN = {
         (
             29,
             "execution.threads",
-            "'all' is no count",
-            'write "auto" or a whole number from 0 up',
+            "'all' is not a count",
+            'write "auto" or an integer from 0 up',
         ),
     ),
 }
@@ -408,7 +408,7 @@ BROKEN_SEARCH = {
     ),
     "no table named": (
         'width = { type = "int", low = 1, high = 4 }',
-        ("width", "no setting that can be searched", "did you mean 'model.width'?"),
+        ("width", "not a setting that can be searched", "did you mean 'model.width'?"),
     ),
     "unknown word": (
         'model.width = { type = "int", low = 1, hihg = 4, high = 4 }',
@@ -432,7 +432,7 @@ BROKEN_SEARCH = {
     ),
     "low above high": (
         'model.width = { type = "int", low = 9, high = 4 }',
-        ("model.width.low", "low 9 is above high 4", "exchange the two"),
+        ("model.width.low", "low 9 is above high 4", "swap the two"),
     ),
     "log from zero": (
         'optimizer.weight_decay = { type = "float", low = 0, high = 1, log = true }',
@@ -446,7 +446,7 @@ BROKEN_SEARCH = {
         'model.width = { type = "int", low = 1, high = 4, name = "JSON" }',
         (
             "model.width",
-            "the column 'JSON' is that of all parameters already",
+            "the column 'JSON' already belongs to all parameters",
             'write another, name = "..."',
         ),
     ),
@@ -460,7 +460,7 @@ BROKEN_SEARCH = {
     ),
     "steps finer than floats": (
         'optimizer.b1 = { type = "float", low = 0.1, high = 0.9, step = 1e-300 }',
-        ("optimizer.b1.step", "step 1e-300 from 0.1 to 0.9", "write a larger one, or none"),
+        ("optimizer.b1.step", "step 1e-300 from 0.1 to 0.9", "write a larger one, or remove it"),
     ),
     "base and log": (
         'model.width = { type = "int", low = 2, high = 4, base = 2, log = true }',
@@ -480,37 +480,37 @@ BROKEN_SEARCH = {
     ),
     "choice of another kind": (
         'model.layer_norm = { type = "categorical", choices = [true, 0] }',
-        ("model.layer_norm.choices", "0 is neither true nor false", "write true or false"),
+        ("model.layer_norm.choices", "0 is not true or false", "write true or false"),
     ),
     "no choice": (
         'model.activation = { type = "categorical", choices = [] }',
-        ("model.activation.choices", "an array is empty", "write at least 1"),
+        ("model.activation.choices", "an array is empty", "write 1 or more"),
     ),
     "choice twice": (
         'model.width = { type = "categorical", choices = [8, 16, 8] }',
-        ("model.width.choices", "8 stands there twice", "remove one of the two"),
+        ("model.width.choices", "8 occurs twice", "remove one of the two"),
     ),
     "range of numbers that are as good as 0": (
         'optimizer.weight_decay = { type = "float", low = 1e-300, high = 0.1, log = true }',
         (
             "optimizer.weight_decay.low",
-            "log with low 1e-300, which numbers of 32 bits cannot tell from 0",
+            "log with low 1e-300, which 32-bit floats cannot distinguish from 0",
             "write 1.2e-38 or more",
         ),
     ),
-    "value beside a range twice": (
+    "extra value twice": (
         'model.width = { type = "int", low = 8, high = 16, or = [4, 32, 4] }',
-        ("model.width.or", "4 stands there twice", "remove one of the two"),
+        ("model.width.or", "4 occurs twice", "remove one of the two"),
     ),
     "bound that is too large, of too many values": (
         'model.width = { type = "int", low = 2, high = 20_000_000 }',
         ("model.width.high", "20000000 is too large", "write 10000000 or less"),
     ),
-    "float for a whole number": (
+    "float for an integer": (
         'model.width = { type = "float", low = 1, high = 4 }',
         (
             "model.width.type",
-            "float for a setting that takes a whole number",
+            "float, but the setting takes an integer",
             'write type = "int"',
         ),
     ),
@@ -518,15 +518,15 @@ BROKEN_SEARCH = {
         'train.loss = { type = "categorical", choices = ["cross_entropy"] }',
         (
             "train.loss",
-            "the same for every trial of a study",
-            "write it in [train] alone",
+            "must be the same for every trial",
+            "write it only in [train]",
         ),
     ),
     "column of another entry": (
         'model.width = { type = "int", low = 1, high = 4, name = "lr" }',
         (
             "optimizer.lr",
-            "the column 'lr' is that of model.width already",
+            "the column 'lr' already belongs to model.width",
             'write another, name = "..."',
         ),
     ),
@@ -534,7 +534,7 @@ BROKEN_SEARCH = {
         'model.width = { type = "int", low = 1, high = 4, name = "LR" }',
         (
             "optimizer.lr",
-            "the column 'lr' is that of model.width already, 'LR': case does not count",
+            "the column 'lr' already belongs to model.width ('LR'; case does not matter)",
             'write another, name = "..."',
         ),
     ),
@@ -552,7 +552,7 @@ def test_a_problem_has_its_line_its_key_and_its_hint(name: str, refused: Refused
 
 
 @pytest.mark.parametrize("name", BROKEN_SEARCH)
-def test_a_search_entry_is_refused_where_it_stands(name: str, refused: Refused) -> None:
+def test_a_search_entry_is_refused_with_its_line(name: str, refused: Refused) -> None:
     entry, (key, found, hint) = BROKEN_SEARCH[name]
     (problem,) = refused("model.depth = { type", f"{entry}\nmodel.depth = {{ type")
     line = 31 if name.startswith("column of another entry") else 29
@@ -606,11 +606,11 @@ def test_a_schedule_needs_a_rate(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("choices", "key", "found"),
     [
-        (["adam", "lion"], "momentum=0.5", "none of adam, lion takes it"),
-        (["adam", "adafactor"], None, "padded, and the optimizer adafactor looks at whole arrays"),
+        (["adam", "lion"], "momentum=0.5", "none of adam, lion uses it"),
+        (["adam", "adafactor"], None, "padded, but the optimizer adafactor looks at whole arrays"),
     ],
 )
-def test_what_no_searched_optimizer_can_use_is_refused(
+def test_settings_that_no_searched_optimizer_uses_are_refused(
     choices: list[str], key: str | None, found: str, refused: Refused
 ) -> None:
     entry = f"search.optimizer.name={{type='categorical',choices={choices}}}"
@@ -619,23 +619,23 @@ def test_what_no_searched_optimizer_can_use_is_refused(
     assert problem.found.startswith(found)
 
 
-def test_a_searched_optimizer_is_one_of_this_package(refused: Refused) -> None:
+def test_only_built_in_optimizers_can_be_searched(refused: Refused) -> None:
     choices = "['adam', 'mine:make']"
     (problem,) = refused("", "", f"search.optimizer.name={{type='categorical',choices={choices}}}")
     assert problem.hint == "write one of adam, adamw, rmsprop, lion, sgd, adafactor"
 
 
-def test_a_grid_needs_an_end(refused: Refused) -> None:
+def test_a_grid_must_be_finite(refused: Refused) -> None:
     expected = Problem(
         "study.toml:31",
         "search.optimizer.lr",
-        "a continuous range, which a grid cannot hold",
+        "a continuous range, which a grid cannot cover",
         "write step = ..., or choices",
     )
     assert refused("n_trials = 8", 'n_trials = 8\nsampler.name = "grid"') == (expected,)
 
 
-def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
+def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
     text = VALID
     for old, new in (
         ('"val_loss"', '"val_r2"'),
@@ -660,7 +660,7 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_a_refusal_reads_as_one_line(refused: Refused) -> None:
+def test_a_problem_is_one_line(refused: Refused) -> None:
     (problem,) = refused("width = 8", "width = 0")
     assert str(problem) == "study.toml:16: model.width: 0 is too small; write 1 or more"
 
@@ -674,7 +674,7 @@ def test_a_refusal_reads_as_one_line(refused: Refused) -> None:
         ("[search]", "[search]\noptimizer.lr = 2", "search.optimizer.lr", (29, 31)),
     ],
 )
-def test_what_stands_there_twice_is_refused_with_both_lines(
+def test_repeated_keys_are_refused_with_both_lines(
     old: str, new: str, key: str, lines: tuple[int, int], refused: Refused
 ) -> None:
     (problem,) = refused(old, new)
@@ -682,12 +682,12 @@ def test_what_stands_there_twice_is_refused_with_both_lines(
     assert problem == Problem(
         f"study.toml:{second}",
         key or "train.early_stop.patience",
-        f"given twice, on line {first} already",
+        f"already given on line {first}",
         "remove one of the two",
     )
 
 
-def test_what_is_no_toml_is_refused_with_its_line(refused: Refused) -> None:
+def test_invalid_toml_is_refused_with_its_line(refused: Refused) -> None:
     (problem,) = refused('name = "iris"', "name = iris")
     assert (problem.where, problem.found) == ("study.toml:11", "not TOML: Invalid value")
 
@@ -716,10 +716,10 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         ("stratify = False  # not", "write false"),
         ("flags = [true, False]", "write false"),
         ("timeout = None", "remove it"),
-        ('name = "x = True" y', "write key = value, text in quotes"),
+        ('name = "x = True" y', "write key = value, with text in quotes"),
     ],
 )
-def test_a_value_of_python_is_answered_with_that_of_toml(line: str, hint: str) -> None:
+def test_python_values_get_a_hint_for_toml(line: str, hint: str) -> None:
     with pytest.raises(StudyError) as caught:
         parse(f"version = 1\n{line}\n", Path("study.toml"))
     (problem,) = caught.value.problems

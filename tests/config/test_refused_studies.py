@@ -17,7 +17,7 @@ BROKEN = {
     "text for a number": (
         ("n_trials = 12", 'n_trials = "many"'),
         2,
-        "study.toml:7: study.n_trials: 'many' is not a whole number; write a whole number",
+        "study.toml:7: study.n_trials: 'many' is not an integer; write an integer",
     ),
     "an unknown setting": (
         ("width = 8", "width = 8\ndropuot = 0.1"),
@@ -42,7 +42,7 @@ BROKEN = {
     "an unknown option of a sampler": (
         ("n_startup_trials", "n_startup"),
         2,
-        "study.toml:8: study.sampler.n_startup: 'tpe' has no such option; it takes ",
+        "study.toml:8: study.sampler.n_startup: 'tpe' has no such option; its options are ",
     ),
     "low above high": (
         ("low = 2, high = 4", "low = 5, high = 4"),
@@ -77,7 +77,7 @@ BROKEN = {
     "a batch larger than the training part": (
         ("batch_size = 32", "batch_size = 512"),
         3,
-        "study.toml:28: train.batch_size: a batch of 512 rows, and the training part has ",
+        "study.toml:28: train.batch_size: a batch of 512 rows, but the training part has ",
     ),
     "a place below a file": (
         ("[execution]", '[results]\ndir = "study.toml/run"\n\n[execution]'),
@@ -127,7 +127,7 @@ def test_a_broken_study_file_is_refused(broken: str, command: CommandLine) -> No
     assert contents(command.directory) == there
 
 
-def test_all_problems_of_a_study_file_are_told_at_once(command: CommandLine) -> None:
+def test_all_problems_of_a_study_file_are_reported_at_once(command: CommandLine) -> None:
     command.write(STUDY.replace("depth = 1", 'depth = "deep"'))
 
     refused(
@@ -135,11 +135,11 @@ def test_all_problems_of_a_study_file_are_told_at_once(command: CommandLine) -> 
         2,
         "--set: study.metric: 'val_los' is not reported; ",
         "--set: model.widht: no such setting; did you mean 'model.width'?",
-        "study.toml:17: model.depth: 'deep' is not a whole number; ",
+        "study.toml:17: model.depth: 'deep' is not an integer; ",
     )
 
 
-def test_a_study_file_that_is_not_there_is_refused(command: CommandLine) -> None:
+def test_a_missing_study_file_is_refused(command: CommandLine) -> None:
     command.write()
 
     refused(command("run", "studi.toml"), 2, "studi.toml: ")
@@ -160,7 +160,7 @@ def test_the_directory_of_another_study_is_refused(used: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("more", [["--fresh"], settings("results.dir=runs/other")])
-def test_what_a_plan_needs_is_refused_before_a_directory_is_made_or_moved(
+def test_problems_are_reported_before_a_directory_is_made_or_moved(
     more: list[str], used: CommandLine
 ) -> None:
     there = contents(used.directory)
@@ -201,7 +201,7 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [flip_a_digit, empty])
-def test_a_harmed_ledger_is_refused(harm, used: CommandLine) -> None:
+def test_a_damaged_ledger_is_refused(harm, used: CommandLine) -> None:
     harm(used.run_dir.ledger)
     there = contents(used.directory)
 
@@ -224,7 +224,7 @@ def test_a_second_process_on_a_study_is_refused(command: CommandLine) -> None:
     assert [path.name for path in command.run_dir.root.parent.iterdir()] == ["wine"]
 
 
-def test_validate_refuses_the_directory_that_a_run_would(used: CommandLine) -> None:
+def test_validate_refuses_the_same_directories_as_run(used: CommandLine) -> None:
     there = contents(used.directory)
 
     refused(used("validate", "study.toml", *settings("study.seed=4")), 2, "--set: study.seed: ")

@@ -22,14 +22,14 @@ from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, Sea
         (CategoricalSearch(type="categorical", choices=("b", "a")), ("b", "a")),
     ],
 )
-def test_values_are_those_that_can_be_drawn(
+def test_values_lists_what_can_be_drawn(
     entry: SearchEntry, expected: tuple[object, ...] | None
 ) -> None:
     assert entry.values() == expected
 
 
 @given(low=st.integers(-50, 50), span=st.integers(0, 50), step=st.integers(1, 60))
-def test_whole_numbers_are_counted_without_being_listed(low: int, span: int, step: int) -> None:
+def test_integers_are_counted_without_being_listed(low: int, span: int, step: int) -> None:
     entry = IntSearch(type="int", low=low, high=low + span, step=step)
     assert entry.count() == len(entry.values())
 

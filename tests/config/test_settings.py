@@ -81,7 +81,7 @@ def test_traced_settings_are_the_same_for_every_trial_of_a_study(
 
 
 @given(data=st.data(), config=STUDIES)
-def test_a_trial_is_the_study_file_with_its_parameters_written_in(
+def test_a_trial_has_the_settings_of_the_file_with_its_parameters(
     data: st.DataObject, config: StudyConfig
 ) -> None:
     params = data.draw(draws(config))
@@ -99,7 +99,7 @@ def test_a_trial_is_the_study_file_with_its_parameters_written_in(
 
 
 @given(config=STUDIES)
-def test_structures_are_counted_as_they_differ(config: StudyConfig) -> None:
+def test_structures_are_counted_by_their_differences(config: StudyConfig) -> None:
     counts = [config.search[key].count() for key, splits in config.structural.items() if splits]
     product = 1
     for count in counts:
@@ -109,7 +109,7 @@ def test_structures_are_counted_as_they_differ(config: StudyConfig) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ['name = "adamw"', 'name = "sgd"\nnesterov = true'])
-def test_every_setting_of_a_trial_has_its_side(optimizer: str, read: Read) -> None:
+def test_every_setting_is_structural_or_traced(optimizer: str, read: Read) -> None:
     settings = read('name = "adamw"', optimizer).filled({})
     sides = settings.structure().keys() | settings.traced().keys()
     written = {
@@ -139,11 +139,11 @@ def test_dropout_is_compiled_in_for_all_trials_or_for_none(
     assert config.filled(drawn).structure()["model.dropout"] is expected
 
 
-def test_choices_are_of_the_kind_of_their_setting() -> None:
+def test_choices_have_the_type_of_their_setting() -> None:
     (entry,) = study_of({"optimizer.weight_decay"}).search.values()
     assert [type(value) for value in entry.values() or ()] == [float, float]
 
 
-def test_an_unknown_column_is_not_taken_for_a_setting(read: Read) -> None:
+def test_an_unknown_column_is_not_treated_as_a_setting(read: Read) -> None:
     with pytest.raises(KeyError):
         read().filled({"model.depth": 2})

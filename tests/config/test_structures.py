@@ -17,9 +17,9 @@ SEARCHES = {
     + 'model.width = { type = "int", low = 8, high = 12, when = { "model.layer_norm" = true } }\n',
     "a width that others have, too": NORM
     + 'model.width = { type = "int", low = 10, high = 12, when = { "model.layer_norm" = true } }\n',
-    "beside what splits nothing": 'train.epochs = { type = "int", low = 1, high = 3 }\n'
+    "next to what splits nothing": 'train.epochs = { type = "int", low = 1, high = 3 }\n'
     'model.depth = { type = "int", low = 1, high = 4, when = { "train.epochs" = [1, 2] } }\n',
-    "one beside another": NORM
+    "one next to another": NORM
     + 'model.depth = { type = "int", low = 1, high = 4, when = { "model.layer_norm" = false } }\n'
     'model.activation.type = "categorical"\nmodel.activation.choices = ["relu", "tanh"]\n'
     'model.activation.when = { "model.depth" = [2, 3] }\n',
@@ -39,12 +39,12 @@ def differing(config: StudyConfig) -> int:
 
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_settings_of_no_use_make_no_structures(search: str) -> None:
+def test_unused_settings_add_no_structures(search: str) -> None:
     config = parse(f"{HEAD}[search]\n{search}", Path("study.toml"))
     assert config.n_structures == differing(config)
 
 
-def test_a_kind_of_model_that_some_trials_keep_is_one() -> None:
+def test_a_kind_of_model_that_some_trials_keep_counts() -> None:
     own = HEAD.replace('kind = "mlp"', 'kind = "mlp"\nfunction = "nets:build"')
     search = (
         f'[search]\n{NORM}model.kind = {{ type = "categorical", choices = ["python"], '

@@ -14,22 +14,22 @@ from tests.round_machine import study as config
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("study.sampler.n_startup_trials='x'", "'x' does not fit; write a whole number of 0"),
-        ("study.sampler.n_ei_candidates=0", "0 does not fit; write a whole number of 1 or more"),
+        ("study.sampler.n_startup_trials='x'", "'x' does not fit; write an integer of 0"),
+        ("study.sampler.n_ei_candidates=0", "0 does not fit; write an integer of 1 or more"),
         ("study.sampler.multivariate=1", "1 does not fit; write true or false"),
-        ("study.sampler.gamma=3", "'tpe' has no such option; it takes n_startup_trials"),
-        ("study.sampler={name='random',n=1}", "'random' has no such option; it takes none"),
+        ("study.sampler.gamma=3", "'tpe' has no such option; its options are n_startup"),
+        ("study.sampler={name='random',n=1}", "'random' has no such option; it has none"),
         ("study.pruner={name='asha',min_resource='auto'}", "'auto' does not fit"),
         ("study.pruner={name='asha',reduction_factor=2.5}", "2.5 does not fit"),
         ("study.pruner={name='median',n_startup_trials=true}", "True does not fit"),
         ("study.sampler={name='qmc',qmc_type='lhs'}", "write one of 'sobol', 'halton'"),
-        ("study.sampler={name='cmaes',popsize=3}", "3 does not fit; write a whole number of 4"),
+        ("study.sampler={name='cmaes',popsize=3}", "3 does not fit; write an integer of 4"),
         ("study.sampler={name='nsgaii',crossover_prob=2}", "write a number of 0 or more, 1 at"),
         ("study.sampler={name='tpe',group=true,multivariate=false}", "remove one of the two"),
         ("study.pruner.name=percentile", "study.pruner.percentile: missing; write percentile ="),
         ("study.pruner.name=threshold", "no threshold; write upper = ..., or lower = ..."),
         ("study.pruner={name='threshold',lower=2,upper=1.5}", "lower 2 is above upper 1.5"),
-        ("study.pruner={name='hyperband',min_resource=9}", "above the most epochs, 8; write 8"),
+        ("study.pruner={name='hyperband',min_resource=9}", "above the maximum of epochs, 8"),
         ("study.pruner={name='wilcoxon',p_threshold='x'}", "'x' does not fit; write a number"),
         ("study.pruner={name='patient',patience=2,wrapped=3}", "3 is not a table; write e.g."),
         (
@@ -42,11 +42,15 @@ from tests.round_machine import study as config
         ),
         ("study.sampler.name='nowhere:Sampler'", "no module 'nowhere'"),
         ("study.sampler.name='tests.round_machine:Samplr'", "no class 'Samplr'"),
-        ("study.sampler.name='tests.round_machine:Tossing'", "is no class of optuna's BaseSampler"),
-        ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, and 'tests."),
+        (
+            "study.sampler.name='tests.round_machine:Tossing'",
+            "is not a subclass of optuna's BaseSampler",
+        ),
+        ("study.pruner.name='tests.round_machine:Tossing'", "pruner.chance: missing, but 'tests."),
         (
             "study.pruner={name='tests.round_machine:Tossing',chance=1,luck=2}",
-            "study.pruner.luck: 'tests.round_machine:Tossing' takes no 'luck'; it takes chance",
+            "study.pruner.luck: 'tests.round_machine:Tossing' has no argument 'luck'; "
+            "it takes chance",
         ),
         (
             "study.pruner={name='optuna.pruners:PercentilePruner',percentile=200.0}",
@@ -75,7 +79,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_command(
     )
 
 
-def test_the_package_of_a_sampler_that_is_there_is_taken() -> None:
+def test_an_installed_package_of_a_sampler_is_accepted() -> None:
     options.check(config(["study.sampler={name='cmaes',popsize=4,with_margin=true}"]))
 
 
@@ -90,18 +94,18 @@ def test_the_package_of_a_sampler_that_is_there_is_taken() -> None:
         ("{name='patient',patience=1}", ()),
     ],
 )
-def test_pruners_with_rungs_tell_them(pruner: str, expected: tuple[int, ...]) -> None:
+def test_pruners_with_rungs_list_them(pruner: str, expected: tuple[int, ...]) -> None:
     assert options.rungs(config([f"study.pruner={pruner}"])) == expected
 
 
-def test_a_grid_that_nobody_could_train_is_refused() -> None:
+def test_a_huge_grid_is_refused() -> None:
     fine = "search.optimizer.lr={type='float',low=0.1,high=1,step=1e-5}"
 
     with pytest.raises(StudyError, match=r"a grid of 1,080,012 points; write coarser steps"):
         options.check(config(["study.sampler={name='grid'}", fine]))
 
 
-def test_options_that_fit_are_taken() -> None:
+def test_valid_options_are_accepted() -> None:
     options.check(
         config(["study.sampler.n_startup_trials=3", "study.pruner={name='asha',min_resource=2}"])
     )

@@ -24,24 +24,24 @@ BROKEN = {
     ),
     "no metric": (
         (METRIC, 'metric = []\ndirection = "minimize"'),
-        (5, "study.metric", "an array is no name", "write text in quotes, or an array of such"),
+        (5, "study.metric", "an array is not a name", "write text in quotes, or an array of names"),
     ),
     "a direction too few": (
         (METRIC, 'metric = ["val_loss", "n_parameters"]\ndirection = "minimize"'),
         (
-            *(6, "study.direction", "1 for 2 objectives"),
-            "write one for each of study.metric, in its order",
+            *(6, "study.direction", "1, but there are 2 objectives"),
+            "write one for each of study.metric, in the same order",
         ),
     ),
     "an objective named twice": (
         (METRIC, 'metric = ["val_loss", "val_loss"]\ndirection = ["minimize", "maximize"]'),
-        (5, "study.metric", "an objective is named twice", "name each once"),
+        (5, "study.metric", "an objective is named twice", "remove one of the two"),
     ),
-    "no direction": (
+    "not a direction": (
         (METRIC, 'metric = "val_loss"\ndirection = ["down"]'),
         (
-            *(6, "study.direction", "an array is no direction"),
-            'write "minimize" or "maximize", one a metric',
+            *(6, "study.direction", "an array is not a direction"),
+            'write "minimize" or "maximize", one per metric',
         ),
     ),
     "a pruner of several objectives": (
@@ -51,7 +51,7 @@ BROKEN = {
             f'{TRIALS}\npruner.name = "median"',
         ),
         (
-            *(8, "study.pruner.name", "'median' with 2 objectives: a pruner judges one"),
+            *(8, "study.pruner.name", "'median' with 2 objectives, but a pruner needs one"),
             'write name = "none", or one metric',
         ),
     ),
@@ -62,22 +62,22 @@ BROKEN = {
             f'{TRIALS}\nsampler.name = "cmaes"',
         ),
         (
-            *(8, "study.sampler.name", "'cmaes' with 2 objectives: it knows one"),
+            *(8, "study.sampler.name", "'cmaes' with 2 objectives, but it needs one"),
             'write e.g. name = "nsgaii", or one metric',
         ),
     ),
-    "no duration": (
+    "not a duration": (
         (TRIALS, f'{TRIALS}\ntimeout = "10 minutes"'),
-        (8, "study.timeout", "'10 minutes' is no duration", 'write e.g. "90s", "30m" or "2h"'),
+        (8, "study.timeout", "'10 minutes' is not a duration", 'write e.g. "90s", "30m" or "2h"'),
     ),
     "a duration of nothing": (
         (TRIALS, f'{TRIALS}\ntimeout = "0s"'),
-        (8, "study.timeout", "'0s' is no duration", 'write e.g. "90s", "30m" or "2h"'),
+        (8, "study.timeout", "'0s' is not a duration", 'write e.g. "90s", "30m" or "2h"'),
     ),
-    "no amount of memory": (
+    "not an amount of memory": (
         (TRIALS, f'{TRIALS}\n[execution]\nmemory_limit = "2 gigs"'),
         (
-            *(9, "execution.memory_limit", "'2 gigs' is no amount of memory"),
+            *(9, "execution.memory_limit", "'2 gigs' is not an amount of memory"),
             'write e.g. "2 GiB" or "500 MB"',
         ),
     ),
@@ -91,11 +91,11 @@ BROKEN = {
     ),
     "a constraint without a bound": (
         (TRIALS, f'{TRIALS}\nconstraints = [\n{{ metric = "val_loss" }}]'),
-        (9, "study.constraints.0", "no bound", "write max = ..., or min = ..."),
+        (9, "study.constraints.0", "without a bound", "write max = ..., or min = ..."),
     ),
     "a constraint that nothing keeps": (
         (TRIALS, f'{TRIALS}\nconstraints = [{{ metric = "val_loss", min = 2, max = 1 }}]'),
-        (8, "study.constraints.0.min", "min 2.0 is above max 1.0", "exchange the two"),
+        (8, "study.constraints.0.min", "min 2.0 is above max 1.0", "swap the two"),
     ),
     "a setting that constraints have not": (
         (TRIALS, f'{TRIALS}\n[[study.constraints]]\nmetric = "val_loss"\nmax = 1\nmaximum = 1'),
@@ -109,17 +109,17 @@ BROKEN = {
             TRIALS,
             f"{TRIALS}\n[[study.enqueue]]\ndepth = 2\n[[study.enqueue]]\nlr = 1e-3\ndepth = 4",
         ),
-        (12, "study.enqueue.1.depth", "4 is none of its values", "write 1 to 3"),
+        (12, "study.enqueue.1.depth", "4 is not one of its values", "write 1 to 3"),
     ),
     "a queued value in a nested table": (
         (TRIALS, f"{TRIALS}\nenqueue = [\n{{ depth = 1 }},\n{{ optimizer.lr = 1 }}]"),
-        (10, "study.enqueue.1.optimizer.lr", "1 is none of its values", "write 0.0001 to 0.01"),
+        (10, "study.enqueue.1.optimizer.lr", "1 is not one of its values", "write 0.0001 to 0.01"),
     ),
     "a queued setting that is not searched": (
         (TRIALS, f"{TRIALS}\n[[study.enqueue]]\nmodel.dept = 2"),
         (
             *(9, "study.enqueue.0.model.dept"),
-            "not searched, so every trial has what the file says",
+            "not searched, so every trial has the value of the file",
             "did you mean 'model.depth'?",
         ),
     ),
@@ -127,8 +127,8 @@ BROKEN = {
         (TRIALS, f"{TRIALS}\n[[study.enqueue]]\ntrain.epochs = 2"),
         (
             *(9, "study.enqueue.0.train.epochs"),
-            "not searched, so every trial has what the file says",
-            "write what is searched, by key or column: model.depth, optimizer.lr, depth, lr",
+            "not searched, so every trial has the value of the file",
+            "use what is searched, by key or column: model.depth, optimizer.lr, depth, lr",
         ),
     ),
     "a queued setting given twice": (
@@ -139,7 +139,7 @@ BROKEN = {
         (TRIALS, f"{TRIALS}\nenqueue = {{ depth = 2 }}"),
         (
             *(8, "study.enqueue", "a table is not an array of tables"),
-            "write [[study.enqueue]] above the values of each trial",
+            "write [[study.enqueue]] before the values of each trial",
         ),
     ),
     "a condition on what is not searched": (
@@ -161,13 +161,13 @@ BROKEN = {
         (
             *(30, "search.model.layer_norm.when"),
             "'optimizer.lr' is drawn from a continuous range",
-            "name one with choices, or with whole numbers",
+            "write a setting with choices, or with integers",
         ),
     ),
     "no condition": (
         (DEPTH, f"{DEPTH}\n{NORM}, when = {{}} }}"),
         (
-            *(30, "search.model.layer_norm.when", "a table is no condition"),
+            *(30, "search.model.layer_norm.when", "a table is not a condition"),
             'write e.g. { "model.layer_norm" = true }, or an array of values',
         ),
     ),
@@ -179,7 +179,7 @@ BROKEN = {
             "remove one of the conditions",
         ),
     ),
-    "a value beside a range that the setting does not take": (
+    "an extra value that the setting does not take": (
         (DEPTH, 'model.dropout = { type = "float", low = 0.1, high = 0.5, or = [1.0] }'),
         (29, "search.model.dropout.or", "1.0 is too large", "write a number below 1.0"),
     ),
@@ -194,8 +194,8 @@ BROKEN = {
         (DEPTH, f'{DEPTH}\nmodel.layer_norm = {{ same_as = "model.depth" }}'),
         (
             *(30, "search.model.layer_norm.same_as"),
-            "int for a setting that takes true or false",
-            "name another, or fix search.model.depth",
+            "int, but the setting takes true or false",
+            "name another setting, or fix search.model.depth",
         ),
     ),
     "a shared value with a range of its own": (
@@ -260,10 +260,10 @@ def test_a_queued_value_that_its_condition_forbids_is_refused(refused: Refused) 
 def test_a_queue_for_a_grid_is_refused(refused: Refused) -> None:
     lr = "search.optimizer.lr={type='categorical',choices=[1e-3]}"
     (problem,) = refused("", "", "study.sampler.name=grid", "study.enqueue=[{depth=2}]", lr)
-    assert problem.found == "values to try first, of a grid that tries all"
+    assert problem.found == "trials to start with, but a grid tries all values"
 
 
-def test_conditions_may_not_go_round(refused: Refused) -> None:
+def test_circular_conditions_are_refused(refused: Refused) -> None:
     first = f'{NORM}, when = {{ "model.activation" = "relu" }} }}'
     second = (
         'model.activation = { type = "categorical", choices = ["relu"], '
@@ -273,7 +273,7 @@ def test_conditions_may_not_go_round(refused: Refused) -> None:
     assert problem.found.startswith("depends on itself, through ")
 
 
-def test_choices_have_no_values_beside_them(refused: Refused) -> None:
+def test_choices_have_no_extra_values(refused: Refused) -> None:
     (problem,) = refused(DEPTH, f"{DEPTH}\n{NORM}, or = [true] }}")
     assert (problem.key, problem.found) == ("search.model.layer_norm.or", "no such setting")
 
@@ -301,6 +301,6 @@ def test_amounts_of_memory_are_numbers_with_a_unit(text: str, n_bytes: int, read
 
 
 @pytest.mark.parametrize("text", ["0 GiB", "0.0 MB", "-1 GiB", "GiB", "2", "2 gb", "2 GiBs"])
-def test_no_other_text_is_an_amount_of_memory(text: str, read: Read) -> None:
-    with pytest.raises(StudyError, match="is no amount of memory"):
+def test_other_text_is_not_an_amount_of_memory(text: str, read: Read) -> None:
+    with pytest.raises(StudyError, match="is not an amount of memory"):
         read("", "", f"execution.memory_limit='{text}'")

@@ -89,7 +89,7 @@ def test_windows_line_ends_count_once() -> None:
     assert Source(Path("study.toml"), TEXT.replace("\n", "\r\n")).line("phase.first") == 30
 
 
-def test_a_place_is_a_file_and_a_line_or_the_command_line() -> None:
+def test_a_problem_is_in_a_line_of_a_file_or_on_the_command_line() -> None:
     source = Source(Path("runs/study.toml"), TEXT, overridden=("data.split",))
     assert source.where("study.seed") == "study.toml:11"
     assert source.where("data.split.val") == "--set"

@@ -1,4 +1,4 @@
-"""A model function of the user's own that leaves the directory, and raises what is no Exception."""
+"""A user-defined model function that changes the directory, and raises a BaseException."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GIVEN = (
 
 
 @pytest.mark.parametrize("where", [(), ("execution.threads=0", "execution.workers=1")])
-def test_the_trial_that_raises_fails_alone_and_results_are_where_the_study_began(
+def test_a_trial_that_raises_fails_alone_and_results_stay_in_place(
     where: tuple[str, ...], command: CommandLine
 ) -> None:
     command.write(bent(STUDY, *_GIVEN))

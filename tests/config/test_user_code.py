@@ -1,4 +1,4 @@
-"""What is told of an error in code of the user's own."""
+"""How errors in user code are described."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def said(function: str, directory: Path) -> str:
     return describe_error(error.with_traceback(error.__traceback__.tb_next))  # type: ignore[union-attr]
 
 
-def test_the_place_is_the_last_line_of_the_users(tmp_path: Path) -> None:
+def test_the_place_of_an_error_is_the_last_line_of_user_code(tmp_path: Path) -> None:
     assert said("reads", tmp_path).endswith(" (char 1) (told_of.py, line 6)")
 
 
-def test_what_is_long_is_told_by_its_first_sentence(tmp_path: Path) -> None:
+def test_long_errors_are_cut_to_their_first_sentence(tmp_path: Path) -> None:
     words = said("asks", tmp_path)
     assert words.startswith("ConcretizationTypeError: Abstract tracer value encountered where")
     assert words.endswith(" (told_of.py, line 10)")
     assert len(words) < 300
 
 
-def test_an_error_in_a_callback_is_told_as_itself(tmp_path: Path) -> None:
+def test_an_error_in_a_callback_is_described_by_itself(tmp_path: Path) -> None:
     assert said("calls_back", tmp_path) == "KeyError: 'b 1.0' (told_of.py, line 19)"
 
 
-def test_a_quoted_traceback_is_told_by_its_last_error() -> None:
+def test_a_quoted_traceback_is_reduced_to_its_last_error() -> None:
     quoted = (
         "INTERNAL: CpuCallback error calling callback: Traceback (most recent call last):\n"
         '  File "/home/me/rows.py", line 3, in rows\n'
@@ -82,8 +82,8 @@ def test_a_quoted_traceback_is_told_by_its_last_error() -> None:
     assert describe_error(RuntimeError(cut)) == f"RuntimeError: {cut}"
 
 
-def test_an_error_that_cannot_be_written_is_told_all_the_same(tmp_path: Path) -> None:
-    told_of = "Mute: its text cannot be told (told_of.py, line 28)"
+def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path: Path) -> None:
+    told_of = "Mute: its text cannot be shown (told_of.py, line 28)"
     assert said("mutters", tmp_path) == told_of
     whole = told_in_full(FileNotFoundError("no file \udcff"))
     assert whole.encode().startswith(b"FileNotFoundError: no file \\udcff\n\n")
@@ -95,7 +95,7 @@ def test_a_long_text_without_sentences_is_cut_between_words() -> None:
     assert len(words) < 230
 
 
-def test_what_is_not_of_the_users_has_no_place() -> None:
+def test_errors_outside_user_code_have_no_place() -> None:
     with pytest.raises(TypeError) as raised:
         jnp.dot(1, "no")
     error = raised.value
@@ -112,7 +112,7 @@ def test_a_function_of_another_main_is_not_called_missing(tmp_path: Path) -> Non
     )
 
 
-def test_an_error_of_syntax_tells_its_place_once(tmp_path: Path) -> None:
+def test_a_syntax_error_names_its_place_once(tmp_path: Path) -> None:
     (tmp_path / "misspelt.py").write_text("def f(:\n", encoding="utf-8")
     with pytest.raises(LoadError) as raised:
         load_function("misspelt:f", tmp_path)

@@ -1,4 +1,4 @@
-"""`[train]` of a program of the user's own: what its keys are, and what is refused."""
+"""`[train]` of a user-defined program: its keys, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_its_keys_are_structural_or_traced(read: Read) -> None:
     assert config.train.target == "classes"
 
 
-def test_whole_numbers_are_structural_where_they_are_searched(read: Read) -> None:
+def test_searched_integers_are_structural(read: Read) -> None:
     config = read(LOSS, OWN, "search.train.steps={type='int',low=1,high=3}")
     assert config.structural["train.steps"]
 
@@ -31,8 +31,8 @@ def test_whole_numbers_are_structural_where_they_are_searched(read: Read) -> Non
     ("new", "overrides", "key", "found"),
     [
         (OWN.replace('task = "classes"\n', ""), (), "train.task", "missing"),
-        (OWN.replace("spread", "two words"), (), "train.metrics", "cannot be the name of a column"),
-        (OWN.replace("spread", "loss"), (), "train.metrics", "'loss' is reported anyway"),
+        (OWN.replace("spread", "two words"), (), "train.metrics", "cannot be a column name"),
+        (OWN.replace("spread", "loss"), (), "train.metrics", "'loss' is always reported"),
         (OWN, ("study.metric=val_accuracy",), "study.metric", "'val_accuracy' is not reported"),
         (OWN, ("model.dropout=0.5",), "model.dropout", "calls the model without dropout"),
         (
@@ -43,7 +43,7 @@ def test_whole_numbers_are_structural_where_they_are_searched(read: Read) -> Non
         ),
         (OWN.replace("own:Program", "own"), (), "train.program", "no program"),
         (OWN + "\nlist = [1, 2]", (), "train.list", ""),
-        (OWN, ("model={a={depth=1,width=4}}", "search={}"), "model", "several parts, and the pro"),
+        (OWN, ("model={a={depth=1,width=4}}", "search={}"), "model", "several parts, but the pro"),
     ],
 )
 def test_what_does_not_fit_is_refused(

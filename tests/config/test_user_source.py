@@ -1,4 +1,4 @@
-"""A study goes on under the code of the user's own that it began with, and under no other."""
+"""A study only resumes with the user code that it began with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = {
     "layers/unused.py": "",
     "layers/inner/__init__.py": "from ..cousin import *\n",
     "layers/inner/deep.py": "import nets\n",
-    "layers/cousin.py": "this is no Python\n",
+    "layers/cousin.py": "this is not Python\n",
 }
 USED = {name for name in FILES if "unused" not in name}
 
@@ -32,7 +32,7 @@ def modules(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_file_that_a_module_imports_beside_the_study_has_its_digest(modules: Path) -> None:
+def test_every_imported_file_next_to_the_study_has_a_digest(modules: Path) -> None:
     before = source_digests("nets:build", modules)
     assert before.keys() == USED
 
@@ -43,7 +43,7 @@ def test_every_file_that_a_module_imports_beside_the_study_has_its_digest(module
         (modules / name).write_text(FILES[name], encoding="utf-8")
 
 
-def test_of_an_installed_module_there_is_its_own_file(tmp_path: Path) -> None:
+def test_an_installed_module_has_one_digest(tmp_path: Path) -> None:
     assert source_digests("json.decoder:JSONDecoder", tmp_path).keys() == {"decoder.py"}
     assert source_digests("no_such_module:f", tmp_path) == {}
 
@@ -56,7 +56,7 @@ def build(in_size, out_size, key):
 """
 
 
-def test_an_edited_model_does_not_go_on(command: CommandLine) -> None:
+def test_a_study_is_not_resumed_with_an_edited_model(command: CommandLine) -> None:
     model = 'kind = "mlp"\ndepth = 1\nwidth = 8\n'
     study = STUDY.replace(model, 'kind = "python"\nfunction = "nets:build"\n')
     command.write(study.replace("n_trials = 12", "n_trials = 2"))

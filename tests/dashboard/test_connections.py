@@ -95,7 +95,7 @@ def test_of_too_many_connections_those_that_wait_longest_end(port: int) -> None:
         assert still == sorted(still)  # the last ones
 
 
-def test_half_a_request_ends_however_slowly_the_rest_comes(impatient: int) -> None:
+def test_an_incomplete_request_is_ended_however_slowly_it_continues(impatient: int) -> None:
     with socket.create_connection(("127.0.0.1", impatient)) as client:
         client.sendall(HALF)
         began = time.monotonic()

@@ -50,7 +50,7 @@ def test_parts_are_read_once_and_their_curves_grow(tmp_path: Path) -> None:
     assert curves.curve(900)[0]["epochs"] == [1]
 
 
-def test_a_study_begun_anew_is_read_anew(tmp_path: Path) -> None:
+def test_a_restarted_study_is_read_again(tmp_path: Path) -> None:
     write(tmp_path, 1, [row(0, 1, 1.0)])
     curves = Curves()
     curves.refresh(tmp_path)
@@ -60,7 +60,7 @@ def test_a_study_begun_anew_is_read_anew(tmp_path: Path) -> None:
     assert curves.curve(0)[0]["values"].tolist() == [7.0]
 
 
-def test_the_band_is_the_quantiles_of_who_is_still_there(tmp_path: Path) -> None:
+def test_the_band_has_the_quantiles_of_remaining_trials(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(11, 3))
     rows = [row(t, e + 1, float(values[t, e])) for t in range(11) for e in range(3) if e < 2 or t]
     write(tmp_path, 1, [*rows, row(20, 1, None)])
@@ -82,7 +82,7 @@ def test_phases_have_curves_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("trial", "epoch"), [(2**60, 1), (1, 2**31 - 1), (2**20, 2**20), (-1, 1), (1, -5), (1, 0)]
 )
-def test_a_place_that_no_study_has_is_refused(trial: int, epoch: int, tmp_path: Path) -> None:
+def test_an_impossible_trial_or_epoch_is_refused(trial: int, epoch: int, tmp_path: Path) -> None:
     write(tmp_path, 1, [row(trial, epoch, 1.0)])
-    with pytest.raises(SetupError, match="it has epochs or trials that no study has"):
+    with pytest.raises(SetupError, match="it has more epochs or trials than any study"):
         Curves().refresh(tmp_path)

@@ -85,7 +85,7 @@ def test_between_two_starts_of_the_program_no_place_is_idle() -> None:
     assert (told.paused_s, told.span_s) == (896.0, 14.0)
     assert told.idle_s == 2 * 14.0 - 11.0
     assert buckets.spans[0].tolist() == [0.0, 0.0, 3.0, 4.0, 4.0, 7.0, 13.0]
-    assert ("left out", "14:56, in which the program did not run") in told.facts()
+    assert ("left out", "14:56, while the program did not run") in told.facts()
 
 
 def test_findings_name_what_is_unusual_and_its_hint() -> None:
@@ -124,13 +124,13 @@ def test_what_is_not_known_of_buckets_is_left_out() -> None:
     assert as_json(blocks)
     notes = [inner["text"] for b in blocks for inner in b.get("blocks", []) if "text" in inner]
     assert notes == [
-        "Of no bucket it is known how many of its lanes held a trial.",
-        "The cost model foresaw nothing of this study.",
+        "It is not known how many lanes of any bucket held a trial.",
+        "The cost model predicted nothing for this study.",
         "No memory was predicted or measured.",
     ]
 
 
-def test_the_gantt_tells_what_is_known_up_to_the_last_bucket() -> None:
+def test_the_gantt_shows_what_is_known_up_to_the_last_bucket() -> None:
     compiled = {"cache_hit": False, "compile_s": 0.5}
     plain = [{**row, "waste_fraction": None, "predicted_train_s": None} for row in TWO_THREADS]
     names: list[list[str]] = []
@@ -142,17 +142,17 @@ def test_the_gantt_tells_what_is_known_up_to_the_last_bucket() -> None:
     assert names == [["training"], known]
 
 
-def test_a_prediction_of_a_part_is_told_with_what_that_part_took() -> None:
+def test_a_partial_prediction_is_shown_with_its_part_of_the_time() -> None:
     rows = [{**TWO_THREADS[0], "compile_s": 6.0, "predicted_compile_s": 3.0}, *TWO_THREADS[1:]]
     whole = dict(totals(buckets_of(rows)).facts())
     assert "predicted 3.0 s (2 times)" in whole["compiling"]
     rows[1] = {**rows[1], "compile_s": 10.0}
     part = dict(totals(buckets_of(rows)).facts())
     assert "16.0 s" in part["compiling"]
-    assert "predicted 3.0 s for what took 6.0 s (2 times)" in part["compiling"]
+    assert "predicted 3.0 s for 6.0 s of it (2 times)" in part["compiling"]
 
 
-def test_a_class_is_called_by_its_name_where_it_has_one() -> None:
+def test_a_class_is_shown_by_its_name_if_it_has_one() -> None:
     known = {"class_id": "0a", "class_name": "exact depth=1"}
     given = [{**known, "class_name": None}, known, {"class_id": "0b", "class_name": None}]
     buckets = buckets_of([{**row, "train_s": 9.0 - place} for place, row in enumerate(given)])
@@ -196,7 +196,7 @@ def test_each_column_of_the_table_adds_up_to_the_time_of_the_program() -> None:
     assert next(row for row in parts if row[0] == "idle")[1:] == [8.0, 22.0, 23.0]
 
 
-def test_importing_is_no_idle_time_of_threads() -> None:
+def test_importing_does_not_count_as_idle_time_of_threads() -> None:
     told = totals(buckets_of(RESUMED, spans_of([FIRST, AGAIN])))
     assert (told.span_s, told.places, told.idle_s) == (5.0, 2, 5.0)
 
@@ -217,7 +217,7 @@ def test_compiling_counts_in_the_round_in_which_it_ran() -> None:
     assert by.compile_s.tolist() == [5.0, 0.0]
 
 
-def test_a_start_that_committed_no_round_has_spans_and_no_bucket() -> None:
+def test_a_start_without_committed_rounds_has_spans_but_no_bucket() -> None:
     buckets = buckets_of([COMPILED], spans_of([FIRST]))
     empty = Buckets(buckets.table.slice(0, 0), buckets.recorded)
     assert empty.packed_spans(np.arange(2))["begin"] == [0, 6]

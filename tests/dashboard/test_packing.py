@@ -11,7 +11,7 @@ import pytest
 from sweeper.dashboard.packing import as_json, packed_numbers, packed_texts, rounded
 
 
-def test_numbers_keep_six_digits_and_whole_ones_stay_whole() -> None:
+def test_floats_keep_six_digits_and_integers_all() -> None:
     values = [1 / 3, 1234567.25, 2e-9 / 3, -7 / 3e10, 0.0]
     assert rounded(values) == [0.333333, 1234570.0, 6.66667e-10, -2.33333e-10, 0.0]
     assert json.dumps(rounded([3.0, 2.0**40])) == "[3, 1099511627776]"
@@ -27,7 +27,7 @@ def test_extreme_numbers_survive() -> None:
     assert rounded(extremes) == pytest.approx(extremes, rel=1e-5)
 
 
-def test_a_constant_is_said_once_and_a_text_too() -> None:
+def test_constants_and_texts_are_sent_once() -> None:
     assert packed_numbers(np.array([2.5, 2.5, 2.5])) == {"all": 2.5}
     assert packed_numbers(np.array([np.nan, np.nan])) == {"all": None}
     assert packed_numbers(np.array([2.5])) == [2.5]
@@ -36,6 +36,6 @@ def test_a_constant_is_said_once_and_a_text_too() -> None:
     assert packed == {"of": [None, "a", "b"], "at": [2, 0, 1, 2]}
 
 
-def test_nothing_that_is_not_json_gets_out() -> None:
+def test_only_valid_json_is_written() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         as_json({"value": math.nan})

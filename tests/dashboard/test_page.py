@@ -46,7 +46,7 @@ def test_all_views_come_in_their_order(study: PublishedStudy) -> None:
     assert json.loads(as_json(payload))["state"] == "finished"
 
 
-def test_a_page_that_knows_all_is_told_next_to_nothing(study: PublishedStudy) -> None:
+def test_an_up_to_date_page_receives_almost_nothing(study: PublishedStudy) -> None:
     page = Page([study])
     again = page.payload(0, known_of(page.payload(0)))
     assert all(set(view) == {"name", "digest"} for view in again["views"])
@@ -73,7 +73,7 @@ def test_new_rows_come_without_the_old_ones(run_dir: RunDir, tmp_path: Path) -> 
     assert changed.isdisjoint({"curves", "execution", "importance"})
 
 
-def test_a_study_of_which_nothing_is_published_shows(tmp_path: Path) -> None:
+def test_a_study_without_published_files_is_shown(tmp_path: Path) -> None:
     payload = Page([PublishedStudy(only_status(tmp_path))]).payload(0)
     html = {view["name"]: view["html"] for view in payload["views"]}
     assert "No trial has ended yet." in html["trials"]
@@ -82,7 +82,7 @@ def test_a_study_of_which_nothing_is_published_shows(tmp_path: Path) -> None:
     assert payload["tables"]["trials"] == {"n": 0, "through": -1, "new": 0, "columns": {}}
 
 
-def test_a_study_without_buckets_shows(run_dir: RunDir, tmp_path: Path) -> None:
+def test_a_study_without_buckets_is_shown(run_dir: RunDir, tmp_path: Path) -> None:
     bare = RunDir(tmp_path)
     bare.make()
     write_status(bare, read_status(run_dir))
@@ -95,7 +95,7 @@ def test_a_study_without_buckets_shows(run_dir: RunDir, tmp_path: Path) -> None:
     assert "No trial has ended yet." in views["slices"]
 
 
-def test_several_studies_stand_side_by_side(study: PublishedStudy, tmp_path: Path) -> None:
+def test_several_studies_are_compared(study: PublishedStudy, tmp_path: Path) -> None:
     other = PublishedStudy(only_status(tmp_path))
     page = Page([study, other])
     view = page.payload(1)["views"][-1]
@@ -110,7 +110,7 @@ def test_several_studies_stand_side_by_side(study: PublishedStudy, tmp_path: Pat
     assert "<option>large</option><option>digits</option>" in page.html()
 
 
-def test_numbers_stand_at_the_right_below_their_head() -> None:
+def test_numbers_are_aligned_to_the_right_with_their_heading() -> None:
     told = [["a", 1.5, None, "12 %"], ["b", None, None, "-"]]
     html, _ = view_html("v", [rows("of it", ["name", "took", "peak", "share"], told)])
     right = ' class="number"'
@@ -121,7 +121,7 @@ def test_numbers_stand_at_the_right_below_their_head() -> None:
     assert html.count("<td>") == 2
 
 
-def test_text_of_users_is_text(tmp_path: Path) -> None:
+def test_text_of_users_is_escaped(tmp_path: Path) -> None:
     row = {"state": "FAIL", "reason": "error", "value": None, "params_lr": HARM}
     trials = trials_of([{**row, "error_type": HARM, "error_message": f"first\n{HARM}\nlast"}], {})
     for view in VIEWS:
@@ -133,7 +133,7 @@ def test_text_of_users_is_text(tmp_path: Path) -> None:
         assert as_json(charts)
 
 
-def test_the_names_that_users_give_are_text(tmp_path: Path) -> None:
+def test_names_given_by_users_are_escaped(tmp_path: Path) -> None:
     best = {"trial_number": 0, "value": 1.0, "values": [1.0], "params": {HARM: HARM}}
     running = [{"bucket": 0, "place": HARM, "class_id": HARM, "class_name": HARM, "trials": [0]}]
     told = replace(STATUS, study=HARM, metric=HARM, best=best, running=running, host="elsewhere")

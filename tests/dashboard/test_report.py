@@ -51,16 +51,16 @@ def test_only_the_scripts_of_the_page_may_run(study: PublishedStudy) -> None:
     assert policy[1].startswith("default-src 'none'; script-src 'sha256-")
 
 
-def test_a_report_holds_what_the_page_would_ask_for(study: PublishedStudy) -> None:
+def test_a_report_contains_what_the_page_would_request(study: PublishedStudy) -> None:
     record = held(report(Page([study], is_report=True)))
     assert record["studies"][0]["tables"]["trials"]["n"] == 120
     assert len(record["curves"][0]) == 120
     assert record["curves"][0]["3"] == Page([study]).curves(0, 3)
     curves = next(view for view in record["studies"][0]["views"] if view["name"] == "curves")
-    assert "This report holds" not in curves["html"]
+    assert "This report contains" not in curves["html"]
 
 
-def test_a_report_says_what_curves_it_leaves_out() -> None:
+def test_a_report_says_which_curves_it_leaves_out() -> None:
     longer = Curves(sums={("loss", None): np.zeros((61, 1), np.float32)})
     assert kept_note(Curves(), 200) == []
     assert [block["text"] for block in kept_note(Curves(), 201)] == [KEPT]
@@ -70,7 +70,7 @@ def test_a_report_says_what_curves_it_leaves_out() -> None:
 def test_the_command_writes_a_report(run_dir: RunDir, command: CommandLine) -> None:
     done = command("report", str(run_dir.root), "-o", "page.html")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "written to page.html; any browser opens it\n"
+    assert done.stdout == "written to page.html; open it in any browser\n"
     html = (command.directory / "page.html").read_text("utf-8")
     assert held(html)["studies"][0]["name"] == "large"
 

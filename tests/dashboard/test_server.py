@@ -40,11 +40,11 @@ def test_every_answer_forbids_what_the_page_does_not_need(client: TestClient) ->
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/", "/static/page.js", "/studies/0", "/studies/0/curves/3"])
-def test_nothing_but_reading_is_answered(client: TestClient, method: str, path: str) -> None:
+def test_only_reading_requests_are_answered(client: TestClient, method: str, path: str) -> None:
     assert client.request(method, path).status_code == 405
 
 
-def test_the_head_of_a_page_comes_without_its_body(client: TestClient) -> None:
+def test_a_head_request_has_no_body(client: TestClient) -> None:
     answer = client.head("/")
     assert (answer.status_code, answer.content) == (200, b"")
 
@@ -65,11 +65,11 @@ def test_the_head_of_a_page_comes_without_its_body(client: TestClient) -> None:
         "/status.json",
     ],
 )
-def test_there_is_nothing_else(client: TestClient, path: str) -> None:
+def test_other_paths_are_not_found(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
-def test_a_page_asks_for_what_is_new(client: TestClient) -> None:
+def test_a_page_requests_only_new_data(client: TestClient) -> None:
     first = client.get("/studies/0").json()
     through = {name: first["tables"][name]["through"] for name in ("trials", "buckets", "spans")}
     views = ",".join(view["digest"] for view in first["views"])
@@ -117,7 +117,7 @@ def test_curves_come_by_trial(client: TestClient) -> None:
     assert client.get("/studies/0/curves/99999").json() == []
 
 
-def test_a_run_directory_that_went_away_is_told(study: PublishedStudy, tmp_path: Path) -> None:
+def test_a_removed_run_directory_is_reported(study: PublishedStudy, tmp_path: Path) -> None:
     (tmp_path / "status.json").write_bytes(study.run_dir.status.read_bytes())
     moved = PublishedStudy(type(study.run_dir)(tmp_path))
     client = TestClient(app_of(Page([moved])), base_url="http://localhost")
@@ -170,7 +170,7 @@ def test_another_name_is_refused(client: TestClient) -> None:
         assert client.get(path, headers={"host": "evil.example"}).status_code == 400
 
 
-def test_a_port_that_is_taken_is_refused_with_its_hint() -> None:
+def test_a_port_in_use_is_refused_with_a_hint() -> None:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         assert address_of(listening) == f"http://127.0.0.1:{port}/"

@@ -32,7 +32,9 @@ IMPORTTIME = (sys.executable, "-X", "importtime")
 
 
 @pytest.mark.parametrize("command", MAY_BE)
-def test_what_only_reads_imports_little(command: str, run_dir: RunDir, tmp_path: Path) -> None:
+def test_commands_that_only_read_import_little(
+    command: str, run_dir: RunDir, tmp_path: Path
+) -> None:
     told = _told_by(command, run_dir, tmp_path)
     imported = {line.rpartition("|")[2].strip() for line in told.splitlines() if "|" in line}
 

@@ -33,7 +33,7 @@ def charts(blocks: list[Block]) -> list[Block]:
     return found
 
 
-def test_the_best_so_far_steps_where_it_gets_better() -> None:
+def test_the_best_so_far_steps_when_it_improves() -> None:
     values = [3.0, 2.0, 2.5, None, 1.0, 1.5]
     trials = trials_of([{"value": value, "params_lr": 1e-3} for value in values])
     steps = [(0.0, 3.0), (1.0, 2.0), (4.0, 1.0), (5.0, 1.0)]
@@ -57,7 +57,7 @@ def test_the_history_can_leave_the_worse_half_out() -> None:
         ([1e-9], False),
     ],
 )
-def test_an_axis_is_logarithmic_where_sizes_differ(values: list[float], log: bool) -> None:
+def test_an_axis_is_logarithmic_if_sizes_differ(values: list[float], log: bool) -> None:
     assert wants_log(np.array([*values, NAN], float)) is log
 
 
@@ -77,20 +77,20 @@ def lr_at(*values: float) -> PublishedTrials:
     )
 
 
-def test_the_best_at_an_end_of_the_range_are_told() -> None:
+def test_best_trials_at_an_end_of_the_range_are_reported() -> None:
     hint = bound_hint(lr_at(9.9e-3, 9.8e-3, 9.95e-3, 9.7e-3, 1e-3), "params_lr")
     assert hint is not None
-    assert hint.startswith("lr: 4 of the 5 best trials sit at the upper end of the range, 0.01;")
+    assert hint.startswith("lr: 4 of the 5 best trials are at the upper end of the range, 0.01;")
     assert bound_hint(lr_at(9.9e-3, 2e-4, 1e-3, 2e-3, 3e-3), "params_lr") is None
 
 
-def test_a_short_range_of_whole_numbers_hints_at_nothing_by_itself() -> None:
+def test_a_short_range_of_integers_gets_no_hint_by_itself() -> None:
     search = {"model.depth": {"type": "int", "low": 1, "high": 2}}
     rows = [{"value": float(i), "params_depth": 1 + i // 12} for i in range(24)]
     assert bound_hint(trials_of(rows, search), "params_depth") is None
 
 
-def test_failures_are_grouped_by_what_they_said() -> None:
+def test_failures_are_grouped_by_message() -> None:
     error = {"state": "FAIL", "reason": "error", "error_type": "ValueError", "value": None}
     rows = [
         {"value": 1.0, "params_lr": 0.1},
@@ -135,10 +135,10 @@ def test_the_pareto_front_is_of_complete_and_feasible_trials() -> None:
     assert len(charts([drawn])) == 1
 
 
-def test_importance_is_shown_once_it_is_there() -> None:
+def test_importance_is_shown_once_it_is_computed() -> None:
     (told,) = importance_view([], 4)
     assert told["text"] == (
-        "Not computed: importances need at least 10 complete trials, and this study has 4."
+        "Not computed: importances need at least 10 complete trials, but this study has 4."
     )
     (told,) = importance_view([], 10)
     assert told["text"].startswith("Not computed yet")
@@ -177,10 +177,10 @@ def test_fanova_orders_the_parameters() -> None:
 
 
 @pytest.mark.parametrize(("n_trials", "is_few"), [(29, True), (30, False)])
-def test_importance_of_few_trials_is_warned_of(n_trials: int, is_few: bool) -> None:
+def test_importance_of_few_trials_gets_a_warning(n_trials: int, is_few: bool) -> None:
     row = importance_row("lr", 0.5, 0.5, n_trials) | {"n_trials": n_trials}
     told = [block["text"] for block in importance_view([row], 40) if block.get("warning")]
-    assert ["rest on 29 complete trials" in text for text in told] == [True] * is_few
+    assert ["are from 29 complete trials" in text for text in told] == [True] * is_few
 
 
 OF_TRIALS: list[Callable[[PublishedTrials], list[Block]]] = [
@@ -202,7 +202,9 @@ ODD: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("view", OF_TRIALS)
 @pytest.mark.parametrize("rows", ODD.values(), ids=ODD)
-def test_odd_studies_show(view: Callable[[PublishedTrials], list[Block]], rows: list[Any]) -> None:
+def test_odd_studies_are_shown(
+    view: Callable[[PublishedTrials], list[Block]], rows: list[Any]
+) -> None:
     assert as_json(view(trials_of(rows)))
 
 
@@ -213,7 +215,7 @@ def test_odd_studies_show(view: Callable[[PublishedTrials], list[Block]], rows: 
         ("maximize", "high", ["11", "val_loss 2 or less"]),
     ],
 )
-def test_the_colours_of_parallel_coordinates_tell_values(
+def test_the_colours_of_parallel_coordinates_show_values(
     direction: str, best: str, ends: list[str]
 ) -> None:
     rows = [{"value": float(value), "params_lr": 1e-3} for value in range(1, 12)]
@@ -261,7 +263,7 @@ def test_the_better_half_has_diverged_trials_at_its_end() -> None:
     assert edges == [[None, 9.48]] * 2 + [[None, 3.0]] * 2
 
 
-def test_without_diverged_trials_there_is_no_mark_for_them() -> None:
+def test_the_mark_of_diverged_trials_is_only_shown_if_any_diverged() -> None:
     trials = lr_at(1e-3)
     shown = [*charts(slices_view(trials, ["params_lr"])), *charts(history_view(trials))]
     names = {own["name"] for chart in shown for own in chart["option"]["series"]}
@@ -269,7 +271,7 @@ def test_without_diverged_trials_there_is_no_mark_for_them() -> None:
     assert len(charts(parallel_view(trials, ["params_lr"]))[0]["option"]["series"]) == 1
 
 
-def test_of_many_diverged_trials_parallel_coordinates_show_a_hundred() -> None:
+def test_parallel_coordinates_show_at_most_a_hundred_diverged_trials() -> None:
     trials = trials_of([{"value": 1.0, "params_lr": 1e-3}, *[DIVERGED] * 250])
     *_, parallel = parallel_view(trials, ["params_lr"])
     lines = parallel["option"]["series"][1]
@@ -288,7 +290,7 @@ def test_a_chart_begins_below_the_rows_of_its_legend() -> None:
     assert several[2] > 350 > one[2]
 
 
-def test_hundreds_of_parameters_show_page_by_page() -> None:
+def test_hundreds_of_parameters_are_shown_in_pages() -> None:
     search = {f"model.p{i}": {"type": "float", "low": 0.0, "high": 1.0} for i in range(300)}
     rows = [{"value": float(n), **{f"params_p{i}": 0.5 for i in range(300)}} for n in range(4)]
     trials = trials_of(rows, search)

@@ -27,7 +27,7 @@ MakeStudy = Callable[..., StudyConfig]
 
 @pytest.fixture
 def make_study(tmp_path: Path) -> MakeStudy:
-    """Makes a study file; where a table is given, `rows.csv` beside it holds the table."""
+    """Makes a study file; if a table is given, it is written to `rows.csv` next to it."""
 
     def make(
         data: str,

@@ -83,7 +83,7 @@ def test_another_process_prepares_the_same_data_until_the_file_changes(tmp_path:
     assert other["digest"] == prepare(changed).digest != expected["digest"]
 
 
-def test_what_is_wrong_is_told_as_it_would_be_here(tmp_path: Path) -> None:
+def test_errors_are_the_same_as_in_this_process(tmp_path: Path) -> None:
     config = csv_study(tmp_path, ROWS.replace("59,3,1", "59,,1"))
     with pytest.raises(DataError) as here:
         prepare(config)
@@ -94,7 +94,7 @@ def test_what_is_wrong_is_told_as_it_would_be_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("death", ["os._exit(9)", "os.kill(os.getpid(), 9)", "1 / 0"])
-def test_a_child_that_dies_costs_time_and_nothing_else(death: str, tmp_path: Path) -> None:
+def test_a_child_that_dies_only_costs_time(death: str, tmp_path: Path) -> None:
     config = csv_study(tmp_path)
 
     there = prepared_elsewhere(config, tmp_path, f"ahead._prepare_into = lambda *_: {death}")
@@ -147,7 +147,7 @@ def test_a_damaged_kept_file_is_prepared_again(
 
 
 @pytest.mark.parametrize("call", ["mkdir", "replace", "open"])
-def test_an_error_of_the_cache_is_none_of_the_study(
+def test_a_cache_error_does_not_affect_the_study(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, of_path = csv_study(tmp_path), getattr(Path, call)
@@ -164,7 +164,7 @@ def test_an_error_of_the_cache_is_none_of_the_study(
             assert prepared().digest == expected
 
 
-def test_of_much_that_is_kept_what_was_used_last_stays(
+def test_the_least_recently_used_data_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "cache" / "data"
@@ -200,7 +200,7 @@ def test_of_much_that_is_kept_what_was_used_last_stays(
 PARQUET = 'data={source="parquet", path="*.parquet", target="y", split={val=0.2, test=0.1}}'
 
 
-def test_every_file_of_a_pattern_is_looked_at(tmp_path: Path) -> None:
+def test_every_file_of_a_pattern_counts(tmp_path: Path) -> None:
     frame = pd.read_csv(StringIO(ROWS))
     config = parse(DIGITS, tmp_path / "study.toml", [PARQUET, "train.batch_size=8"])
     frame[:40].to_parquet(tmp_path / "a.parquet")
@@ -228,7 +228,7 @@ def test_every_file_of_a_pattern_is_looked_at(tmp_path: Path) -> None:
         'data.split={val=0.2, test=0.1, time="a", as_feature=true}',
     ],
 )
-def test_under_other_settings_nothing_is_kept(setting: str, tmp_path: Path) -> None:
+def test_other_settings_are_prepared_again(setting: str, tmp_path: Path) -> None:
     plain = csv_study(tmp_path)
     with preparing(plain) as prepared:
         prepared()
@@ -254,7 +254,7 @@ def load():
 """
 
 
-def test_rows_of_a_function_are_never_kept_and_what_it_prints_is_no_answer(
+def test_rows_of_a_function_are_not_cached_and_its_output_is_discarded(
     tmp_path: Path,
 ) -> None:
     data = 'data={source="python", function="noisy:load", split={val=0.2, test=0.1}}'
@@ -273,7 +273,7 @@ def test_rows_of_a_function_are_never_kept_and_what_it_prints_is_no_answer(
     assert "division by zero" in str(told["error"])
 
 
-def test_data_that_are_larger_than_the_share_are_refused(tmp_path: Path) -> None:
+def test_data_larger_than_its_share_is_refused(tmp_path: Path) -> None:
     config = csv_study(tmp_path)
     with preparing(config) as prepared:
         data = prepared()
@@ -284,7 +284,7 @@ def test_data_that_are_larger_than_the_share_are_refused(tmp_path: Path) -> None
         execution = config.execution.model_copy(update={"memory_fraction": fraction})
         small = config.model_copy(update={"execution": execution})
         with preparing(small) as prepared:
-            assert prepared.is_kept  # where it runs is no part of what it is
+            assert prepared.is_kept  # where it runs does not matter
             if fits:
                 assert prepared().digest == data.digest
                 continue
@@ -292,7 +292,7 @@ def test_data_that_are_larger_than_the_share_are_refused(tmp_path: Path) -> None
                 prepared()
         assert refused.value.exit_code == 3
         assert str(refused.value) == (
-            f"--set: data: the data take {data.nbytes / 1024:.3g} KiB, and the share of this "
+            f"--set: data: the data takes {data.nbytes / 1024:.3g} KiB, but the share of this "
             f"machine's memory is {int(memory * fraction)} B; drop columns or rows, or write a "
             "larger execution.memory_fraction"
         )

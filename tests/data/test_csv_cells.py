@@ -59,7 +59,7 @@ def test_quotes_that_swallow_rows_are_refused(case: str, make_study, tmp_path: P
         guess(tmp_path / "rows.csv")
 
 
-def test_studies_of_earlier_versions_read_such_cells(make_study) -> None:
+def test_studies_of_earlier_versions_still_read_such_cells(make_study) -> None:
     study = make_study(CSV, SWALLOWED["of many rows"][0])
     earlier = prepare(study.model_copy(update={"edition": 1}))
     assert len(earlier.x_train) + len(earlier.x_val) + len(earlier.x_test) == 20

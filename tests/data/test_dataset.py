@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-def test_a_dataset_comes_back_from_its_file_bit_for_bit(tmp_path: Path) -> None:
+def test_a_dataset_survives_its_file_bit_for_bit(tmp_path: Path) -> None:
     path = tmp_path / "dataset"
     expected = replace(DATASET, y_mean=(0.1 + 0.2, 1.0), y_scale=(1 / 3, 2.0), columns=COLUMNS)
     expected.save(path)

@@ -39,9 +39,7 @@ def written(dialect: Dialect, rows: list[list[str]] = ROWS) -> bytes:
     ],
     ids=str,
 )
-def test_the_way_a_file_is_written_is_found_and_read(
-    make_study, tmp_path: Path, dialect: Dialect
-) -> None:
+def test_the_dialect_of_a_file_is_detected(make_study, tmp_path: Path, dialect: Dialect) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_bytes(written(Dialect()))
     expected = prepare(make_study(CSV))
@@ -62,14 +60,14 @@ def test_the_way_a_file_is_written_is_found_and_read(
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
-def test_letters_that_windows_alone_has_tell_its_encoding(tmp_path: Path) -> None:
+def test_letters_only_in_windows_encodings_identify_them(tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_bytes("name;price\ncoffee;2,50 €\n".encode("cp1252"))
 
     assert likely_dialect(path).encoding == "cp1252"
 
 
-def test_rows_are_told_by_their_lines(make_study, tmp_path: Path) -> None:
+def test_rows_are_reported_by_their_lines(make_study, tmp_path: Path) -> None:
     rows = [row.copy() for row in ROWS]
     rows[2][1] = '"light\nblue"'  # lines 3 and 4
     rows[5][0] = ""  # line 7

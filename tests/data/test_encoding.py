@@ -90,7 +90,7 @@ def test_gaps_are_filled_by_the_training_part(make_study, impute: str, imputer) 
     assert not dataset.x_val[0, 2:].any()
 
 
-def test_ordinal_categories_are_places_scaled_as_numbers(make_study) -> None:
+def test_ordinal_categories_are_scaled_indices(make_study) -> None:
     data = CSV + DROP + MEDIAN + 'categorical = "ordinal"\ncategorical_columns = ["month"]\n'
     dataset = prepare(make_study(data, TABLE))
 
@@ -109,7 +109,7 @@ def test_ordinal_categories_are_places_scaled_as_numbers(make_study) -> None:
     assert dataset.feature_names == ("size", "month", "colour")
 
 
-def test_numbers_are_categories_where_they_are_listed(make_study) -> None:
+def test_listed_numeric_columns_are_categories(make_study) -> None:
     data = CSV + DROP + MEDIAN + 'categorical_columns = ["month"]\n'
     dataset = prepare(make_study(data, TABLE))
 
@@ -132,7 +132,7 @@ def test_numbers_are_categories_where_they_are_listed(make_study) -> None:
     ("column", "impute"),
     [("size", "mean"), ("size", "most_frequent"), ("colour", "most_frequent"), ("colour", "mean")],
 )
-def test_nothing_to_fill_gaps_by_is_refused(make_study, column: str, impute: str) -> None:
+def test_gaps_without_values_to_fill_them_are_refused(make_study, column: str, impute: str) -> None:
     is_trained = pd.Series(np.isin(np.arange(N), TRAIN))
     gaps = FRAME.assign(**{column: FRAME[column].fillna(FRAME[column].iloc[0]).mask(is_trained)})
     config = make_study(CSV + DROP + f'impute = "{impute}"\n', gaps.to_csv(index=False))
@@ -142,7 +142,7 @@ def test_nothing_to_fill_gaps_by_is_refused(make_study, column: str, impute: str
         return
     assert refusal(config) == [
         f"study.toml:11: data.path: column '{column}' of rows.csv has no value in the training "
-        "part; add rows, or leave the column out"
+        "rows; add rows, or leave the column out"
     ]
 
 
@@ -161,7 +161,7 @@ def part_rows(dataset: Dataset) -> list[list[int]]:
     return [part[:, 0].astype(int).tolist() for part in parts]
 
 
-def test_no_group_is_in_two_parts(make_study) -> None:
+def test_groups_are_not_split(make_study) -> None:
     dataset = split_study(make_study, 'val = 0.25, test = 0.2, group = "patient"')
 
     groups = FRAME["patient"].to_numpy()
@@ -196,7 +196,7 @@ def test_the_latest_rows_are_tested_on(make_study) -> None:
     ],
     ids=["time", "zoned", "text", "date", "number", "category"],
 )
-def test_a_time_has_many_forms(make_study, tmp_path: Path, form) -> None:
+def test_many_time_formats_are_read(make_study, tmp_path: Path, form) -> None:
     days = pd.Series(pd.date_range("2026-01-01", periods=N, freq="D")[::-1])
     UNIQUE[["size", "kind"]].assign(day=form(days)).to_parquet(tmp_path / "rows.parquet")
     data = CSV.replace("csv", "parquet") + 'scale = "none"\nsplit = { test = 0, time = "day" }\n'
@@ -205,7 +205,7 @@ def test_a_time_has_many_forms(make_study, tmp_path: Path, form) -> None:
     assert part_rows(dataset) == [[*range(N - 1, 11, -1)], [*range(11, -1, -1)], []]
 
 
-def test_numbers_order_rows_too_and_may_be_learnt_from(make_study) -> None:
+def test_numbers_can_order_rows_and_be_features(make_study) -> None:
     dataset = split_study(make_study, 'test = 0, time = "month", as_feature = true')
 
     by_month = np.argsort(FRAME["month"].to_numpy(), kind="stable").tolist()
@@ -213,7 +213,7 @@ def test_numbers_order_rows_too_and_may_be_learnt_from(make_study) -> None:
     assert dataset.feature_names == ("size", "month")
 
 
-def test_groups_may_be_learnt_from(make_study) -> None:
+def test_groups_may_be_features(make_study) -> None:
     dataset = split_study(make_study, 'group = "patient", as_feature = true')
 
     assert any(name.startswith("patient_") for name in dataset.feature_names)
@@ -227,13 +227,13 @@ def test_groups_may_be_learnt_from(make_study) -> None:
         ('time = "colour"', "time: column 'colour' of rows.csv: "),
     ],
 )
-def test_columns_that_split_nothing_are_refused(make_study, split: str, problem: str) -> None:
+def test_columns_that_cannot_split_rows_are_refused(make_study, split: str, problem: str) -> None:
     data = CSV + DROP + MEDIAN + f"split = {{ {split} }}\n"
     (line,) = refusal(make_study(data, TABLE))
     assert line.startswith(f"study.toml:15: data.split.{problem}")
 
 
-def test_lists_neither_group_rows_nor_are_kept_in_proportion(make_study, tmp_path: Path) -> None:
+def test_lists_can_neither_group_nor_stratify_rows(make_study, tmp_path: Path) -> None:
     FRAME.assign(tags=FRAME["month"].map(lambda month: [month])).to_parquet(
         tmp_path / "rows.parquet"
     )
@@ -248,7 +248,7 @@ def test_lists_neither_group_rows_nor_are_kept_in_proportion(make_study, tmp_pat
     ]
 
 
-def test_cells_that_split_nothing_are_named(make_study) -> None:
+def test_cells_that_cannot_split_rows_are_named(make_study) -> None:
     table = "x,patient,day,y\n" + "".join(
         f"{i},{i % 5},2026-01-{i + 1:02},{i % 2}\n" for i in range(20)
     )
@@ -257,8 +257,8 @@ def test_cells_that_split_nothing_are_named(make_study) -> None:
     for split, problem in {
         'group = "patient"': "group: column 'patient' of rows.csv: 1 value missing (line 22); "
         "write them",
-        'time = "day"': "time: column 'day' of rows.csv: 1 value is no time (line 22); "
-        "write numbers, or times as 2026-01-31T12:00",
+        'time = "day"': "time: column 'day' of rows.csv: 1 value is not a time (line 22); write "
+        "numbers, or times as 2026-01-31T12:00",
     }.items():
         dropped = 'drop = ["patient", "day"]\n'
         assert refusal(make_study(data + dropped + f"split = {{ {split} }}\n", table)) == [
@@ -267,8 +267,8 @@ def test_cells_that_split_nothing_are_named(make_study) -> None:
     few = table.replace("20,,noon,0\n", "")
     shares = 'drop = ["day"]\nsplit = { val = 0.5, test = 0.3, group = "patient" }\n'
     assert refusal(make_study(data + shares, few)) == [
-        "study.toml:14: data.split: of 5 groups validation takes 3 and testing 2, so none are left "
-        "to train on; add groups or write smaller shares"
+        "study.toml:14: data.split: of 5 groups, validation takes 3 and testing 2, so none are "
+        "left for training; add groups or write smaller shares"
     ]
 
 
@@ -279,8 +279,8 @@ def test_a_batch_is_measured_against_the_rows_of_the_training_groups(make_study)
     assert n_train in (7, 37)  # the last group has 31 rows
 
     assert refusal(make_study(data, table, batch=38)) == [
-        f"study.toml:5: train.batch_size: a batch of 38 rows, and the training part has {n_train}; "
-        f"write {n_train} at most"
+        "study.toml:5: train.batch_size: a batch of 38 rows, but the training part has "
+        f"{n_train}; write {n_train} at most"
     ]
 
 
@@ -293,7 +293,7 @@ def test_balanced_weights_are_scikit_learns(make_study) -> None:
     assert prepare(make_study(CSV + DROP + MEDIAN, TABLE)).class_weights == ()
 
 
-def test_weights_are_by_class_and_else_1(make_study) -> None:
+def test_class_weights_default_to_1(make_study) -> None:
     data = CSV + DROP + MEDIAN + "class_weights = { pear = 5, apple = 0.5 }\n"
     assert prepare(make_study(data, TABLE)).class_weights == (0.5, 1.0, 5.0)
 
@@ -316,8 +316,8 @@ def test_classes_of_text_are_called_as_they_are_written(make_study) -> None:
 def test_weights_without_classes_are_refused(make_study) -> None:
     data = CSV.replace("kind", "month") + DROP + MEDIAN + 'class_weights = "balanced"\n'
     assert refusal(make_study(data, TABLE, loss="mse")) == [
-        "study.toml:15: data.class_weights: mse has no classes to weigh; "
-        'write class_weights = "none"'
+        "study.toml:15: data.class_weights: mse has has no classes to weight; write "
+        'class_weights = "none"'
     ]
 
 
@@ -339,7 +339,7 @@ def folded(make_study, data: str, batch: int = 2) -> StudyConfig:
     return config.model_copy(update={"study": study})
 
 
-def test_no_group_is_in_two_folds(make_study) -> None:
+def test_groups_are_not_split_between_folds(make_study) -> None:
     dataset = prepare(folded(make_study, FOLDED))
 
     groups = FRAME["patient"].to_numpy()
@@ -355,12 +355,12 @@ def test_no_group_is_in_two_folds(make_study) -> None:
     least = min(len(dataset.training_rows(fold)) for fold in range(3))
     assert prepare(folded(make_study, FOLDED, least)).n_folds == 3
     assert refusal(folded(make_study, FOLDED, least + 1)) == [
-        f"study.toml:5: train.batch_size: a batch of {least + 1} rows, and a fold trains on "
+        f"study.toml:5: train.batch_size: a batch of {least + 1} rows, but a fold trains on "
         f"{least}; write {least} at most"
     ]
 
 
-def test_folds_scale_places_and_filled_numbers_by_their_own_rows(make_study) -> None:
+def test_folds_scale_indices_and_filled_numbers_by_their_own_rows(make_study) -> None:
     ordinal = DROP + 'categorical = "ordinal"\nsplit = { test = 0.1 }\n'
     dataset = prepare(folded(make_study, ordinal))
     one_hot = prepare(folded(make_study, DROP + "split = { test = 0.1 }\n"))
@@ -377,16 +377,16 @@ def test_folds_scale_places_and_filled_numbers_by_their_own_rows(make_study) -> 
 def test_folds_of_rows_in_the_order_of_time_are_refused(make_study) -> None:
     data = 'split = { time = "day" }\ndrop = ["patient"]\n'
     assert refusal(folded(make_study, data)) == [
-        "study.toml:2: study.folds: folds draw rows at random, and data.split.time orders them; "
+        "study.toml:2: study.folds: folds draw rows at random, but data.split.time orders them; "
         "remove one of them"
     ]
 
 
-def test_weights_for_a_loss_of_the_users_own_are_refused(make_study) -> None:
+def test_class_weights_for_a_user_defined_loss_are_refused(make_study) -> None:
     data = CSV + DROP + MEDIAN + 'class_weights = "balanced"\n'
     (problem,) = refusal(make_study(data, TABLE, loss='mine:loss", task = "classes'))
     assert problem.endswith(
-        'data.class_weights: mine:loss has no use for weights; write class_weights = "none"'
+        'data.class_weights: mine:loss has does not use weights; write class_weights = "none"'
     )
 
 
@@ -394,6 +394,6 @@ def test_one_logit_is_for_two_classes(make_study) -> None:
     data = CSV + DROP + MEDIAN
     (problem,) = refusal(make_study(data, TABLE, loss="binary_cross_entropy"))
     assert problem.endswith(
-        "train.loss: binary_cross_entropy needs two classes, and 'kind' has 3; "
-        "write train.loss = 'cross_entropy'"
+        "train.loss: binary_cross_entropy needs two classes, but 'kind' has 3; write train.loss "
+        "= 'cross_entropy'"
     )

@@ -19,9 +19,9 @@ CHANCE = np.random.default_rng(0)
 SHUFFLED = CHANCE.permutation(300)
 SAMPLED = np.sort(CHANCE.choice(1000, 300, replace=False))
 INDEX = "looks like an old index"
-NUMBER = "has a different number in every row, as an identifier has"
+NUMBER = "has a different number in every row, like an identifier"
 NAMED = "is named like an identifier"
-TEXT = "has a different text in every row, as an identifier has"
+TEXT = "has a different text in every row, like an identifier"
 
 
 def reason(name: str, values: Any) -> str:

@@ -113,7 +113,7 @@ def places(known: KnownValues, column: Any) -> list[int]:
 @pytest.mark.parametrize(
     ("kind", "trained"), [(kind, form) for kind, (_, forms) in KINDS.items() for form in forms]
 )
-def test_a_value_has_one_place_in_any_type(kind: str, trained: str) -> None:
+def test_a_value_has_the_same_index_in_any_type(kind: str, trained: str) -> None:
     values, forms = KINDS[kind]
     column = forms[trained](values)
     known = KnownValues(known_of(column.to_numpy() if isinstance(column, pl.Series) else column))
@@ -384,7 +384,7 @@ def test_a_table_of_any_library_is_the_same_rows(table: str) -> None:
 
 
 @pytest.mark.parametrize("odd", ["K1A", 99, None, "NA", "01234", 1.5, b"x", "1234 "])
-def test_an_odd_category_changes_its_own_row_alone(odd: Any) -> None:
+def test_an_odd_category_only_changes_its_own_row(odd: Any) -> None:
     rows = {"code": [1234, odd, "5678"], "size": [0.5, 1.0, 1.0]}
 
     found = LEARNT.of(rows)
@@ -429,7 +429,7 @@ def test_text_among_new_numbers_is_refused_with_its_row() -> None:
     with pytest.raises(UnfitRowsError) as refusal:
         LEARNT.of({"code": [1234, 1234, 5678], "size": ["1", "", "$3"]})
 
-    assert "column 'size' holds no numbers in 1 row: '$3' is not a number" in str(refusal.value)
+    assert "column 'size' has non-numbers in 1 row: '$3' is not a number" in str(refusal.value)
     assert refusal.value.rows == [2]
 
 
@@ -442,17 +442,17 @@ def test_text_among_new_numbers_is_refused_with_its_row() -> None:
         ),
         (
             CLEAN.to_dict("records"),
-            "a list of dicts; give them as a table: pandas.DataFrame(rows)",
+            "a list of dicts; convert it to a table: pandas.DataFrame(rows)",
         ),
         (
             CLEAN.assign(size=["True", "1"]),
-            "column 'size' holds no numbers in 1 row: 'True' is not a number; write numbers, or "
-            "leave them empty; of booleans give a column of type bool, or 1 and 0",
+            "column 'size' has non-numbers in 1 row: 'True' is not a number; write numbers, or "
+            "leave them empty; for booleans, use a column of type bool, or 1 and 0",
         ),
     ],
     ids=["repeated column", "list of dicts", "booleans as text"],
 )
-def test_rows_that_are_no_such_table_are_refused(rows: Any, expected: str) -> None:
+def test_rows_that_do_not_match_the_table_are_refused(rows: Any, expected: str) -> None:
     with pytest.raises(UnfitRowsError) as refusal:
         LEARNT.of(rows)
     assert str(refusal.value) == expected
@@ -520,7 +520,7 @@ def test_columns_that_floats_cannot_hold_are_refused(
     assert found.replace("(row ", "(rows ") in str(refusal.value)
 
 
-def test_studies_of_edition_1_go_on_with_the_numbers_they_had(
+def test_studies_of_edition_1_keep_their_numbers(
     from_function: Callable[..., Any],
 ) -> None:
     cut = from_function("decimal", edition=1)
@@ -552,7 +552,7 @@ def test_large_integers_of_parquet_files_are_not_rounded(
     assert codes_of(joined.transform) == ["0.5", *known]
 
 
-def test_codes_in_the_names_of_directories_stay_apart(make_study: MakeStudy, tmp_path: Any) -> None:
+def test_codes_in_directory_names_stay_distinct(make_study: MakeStudy, tmp_path: Any) -> None:
     for code in ("01234", "1234", "5"):
         (tmp_path / f"code={code}").mkdir()
         rows = pa.table({"size": range(20), "kind": [0, 1] * 10})

@@ -22,7 +22,7 @@ KB = 1000
 LARGE = "size,kind\n" + "1,1\n" * 40 * KB
 ENDLESS = "size,kind\n" + "1" * 160 * KB
 NPZ = 'source = "npz"\npath = "rows.npz"\n'
-CANNOT_FIT = r"would take .* of memory, and 97.7 KiB are free; write fewer rows or columns"
+CANNOT_FIT = r"would take .* of memory, but 97.7 KiB are free; write fewer rows or columns"
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,9 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "found"), [(LARGE, CANNOT_FIT), (ENDLESS, "has a line of more than 0 MB; write a ")]
 )
-def test_of_text(text: str, found: str, name: str, make_study, tmp_path: Path) -> None:
+def test_a_large_text_file_is_measured_before_it_is_read(
+    text: str, found: str, name: str, make_study, tmp_path: Path
+) -> None:
     pack = PACKINGS.get(name, bytes)
     (tmp_path / name).write_bytes(pack(text.encode()))
     with pytest.raises(DataError, match=f"data.path: {name} {found}"):
@@ -89,7 +91,9 @@ def npy(shape: tuple[int, ...], zeros: int) -> bytes:
     ],
     ids=["lying", "short", "large"],
 )
-def test_of_arrays(content: bytes, found: str, make_study, tmp_path: Path) -> None:
+def test_large_arrays_are_measured_before_they_are_read(
+    content: bytes, found: str, make_study, tmp_path: Path
+) -> None:
     (tmp_path / "rows.npz").write_bytes(content)
     with pytest.raises(DataError, match=rf"data.path: rows.npz .*{found}"):
         prepare(make_study(NPZ))
@@ -105,7 +109,7 @@ def test_of_arrays(content: bytes, found: str, make_study, tmp_path: Path) -> No
         ("new.csv.gz", gzip.compress(LARGE.encode()), "would take"),
     ],
 )
-def test_of_rows_to_predict(
+def test_large_rows_to_predict_are_measured_before_they_are_read(
     name: str, content: bytes, found: str, make_study, tmp_path: Path
 ) -> None:
     rows = "size,kind\n" + "".join(f"{i},{i % 2}\n" for i in range(40))

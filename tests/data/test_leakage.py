@@ -38,13 +38,17 @@ def reason(values: Any, target: Any) -> str:
         (KIND, KIND, "is a copy of the target 'y'"),
         (IS_RED, KIND, "has one value for each class of the target 'y'"),
         (np.where(IS_RED, 2, 1), KIND, "has one value for each class of the target 'y'"),
-        (np.where(IS_RED, RNG.integers(0, 2, 60), 5), KIND, "takes values that each have only one"),
+        (
+            np.where(IS_RED, RNG.integers(0, 2, 60), 5),
+            KIND,
+            "takes values that each occur with only one",
+        ),
         (np.where(IS_RED, PRICE, np.nan), KIND, "is missing exactly in the rows of some classes"),
         (PRICE, KIND, ""),
         (RNG.integers(0, 2, 60), KIND, ""),
     ],
 )
-def test_what_gives_the_target_away_is_found(values: Any, target: Any, expected: str) -> None:
+def test_features_that_reveal_the_target_are_found(values: Any, target: Any, expected: str) -> None:
     found = reason(values, target)
     assert found.startswith(expected) and bool(found) == bool(expected)
 
@@ -55,7 +59,7 @@ def test_gaps_in_a_copy_do_not_hide_it() -> None:
     )
 
 
-def test_few_rows_agree_by_chance() -> None:
+def test_few_rows_may_agree_by_chance() -> None:
     assert leak_reason(pd.Series(PRICE[:10]), pd.Series(PRICE[:10]), is_classes=False) == ""
 
 
@@ -67,10 +71,10 @@ def test_rows_after_the_first_ones_are_compared_too() -> None:
     assert not leak_reason(pd.Series(x + 1e3 * (x == 0)), pd.Series(y), is_classes=False)
 
 
-def test_init_and_plan_name_them(tmp_path: Path) -> None:
+def test_init_and_plan_report_features_that_reveal_the_target(tmp_path: Path) -> None:
     rows = pd.DataFrame({"size": RNG.normal(size=60), "colour": KIND, "kind": KIND})
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    hint = "is a copy of the target 'kind': add it to data.drop, unless you know it before"
+    hint = "is a copy of the target 'kind': add it to data.drop, unless it is known before"
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
     assert any(f"'colour' {hint}" in line for line in told)
     notes = prepare(load(tmp_path / "study.toml")).notes

@@ -24,7 +24,7 @@ CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\nseparator = ";"\n'
         *("# one; two; three\n", '"A title; and more"\n'),
     ],
 )
-def test_they_are_skipped(above: str, make_study, tmp_path: Path) -> None:
+def test_lines_above_the_header_are_skipped(above: str, make_study, tmp_path: Path) -> None:
     expected = prepare(make_study(CSV, TABLE)).digest
     lines = above.count("\n")
     study = make_study(CSV, above + TABLE)
@@ -39,14 +39,14 @@ def test_they_are_skipped(above: str, make_study, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("above", ["", "\n\n"])
-def test_nothing_is_above(above: str, make_study, tmp_path: Path) -> None:
+def test_a_file_without_lines_above_is_read(above: str, make_study, tmp_path: Path) -> None:
     prepare(make_study(CSV, above + TABLE))
     assert guess(tmp_path / "rows.csv").settings == {"separator": ";"}
     prepare(make_study(CSV, above + TABLE.replace("size;", "# size;")))
     assert guess(tmp_path / "rows.csv").settings == {"separator": ";"}
 
 
-def test_data_in_place_of_column_names_are_noticed(make_study, tmp_path: Path) -> None:
+def test_data_in_place_of_column_names_is_reported(make_study, tmp_path: Path) -> None:
     rows = "".join(f"{i % 7}.5,{i % 3},{'ab'[i % 2]}\n" for i in range(40))
     commas = CSV.replace(";", ",")
     study = make_study(commas.replace("kind", "a"), rows)
@@ -59,7 +59,7 @@ def test_data_in_place_of_column_names_are_noticed(make_study, tmp_path: Path) -
     assert prepare(make_study(commas.replace("kind", "2"), numbered)).notes == ()
 
 
-def test_a_whole_number_of_lines_is_skipped(make_study) -> None:
+def test_skip_rows_must_be_an_integer(make_study) -> None:
     with pytest.raises(StudyError, match=r"data.skip_rows: "):
         make_study(CSV + "skip_rows = -1\n", TABLE)
 
@@ -102,7 +102,7 @@ def test_a_text_in_the_first_row_is_not_a_unit(row: str, make_study) -> None:
 
 
 @pytest.mark.parametrize("is_header_quoted", [True, False])
-def test_single_quotes_are_named(
+def test_fields_in_single_quotes_are_reported(
     is_header_quoted: bool, make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -29,19 +29,19 @@ def told_of(config: StudyConfig) -> tuple[str, ...]:
     return data_doubts(config, prepare(config))
 
 
-def test_classes_of_a_few_rows_are_told_in_quotes(
+def test_rare_classes_are_reported_in_quotes(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert told_of(make_study(CSV, GOOD)) == ()
     assert told_of(make_study(CSV, GOOD + "1,Stays \n")) == (
-        "a class of fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 "
-        "(did you mean 'Stays'?); fix the labels, or add rows",
+        "a class with fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 (did you mean "
+        "'Stays'?); fix the labels, or add rows",
     )
     monkeypatch.chdir(tmp_path)
     others = make_study(CSV, GOOD + "1,stays\n2,Lost\n3,Lost\n")
     (told,) = check(others).warnings
     assert told == (
-        "classes of fewer than 5 rows, which are hardly learnt: 'Lost' has 2 and 'stays' has 1 "
+        "classes with fewer than 5 rows, which are hardly learnt: 'Lost' has 2 and 'stays' has 1 "
         "(did you mean 'Stays'?); fix the labels, or add rows"
     )
     seen: list[str] = []
@@ -74,8 +74,9 @@ def test_texts_that_differ_only_in_looks_are_named(
     )
     looks = f"{alike} differ only in case, blanks or punctuation"
     named = {
-        "classes": f"classes {looks}, and are learnt as different ones; write them alike",
-        "codes": f"column 'code' has categories {looks}, and are different ones; write them alike",
+        "classes": f"classes {looks}, but count as different ones; write them alike",
+        "codes": f"column 'code' has categories {looks}, but count as different ones; "
+        "write them alike",
     }
 
     for of, table in (("classes", classes), ("codes", codes)):
@@ -122,7 +123,7 @@ def test_words_read_as_missing_values_are_named_unless_they_are_listed(make_stud
     ]
 
 
-def test_dates_as_text_are_told(make_study) -> None:
+def test_dates_as_text_are_reported(make_study) -> None:
     """Else each day is a category, of which a network learns nothing."""
     rows = [f"{i % 7},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
     table = "\n".join(["size,since,kind", *rows, ""])
@@ -134,7 +135,7 @@ def test_dates_as_text_are_told(make_study) -> None:
     assert told_of(make_study(CSV, table.replace("2026-01-01", "soon"))) == ()
 
 
-def test_of_numbers_there_is_nothing_to_say(make_study) -> None:
+def test_numeric_targets_get_no_warnings(make_study) -> None:
     config = make_study(CSV.replace('"kind"', '"size"'), GOOD, loss="mse")
     assert told_of(config) == ()
 
@@ -148,7 +149,7 @@ def test_of_numbers_there_is_nothing_to_say(make_study) -> None:
         (["train.critic_steps=61", "search.train.batch_size={type='int', low=8, high=16}"], False),
     ],
 )
-def test_a_generator_that_is_never_trained_is_told_of(
+def test_a_generator_that_is_never_trained_is_reported(
     overrides: list[str], is_told: bool, tmp_path: Path
 ) -> None:
     write_mixture(tmp_path)
@@ -185,7 +186,7 @@ def test_months_and_times_as_text_are_named(
 def test_days_as_numbers_are_named(make_study, tmp_path: Path) -> None:
     rows = "".join(f"202401{i % 31 + 1:02},{'aab'[i % 3]}\n" for i in range(62))
     (told,) = told_of(make_study(CSV, "day,kind\n" + rows))
-    hint = "holds dates as numbers, such as 20240101, of which 31 January and 1 February are 70"
+    hint = "holds dates as numbers, such as 20240101; as numbers, 31 January and 1 February are 70"
     assert told.startswith(f"column 'day' {hint}")
     said = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
     assert any(f"'day' {hint}" in line for line in said)

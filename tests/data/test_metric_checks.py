@@ -60,12 +60,12 @@ def test_auroc_of_several_classes_needs_two_of_them() -> None:
     check_metrics(config, classes([0, 1, 2], [1, 2], [], "a", "b", "c"))
 
 
-def test_metrics_that_any_rows_give_are_not_refused() -> None:
+def test_metrics_that_always_have_a_value_are_accepted() -> None:
     one_class = classes([0, 1], [0], [], "a", "b")
     check_metrics(study("train.metrics=['accuracy','f1','log_loss']"), one_class)
 
 
-def test_each_fold_is_looked_at() -> None:
+def test_each_fold_is_checked() -> None:
     data = classes([0, 0, 0, 1], [], [], "a", "b")
     folds = {"fold_of": np.array([0, 1, 1, 0], np.int32), "fold_scale": np.ones((2, 1))}
     folded = rows(data.y_train, [], [], np.int32, class_names=("a", "b"), **folds)
@@ -83,14 +83,14 @@ def test_r2_of_a_target_that_is_constant_names_it_and_its_value() -> None:
     assert "r2 cannot be computed: target 'size' is 5 in every row of the validation part" in text
 
 
-def test_a_study_of_edition_1_goes_on_if_what_judges_it_can_be_computed() -> None:
+def test_a_study_of_edition_1_continues_if_its_judging_metrics_exist() -> None:
     data = classes([0, 1, 0], [0, 0], [], "usual", "rare")
     check_metrics(study(AUROC, "edition=1"), data)
     judged = study(AUROC, "edition=1", "study.metric=val_auroc", "study.direction=maximize")
     assert "auroc cannot be computed" in refusal(judged, data)
 
 
-def test_what_the_test_part_cannot_tell_is_only_warned_of() -> None:
+def test_undefined_test_metrics_are_only_a_warning() -> None:
     data = classes([0, 1, 0], [0, 1], [0], "usual", "rare")
     config = study(AUROC)
     check_metrics(config, data)
@@ -98,7 +98,7 @@ def test_what_the_test_part_cannot_tell_is_only_warned_of() -> None:
     assert said in data_doubts(config, data)
 
 
-def test_a_class_without_training_rows_is_warned_of() -> None:
+def test_a_class_without_training_rows_gets_a_warning() -> None:
     data = classes([0] * 9, [0, 1], [1] * 4, "usual", "late")
     found = [doubt for doubt in data_doubts(study(), data) if "never learnt" in doubt]
     assert len(found) == 1

@@ -48,7 +48,7 @@ def test_dates_that_numbers_sort_wrongly_are_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_other_times_are_ordered_as_they_are(name: str) -> None:
+def test_other_times_keep_their_order(name: str) -> None:
     assert misordered(pd.Series(RIGHT[name])) == ""
 
 
@@ -63,8 +63,8 @@ def test_a_split_by_such_dates_is_refused(make_study) -> None:
         prepare(study)
     assert str(caught.value) == (
         "study.toml:13: data.split.time: column 'month' of rows.csv holds months or weeks after "
-        "the year, such as 2023.1, and numbers sort them wrongly; "
-        "write dates as 2026-01-31, or months as 2026-01"
+        "the year, such as 2023.1, which numbers sort wrongly; write dates as 2026-01-31, or "
+        "months as 2026-01"
     )
     assert prepare(study.model_copy(update={"edition": 1})) is not None
 
@@ -79,6 +79,6 @@ def test_groups_that_differ_only_in_looks_are_named(make_study) -> None:
     (note,) = prepare(study).notes
     assert note.startswith("column 'who' has groups 'P0' and 'p0'; 'P1' and 'p1'; ")
     assert note.endswith(
-        " and 5 more differ only in case, blanks or punctuation, and are different ones; "
+        " and 5 more differ only in case, blanks or punctuation, but count as different ones; "
         "write them alike"
     )

@@ -37,7 +37,7 @@ def test_the_refusal_names_the_setting(make_study) -> None:
 @pytest.mark.parametrize(
     "split", ["", "split.stratify = true\n", 'split = { time = "size", as_feature = true }\n']
 )
-def test_what_is_left_is_the_table_without_these_rows(split: str, make_study) -> None:
+def test_rows_without_a_target_are_left_out(split: str, make_study) -> None:
     expected = prepare(make_study(CSV + split, COMPLETE))
     data = prepare(make_study(CSV + DROP + split, TABLE))
     assert data.class_names == ("0", "1")
@@ -90,7 +90,7 @@ def test_places_of_other_problems_are_those_in_the_file(make_study) -> None:
 
 def test_a_setting_without_effect_is_reported(make_study) -> None:
     (note,) = prepare(make_study(CSV + DROP, COMPLETE)).notes
-    assert note == 'data.missing_target = "drop" leaves out no rows: none of the 36 lacks a target'
+    assert note == 'data.missing_target = "drop" leaves out no rows: all 36 have a target'
 
 
 def test_validate_and_run_say_how_many(

@@ -21,7 +21,7 @@ def test_the_last_partial_batch_is_left_out() -> None:
     assert all(len(np.unique(epoch)) == 8 for epoch in order)
 
 
-def test_an_epoch_depends_on_seed_replicate_and_its_number_alone() -> None:
+def test_an_epoch_depends_only_on_seed_replicate_and_number() -> None:
     order = epoch_order(seed=3, replicate=1, epochs=4, n_rows=12, batch_size=3)
 
     longer = epoch_order(seed=3, replicate=1, epochs=9, n_rows=12, batch_size=3)

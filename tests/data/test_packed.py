@@ -54,7 +54,9 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", PACKINGS)
-def test_it_is_read_like_the_plain_file(name: str, make_study, tmp_path: Path) -> None:
+def test_a_compressed_file_is_read_like_the_plain_one(
+    name: str, make_study, tmp_path: Path
+) -> None:
     def prepared(path: str) -> Dataset:
         return prepare(make_study(CSV.replace("PATH", path), TABLE))
 
@@ -86,14 +88,14 @@ WHOLE = TABLE.encode()
         ("rows.csv.xz", lzma.compress(WHOLE)[:-20], "cannot be decompressed: "),
         ("rows.zip", zipped(WHOLE, "a.csv")[:-20], "cannot be decompressed: "),
         ("rows.zip", zipped(WHOLE, "a.csv", "b.csv"), "holds 2 files, a.csv and b.csv; pack "),
-        ("rows.zip", zipped(WHOLE), "holds no file; pack one table alone"),
+        ("rows.zip", zipped(WHOLE), "holds no file; pack exactly one table"),
         ("rows.csv.gz", gzip.compress(b""), "is empty; write a line of column names"),
         ("rows.csv", zipped(WHOLE, "[Content_Types].xml"), "is an Office file, not CSV; save "),
         ("rows.csv.tar.gz", b"no archive", "cannot be decompressed: "),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_unpacked_is_refused(
+def test_files_that_cannot_be_unpacked_are_refused(
     name: str, content: bytes, found: str, make_study, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)

@@ -51,7 +51,7 @@ def partitioned(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ["rows", "rows/", "rows/**/*.parquet", "rows/year=*/*.parquet"])
-def test_directories_of_values_are_columns(path: str, make_study, partitioned: Path) -> None:
+def test_partition_directories_are_columns(path: str, make_study, partitioned: Path) -> None:
     data = prepared(make_study, path)
     assert features(data) == [("size", "number"), ("year", "number")]
     frame = pd.read_parquet(partitioned)
@@ -59,7 +59,7 @@ def test_directories_of_values_are_columns(path: str, make_study, partitioned: P
     assert data.digest == prepared(make_study, "flat.parquet").digest
 
 
-def test_an_index_with_a_name_is_a_note(make_study, tmp_path: Path) -> None:
+def test_a_named_index_gets_a_note(make_study, tmp_path: Path) -> None:
     ROWS.set_index("year").to_parquet(tmp_path / "rows.parquet")
     data = prepared(make_study, "rows.parquet")
     assert features(data) == [("size", "number")]
@@ -71,12 +71,14 @@ def test_an_index_with_a_name_is_a_note(make_study, tmp_path: Path) -> None:
     assert guess(tmp_path / "rows.parquet", "price").target == "price"
 
 
-def test_they_can_be_predicted(make_study, partitioned: Path) -> None:
+def test_partition_columns_can_be_targets(make_study, partitioned: Path) -> None:
     config = make_study(PARQUET.replace("PATH", "rows").replace("price", "year"))
     assert prepare(config).class_names == ("2023", "2024", "2025")
 
 
-def test_studies_of_edition_1_go_on_without_them(make_study, partitioned: Path) -> None:
+def test_studies_of_edition_1_resume_without_partition_columns(
+    make_study, partitioned: Path
+) -> None:
     data = prepared(make_study, "rows/**/*.parquet", edition=1)
     assert features(data) == [("size", "number")]
 
@@ -92,7 +94,7 @@ def test_studies_of_edition_1_go_on_without_them(make_study, partitioned: Path) 
         (["12345678901234567890", "1", "2"], "category"),
     ],
 )
-def test_their_type_is_that_of_all_directories(
+def test_partition_columns_have_one_type_for_all_directories(
     values: list[str], kind: str, make_study, tmp_path: Path
 ) -> None:
     for value in values:
@@ -104,7 +106,7 @@ def test_their_type_is_that_of_all_directories(
     assert ("key_a b" in data.feature_names) == ("a%20b" in values)
 
 
-def test_one_directory_is_a_note(make_study, partitioned: Path) -> None:
+def test_a_single_partition_gets_a_note(make_study, partitioned: Path) -> None:
     data = prepared(make_study, "rows/year=2024/*.parquet")
     assert features(data) == [("size", "number")]
     assert data.notes == ("all rows come from year=2024, which is not read as a column",)
@@ -112,7 +114,7 @@ def test_one_directory_is_a_note(make_study, partitioned: Path) -> None:
 
 def test_files_of_other_partitions_are_refused(make_study, partitioned: Path) -> None:
     ROWS[["size", "price"]].to_parquet(partitioned / "more.parquet")
-    assert "do not both lie below a directory year=..." in refused(make_study, "rows")
+    assert "are not both below a directory year=..." in refused(make_study, "rows")
 
 
 def test_hidden_files_of_a_directory_are_not_read(make_study, partitioned: Path) -> None:
@@ -188,13 +190,13 @@ def test_a_column_that_contradicts_its_directory_is_refused(make_study, partitio
 
     file, year = next(iter(years.items()))
     pd.read_parquet(file, partitioning=None).assign(year=1999).to_parquet(file)
-    found = rf"column 'year' of .*{file.name} has 1999, and its directory year={year}; remove the"
+    found = rf"column 'year' of .*{file.name} has 1999, but its directory year={year}; remove the"
     assert re.search(found, refused(make_study, "rows"))
     for read in (guess, lambda path: read_rows(path, transform, {"price"})):
         with pytest.raises(DataError, match=found):
             read(partitioned)
     (note,) = prepared(make_study, f"rows/year={year}").notes
-    assert note == (f"all rows come from year={year}, but column 'year' has 1999: it is read as is")
+    assert note == (f"all rows come from year={year}, but column 'year' has 1999; the column wins")
 
 
 @pytest.mark.parametrize(

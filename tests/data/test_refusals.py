@@ -33,12 +33,12 @@ def test_good_rows_are_accepted(make_study) -> None:
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        ("", "rows.csv is empty; write a line of column names, then a line a row"),
-        (HEADER, "rows.csv has a header and no rows; write a line a row"),
+        ("", "rows.csv is empty; write a line of column names, then one line per row"),
+        (HEADER, "rows.csv has a header but no rows; write one line per row"),
         (
             "a,kind\n1,2\n\n1,2,3\n",
-            "rows.csv is not a table: Expected 2 fields in line 4, saw 3; "
-            "write one field a column in every row",
+            "rows.csv is not a table: Expected 2 fields in line 4, saw 3; write one field per "
+            "column in every row",
         ),
         (
             "a,kind\n1,2,3\n1,2,3\n",
@@ -50,13 +50,13 @@ def test_good_rows_are_accepted(make_study) -> None:
         ),
         (
             ",a,,kind\n0,1,2,3\n",
-            "rows.csv has no name for column 3; give each column a name; "
-            "only a first one that numbers the rows, as pandas' index, needs none",
+            "rows.csv has no name for column 3; give each column a name; only a first column "
+            "that numbers the rows, like pandas' index, needs none",
         ),
         (
             ",a,kind\n0.5,1,2\n1.5,1,3\n",
-            "rows.csv has no name for column 1; give each column a name; "
-            "only a first one that numbers the rows, as pandas' index, needs none",
+            "rows.csv has no name for column 1; give each column a name; only a first column "
+            "that numbers the rows, like pandas' index, needs none",
         ),
         (
             "a;kind\n1,5;2\n2,5;3\n",
@@ -73,7 +73,7 @@ def test_good_rows_are_accepted(make_study) -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_table_is_refused(make_study, table: str, problem: str) -> None:
+def test_a_file_that_is_not_a_table_is_refused(make_study, table: str, problem: str) -> None:
     assert refusal(make_study(CSV, table)) == [f"study.toml:11: data.path: {problem}"]
 
 
@@ -95,7 +95,7 @@ def test_a_file_in_another_encoding_is_refused(
     assert refusal(make_study(CSV)) == [told]
 
 
-def test_what_is_written_otherwise_than_said_is_refused(make_study, tmp_path: Path) -> None:
+def test_files_in_another_format_than_declared_are_refused(make_study, tmp_path: Path) -> None:
     where = "study.toml:11: data.path: rows.csv"
     rows = tmp_path / "rows.csv"
 
@@ -144,7 +144,7 @@ def test_a_missing_file_is_refused(
 @pytest.mark.parametrize(
     "kind", ["a directory", "a link that leads to no file", "a pipe or a device"]
 )
-def test_what_is_there_and_no_file_is_refused_as_what_it_is(
+def test_directories_and_pipes_instead_of_a_file_are_refused(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,7 +170,7 @@ def test_a_missing_file_of_an_absolute_path_is_looked_for_nowhere_else(
     ]
 
 
-def test_a_path_is_looked_up_beside_the_study_file_then_in_the_current_directory(
+def test_a_path_is_looked_up_next_to_the_study_file_then_in_the_current_directory(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "here"
@@ -184,7 +184,7 @@ def test_a_path_is_looked_up_beside_the_study_file_then_in_the_current_directory
     assert sizes == [13, 12]
 
 
-def test_columns_that_are_not_there_are_refused(make_study) -> None:
+def test_missing_columns_are_refused(make_study) -> None:
     data = CSV.replace('"kind"', '"Kinds"') + 'drop = ["color", "weight"]\n'
 
     assert refusal(make_study(data, GOOD)) == [
@@ -200,13 +200,13 @@ def test_a_dropped_target_and_no_features_are_refused(make_study) -> None:
 
     assert refusal(make_study(data, GOOD)) == [
         "study.toml:13: data.drop: 'kind' is the target; leave it out of data.drop",
-        "study.toml:13: data.drop: rows.csv has no column but the target and what is dropped; "
-        "leave at least one to learn from",
+        "study.toml:13: data.drop: rows.csv has no columns besides the target and dropped ones; "
+        "keep at least one feature",
     ]
 
 
 def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> None:
-    # a blank line is no row, and a quoted field may run over lines
+    # a blank line is not a row, and a quoted field may span lines
     bad = '\n"1",,fig\n,"two\nlines",fig\ninf,red,\n1e999,red,fig\n' + ",red,fig\n" * 6
 
     assert refusal(make_study(CSV, GOOD + bad)) == [
@@ -215,9 +215,9 @@ def test_cells_are_named_by_column_count_and_line_of_the_file(make_study) -> Non
         "fix the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'size' of rows.csv: 2 values are infinite or too large "
         "for float64 (lines 18, 19); fix the file or add 'size' to data.drop",
-        "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing "
-        '(line 15); write impute = "median" (a missing category is a value of its own then), '
-        "fix the file or add 'colour' to data.drop",
+        "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 15); "
+        'write impute = "median" (a missing category is then a category of its own), fix the '
+        "file or add 'colour' to data.drop",
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is missing "
         '(line 18); write missing_target = "drop" in [data] to leave out these rows, or fill them '
         "in",
@@ -264,7 +264,7 @@ def test_text_among_numbers_is_refused(make_study) -> None:
     ]
 
 
-def test_numbers_without_a_square_are_no_targets(make_study) -> None:
+def test_targets_whose_squares_overflow_are_refused(make_study) -> None:
     table = "size,kind\n" + "".join(f"{i}e24,{i}\n" for i in range(1, 13))
     regression = CSV.replace('"kind"', '"size"')
 
@@ -274,7 +274,7 @@ def test_numbers_without_a_square_are_no_targets(make_study) -> None:
     ]
 
 
-def test_text_that_never_comes_twice_is_refused(make_study) -> None:
+def test_text_that_never_repeats_is_refused(make_study) -> None:
     table = "size,name,kind\n" + "".join(f"{i},name {i},{i % 2}\n" for i in range(101))
 
     assert refusal(make_study(CSV, table)) == [
@@ -283,19 +283,19 @@ def test_text_that_never_comes_twice_is_refused(make_study) -> None:
     ]
 
 
-def test_a_text_target_is_refused_where_numbers_are_needed(make_study) -> None:
+def test_a_text_target_is_refused_if_numbers_are_needed(make_study) -> None:
     table = "size,kind\n" + "1,0.5\n2,1.5\n" * 4 + "1,low\n"
 
     assert refusal(make_study(CSV, table, loss="mse")) == [
-        "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text, and mse needs "
+        "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text, but mse needs "
         "numbers (line 10); write numbers, or train.loss = 'cross_entropy'",
     ]
 
 
-def test_a_measured_target_is_refused_where_classes_are_needed(make_study) -> None:
+def test_a_measured_target_is_refused_if_classes_are_needed(make_study) -> None:
     assert refusal(make_study('source = "sklearn"\nname = "diabetes"\n')) == [
-        "study.toml:5: train.loss: cross_entropy needs classes, and 'target' has 214 different "
-        "numbers; write train.loss = 'mse', or whole numbers or text as classes",
+        "study.toml:5: train.loss: cross_entropy needs classes, but 'target' has 214 different "
+        "numbers; write train.loss = 'mse', or integers or text as classes",
     ]
 
 
@@ -308,7 +308,7 @@ def test_a_single_class_is_refused(make_study) -> None:
     ]
 
 
-def test_a_single_truth_value_beside_gaps_is_called_by_its_name(make_study) -> None:
+def test_a_single_boolean_next_to_gaps_keeps_its_name(make_study) -> None:
     table = HEADER + "1,red,True\n2,blue,\n" * 10
 
     _, single = refusal(make_study(CSV, table))
@@ -322,23 +322,23 @@ def test_a_class_too_small_for_every_part_is_refused(make_study) -> None:
     table = GOOD + ROWS + "1,red,kiwi\n1,red,plum\n2,red,plum\n"
 
     assert refusal(make_study(STRATIFIED, table)) == [
-        "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, "
-        "and class 'kiwi' has 1 (line 26) and 'plum' has 2 (lines 27, 28); "
-        "add rows, remove the class or write stratify = false",
+        "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, but class "
+        "'kiwi' has 1 (line 26) and 'plum' has 2 (lines 27, 28); add rows, remove the class or "
+        "write stratify = false",
         "study.toml:13: data.split.test: the test part has 3 rows for 4 classes; "
         "write another share, add rows or write stratify = false",
     ]
 
 
-def test_of_many_small_classes_the_first_are_named(make_study) -> None:
+def test_only_the_first_of_many_small_classes_are_named(make_study) -> None:
     table = GOOD + "".join(f"{i},red,rare{i}\n" for i in range(8))
 
     first, *_ = refusal(make_study(STRATIFIED.replace("test = 0.1", "test = 0"), table))
     assert first == (
-        "study.toml:13: data.split.stratify: a class needs 2 rows to be in each part, and class "
-        "'rare0' has 1 (line 14), 'rare1' has 1 (line 15), 'rare2' has 1 (line 16), "
-        "'rare3' has 1 (line 17) and 'rare4' has 1 (line 18) and 3 more; "
-        "add rows, remove the class or write stratify = false"
+        "study.toml:13: data.split.stratify: a class needs 2 rows to be in each part, but class "
+        "'rare0' has 1 (line 14), 'rare1' has 1 (line 15), 'rare2' has 1 (line 16), 'rare3' has "
+        "1 (line 17) and 'rare4' has 1 (line 18) and 3 more; add rows, remove the class or write "
+        "stratify = false"
     )
 
 
@@ -346,7 +346,7 @@ def test_shares_that_break_a_class_are_refused(make_study) -> None:
     data = STRATIFIED.replace("test = 0.1", "test = 0.6")
 
     assert refusal(make_study(data, GOOD + "1,red,kiwi\n2,red,kiwi\n3,red,kiwi\n")) == [
-        "study.toml:13: data.split: the shares leave a class too few rows to be kept in "
+        "study.toml:13: data.split: the shares leave too few rows of a class to keep it in "
         "proportion; write other shares or stratify = false",
     ]
 
@@ -362,8 +362,8 @@ def test_stratified_numbers_are_refused(make_study) -> None:
 
 def test_a_training_part_without_rows_is_refused(make_study) -> None:
     assert refusal(make_study(CSV, HEADER + "1,red,fig\n2,red,pear\n")) == [
-        "study.toml:9: data.split: of 2 rows validation takes 1 and testing 1, so none are left "
-        "to train on; add rows or write smaller shares",
+        "study.toml:9: data.split: of 2 rows, validation takes 1 and testing 1, so none are left "
+        "for training; add rows or write smaller shares",
     ]
 
 
@@ -386,18 +386,18 @@ def test_a_batch_larger_than_the_training_part_is_refused(
 ) -> None:
     assert prepare(make_study(CSV, GOOD, batch=7)).x_train.shape == (7, 3)
     assert refusal(make_study(CSV, GOOD, batch=8, search=search)) == [
-        f"{place}: a batch of 8 rows, and the training part has 7; write 7 at most"
+        f"{place}: a batch of 8 rows, but the training part has 7; write 7 at most"
     ]
 
 
-def test_gaps_in_categories_alone_are_advised_the_most_frequent_value(make_study) -> None:
+def test_gaps_only_in_categories_get_a_hint_for_the_most_frequent_value(make_study) -> None:
     assert refusal(make_study(CSV, GOOD + "1,,fig\n")) == [
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
         "write impute = \"most_frequent\", fix the file or add 'colour' to data.drop",
     ]
 
 
-def test_all_problems_come_at_once(make_study) -> None:
+def test_all_problems_of_the_data_are_reported_at_once(make_study) -> None:
     data = STRATIFIED + 'drop = ["sizes"]\n'
 
     assert refusal(make_study(data, GOOD + ",,kiwi\n", batch=64)) == [
@@ -405,11 +405,11 @@ def test_all_problems_come_at_once(make_study) -> None:
         "study.toml:11: data.path: column 'size' of rows.csv: 1 value is missing (line 14); "
         "write impute = \"median\", fix the file or add 'size' to data.drop",
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
-        'write impute = "median" (a missing category is a value of its own then), '
-        "fix the file or add 'colour' to data.drop",
-        "study.toml:5: train.batch_size: a batch of 64 rows, and the training part has 8; "
-        "write 8 at most",
-        "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, and class "
+        'write impute = "median" (a missing category is then a category of its own), fix the '
+        "file or add 'colour' to data.drop",
+        "study.toml:5: train.batch_size: a batch of 64 rows, but the training part has 8; write "
+        "8 at most",
+        "study.toml:13: data.split.stratify: a class needs 3 rows to be in each part, but class "
         "'kiwi' has 1 (line 14); add rows, remove the class or write stratify = false",
         "study.toml:13: data.split.test: the test part has 2 rows for 3 classes; "
         "write another share, add rows or write stratify = false",

@@ -63,12 +63,12 @@ def taken(config: StudyConfig) -> tuple[int, int]:
     ],
     ids=["categories", "parts", "numbers", "filled", "texts", "ordinal"],
 )
-def test_preparing_takes_no_more_than_is_reckoned(
+def test_preparing_takes_no_more_memory_than_estimated(
     frame: pd.DataFrame, more: str, parquet_study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 18)
     config = parquet_study(frame, more, precision="float32")
-    prepare(config)  # what is imported on the way is no part of it
+    prepare(config)  # imports on the way do not count
 
     most, data = taken(config)
 
@@ -99,7 +99,7 @@ def test_a_digest_takes_no_copy_of_the_data(parquet_study) -> None:
     assert most < 0.1 * data.nbytes
 
 
-def test_data_that_cannot_be_prepared_are_refused_before_they_are(parquet_study) -> None:
+def test_data_too_large_to_prepare_is_refused_in_advance(parquet_study) -> None:
     plain = parquet_study(CITIES)
     memory, most = physical_bytes(), reckoned(plain)
     assert memory is not None
@@ -120,8 +120,8 @@ def test_data_that_cannot_be_prepared_are_refused_before_they_are(parquet_study)
     n_values = len(data.feature_names)
     assert held < 0.2 * most
     assert str(refused.value) == (
-        f"study.toml:9: data: the data take {most / 2**20:.3g} MiB while they are prepared, most "
-        f"of it a column for each of {n_values} values of 'city', and the share of this machine's "
+        f"study.toml:9: data: the data takes {most / 2**20:.3g} MiB while it is prepared, most of "
+        f"it for the columns of {n_values} values of 'city', but the share of this machine's "
         f'memory is {room / 2**20:.3g} MiB; write data.categorical = "ordinal", drop columns or '
         "rows, or write a larger execution.memory_fraction"
     )
@@ -129,5 +129,5 @@ def test_data_that_cannot_be_prepared_are_refused_before_they_are(parquet_study)
     numbers = parquet_study(NUMBERS)
     with pytest.raises(DataError) as refused:
         prepare(with_room_for(numbers, reckoned(numbers) / 2))
-    assert "while they are prepared, and the share" in str(refused.value)
+    assert "while it is prepared, and the share" in str(refused.value)
     assert "categorical" not in str(refused.value)

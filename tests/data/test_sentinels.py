@@ -43,7 +43,7 @@ def test_numbers_far_from_the_others_are_found(
     assert (one.values if one else ()) == found
 
 
-def test_the_setting_that_is_named_reads_them_as_missing(tmp_path: Path) -> None:
+def test_the_suggested_setting_reads_sentinels_as_missing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"age": rng.integers(20, 80, 60), "pay": rng.normal(3, 1, 60).round(2)})
     rows = rows.assign(price=rng.normal(size=60).round(3))
@@ -73,7 +73,7 @@ def test_the_setting_that_is_named_reads_them_as_missing(tmp_path: Path) -> None
     assert np.array_equal(transform.of(given), transform.of(gaps))
 
 
-def test_other_tables_have_a_line_of_pandas() -> None:
+def test_other_tables_get_a_line_of_pandas() -> None:
     column = pd.Series([*MONTHS, -999.0], name="x")
     found = sentinels(column)
     assert found is not None

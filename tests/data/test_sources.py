@@ -58,7 +58,7 @@ def test_parquet_rows_are_those_of_csv(make_study, tmp_path: Path, from_csv: Dat
     assert dataset.feature_names == ("size", "weight", "colour_blue", "colour_red")
 
 
-def test_columns_that_pandas_calls_by_numbers_are_of_numbers(make_study, tmp_path: Path) -> None:
+def test_columns_with_numeric_names_are_read(make_study, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(40, 3))
     pd.DataFrame(rows).to_parquet(tmp_path / "rows.parquet")
 
@@ -69,7 +69,7 @@ def test_columns_that_pandas_calls_by_numbers_are_of_numbers(make_study, tmp_pat
 
 
 @pytest.mark.parametrize("of_more", [False, True])
-def test_an_index_that_pandas_wrote_into_csv_is_no_column(
+def test_an_index_that_pandas_wrote_to_csv_is_not_a_column(
     make_study, tmp_path: Path, from_csv: Dataset, of_more: bool
 ) -> None:
     rows = FRAME.set_index(pd.Index(range(40, 0, -2))) if of_more else FRAME
@@ -78,7 +78,7 @@ def test_an_index_that_pandas_wrote_into_csv_is_no_column(
     assert prepare(make_study(CSV, loss="mse")).digest == from_csv.digest
 
 
-def test_a_pattern_is_all_its_files_in_the_order_of_their_names(
+def test_a_pattern_reads_all_its_files_in_order_of_name(
     make_study, tmp_path: Path, from_csv: Dataset
 ) -> None:
     (tmp_path / "parts").mkdir()
@@ -89,7 +89,7 @@ def test_a_pattern_is_all_its_files_in_the_order_of_their_names(
     assert prepare(config).digest == from_csv.digest
 
 
-def test_an_index_is_a_column_only_where_it_is_asked_for(
+def test_an_index_is_a_column_only_if_it_is_named(
     make_study, tmp_path: Path, from_csv: Dataset
 ) -> None:
     indexed = FRAME.assign(day=pd.date_range("2026-01-01", periods=20)).set_index("day")
@@ -132,7 +132,7 @@ def test_columns_of_every_type_are_numbers_or_categories(make_study, tmp_path: P
     np.testing.assert_array_equal(x[np.argsort(y), :5], filled)
 
 
-def test_what_is_no_parquet_is_refused(make_study, tmp_path: Path) -> None:
+def test_invalid_parquet_is_refused(make_study, tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_text("size\n1\n")
     (line,) = refusal(make_study(PARQUET, loss="mse"))
     assert line.startswith(
@@ -141,20 +141,20 @@ def test_what_is_no_parquet_is_refused(make_study, tmp_path: Path) -> None:
     assert line.endswith("; write it again")
 
 
-def test_files_of_other_columns_are_refused(make_study, tmp_path: Path) -> None:
+def test_files_with_other_columns_are_refused(make_study, tmp_path: Path) -> None:
     FRAME.to_parquet(tmp_path / "a.parquet")
     FRAME.drop(columns="size").to_parquet(tmp_path / "b.parquet")
 
     assert refusal(make_study(PARQUET.replace("rows", "*"), loss="mse")) == [
-        "study.toml:11: data.path: b.parquet and a.parquet do not both have 'size'; "
-        "name files of the same columns"
+        "study.toml:11: data.path: b.parquet and a.parquet do not both have 'size'; use files "
+        "with the same columns"
     ]
     assert refusal(make_study(PARQUET.replace("rows", "c*"), loss="mse"))[0].startswith(
         f"study.toml:11: data.path: no file 'c*.parquet' in {tmp_path} or "
     )
 
 
-def test_columns_that_are_no_features_are_refused(make_study, tmp_path: Path) -> None:
+def test_columns_that_cannot_be_features_are_refused(make_study, tmp_path: Path) -> None:
     n = len(FRAME)
     strange = {
         "day": pd.date_range("2026-01-01", periods=n),
@@ -196,7 +196,7 @@ def test_npz_classes_may_be_text(make_study, tmp_path: Path) -> None:
     assert (dataset.class_names, dataset.n_features) == (("blue", "red"), 2)
 
 
-def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None:
+def test_arrays_that_are_not_rows_are_refused(make_study, tmp_path: Path) -> None:
     path = tmp_path / "rows.npz"
     study = make_study(NPZ + 'y = "w"\nsplit = { group = "patient" }\n', loss="mse")
 
@@ -209,7 +209,7 @@ def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None
     np.savez(path, x=NUMBERS, w=np.arange(7), patient=np.arange(20))
     assert refusal(study) == [
         "study.toml:11: data.path: rows.npz: 'x' has 20 rows, 'w' has 7 rows and 'patient' has "
-        "20 rows; give each array one element a row"
+        "20 rows; give each array one element per row"
     ]
     np.savez(path, x=NUMBERS, w=np.arange(20), patient=NUMBERS)
     assert refusal(study) == [
@@ -217,10 +217,13 @@ def test_arrays_that_are_no_rows_are_refused(make_study, tmp_path: Path) -> None
     ]
     np.savez(path, x=NUMBERS, w=np.empty((20, 0)), patient=np.arange(20))
     assert refusal(study) == [
-        "study.toml:11: data.path: rows.npz: 'w' has no columns; give each array one column or more"
+        "study.toml:11: data.path: rows.npz: 'w' has no columns; "
+        "give each array at least one column"
     ]
     np.savez(path, x=NUMBERS, w=np.array([{}] * 20), patient=np.arange(20))
-    assert refusal(study)[0].startswith("study.toml:11: data.path: rows.npz is no .npz file of ")
+    assert refusal(study)[0].startswith(
+        "study.toml:11: data.path: rows.npz is not an .npz file of "
+    )
     path.write_bytes(b"PK\x03\x04")
     assert refusal(study)[0].endswith("; write it with numpy.savez, without objects")
 
@@ -265,17 +268,17 @@ def test_rows_of_a_function_are_those_of_csv(
 @pytest.mark.parametrize(
     "returned", ["X + np.random.random(), FRAME['price']", "X + DRAWN, FRAME['price']"]
 )
-def test_a_function_that_returns_other_rows_each_time_is_refused(
+def test_a_function_that_returns_different_rows_each_time_is_refused(
     make_study, tmp_path: Path, returned: str
 ) -> None:
     text = FUNCTION.replace("RETURNED", returned)
     (tmp_path / "rows.py").write_text(text + "\n\nDRAWN = np.random.random()\n")
 
     (problem,) = refusal(make_study(PYTHON, loss="mse"))
-    assert "'rows:load' returns other rows each time that it is imported and called" in problem
+    assert "'rows:load' returns different rows each time it is imported and called" in problem
 
 
-def test_a_study_does_not_go_on_with_other_rows_of_a_slow_function(
+def test_a_study_is_not_resumed_with_other_rows_of_a_slow_function(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeper.data.user_rows._QUICK_S", 0.0)  # nothing is called twice
@@ -317,13 +320,13 @@ def test_parts_with_unequal_indices_are_refused(
     one, other = pair
     data = PYTHON + ('target = "y"\n' if one == "size" else "")
     assert refusal(make_study(data, loss="mse")) == [
-        f"study.toml:11: data.function: '{one}' and '{other}' of what 'rows:load' returns have "
-        f"unequal indices; return {other}.loc[{one}.index], or reset_index(drop=True) of both if "
-        "row n of one belongs to row n of the other"
+        f"study.toml:11: data.function: '{one}' and '{other}' returned by 'rows:load' have "
+        f"different indices; return {other}.loc[{one}.index], or reset_index(drop=True) of both "
+        "if their rows belong together in order"
     ]
 
 
-def test_parts_whose_rows_are_in_one_other_order_are_read(make_study, tmp_path: Path) -> None:
+def test_parts_with_the_same_unsorted_index_are_read(make_study, tmp_path: Path) -> None:
     returned = "X[::-1], FRAME['price'][::-1]"
     (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
     assert prepare(make_study(PYTHON, loss="mse")).n_features == 2
@@ -336,8 +339,8 @@ def test_a_function_is_given_its_arguments(make_study, tmp_path: Path, numbers: 
     assert dataset.y_mean[0] == pytest.approx(numbers.y_mean[0] + 10)
 
     assert refusal(make_study(PYTHON + "args = { shfit = 10 }\n", loss="mse")) == [
-        "study.toml:12: data.args.shfit: 'rows:load' takes no 'shfit'; "
-        "did you mean 'data.args.shift'?"
+        "study.toml:12: data.args.shfit: 'rows:load' has no argument 'shfit'; did you mean "
+        "'data.args.shift'?"
     ]
 
 
@@ -362,54 +365,54 @@ def test_declared_categories_of_numbers_are_categories(make_study, tmp_path: Pat
         ),
         (
             "X, FRAME['price'][:9]",
-            "what 'rows:load' returns: 'size' has 20 rows, 'weight' has 20 rows and 'y' has "
-            "9 rows; give each array one element a row",
+            "the result of 'rows:load': 'size' has 20 rows, 'weight' has 20 rows and 'y' has 9 "
+            "rows; give each array one element per row",
         ),
         (
             "dict(a=X, b=X, y=FRAME['price'])",
-            "what 'rows:load' returns has several columns 'size' and 'weight'; "
-            "give each column its own name",
+            "the result of 'rows:load' has several columns 'size' and 'weight'; give each column "
+            "its own name",
         ),
         (
             "[[1, 2], [3]], [1, 2]",
-            "'x' of what 'rows:load' returns is not an array (setting an array element with a "
+            "'x' returned by 'rows:load' is not an array (setting an array element with a "
             "sequence. The requested array has an inhomogeneous shape after 1 dimensions. The "
-            "detected shape was (2,) + inhomogeneous part.); "
-            "return arrays, or lists whose rows are all of one length",
+            "detected shape was (2,) + inhomogeneous part.); return arrays, or lists whose rows "
+            "have the same length",
         ),
         (
             "__import__('scipy.sparse').sparse.csr_matrix(X), FRAME['price']",
-            "'x' of what 'rows:load' returns is a sparse csr_matrix; return x.toarray()",
+            "'x' returned by 'rows:load' is a sparse csr_matrix; return x.toarray()",
         ),
         (
             "dict(x=__import__('scipy.sparse').sparse.coo_array(X), y=FRAME['price'])",
-            "'x' of what 'rows:load' returns is a sparse coo_array; return x.toarray()",
+            "'x' returned by 'rows:load' is a sparse coo_array; return x.toarray()",
         ),
         (
             "X.to_records(), FRAME['price']",
-            "'x' of what 'rows:load' returns is a structured array; return pandas.DataFrame(x)",
+            "'x' returned by 'rows:load' is a structured array; return pandas.DataFrame(x)",
         ),
         (
             "X, np.ma.array(FRAME[['price']].to_records())",
-            "'y' of what 'rows:load' returns is a structured array; return pandas.DataFrame(y)",
+            "'y' returned by 'rows:load' is a structured array; return pandas.DataFrame(y)",
         ),
         (
             "X, FRAME[[]]",
-            "what 'rows:load' returns: 'y' has no columns; give each array one column or more",
+            "the result of 'rows:load': 'y' has no columns; give each array at least one column",
         ),
         (
             "X.to_numpy(), np.ma.masked_less(FRAME['price'].to_numpy(), 1)",
-            "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
-            'write missing_target = "drop" in [data] to leave out these rows, or fill them in',
+            "column 'y' of the result of 'rows:load': 1 value is missing (row 1); write "
+            'missing_target = "drop" in [data] to leave out these rows, or fill them in',
         ),
         (
             "X, FRAME['price'].where(FRAME['price'] > 1)",
-            "column 'y' of what 'rows:load' returns: 1 value is missing (row 1); "
-            'write missing_target = "drop" in [data] to leave out these rows, or fill them in',
+            "column 'y' of the result of 'rows:load': 1 value is missing (row 1); write "
+            'missing_target = "drop" in [data] to leave out these rows, or fill them in',
         ),
     ],
 )
-def test_what_a_function_returns_may_be_refused(
+def test_invalid_results_of_a_function_are_refused(
     make_study, tmp_path: Path, returned: str, problem: str
 ) -> None:
     (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
@@ -432,10 +435,10 @@ def test_masked_values_are_missing(make_study, tmp_path: Path) -> None:
     assert_same(masked, prepare(make_study(data, table.to_csv(index=False), loss="mse")))
 
 
-def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> None:
+def test_a_missing_function_is_refused(make_study, tmp_path: Path) -> None:
     assert refusal(make_study(PYTHON.replace("rows", "raws"), loss="mse")) == [
-        f"study.toml:11: data.function: no module 'raws' in {tmp_path}, and none is installed; "
-        "write that of a file beside this one, without .py"
+        f"study.toml:11: data.function: no module 'raws' in {tmp_path} or installed; write the "
+        "name of a file next to this one, without .py"
     ]
     (tmp_path / "rows.py").write_text("def loads(n): ...\n")
     assert refusal(make_study(PYTHON, loss="mse")) == [
@@ -443,11 +446,11 @@ def test_a_function_that_is_not_there_is_refused(make_study, tmp_path: Path) -> 
         "did you mean 'rows:loads'?"
     ]
     assert refusal(make_study(PYTHON.replace("load", "loads"), loss="mse")) == [
-        "study.toml:9: data.args.n: missing, and 'rows:loads' takes it; write n = ..."
+        "study.toml:9: data.args.n: missing, but 'rows:loads' needs it; write n = ..."
     ]
 
 
-def test_several_targets_are_scaled_each(make_study) -> None:
+def test_several_targets_are_scaled_separately(make_study) -> None:
     data = CSV.replace('"price"', '["price", "weight"]')
     dataset = prepare(make_study(data, TABLE, loss="mse"))
 
@@ -459,7 +462,7 @@ def test_several_targets_are_scaled_each(make_study) -> None:
         assert (dataset.y_scale[place],) == alone.y_scale
 
 
-def test_several_classes_a_row_are_refused(make_study) -> None:
+def test_several_classes_per_row_are_refused(make_study) -> None:
     data = CSV.replace('"price"', '["colour", "weight"]')
     assert refusal(make_study(data, TABLE)) == [
         "study.toml:12: data.target: cross_entropy predicts one column, not 2 targets; "

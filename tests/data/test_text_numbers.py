@@ -50,7 +50,7 @@ CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
         ("ja|nein", [1, 0]),
     ],
 )
-def test_the_line_of_pandas_reads_them(texts: str, numbers: list[float]) -> None:
+def test_the_suggested_line_of_pandas_reads_the_numbers(texts: str, numbers: list[float]) -> None:
     df = pd.DataFrame({"the price": pd.Series(texts.split("|"), dtype="str")})
     found = text_numbers(df["the price"])
     assert found is not None
@@ -70,7 +70,7 @@ def test_the_line_of_pandas_reads_them(texts: str, numbers: list[float]) -> None
         (["1/2", "", "NA", "3/4", "2 1/4"], ["0.5", "", "", "0.75", "2.25"]),
     ],
 )
-def test_the_code_of_pandas_leaves_other_text_as_it_is(
+def test_the_suggested_code_leaves_other_text_unchanged(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     texts: list[str],
@@ -132,7 +132,7 @@ def test_other_text_is_left_alone(texts: str) -> None:
     assert text_numbers(pd.Series(texts.split("|"), dtype="str", name="x")) is None
 
 
-def test_they_are_said_of_features_and_targets(make_study) -> None:
+def test_numbers_as_text_are_reported_for_features_and_targets(make_study) -> None:
     rows = "".join(f"${i % 4}0,{'yes' if i % 2 else 'no'},{i % 3 * 10}%\n" for i in range(30))
     notes = prepare(make_study(CSV, "price,sold,kind\n" + rows)).notes
     assert [note.partition(": ")[0] for note in notes] == [
@@ -153,7 +153,7 @@ def test_a_decimal_comma_has_a_setting(make_study) -> None:
     assert prepare(make_study(semicolons + 'decimal = ","\n')).notes == ()
 
 
-def test_refusals_of_text_name_the_fix(make_study) -> None:
+def test_errors_about_text_name_the_fix(make_study) -> None:
     rows = "".join(f"{i}kg,{i % 7},{i % 2}\n" for i in range(199))
     table = f'weight,cost,kind\n{rows}199kg,"1,234",0\n'
     with pytest.raises(DataError) as caught:
@@ -163,7 +163,7 @@ def test_refusals_of_text_name_the_fix(make_study) -> None:
     assert "; df['cost'] = pd.to_numeric(" in cost
 
 
-def test_booleans_in_words_are_good_classes(tmp_path: Path) -> None:
+def test_words_for_booleans_are_valid_classes(tmp_path: Path) -> None:
     rows = "".join(f"{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(60))
     (tmp_path / "rows.csv").write_text("size,kind\n" + rows)
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
@@ -195,7 +195,7 @@ def test_words_among_numbers_have_a_setting(
     assert fixed.notes == ()
 
 
-def test_init_says_so(tmp_path: Path) -> None:
+def test_init_reports_numbers_as_text(tmp_path: Path) -> None:
     rows = "".join(f"{i * 37:,}|{i % 7} kg|${i % 5}0\n" for i in range(300))
     (tmp_path / "rows.csv").write_text("cost|weight|price\n" + rows)
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")

@@ -24,7 +24,7 @@ def transform(make_study: MakeStudy, data: str, table: str = TABLE) -> Transform
 @pytest.mark.parametrize("scale", ["standard", "minmax", "none"])
 @pytest.mark.parametrize("categorical", ["onehot", "ordinal"])
 @pytest.mark.parametrize("impute", ['"median"', '"most_frequent"', "{ constant = -9 }"])
-def test_rows_become_what_they_were_to_the_study(
+def test_rows_are_transformed_as_in_the_study(
     scale: str, categorical: str, impute: str, make_study: MakeStudy
 ) -> None:
     data = f'{CSV}{DROP}scale = "{scale}"\nimpute = {impute}\ncategorical = "{categorical}"\n'
@@ -47,7 +47,7 @@ def test_rows_may_be_an_array_or_a_mapping_and_have_more_columns(make_study: Mak
     np.testing.assert_array_equal(learnt.of(rows.to_dict("list")), expected)
 
 
-def test_of_no_rows_there_is_nothing(make_study: MakeStudy) -> None:
+def test_no_rows_give_an_empty_result(make_study: MakeStudy) -> None:
     learnt = transform(make_study, f'{CSV}{DROP}impute = "median"\n')
     width = learnt.of(ROWS).shape[1]
 
@@ -55,7 +55,7 @@ def test_of_no_rows_there_is_nothing(make_study: MakeStudy) -> None:
     assert learnt.of(ROWS[:0]).shape == (0, width)
 
 
-def test_classes_are_what_the_data_calls_them(make_study: MakeStudy) -> None:
+def test_classes_have_their_names_in_the_data(make_study: MakeStudy) -> None:
     text = transform(make_study, f'{CSV}{DROP}impute = "median"\n')
     numbers = pd.DataFrame({"a": np.arange(40.0), "kind": np.arange(40) % 3 + 7})
 
@@ -66,16 +66,16 @@ def test_classes_are_what_the_data_calls_them(make_study: MakeStudy) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (ROWS.drop(columns="month"), "no column 'month'; the model takes it in"),
+        (ROWS.drop(columns="month"), "no column 'month'; the model needs it"),
         (
             ROWS.rename(columns={"month": "Monht"}),
             "no column 'month'; is 'Monht' the same as 'month'?",
         ),
-        ({"size": 1.0}, "no column 'month', 'colour'; the model takes it in"),
+        ({"size": 1.0}, "no column 'month', 'colour'; the model needs it"),
         (ROWS["size"], "no column 'size', "),
-        ("new.csv", "'new.csv' is a text, not rows; read it first: pandas.read_csv"),
-        (np.zeros((4, 2)), "an array shaped (4, 2); give one row an example, of 3 columns"),
-        (ROWS.assign(size="large"), "column 'size' holds no numbers"),
+        ("new.csv", "'new.csv' is text, not rows; read it first: pandas.read_csv"),
+        (np.zeros((4, 2)), "an array shaped (4, 2); give one row per example, with 3 columns"),
+        (ROWS.assign(size="large"), "column 'size' has non-numbers"),
         (
             ROWS.assign(size=0.0, month=np.nan),
             "60 values of column 'month' are missing or infinite; fill them",

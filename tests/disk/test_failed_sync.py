@@ -56,7 +56,7 @@ def test_a_failed_sync_ends_the_study_cleanly(
     if failing < NEVER and "the ledger is not copied" not in ended.stderr:
         assert ended.returncode == 3, ended.stderr
         assert "cannot be written: Input/output error" in last
-        assert last.endswith("and the system's log, then go on")
+        assert last.endswith("ulimit -f and the system log")
     else:
         assert ended.returncode == 0, ended.stderr
     study.run()

@@ -14,7 +14,7 @@ from tests.disk.conftest import Disk, Program
 
 pytestmark = [pytest.mark.disk, pytest.mark.timeout(600)]
 
-# where it strikes, and the file that is told of
+# where it strikes, and the file that the error names
 INSTANTS = {
     "directory.make:begin": "run",
     "ledger.create:begin": "ledger.db",
@@ -72,7 +72,7 @@ def test_a_full_disk_ends_the_study_cleanly(
     last = ended.said.splitlines()[-1]
     assert "cannot be written: " in last
     assert INSTANTS[instant] in (ended.said if "backup" in instant else last)  # that goes on
-    assert "make room" in last or "see that there is room" in last
+    assert "free some disk space" in last or "check that there is disk space" in last
     again = run()
     assert again.code == 0, again.said
     assert run.study.left() == unbroken("padded")
@@ -80,7 +80,7 @@ def test_a_full_disk_ends_the_study_cleanly(
 
 
 @pytest.mark.parametrize("instant", ["worker.data:begin", "checkpoint.write:begin@2"])
-def test_a_full_disk_under_workers(
+def test_a_full_disk_with_workers_ends_the_study_cleanly(
     instant: str,
     disk: Disk,
     tmp_path: Path,
@@ -91,12 +91,12 @@ def test_a_full_disk_under_workers(
     ended = run.held(instant, disk, tmp_path / "held")
     assert ended.code == 3, ended.said
     assert "Traceback" not in ended.said, ended.said
-    assert "cannot be written: No space left on device; make room" in ended.said
+    assert "cannot be written: No space left on device; free some disk space" in ended.said
     assert run().code == 0
     assert run.study.left() == unbroken("process")
 
 
-def test_a_cache_without_room_is_told_of_once_and_done_without(
+def test_a_full_cache_is_reported_once_and_not_used(
     disk: Disk, tmp_path: Path, compile_cache: Path, unbroken: Callable[[str], dict[str, object]]
 ) -> None:
     study = Study(tmp_path / "study", "supervised", "exact")
@@ -123,7 +123,7 @@ def test_a_cache_that_was_full_halfway_is_fixed(
     assert study.left() == unbroken("exact")
 
 
-def test_a_directory_for_temporary_files_without_room(
+def test_a_full_directory_for_temporary_files_does_not_stop_the_study(
     disk: Disk, tmp_path: Path, compile_cache: Path, unbroken: Callable[[str], dict[str, object]]
 ) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
@@ -135,7 +135,7 @@ def test_a_directory_for_temporary_files_without_room(
     assert study.left() == unbroken("padded")
 
 
-def test_a_read_only_disk(
+def test_a_read_only_disk_ends_the_study_cleanly(
     disk: Disk, compile_cache: Path, unbroken: Callable[[str], dict[str, object]]
 ) -> None:
     run = program_on(disk, compile_cache)

@@ -76,7 +76,7 @@ def test_data_fit_in_the_share_of_each_worker_that_trains(
     assert memory is not None
     share = int(memory * shares_of(config).worker)
     assert str(refused.value) == (
-        f"study.toml:9: data: the data take {_kib(data.nbytes)}, and the share of this machine's "
+        f"study.toml:9: data: the data takes {_kib(data.nbytes)}, but the share of this machine's "
         f"memory that each of 2 workers has is {_kib(share)}; write fewer execution.workers, drop "
         "columns or rows, or write a larger execution.memory_fraction"
     )
@@ -89,8 +89,8 @@ def test_data_lie_in_memory_twice_where_the_device_is_the_machine() -> None:
         check_fits(study(1.9, "execution.strategy=exact", *AUTO), data)
 
     assert str(refused.value).startswith(
-        f"study.toml:9: data: the data take {_kib(2 * data.nbytes)} as they were prepared and as "
-        "they are trained on, and the share of this machine's memory is "
+        f"study.toml:9: data: the data takes {_kib(2 * data.nbytes)} as they were prepared and as "
+        "they are trained on, but the share of this machine's memory is "
     )
 
 

@@ -80,7 +80,7 @@ def test_trials_start_from_the_saved_weights(directory: Path, continued: RunDir)
     assert first.max() < begun.min()
 
 
-def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
+def test_the_start_model_is_recorded_so_a_resume_does_not_need_the_flag(
     directory: Path, continued: RunDir, tmp_path: Path
 ) -> None:
     """Ended after its first round and gone on with, it comes to the rows of the unbroken one."""
@@ -115,7 +115,9 @@ def test_it_is_recorded_and_a_resume_needs_the_flag_no_more(
     assert cut.started_from.read_bytes() == (directory / "copy" / MODEL_FILE).read_bytes()
 
 
-def test_verify_tells_of_a_damaged_copy_of_it(directory: Path, continued: RunDir) -> None:
+def test_verify_reports_a_damaged_copy_of_the_start_model(
+    directory: Path, continued: RunDir
+) -> None:
     whole, other = continued.started_from.read_bytes(), directory / "other" / MODEL_FILE
     assert verify(continued).damage == ()
     for content, found in (
@@ -194,7 +196,7 @@ def test_the_command_takes_the_directory(directory: Path, command: CommandLine) 
     assert refused.stderr.startswith("--set: model.width: 9, and the model in ")
 
 
-def test_what_is_no_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.safetensors"
     content = (directory / "saved" / MODEL_FILE).read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

@@ -146,7 +146,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 TRUST_NEEDED = (
-    "its own code runs only in a directory with the same `nets.py`: copy it to the current "
+    "its own code only runs in a directory with the same `nets.py`: copy it to the current "
     "directory, or trust this model with `--trust-code` (in Python `trust_code=True`)"
 )
 
@@ -207,11 +207,11 @@ def test_a_fresh_interpreter_elsewhere_predicts_the_same(
     with pytest.raises(SetupError, match="names nets:build, whose source is not in"):
         sweeper.load(record)
     (tmp_path / "nets.py").write_text(NETS.replace("tanh", "sin"), encoding="utf-8")
-    with pytest.raises(SetupError, match=r"names nets:build, and .* has another source of it"):
+    with pytest.raises(SetupError, match=r"names nets:build, and .* has different source for it"):
         sweeper.load(record, base_dir=tmp_path)
 
 
-def test_equinox_alone_predicts_the_same_by_the_module_that_is_copied(
+def test_the_exported_module_predicts_the_same_with_equinox_alone(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
     given = {"water": ROWS["water"].to_numpy(), "soil": ROWS["soil"].to_numpy(object)}
@@ -252,7 +252,7 @@ def test_predictions_do_not_depend_on_the_callers_jax_settings(
     np.testing.assert_array_equal(found, expected)
 
 
-def test_the_optimizer_is_one_of_optax_and_its_state_is_there(loaded: SavedModel) -> None:
+def test_the_optimizer_is_from_optax_and_has_its_state(loaded: SavedModel) -> None:
     parameters = eqx.filter(loaded.model, eqx.is_inexact_array)
     gradients = jax.tree.map(lambda leaf: leaf * 0, parameters)
 
@@ -273,7 +273,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     best = sweeper.open_results(study / "run").best(1)["trial_number"][0]
     assert done.stdout == (
-        f"written to out/mine; trial {best}; README.md tells what it is and is good for, "
+        f"written to out/mine; trial {best}; README.md describes it, "
         "`python -m sweeper predict out/mine new.csv` predicts rows, "
         f'`sweeper.load("out/mine")` loads it in Python; {TRUST_NEEDED}\n'
     )
@@ -281,7 +281,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert sweeper.load(path, base_dir=study).info["replicate"] == 1
     card = (path / "README.md").read_text(encoding="utf-8")
     assert " parameters, replicate 1, trained for " in card
-    assert "Means over the 2 models of the trial, of which this is one." in card
+    assert "Means over the 2 models of the trial; this is one of them." in card
     again = command("export", str(study / "study.toml"))
     assert again.returncode == 2
     assert "a file, not a run directory" in again.stderr
@@ -301,14 +301,14 @@ def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path
     assert not np.allclose(one.predict(ROWS), two.predict(ROWS))
     for number, member, path, message in (
         (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; name one of"),
-        (kept[0], 2, tmp_path / "x", "has 2 members, and no member 2; write 0 to 1"),
+        (kept[0], 2, tmp_path / "x", "has 2 members, but no member 2; write 0 to 1"),
         (
             kept[0],
             0,
             first,
-            "there is such a directory already; name another with --to, or remove it",
+            "this directory already exists; choose another with --to, or remove it",
         ),
-        (99, 0, tmp_path / "x", "no trial 99 has ended; name one that is there: 0 to 3"),
+        (99, 0, tmp_path / "x", "no trial 99 has ended; use a finished trial: 0 to 3"),
     ):
         with pytest.raises(StudyError) as refusal:
             export(study / "run", number, member, path)
@@ -355,7 +355,7 @@ def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: 
         sweeper.load(path)
 
 
-def test_weights_in_equinoxs_format_are_refused_with_the_saved_model_to_name(
+def test_weights_in_equinoxs_format_are_refused_with_a_hint(
     tmp_path: Path,
 ) -> None:
     path, saved = tmp_path / "trial-000000.eqx", tmp_path / "trial-000000.safetensors"
@@ -374,7 +374,7 @@ def test_an_exported_directory_names_no_path_of_this_machine(study: Path) -> Non
     assert (trial.base_dir / trial.canonical()["data"]["path"]).samefile(study / "plants.csv")
 
 
-def test_other_versions_are_told_and_another_precision_is_refused(
+def test_other_versions_are_reported_and_another_precision_is_refused(
     study: Path, tmp_path: Path
 ) -> None:
     from sweeper.programs.saved_file import content_of, read_saved
@@ -395,11 +395,13 @@ def test_other_versions_are_told_and_another_precision_is_refused(
     spec = {**file.record["data"]["spec"], "dtype": "float64"}
     data = {**file.record["data"], "spec": spec}
     path.write_bytes(content_of(file.tensors, {**file.record, "data": data}))
-    with pytest.raises(SetupError, match="its numbers are float64, JAX's float32; write jax"):
+    with pytest.raises(
+        SetupError, match=("its numbers are float64, but JAX uses float32; call jax")
+    ):
         sweeper.load(path, base_dir=study)
 
 
-def test_trials_start_from_a_model_of_the_users_own_where_it_is_the_same(
+def test_trials_start_from_the_same_user_defined_model(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
     """Its arrays are compared before the study starts, for its settings do not tell all."""

@@ -126,7 +126,7 @@ def test_equinox_alone_gives_the_same(study: Path, saved: SavedModel, tmp_path: 
 
 
 @pytest.mark.parametrize("study", ["alternating"], indirect=True)
-def test_predictions_are_as_good_as_the_row_says(study: Path, saved: SavedModel) -> None:
+def test_predictions_reach_the_recorded_metrics(study: Path, saved: SavedModel) -> None:
     row: Any = sweeper.open_results(study / "run").best(1).iloc[0]
     data = prepare(sweeper.load_study(study / "study.toml"))
     rows, targets = load_diabetes(return_X_y=True)
@@ -135,7 +135,7 @@ def test_predictions_are_as_good_as_the_row_says(study: Path, saved: SavedModel)
     squares = (saved.predict(rows[of_test]) - targets[of_test]) ** 2
 
     assert np.mean(squares) == pytest.approx(row["test_loss_data"], rel=1e-5)
-    with pytest.raises(ValueError, match="no model here generates rows"):
+    with pytest.raises(ValueError, match="none of the models generates rows"):
         saved.generate(3)
 
 
@@ -161,7 +161,7 @@ def test_rows_are_generated_in_the_units_of_the_data(study: Path, saved: SavedMo
     apart = [wasserstein_distance(made @ w, (data.x_val * slope + offset) @ w) for w in ways]
     assert np.mean(apart) == pytest.approx(row["final_val_sliced_wasserstein"], rel=1e-4)
     np.testing.assert_allclose(saved.generate(40, seed=7), rows, rtol=1e-4)
-    with pytest.raises(ValueError, match="predict nothing together"):
+    with pytest.raises(ValueError, match="make no joint predictions"):
         saved.predict(x)
 
 
@@ -177,7 +177,7 @@ def test_each_part_has_its_own_optimizer_and_state(saved: SavedModel) -> None:
         assert jax.tree.structure(fresh) == jax.tree.structure(saved.opt_state[name])
 
 
-def test_trials_start_from_it_where_the_parts_are_the_same(study: Path) -> None:
+def test_trials_start_from_a_model_with_the_same_parts(study: Path) -> None:
     start, told = study / "best" / MODEL_FILE, list[Any]()
     first = sweeper.open_results(study / "run")
     metric = str(first.study["settings"]["study"]["metric"])

@@ -105,7 +105,7 @@ def rows_of(*flags: str, zips: tuple[str, ...] = ("1234", "5678", "90210")) -> s
     return "\n".join(["zip,flag,dose,x", *lines, ""])
 
 
-def test_a_stray_value_in_a_file_changes_its_own_row_alone(best: Path, tmp_path: Path) -> None:
+def test_a_stray_value_in_a_file_only_changes_its_own_row(best: Path, tmp_path: Path) -> None:
     path, told = tmp_path / "new.csv", list[str]()
 
     def lines(text: str) -> list[str]:
@@ -146,7 +146,7 @@ def test_numbers_that_are_not_read_as_written_are_refused(
 ) -> None:
     path = tmp_path / "new.csv"
     for x, found in (
-        ("$5", "column 'x' holds no numbers in 1 row: '$5' is not a number (line 3)"),
+        ("$5", "column 'x' has non-numbers in 1 row: '$5' is not a number (line 3)"),
         (str(2**53 + 1), f"{2**53 + 1} has more digits than a float holds (line 3)"),
     ):
         path.write_text(
@@ -157,11 +157,11 @@ def test_numbers_that_are_not_read_as_written_are_refused(
         assert found in str(refusal.value)
     odd: Any
     for odd in (np.array([1j, 2, 3]), np.array([1, 2, 3], "m8[s]")):
-        with pytest.raises(ValueError, match="column 'x' holds no numbers"):
+        with pytest.raises(ValueError, match="column 'x' has non-numbers"):
             saved.features(CLEAN.assign(x=odd))
 
 
-def test_one_unknown_value_is_warned_of(saved: SavedModel) -> None:
+def test_one_unknown_value_gets_a_warning(saved: SavedModel) -> None:
     rows = CLEAN.assign(flag=["True", "maybe", "odd"])
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)

@@ -76,7 +76,7 @@ def test_numbers_are_in_their_own_unit() -> None:
         one.probabilities(ROWS)
 
 
-def test_no_rows_are_of_no_class_and_no_number() -> None:
+def test_predicting_no_rows_returns_an_empty_array() -> None:
     classes = saved(classes=("fig", "pear"))
 
     assert classes.predict(ROWS[:0]).shape == (0,)
@@ -84,7 +84,7 @@ def test_no_rows_are_of_no_class_and_no_number() -> None:
     assert saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0)).predict(ROWS[:0]).shape == (0, 2)
 
 
-def test_what_no_training_row_had_is_told_also_where_it_is_nothing() -> None:
+def test_unknown_categories_are_reported_even_if_missing() -> None:
     colour = Category("a", ("blue", "red"))
     sometimes = Category("a", ("blue", None))
     rows = pd.DataFrame({"a": ["blue", None, "green", None]})
@@ -104,7 +104,7 @@ def test_what_no_training_row_had_is_told_also_where_it_is_nothing() -> None:
     assert told(sometimes) == [green]
 
 
-def test_many_rows_are_predicted_as_each_of_them() -> None:
+def test_many_rows_are_predicted_like_single_ones() -> None:
     rows = np.random.default_rng(3).normal(size=(2500, 2))
 
     found = saved(y_scale=(2.0, 10.0), y_mean=(1.0, -1.0)).predict(rows)
@@ -121,7 +121,7 @@ class Chosen(eqx.Module):
         return x[jax.numpy.array(self.places)]
 
 
-def test_a_model_with_fields_that_have_no_hash_predicts() -> None:
+def test_a_model_with_unhashable_fields_predicts() -> None:
     model = replace(saved(keeps=1), state=PlainState(*[Chosen([1])] * 2, None, None))  # type: ignore[arg-type]
 
     np.testing.assert_allclose(model.predict(ROWS), ROWS[:, 1])
@@ -137,7 +137,7 @@ def test_features_are_scaled_as_the_fold_of_the_member_was() -> None:
     assert x.dtype == np.float32
 
 
-def test_the_same_is_written_the_same() -> None:
+def test_saving_twice_writes_the_same_bytes() -> None:
     tensors = {"model/b": ROWS, "model/a": ROWS[0]}
 
     assert len({content_of(tensors, {"trial": 3}) for _ in range(16)}) == 1

@@ -105,7 +105,7 @@ def test_the_exported_trial_file_trains_to_the_recorded_value(digits: Path) -> N
     assert (again["value"], again["test_loss"]) == (row["value"], row["test_loss"])
 
 
-def test_the_card_tells_what_the_model_is(digits: Path) -> None:
+def test_the_card_describes_the_model(digits: Path) -> None:
     card = (digits / "best" / "README.md").read_text(encoding="utf-8")
     row = sweeper.open_results(digits / "run").best(1).iloc[0]
     preparation = json.loads((digits / "run" / "preparation.json").read_text(encoding="utf-8"))
@@ -114,7 +114,7 @@ def test_the_card_tells_what_the_model_is(digits: Path) -> None:
         f"| test_accuracy | {row['test_accuracy']} |",
         f"| width | {row['params_width']} |",
         f"| digest | {preparation['digest']} |",
-        "| rows | 1257 to train, 360 to validate, 180 to test |",
+        "| rows | 1257 for training, 360 for validation, 180 for testing |",
         "    python -m sweeper predict best/ new.csv -o out.csv",
     ):
         assert f"\n{line}\n" in f"\n{card}"
@@ -154,7 +154,7 @@ def test_columns_of_text_with_gaps_are_encoded_without_this_package(
         jax.config.update("jax_enable_x64", False)
 
 
-def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path) -> None:
+def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) -> None:
     best, told = penguins_in(tmp_path), list[str]()
     rows = PENGUINS.head(4).drop(columns=["species"])
     rows.loc[2, "island"] = "Dram"
@@ -193,12 +193,12 @@ def test_a_table_is_predicted_and_what_is_strange_in_it_is_named(tmp_path: Path)
         predicted(best, tmp_path / "other.csv", told.append)
     assert [str(problem) for problem in refusal.value.problems] == [
         "other.csv: no column 'island'; is 'Island' the same?",
-        "other.csv: strange columns: 'Island' and 'weight'; remove what the study does not have, "
-        "or keep it: --keep all",
+        "other.csv: unknown columns: 'Island' and 'weight'; remove columns that the study does "
+        "not have, or keep them: --keep all",
     ]
 
 
-def test_columns_of_a_table_are_kept_beside_its_predictions(tmp_path: Path) -> None:
+def test_columns_of_a_table_are_kept_next_to_its_predictions(tmp_path: Path) -> None:
     best, told = penguins_in(tmp_path), list[str]()
     rows = PENGUINS.head(3).assign(id=["007", "a,b\nc", ""])
     rows.to_csv(tmp_path / "new.csv", index=False)
@@ -257,13 +257,13 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     with pytest.raises(DataError) as refusal:
         predicted(best, tmp_path / "new.csv", told.append)
     assert str(refusal.value) == (
-        "new.csv: has columns that seem to be separated by ','; "
-        'write it with ";" between fields and "," in numbers, as latin-1, '
-        "or give sweeper.load(MODEL).predict the rows of pandas.read_csv(...)"
+        "new.csv: has columns that seem to be separated by ','; write it with \";\" between fields "
+        'and "," in numbers, as latin-1, or use sweeper.load(MODEL).predict the rows of '
+        "pandas.read_csv(...)"
     )
 
 
-def test_the_line_of_a_value_that_is_no_number_is_told(tmp_path: Path) -> None:
+def test_the_line_of_a_value_that_is_not_a_number_is_reported(tmp_path: Path) -> None:
     best = penguins_in(tmp_path)
     rows = PENGUINS.head(4).astype({"bill|mm": object})
     rows.loc[2, "bill|mm"] = "long"
@@ -271,7 +271,7 @@ def test_the_line_of_a_value_that_is_no_number_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError) as refusal:
         predicted(best, tmp_path / "new.csv", lambda told: None)
     assert str(refusal.value) == (
-        "new.csv: column 'bill|mm' holds no numbers in 1 row: 'long' is not a number (line 4); "
+        "new.csv: column 'bill|mm' has non-numbers in 1 row: 'long' is not a number (line 4); "
         "write numbers, or leave them empty"
     )
 

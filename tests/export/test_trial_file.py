@@ -109,7 +109,7 @@ def test_a_trial_is_run_again_bit_for_bit(
     pd.testing.assert_frame_equal(curves(first, number), curves(again, number), check_exact=True)
 
 
-def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:
+def test_the_best_trial_can_be_named_as_best(command: CommandLine) -> None:
     command.write()
     assert command("run", "study.toml", "--quiet", *settings("study.n_trials=3")).returncode == 0
     best = int(open_results(command.run_dir.root).best(1)["trial_number"][0])
@@ -123,11 +123,11 @@ def test_the_best_trial_can_be_asked_for_by_that(command: CommandLine) -> None:
     again = command("trial", "runs/wine", "best")
     assert again.returncode == 2
     assert again.stderr == (
-        "trial.toml: there is such a file already; name another with -o, or remove it\n"
+        "trial.toml: this file already exists; choose another name with -o, or remove it\n"
     )
     nothing = command("trial", "runs/wine", "7", "-o", "other.toml")
     assert nothing.returncode == 2
-    assert nothing.stderr == "runs/wine: no trial 7 has ended; name one that is there: 0 to 2\n"
+    assert nothing.stderr == "runs/wine: no trial 7 has ended; use a finished trial: 0 to 2\n"
     assert not (command.directory / "other.toml").exists()
 
 
@@ -198,20 +198,20 @@ def problems(text: str) -> list[str]:
         (
             "n_trials = 1",
             "n_trials = 2",
-            "study.toml:7: study.n_trials: 2 trials, where [trial] names one; write 1, or remove "
-            "[trial], and the file is a study again",
+            "study.toml:7: study.n_trials: 2 trials, but [trial] is one trial; write 1, or remove "
+            "[trial] to make this a study again",
         ),
         (
             "[data]",
             "[study.pruner]\nname = 'median'\n\n[data]",
-            "study.toml:10: study.pruner: 'median' for a trial that ends after trial.epochs; "
-            "remove it, or remove [trial], and the file is a study again",
+            "study.toml:10: study.pruner: 'median', but the trial ends after trial.epochs; "
+            "remove it, or remove [trial] to make this a study again",
         ),
         (
             "[trial]",
             "[search]\nmodel.width = { type = 'int', low = 4, high = 8 }\n[trial]",
-            "study.toml:31: search: values to search, for one given trial; remove [search], or "
-            "remove [trial], and the file is a study again",
+            "study.toml:31: search: searched, but [trial] is one trial; remove [search], or "
+            "remove [trial] to make this a study again",
         ),
         (
             "number = 3\nepochs = 4",
@@ -222,8 +222,8 @@ def problems(text: str) -> list[str]:
         (
             "width = 8\ndepth = 1\n\n[optimizer]",
             "width = 9\ndepth = 1\n\n[optimizer]",
-            "study.toml:40: trial.class.width: no room for model.width 9; "
-            "write 9 or more, or model.width = 8",
+            "study.toml:40: trial.class.width: too small for model.width 9; write 9 or more, or "
+            "model.width = 8",
         ),
         (
             'strategy = "padded"',
@@ -239,12 +239,13 @@ def problems(text: str) -> list[str]:
         (
             "depth = 1\n\n[trial.class.traced]",
             "depth = 1\nrun_widths = [4, 6]\n\n[trial.class.traced]",
-            "study.toml:42: trial.class.run_widths: [4, 6] for width 8; let them ascend to width",
+            "study.toml:42: trial.class.run_widths: [4, 6], but width is 8; "
+            "write them ascending to width",
         ),
         (
             'lane_loop = "map"',
             'lane_loop = "vmap"\nrun_widths = [4, 8]',
-            "study.toml:38: trial.class.run_widths: widths to run at, of a class whose lanes are "
+            "study.toml:38: trial.class.run_widths: several widths, but the class runs its lanes "
             "side by side; remove it",
         ),
         (
@@ -254,13 +255,13 @@ def problems(text: str) -> list[str]:
         ),
     ],
 )
-def test_what_contradicts_the_trial_is_refused(old: str, new: str, expected: str) -> None:
+def test_contradictions_to_the_trial_are_refused(old: str, new: str, expected: str) -> None:
     text = ALONE.replace("depth = 1\nwidth = 8\n", "width = 8\ndepth = 1\n")
     assert old in text
     assert problems(text.replace(old, new)) == [expected]
 
 
-def test_a_trial_file_says_again_what_was_read() -> None:
+def test_a_trial_file_survives_being_read_and_written() -> None:
     config = parse(ALONE, Path("study.toml"))
     again: StudyConfig = parse(toml_text(config.canonical()), Path("study.toml"))
     assert again.canonical() == config.canonical()
@@ -268,7 +269,7 @@ def test_a_trial_file_says_again_what_was_read() -> None:
     assert again.trial.program.traced == {"model.activation": ("relu", "tanh")}
 
 
-def test_a_learning_rate_that_no_step_has_is_left_out() -> None:
+def test_an_unused_learning_rate_is_left_out() -> None:
     config = parse(PARTS, Path("study.toml"))
     row = {
         "params_json": '{"width": 5}',

@@ -1,4 +1,4 @@
-"""A model, and what it is told of its data, are those of the trial that their names say."""
+"""A model and its data description belong to the trial in their names."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ def refusal(run_dir: RunDir, number: int, output: Path) -> str:
     return str(error.value)
 
 
-def test_models_that_have_changed_places_are_found(
-    ended: RunDir, copied: RunDir, tmp_path: Path
-) -> None:
+def test_swapped_models_are_found(ended: RunDir, copied: RunDir, tmp_path: Path) -> None:
     best, next_best = kept(ended)
     for one, two in ((best, next_best), (next_best, best)):
         put(ended, (one, 0), copied, (two, 0))
@@ -88,7 +86,7 @@ def test_models_that_have_changed_places_are_found(
     assert found(copied) == expected
     told = refusal(copied, best, tmp_path / "best")
     assert f"{copied.saved(best)}: it is the model of trial {next_best}" in told
-    assert f"put its own there, or train it again: python -m sweeper trial {copied.root}" in told
+    assert f"restore the file, or train it again: python -m sweeper trial {copied.root}" in told
 
 
 def test_the_model_of_another_member_is_found(ended: RunDir, copied: RunDir) -> None:
@@ -106,13 +104,13 @@ def test_the_model_of_another_study_is_found(
     name = copied.saved(number).name
     what = f"it is of a trial {number} that was trained on other data"
     assert found(copied) == {f"models/{name}": what}
-    # nor does what the other was told of its data pass for this one's
+    # nor is the data description of another one accepted
     assert "it is of other data" in refusal(copied, number, tmp_path / "best")
     shutil.copy(other.preparation, copied.preparation)
     assert f"it is of another study's trial {number}" in refusal(copied, number, tmp_path / "best")
 
 
-def test_the_same_data_trained_upon_otherwise_are_another_study(
+def test_the_same_data_with_other_settings_is_another_study(
     ended: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     smaller = ("train.batch_size=16", "results.keep_models=4")
@@ -123,7 +121,7 @@ def test_the_same_data_trained_upon_otherwise_are_another_study(
     assert found(copied) == {f"models/{name}": f"it is of another study's trial {number}"}
 
 
-def test_an_export_is_of_one_model_in_both_of_its_files(
+def test_an_export_requires_both_files_to_have_the_same_model(
     ended: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     best, next_best = kept(ended)
@@ -133,7 +131,7 @@ def test_an_export_is_of_one_model_in_both_of_its_files(
     assert "it is not there" in refusal(copied, best, tmp_path / "best")
 
 
-def test_a_model_of_an_earlier_version_is_taken_for_what_its_name_says(
+def test_a_model_of_an_earlier_version_is_identified_by_its_name(
     ended: RunDir, other: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     best, _ = kept(ended)
@@ -148,7 +146,7 @@ def test_a_model_of_an_earlier_version_is_taken_for_what_its_name_says(
     assert "it is of other data than the study's" in refusal(copied, best, tmp_path / "x")
 
 
-def test_what_is_exported_says_it_in_plain_words(ended: RunDir, tmp_path: Path) -> None:
+def test_errors_of_export_name_the_file(ended: RunDir, tmp_path: Path) -> None:
     best, _ = kept(ended)
     export(ended.root, best, 1, tmp_path / "best")
     record = read_saved(tmp_path / "best" / MODEL_FILE).record
@@ -156,7 +154,7 @@ def test_what_is_exported_says_it_in_plain_words(ended: RunDir, tmp_path: Path) 
     assert record["data"]["digest"] == json.loads(ended.preparation.read_bytes())["digest"]
 
 
-def test_weights_that_were_never_kept_are_no_damage(copied: RunDir) -> None:
+def test_weights_that_were_never_kept_do_not_count_as_damage(copied: RunDir) -> None:
     """Nor are those that were removed when fewer were asked for, though it is for more again."""
     before = kept(copied)
     for most, expected in ((3, before), (1, before[:1]), (3, before[:1])):
@@ -168,7 +166,7 @@ def test_weights_that_were_never_kept_are_no_damage(copied: RunDir) -> None:
     assert found(copied) == {f"models/{copied.model(before[0]).name}": "it is not there"}
 
 
-def test_of_several_objectives_one_may_come_among_the_best_whose_weights_are_gone(
+def test_a_trial_may_become_one_of_the_best_after_its_weights_are_gone(
     tmp_path: Path,
 ) -> None:
     """One trial that beats two others leaves their place to a third, which was behind them."""

@@ -81,11 +81,11 @@ def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
 
     refuse_others(finalists(run_dir, 2, 2))
     for top, seeds in ((3, 2), (2, 3)):
-        with pytest.raises(StudyError, match=r"it holds other finalists, .* --fresh"):
+        with pytest.raises(StudyError, match=r"it contains other finalists, .* --fresh"):
             refuse_others(finalists(run_dir, top, seeds))
 
 
-def test_the_way_on_from_another_winner_is_told(tmp_path: Path) -> None:
+def test_confirm_says_how_to_continue_with_another_winner(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "my runs")
 
     assert [*after_confirming(run_dir, finalist(1, 15, 1, 0.96))] == []
@@ -104,7 +104,7 @@ def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dic
     [
         (
             [finalist(1, 15, 1, 0.96), finalist(2, 3, 2, 0.90)],
-            "trial 15 is confirmed: it was the best, and is so again\n"
+            "trial 15 is confirmed as the best\n"
             "its mean is 0.06 better than that of trial 3, more than twice the standard error of "
             "the difference, 0.02",
         ),
@@ -112,18 +112,18 @@ def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dic
             [finalist(1, 15, 1, 0.93), finalist(2, 3, 2, 0.90)],
             "trial 15 is first again\n"
             "its mean is 0.03 better than that of trial 3, within twice the standard error of the "
-            "difference, 0.02: it may be chance, and more seeds would tell (--seeds N --fresh)",
+            "difference, 0.02: it may be chance; try more seeds (--seeds N --fresh)",
         ),
         (
             [finalist(1, 3, 2, 0.93), finalist(2, 4, 3, 0.92), finalist(3, 15, 1, 0.90)],
-            "trial 3 is the best now; trial 15, which was, has rank 3\n"
+            "trial 3 is the best now; trial 15, the former best, has rank 3\n"
             "its mean is 0.03 better than that of trial 15, within twice the standard error of the "
-            "difference, 0.02: it may be chance, and more seeds would tell (--seeds N --fresh)",
+            "difference, 0.02: it may be chance; try more seeds (--seeds N --fresh)",
         ),
         ([finalist(1, 15, 1, 0.96), finalist(2, 3, 2, None)], "trial 15 is first again"),
     ],
 )
-def test_a_winner_is_confirmed_where_its_lead_is_more_than_chance_gives(
+def test_a_winner_is_confirmed_if_its_lead_exceeds_chance(
     records: list[dict[str, Any]], said: str
 ) -> None:
     """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
@@ -131,7 +131,7 @@ def test_a_winner_is_confirmed_where_its_lead_is_more_than_chance_gives(
     assert told == said.split("\n")
 
 
-def test_parts_are_drawn_with_a_seed_of_their_own(tmp_path: Path) -> None:
+def test_splits_can_have_their_own_seed(tmp_path: Path) -> None:
     """Another study.seed with the old one for the split has the same rows in each part."""
     first = prepare(study_in(tmp_path, STUDY))
     other = prepare(study_in(tmp_path, STUDY, "study.seed=1", "data.split.seed=0"))
@@ -149,7 +149,7 @@ def test_a_trial_is_trained_on_more_than_its_part(tmp_path: Path) -> None:
         np.testing.assert_array_equal(parts[on].x_train, np.concatenate([train.x_train, *more]))
         np.testing.assert_array_equal(parts[on].x_val, train.x_val)
         np.testing.assert_array_equal(parts[on].x_test, train.x_test)
-    with pytest.raises(DataError, match=r"data\.split\.train_on: all, where each fold is kept"):
+    with pytest.raises(DataError, match=r"data\.split\.train_on: all, but each training leaves"):
         prepare(study_in(tmp_path, DIGITS, "data.split.train_on=all", "study.folds=3"))
 
 
@@ -181,7 +181,7 @@ def test_a_trial_is_reproduced_and_the_first_difference_is_named(
     assert found.largest == {"val_loss": pytest.approx(0.25)}
 
 
-def test_the_winner_is_trained_on_all_but_the_test_part_and_taken_home(
+def test_the_winner_is_trained_on_all_but_test_rows_and_exported(
     directory: Path, command: CommandLine
 ) -> None:
     run = str(directory / "run")
@@ -204,7 +204,7 @@ def test_the_winner_is_trained_on_all_but_the_test_part_and_taken_home(
     assert "It was trained on train+val: validation measures are of rows" in card
     refused = command("refit", run)
     assert refused.returncode == 2
-    assert "there is such a directory already" in refused.stderr
+    assert "this directory already exists" in refused.stderr
 
 
 def test_the_command_names_the_trial_that_it_reproduces(
@@ -216,7 +216,7 @@ def test_the_command_names_the_trial_that_it_reproduces(
     assert done.stdout.endswith("bit-equal\n")
 
 
-def test_a_refit_trains_all_epochs_where_none_is_best_by_the_first_objective(
+def test_a_refit_trains_all_epochs_if_the_objective_has_no_best_epoch(
     tmp_path: Path,
 ) -> None:
     goals = (
@@ -234,7 +234,7 @@ def test_a_refit_trains_all_epochs_where_none_is_best_by_the_first_objective(
     assert refit.trial.epochs == rows["epochs_done"][0] > 1
 
 
-def test_a_refit_has_nothing_to_choose_an_epoch_by(run_dir: RunDir) -> None:
+def test_a_refit_keeps_the_last_epoch(run_dir: RunDir) -> None:
     config, row = refit_study(run_dir, 1, "all")
     assert config.train.early_stop is None
     assert (config.study.value, config.study.replicates, config.study.folds) == ("last", 1, None)

@@ -36,7 +36,7 @@ def unknown_setting(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ANY)
 def misspelt_setting(draw: Draw, study: Study) -> Wrong:
-    """As an unknown one, beside the right spelling or instead of it."""
+    """As an unknown setting, in addition to the right spelling or instead of it."""
     optional = [
         (key, form)
         for key, form in leaves(study)

@@ -16,7 +16,7 @@ _MOMENT = datetime(2020, 1, 1, 12)
 
 @dataclass(frozen=True)
 class Kind:
-    """Values by the number of their row, and how Arrow is to keep them; None where it may choose.
+    """Values by the number of their row, and how Arrow is to keep them; None if it may choose.
 
     A CSV file has them as Python writes them.
     """

@@ -1,4 +1,4 @@
-"""What lies beside generated study files: tables, arrays and functions that they may name."""
+"""Files next to generated study files: tables, arrays and functions that they may name."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def _as_number(value: Any) -> Any:
 
 
 def possible(entry: Entry) -> list[Any]:
-    """Values that an entry has, all of them where it is no continuum."""
+    """Values that an entry has, all of them unless it is continuous."""
     if "choices" in entry:
         return list(entry["choices"])
     low, high, beside = entry["low"], entry["high"], list(entry.get("or", ()))
@@ -170,7 +170,7 @@ def possible(entry: Entry) -> list[Any]:
 
 @st.composite
 def conditions(draw: st.DrawFn, search: Search, key: str) -> Entry:
-    """Values of other settings, none of which depends on `key`; nothing where there is no other."""
+    """Values of other settings, none of which depends on `key`; empty without others."""
     fit = [
         one
         for one, entry in search.items()

@@ -17,7 +17,7 @@ from sweeper.config.table import Table
 
 Schema = Mapping[str, Any]
 
-_WIDEST = 12  # between the least and the greatest whole number of a setting
+_WIDEST = 12  # between the least and the greatest integer of a setting
 _LARGEST = 1e3
 # what a type does not say: sizes that are planned in a moment, and names of files and functions
 _OWN: dict[str, st.SearchStrategy[Any]] = {
@@ -31,7 +31,7 @@ _OWN: dict[str, st.SearchStrategy[Any]] = {
     "model.function": st.just("nets:build"),
     "optimizer.name": st.just("nets:moves"),
     "optimizer.decay": st.sampled_from(
-        # no factors: what an optimizer of the user's is told of decay is a mask
+        # no factors: user-defined optimizers get a mask of what decays
         [{"linear": True}, {"linear": {"weight": True, "bias": False}, "other": False}]
     ),
     "train.batch_size": st.integers(1, 8),

@@ -70,7 +70,7 @@ def test_a_round_is_closed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-def test_nothing_of_a_round_is_written_where_its_commit_fails(error: str, tmp_path: Path) -> None:
+def test_nothing_of_a_round_is_written_if_its_commit_fails(error: str, tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger.db")
     plan_faults(f"ledger.commit:begin=raise:{error}")
     with pytest.raises(OSError):
@@ -121,7 +121,7 @@ def test_reading_changes_nothing(kind: str, request: pytest.FixtureRequest) -> N
 
 
 @pytest.mark.parametrize("linked", ["ledger.db", "ledger.db-wal"])
-def test_no_link_is_read(linked: str, with_log: Path, tmp_path: Path) -> None:
+def test_links_are_not_read(linked: str, with_log: Path, tmp_path: Path) -> None:
     link = with_log.parent / linked
     link.rename(tmp_path / "elsewhere")
     link.symlink_to(tmp_path / "elsewhere")

@@ -19,7 +19,7 @@ def keys(text: str) -> list[str]:
     return [problem.key for problem in refused.value.problems]
 
 
-def test_a_number_out_of_range_hides_no_name_that_is_wrong() -> None:
+def test_a_number_out_of_range_does_not_hide_a_wrong_name() -> None:
     text = PARTS.replace("epochs = 12", "epochs = 0").replace("depth = 1", 'depth = "x"', 1)
     text = text.replace('against = "b"', 'against = "bb"').replace("val_loss_data", "val_loss")
 
@@ -31,11 +31,11 @@ def test_a_number_out_of_range_hides_no_name_that_is_wrong() -> None:
     ]
 
 
-def test_a_size_that_is_wrong_says_nothing_of_other_sizes() -> None:
+def test_a_wrong_size_causes_no_errors_about_other_sizes() -> None:
     assert keys(PARTS.replace("out_size = 4", "out_size = 0")) == ["model.a.out_size"]
 
 
-def test_options_and_data_are_told_together() -> None:
+def test_problems_of_options_and_data_are_reported_together() -> None:
     text = VALID.replace("n_trials = 8", "n_trials = 8\nsampler.gamma = 3")
     assert keys(text) == ["study.sampler.gamma"]
     assert keys(text.replace("batch_size = 16", "batch_size = 1600")) == [

@@ -27,7 +27,7 @@ def timing(case: Case, model: CostModel) -> Timing:
     return Timing(case, compiling, seconds[0], lane, seconds[1])
 
 
-def test_a_fit_predicts_the_times_that_a_model_gave() -> None:
+def test_a_fit_recovers_the_times_of_a_model() -> None:
     truth = replace(shipped("cpu"), step_base_s=3e-5, compile_layer_s=0.4)
     timings = [timing(case, truth) for case in cases() if case.n_activations == 1]
 
@@ -38,7 +38,7 @@ def test_a_fit_predicts_the_times_that_a_model_gave() -> None:
         assert training == pytest.approx(0, abs=1e-6), case
 
 
-def test_what_was_not_timed_keeps_its_constant() -> None:
+def test_constants_that_were_not_timed_are_kept() -> None:
     like = shipped("cpu")
     timings = [timing(Case(16, 1, 1), like), timing(Case(64, 4, 2), like)]
 

@@ -76,7 +76,7 @@ Study = Callable[..., StudyConfig]
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    """A study beside a module of models; depths are 1 to 3, or lengths of a list of layers."""
+    """A study next to a module of models; depths are 1 to 3, or lengths of a list of layers."""
     (tmp_path / "nets_to_decay.py").write_text(NETS, encoding="utf-8")
 
     def study(*overrides: str, text: str = VALID) -> StudyConfig:
@@ -102,7 +102,7 @@ def refused(config: StudyConfig) -> list[str]:
         ),
         (
             "{where=[{class='nets_to_decay:build',decay=true}]}",
-            "decay.where.0.class: 'nets_to_decay:build' is no class; write module:Class",
+            "decay.where.0.class: 'nets_to_decay:build' is not a class; write module:Class",
         ),
         (
             "{layer_norm={bias=true}}",
@@ -139,11 +139,11 @@ def refused(config: StudyConfig) -> list[str]:
         ),
     ],
 )
-def test_a_rule_about_nothing_is_refused(rules: str, expected: str, study: Study) -> None:
+def test_a_rule_that_matches_nothing_is_refused(rules: str, expected: str, study: Study) -> None:
     assert refused(study(f"optimizer.decay={rules}")) == [expected]
 
 
-def test_a_rule_about_some_models_is_told_by_plan(study: Study) -> None:
+def test_plan_reports_a_rule_about_some_models_only(study: Study) -> None:
     layer_norm = "search.model.layer_norm={type='categorical',choices=[false,true]}"
     rules = "{layer_norm=true,linear=true,where=[{depth=3,decay=true},{depth=-1,decay=true}]}"
     config = study(layer_norm, f"optimizer.decay={rules}")
@@ -156,7 +156,7 @@ def test_a_rule_about_some_models_is_told_by_plan(study: Study) -> None:
     )
 
 
-def test_of_models_of_the_users_own_every_one_is_looked_at(study: Study) -> None:
+def test_all_user_defined_models_are_checked(study: Study) -> None:
     gated = "search.model.gated={type='categorical',choices=[false,true]}"
     rules = "{'nets_to_decay:Gate'=true,where=[{path='layers[3].bias',decay=true}]}"
     config = study(gated, f"optimizer.decay={rules}", text=OWN)
@@ -174,7 +174,7 @@ def test_of_models_of_the_users_own_every_one_is_looked_at(study: Study) -> None
     ]
 
 
-def test_one_trial_again_may_have_rules_about_others(study: Study) -> None:
+def test_a_repeated_trial_may_have_rules_about_others(study: Study) -> None:
     head, _, _ = VALID.partition("[search]")
     text = head.replace("n_trials = 8", "n_trials = 1") + (
         "[optimizer.decay]\nlayer_norm = true\n[trial]\nnumber = 3\nepochs = 2\n"
@@ -195,23 +195,21 @@ def test_the_module_of_a_class_is_code_of_the_study(study: Study) -> None:
     [
         (
             'name="nets_to_decay:sgd",decay={linear=true}',
-            "decay: 'nets_to_decay:sgd' takes no 'mask', by which it would be told what decays; "
-            "let it take one, or remove the table",
+            "decay: 'nets_to_decay:sgd' has no argument 'mask', which would say what "
+            "decays; add the argument, or remove the table",
         ),
         (
             'name="nets_to_decay:masked"',
-            "decay: 'nets_to_decay:masked' takes 'mask', and nothing says what decays; "
+            "decay: 'nets_to_decay:masked' has an argument 'mask', but nothing says what decays; "
             "write [optimizer.decay]",
         ),
         (
             'name="nets_to_decay:masked",mask="all"',
-            "mask: 'mask' is what [optimizer.decay] says; write [optimizer.decay] instead",
+            "mask: 'mask' is determined by [optimizer.decay]; write [optimizer.decay] instead",
         ),
     ],
 )
-def test_an_optimizer_of_the_users_own_takes_the_mask(
-    table: str, expected: str, study: Study
-) -> None:
+def test_a_user_defined_optimizer_gets_the_mask(table: str, expected: str, study: Study) -> None:
     config = study(f"optimizer={{{table},lr=1e-3}}")
 
     with pytest.raises(StudyError) as refusal:
@@ -231,7 +229,7 @@ def test_a_mask_has_no_factors(study: Study) -> None:
     ]
 
 
-def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study) -> None:
+def test_plan_shows_the_decay_of_each_array_of_the_deepest_model(study: Study) -> None:
     config = study("optimizer.decay={linear={bias=0.5},where=[{depth=-1,decay=false}]}")
 
     preview = decay_preview(config, Programs(SPEC)).as_dict()
@@ -253,7 +251,7 @@ def test_plan_shows_what_becomes_of_each_array_of_the_deepest_model(study: Study
     assert ["layers[2].bias", "8", "Linear", "x", "0.5", "linear.bias"] in shown(title)
 
 
-def test_it_shows_which_rules_some_trials_have_no_use_for(study: Study) -> None:
+def test_plan_shows_rules_that_some_trials_do_not_use(study: Study) -> None:
     config = study("optimizer.decay={where=[{depth=3,decay=false}]}")
 
     *_, told = plan_tables.decay(decay_preview(config, Programs(SPEC)).as_dict())
@@ -277,7 +275,7 @@ def decaying(config: StudyConfig) -> dict[str, list[str]]:
     }
 
 
-def test_rules_of_one_optimizer_are_about_every_part(study: Study) -> None:
+def test_rules_of_one_optimizer_apply_to_every_part(study: Study) -> None:
     config = study("optimizer.decay={other=false,linear={bias=true}}", text=TURNS)
     check_decay(config, Programs(SPEC))
 
@@ -288,7 +286,7 @@ def test_rules_of_one_optimizer_are_about_every_part(study: Study) -> None:
     assert "no array is at depth 4; the depths of the model are 0, 1, 2, 3" in problem
 
 
-def test_an_optimizer_of_a_part_has_rules_about_that_part(study: Study) -> None:
+def test_rules_of_a_parts_optimizer_apply_to_that_part(study: Study) -> None:
     each = "optimizer={a={name='sgd'},b={name='sgd'},c={name='sgd'}}"
     config = study(each, "optimizer.c.decay={linear=true}", text=TURNS)
     check_decay(config, Programs(SPEC))
@@ -317,14 +315,14 @@ _AMOUNT = 'search.optimizer.weight_decay={type="float",low=1e-5,high=1e-2}'
         (
             [_GATE, "optimizer.weight_decay=0.1"],
             "optimizer.weight_decay changes nothing: weights of linear and convolution layers "
-            "decay, and the model has none; write which arrays decay in [optimizer.decay], such "
+            "decay, but the model has none; write which arrays decay in [optimizer.decay], such "
             "as other = true",
         ),
         ([_GATE, _AMOUNT], "search.optimizer.weight_decay changes nothing: weights of linear"),
         (
             [_GATE, "optimizer.weight_decay=0.1", "optimizer.decay.other=false"],
-            "optimizer.weight_decay changes nothing: [optimizer.decay] lets no array of the model "
-            "decay",
+            "optimizer.weight_decay changes nothing: [optimizer.decay] excludes all arrays of "
+            "the model from decay",
         ),
         ([_GATE, "optimizer.weight_decay=0.1", "optimizer.decay.other=true"], None),
         ([_GATE], None),
@@ -332,7 +330,7 @@ _AMOUNT = 'search.optimizer.weight_decay={type="float",low=1e-5,high=1e-2}'
         (["optimizer.weight_decay=0.1"], None),
     ],
 )
-def test_weight_decay_of_no_array_is_reported(
+def test_weight_decay_without_arrays_is_reported(
     overrides: list[str], said: str | None, study: Study
 ) -> None:
     config = study(*overrides, text=_NO_N)
@@ -340,8 +338,8 @@ def test_weight_decay_of_no_array_is_reported(
     assert [one.startswith(said or "") for one in found] == ([True] if said else [])
 
 
-def test_weight_decay_that_rules_take_from_all_arrays_is_reported(study: Study) -> None:
+def test_weight_decay_that_rules_exclude_everywhere_is_reported(study: Study) -> None:
     config = study("optimizer.weight_decay=0.1", "optimizer.decay.linear=false")
     (found,) = idle_amounts(config, Programs(SPEC))
-    assert found.startswith("optimizer.weight_decay changes nothing: [optimizer.decay] lets no")
+    assert found.startswith("optimizer.weight_decay changes nothing: [optimizer.decay] excl")
     assert not [*idle_amounts(study("optimizer.decay.linear=false"), Programs(SPEC))]

@@ -40,7 +40,7 @@ class Base(eqx.Module):
 
 class Net(Base):
 """
-NO_KEY = "in training, where its __call__ is not passed a key"
+NO_KEY = "in training, because its __call__ takes no key"
 
 # how a model is called; then what is said, None if it trains
 CALLS = {
@@ -60,7 +60,7 @@ CALLS = {
     ),
     "a required key called rng": (
         "(self, x, rng): return self.b(self.drop(self.a(x), key=rng))",
-        "rename 'rng' to 'key': it is passed a key in training and None in evaluation",
+        "rename 'rng' to 'key': it gets a key in training and None in evaluation",
     ),
     "a key by position alone": (
         "(self, x, key=None, /): return self.b(self.drop(self.a(x), key=key))",
@@ -77,7 +77,7 @@ CALLS = {
     "a flag that turns dropout on": (
         "(self, x, train=False, key=None): "
         "return self.b(self.drop(self.a(x), inference=not train, key=key))",
-        "the model draws only with train = True, and nothing passes that; remove 'train'",
+        "the model only draws with train = True, which is never passed; remove 'train'",
     ),
     "NumPy's random numbers": (
         "(self, x, key=None): return self.b(self.drop(self.a(x), key=key)) + np.random.randn()",
@@ -140,7 +140,7 @@ def test_dropout_that_its_author_turned_off_needs_no_key(arguments: str, tmp_pat
     assert check(tmp_path, net(call, f"build = functools.partial(Net, {arguments})")) == ()
 
 
-def test_a_study_of_edition_1_is_warned_and_goes_on(tmp_path: Path) -> None:
+def test_a_study_of_edition_1_gets_a_warning_and_continues(tmp_path: Path) -> None:
     call, said = CALLS["no key"]
     (warning,) = check(tmp_path, net(call), "edition=1")
     assert said is not None and said in warning

@@ -1,4 +1,4 @@
-"""A loss, a metric or an optimizer of the user's own is refused before anything starts."""
+"""A bad user-defined loss, metric or optimizer is refused before anything starts."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def noisy(*, lr):
 def gathers(*, lr):
     return keeps((), lambda past: (*past, jnp.zeros(1)))
 """
-SAME_STATE = "give a state of the same tree, shapes and types as the one before"
+SAME_STATE = "return a state with the same tree, shapes and types as the one before"
 Check = Callable[..., list[tuple[str, str, str]]]
 
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
-    """What is refused in a study that names functions of a module beside it."""
+    """What is refused in a study that names functions of a module next to it."""
 
     def check(*overrides: str) -> list[tuple[str, str, str]]:
         (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")
@@ -140,7 +140,7 @@ def of(loss: str) -> tuple[str, str]:
         ("optimizer={name='own:counts',lr=0.1}",),
     ],
 )
-def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: Check) -> None:
+def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: Check) -> None:
     assert check(*overrides) == []
 
 
@@ -156,19 +156,19 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         (
             of("own:each"),
             "train.loss",
-            "'own:each' gives an array of shape (4,) for outputs of shape (4, 3)",
+            "'own:each' returns an array of shape (4,) for outputs of shape (4, 3)",
             "return one number, the mean over examples",
         ),
         (
             of("own:twice"),
             "train.loss",
-            "'own:twice' gives tuple for outputs of shape (4, 3)",
+            "'own:twice' returns tuple for outputs of shape (4, 3)",
             "return one number, the mean over examples",
         ),
         (
             of("own:count"),
             "train.loss",
-            "'own:count' gives int64, which has no gradient",
+            "'own:count' returns int64, which has no gradient",
             "return a floating-point number",
         ),
         (
@@ -200,50 +200,50 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         (
             ("optimizer={name='own:make',lr=0.1,cpa=1.0}",),
             "optimizer.cpa",
-            "'own:make' takes no 'cpa'",
+            "'own:make' has no argument 'cpa'",
             "did you mean 'optimizer.cap'?",
         ),
         (
             ("optimizer={name='own:make'}",),
             "optimizer.lr",
-            "missing, and 'own:make' takes it",
+            "missing, but 'own:make' needs it",
             "write lr = ...",
         ),
         (
             ("optimizer={name='own:branches',lr=0.1,cap=2.0}",),
             "optimizer.name",
-            "'own:branches' raised TracerBoolConversionError: numbers with a point are traced "
+            "'own:branches' raised TracerBoolConversionError: floats are traced "
             "(own_functions.py, line 41)",
-            "choose between them with jnp.where, or write whole numbers",
+            "choose between them with jnp.where, or write integers",
         ),
         (
             ("optimizer={name='own:nothing',lr=0.1}",),
             "optimizer.name",
-            "'own:nothing' gives NoneType, which is no optax.GradientTransformation",
+            "'own:nothing' gives NoneType, not an optax.GradientTransformation",
             "return one, such as optax.sgd(lr)",
         ),
         (
             ("optimizer={name='own:flat',lr=0.1}",),
             "optimizer.name",
-            "'own:flat' gives updates of shapes [(3,)] for one parameter of shape (3, 2)",
-            "give one update a parameter",
+            "'own:flat' returns updates of shapes [(3,)] for one parameter of shape (3, 2)",
+            "return one update per parameter",
         ),
         (
             ("train.metrics=['own:turns']",),
             "train.metrics",
-            "'own:turns' gives complex64, which has no order",
+            "'own:turns' returns complex64, which has no order",
             "return a real number",
         ),
         (
             ("optimizer={name='own:counts_apart',lr=0.1}",),
             "optimizer.name",
-            "'own:counts_apart' keeps int in its state, which is no array",
-            "begin with an array, such as jnp.zeros((), jnp.int32)",
+            "'own:counts_apart' keeps int in its state, which is not an array",
+            "start with an array, such as jnp.zeros((), jnp.int32)",
         ),
         (
             ("optimizer={name='own:halves',lr=0.1}",),
             "optimizer.name",
-            "'own:halves' makes float64[2] of int32[2] in its state",
+            "'own:halves' changes int32[2] to float64[2] in its state",
             SAME_STATE,
         ),
         (
@@ -255,12 +255,12 @@ def test_what_can_be_compiled_is_not_refused(overrides: tuple[str, ...], check: 
         (
             ("optimizer={name='own:gathers',lr=0.1}",),
             "optimizer.name",
-            "'own:gathers' gives a state of another tree with its first step",
+            "'own:gathers' returns a state with a different tree in its first step",
             SAME_STATE,
         ),
     ],
 )
-def test_what_cannot_be_compiled_is_refused(
+def test_functions_that_do_not_compile_are_refused(
     overrides: tuple[str, ...], key: str, found: str, hint: str, check: Check
 ) -> None:
     assert check(*overrides) == [(key, found, hint)]

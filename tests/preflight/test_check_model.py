@@ -188,12 +188,12 @@ MIXED = (
 REFUSED = {
     "no module": (
         ("model.function=nest:build",),
-        "--set: model.function: no module 'nest' in {dir}, and none is installed; "
-        "write that of a file beside this one, without .py",
+        "--set: model.function: no module 'nest' in {dir} or installed; write the name of a file "
+        "next to this one, without .py",
     ),
     "no module in a package": (
         ("model.function=jax.nest:build",),
-        "--set: model.function: no module 'jax.nest' in {dir}, and none is installed; ",
+        "--set: model.function: no module 'jax.nest' in {dir} or installed; ",
     ),
     "a module that raises": (
         ("model.function=broken:build",),
@@ -216,46 +216,49 @@ REFUSED = {
     ),
     "no key in the signature": (
         ("model.function=nets:no_key", "search={}"),
-        "--set: model.function: 'nets:no_key' takes no 'key'; "
-        "write def no_key(in_size, out_size, key, channels)",
+        "--set: model.function: 'nets:no_key' has no argument 'key'; write def no_key(in_size, "
+        "out_size, key, channels)",
     ),
     "a key called rng": (
         ("model.function=nets:keyed_by_rng", "search={}"),
-        "--set: model.function: 'nets:keyed_by_rng' takes 'rng' instead of 'key'; "
+        "--set: model.function: 'nets:keyed_by_rng' has an argument 'rng' instead of 'key'; "
         "rename 'rng' to 'key'",
     ),
     "an optional key called prng_key": (
         ("model.function=nets:keyed_by_prng_key", "search={}"),
-        "--set: model.function: 'nets:keyed_by_prng_key' takes 'prng_key' instead of 'key'; ",
+        "--set: model.function: 'nets:keyed_by_prng_key' has an argument 'prng_key' instead of "
+        "'key'; ",
     ),
     "a key called rngs and any other keyword": (
         ("model.function=nets:keyed_by_rngs_or_others", "search={}"),
-        "--set: model.function: 'nets:keyed_by_rngs_or_others' takes 'rngs' instead of 'key'; ",
+        "--set: model.function: 'nets:keyed_by_rngs_or_others' has an argument 'rngs' instead "
+        "of 'key'; ",
     ),
     "a setting that it does not take": (
         ("model.chanels=4",),
-        "--set: model.chanels: 'nets:build' takes no 'chanels'; did you mean 'model.channels'?",
+        "--set: model.chanels: 'nets:build' has no argument 'chanels'; "
+        "did you mean 'model.channels'?",
     ),
     "a searched setting that it does not take": (
         ("model.function=nets:narrow",),
-        KERNEL + "'nets:narrow' takes no 'kernel'; it takes channels",
+        KERNEL + "'nets:narrow' has no argument 'kernel'; its arguments are channels",
     ),
     "a setting that it is given anyway": (
         ("model.in_size=4",),
-        "--set: model.in_size: 'nets:build' is given 'in_size' anyway; give yours another name",
+        "--set: model.in_size: 'nets:build' always gets 'in_size'; give yours another name",
     ),
     "a setting that it lacks": (
         ("model={kind='python',function='nets:build'}",),
-        "--set: model.channels: missing, and 'nets:build' takes it; write channels = ...",
+        "--set: model.channels: missing, but 'nets:build' needs it; write channels = ...",
     ),
     "a setting of the MLP's": (
         ("model.function=nets:depth_too", "search={}", *MIXED),
-        "--set: model.depth: 'nets:depth_too' takes 'depth', which is the MLP's; "
-        "give it another name there",
+        "--set: model.depth: 'nets:depth_too' takes 'depth', which belongs to the MLP; rename "
+        "the argument",
     ),
     "a misspelt setting of the MLP's": (
         ("model.widht=8", *MIXED),
-        "--set: model.widht: 'nets:build' takes no 'widht'; did you mean 'model.width'?",
+        "--set: model.widht: 'nets:build' has no argument 'widht'; did you mean 'model.width'?",
     ),
     "a function that raises": (
         ("model.kernel=9", "search={}"),
@@ -277,25 +280,27 @@ REFUSED = {
     ),
     "no model": (
         ("model.function=nets:no_model", "search={}"),
-        "--set: model.function: 'nets:no_model' gives function, which is no eqx.Module; "
+        "--set: model.function: 'nets:no_model' returns function, which is not an eqx.Module; "
         "return an eqx.Module",
     ),
     "a model that cannot be called": (
         ("model.function=nets:no_call", "search={}"),
-        "--set: model.function: 'nets:no_call' gives a model that cannot be called; ",
+        "--set: model.function: 'nets:no_call' returns a model that cannot be called; ",
     ),
     "outputs of a wrong shape": (
         ("model.function=nets:narrow", "search={}"),
-        "--set: model.function: the model gives outputs of shape (4,) for one example, not (3,); "
-        "end it with out_size outputs",
+        "--set: model.function: the model returns outputs of shape (4,) for one example, not "
+        "(3,); let its last layer have out_size outputs",
     ),
-    "outputs that are no array": (
+    "outputs that are not an array": (
         ("model.function=nets:two", "search={}"),
-        "--set: model.function: the model gives outputs of shape tuple for one example, not (3,); ",
+        "--set: model.function: the model returns outputs of shape tuple for one example, not "
+        "(3,); ",
     ),
     "no parameters": (
         ("model.function=nets:empty", "search={}"),
-        "--set: model.function: the model has no parameters to train; give it arrays of ",
+        "--set: model.function: the model has no parameters to train; give it floating-point "
+        "arrays ",
     ),
     "complex parameters": (
         ("model.function=nets:waves", "search={}"),
@@ -304,7 +309,7 @@ REFUSED = {
     **{
         f"a model with state: {name}": (
             (f"model.function=nets:{name}", "search={}"),
-            f"--set: model.function: 'nets:{name}' gives a model with state that changes in "
+            f"--set: model.function: 'nets:{name}' returns a model with state that changes in "
             f"training (eqx.nn.{layer}), which is not supported; use layers without eqx.nn.State",
         )
         for name, layer in {
@@ -316,7 +321,7 @@ REFUSED = {
     },
     "outputs that are integers": (
         ("model.function=nets:whole", "search={}"),
-        "--set: model.function: the model gives outputs of type int",
+        "--set: model.function: the model returns outputs of type int",
     ),
     "a key in a field": (
         ("model.function=nets:keyed", "search={}"),
@@ -344,7 +349,7 @@ def check(tmp_path: Path) -> Check:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_trained_is_refused(case: str, check: Check, tmp_path: Path) -> None:
+def test_models_that_cannot_be_trained_are_refused(case: str, check: Check, tmp_path: Path) -> None:
     overrides, said = REFUSED[case]
 
     with pytest.raises(StudyError) as refusal:
@@ -355,7 +360,7 @@ def test_what_cannot_be_trained_is_refused(case: str, check: Check, tmp_path: Pa
     assert problem.hint
 
 
-def test_a_refusal_names_the_line(check: Check, tmp_path: Path) -> None:
+def test_a_problem_names_the_line(check: Check, tmp_path: Path) -> None:
     text = STUDY.replace("nets:build", "nets:biuld")
     with pytest.raises(StudyError, match=f"^{FUNCTION}no function 'biuld'"):
         check_model(parse(text, tmp_path / "study.toml"), in_size=4, out_size=3)
@@ -371,11 +376,11 @@ def test_a_refusal_names_the_line(check: Check, tmp_path: Path) -> None:
         ("model.function=nets:missing", "model.kind=mlp", "model={depth=1,width=8}", "search={}"),
     ],
 )
-def test_what_can_be_trained_is_not_refused(overrides: tuple[str, ...], check: Check) -> None:
+def test_models_that_can_be_trained_are_accepted(overrides: tuple[str, ...], check: Check) -> None:
     check(*overrides)
 
 
-def test_a_check_leaves_the_device_alone(tmp_path: Path) -> None:
+def test_a_check_does_not_use_the_device(tmp_path: Path) -> None:
     """Memory shares are set before JAX opens it."""
     (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")

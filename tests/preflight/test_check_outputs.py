@@ -24,10 +24,10 @@ def build(in_size, out_size, key):
 """
 # the last operation; then the beginning of the hint
 LAST = {
-    "jax.nn.softmax": "the model gives probabilities",
-    "jax.nn.sigmoid": "the model gives probabilities",
-    "lambda x: jnp.exp(x) / jnp.exp(x).sum()": "the model gives probabilities",
-    "jax.nn.log_softmax": "the model gives log-probabilities",
+    "jax.nn.softmax": "the model returns probabilities",
+    "jax.nn.sigmoid": "the model returns probabilities",
+    "lambda x: jnp.exp(x) / jnp.exp(x).sum()": "the model returns probabilities",
+    "jax.nn.log_softmax": "the model returns log-probabilities",
     "lambda x: x": None,
     "jax.nn.relu": None,
     "jax.nn.gelu": None,
@@ -37,7 +37,7 @@ LAST = {
 
 
 @pytest.mark.parametrize("last", LAST)
-def test_probabilities_under_a_loss_of_logits_are_hinted_at(last: str, tmp_path: Path) -> None:
+def test_probabilities_with_a_loss_of_logits_get_a_hint(last: str, tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(NETS.format(last), encoding="utf-8")
     own = ("model={kind='python',function='nets:build'}", "search={}")
     config = parse(STUDY, tmp_path / "study.toml", own)
@@ -58,10 +58,10 @@ def test_a_choice_whose_outputs_are_probabilities_is_named(tmp_path: Path) -> No
     config = parse(STUDY, tmp_path / "study.toml", [model, f"search={{'model.last'={choices}}}"])
 
     (hint,) = output_hints(config, prepare(config))
-    assert hint.startswith("model.function: with last = 'softmax', the model gives probabilities")
+    assert hint.startswith("model.function: with last = 'softmax', the model returns probabilities")
 
 
-def test_a_part_that_gives_probabilities_under_a_loss_of_logits_is_named(tmp_path: Path) -> None:
+def test_a_part_with_probabilities_and_a_loss_of_logits_is_named(tmp_path: Path) -> None:
     source = NETS.format("jax.nn.softmax").replace("build(", "part(")
     (tmp_path / "part_nets.py").write_text(source, encoding="utf-8")
     own = (
@@ -73,7 +73,7 @@ def test_a_part_that_gives_probabilities_under_a_loss_of_logits_is_named(tmp_pat
     config = parse(PARTS, tmp_path / "study.toml", own)
 
     (hint,) = output_hints(config, prepare(config))
-    assert hint.startswith("model.b.function: the model gives probabilities, and cross_entropy")
+    assert hint.startswith("model.b.function: the model returns probabilities, but cross_entropy")
 
 
 MEASURES = """\
@@ -129,7 +129,7 @@ def straight(outputs, y):
         (["task='classes'", "loss='measures:straight'"], None),
     ],
 )
-def test_measures_that_are_never_finite_are_warned_of(
+def test_metrics_that_are_never_finite_get_a_warning(
     train: list[str], said: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "measures.py").write_text(MEASURES, encoding="utf-8")

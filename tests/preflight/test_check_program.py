@@ -1,4 +1,4 @@
-"""`check-program` tells what a program of the user's own breaks, and what to change."""
+"""`check-program` reports which rules a user-defined program breaks, and how to fix it."""
 
 from __future__ import annotations
 
@@ -128,45 +128,48 @@ def broken(program: str, *overrides: str) -> dict[str, str]:
     return {finding.promise: finding.hint for finding in found if finding.found is not None}
 
 
-def test_draws_that_are_not_by_the_key(module: str) -> None:
+def test_draws_without_the_key_are_reported(module: str) -> None:
     with pytest.raises(StudyError, match="computes something else each time that it is called"):
         broken(f"{module}:Draws")
 
 
-def test_what_is_not_finite(module: str) -> None:
+def test_values_that_are_not_finite_are_reported(module: str) -> None:
     found = broken(f"{module}:Diverges")
     assert [*found] == [
-        "what it reports is finite",
-        "a trial goes on from its checkpoint as if never stopped",
+        "its metrics are finite",
+        "a trial resumes from its checkpoint as if never stopped",
     ]
-    assert "guard what divides" in found[next(iter(found))]
+    assert "guard divisions" in found[next(iter(found))]
 
 
-def test_what_is_changed_of_the_model_beside_its_parameters(module: str) -> None:
+def test_lost_changes_to_the_model_are_reported(module: str) -> None:
     model = (f"model.function={module}:build", "model.kind=python")
-    changed = "it changes model.is_begun, model.seen, and the next step is given what the model was"
+    changed = (
+        "it changes model.is_begun, model.seen, but the next step gets the values that the "
+        "model was"
+    )
     for program, expected in (("Remembers", f"{changed} built with"), ("Kept", None)):
         config = check_program.study_of(f"{module}:{program}", model)
         promises = check_program.findings(config, knows_metrics=False)
-        kept = (one for one in promises if one.promise == "what it changes of the model is kept")
+        kept = (one for one in promises if one.promise == "its changes to the model are kept")
         assert next(kept).found == expected
 
 
-def test_what_depends_on_more_than_its_state_is_another_each_time(module: str) -> None:
+def test_a_program_with_hidden_state_is_reported(module: str) -> None:
     found = broken(f"{module}:Counts")
     assert [promise.partition(" ")[2] for promise in found] == [
-        "host callback is in it",
+        "contains no host callbacks",
         "trial alone ends with the same bits as among others",
         "side by side (vmap) end with the same weights",
-        "trial goes on from its checkpoint as if never stopped",
+        "trial resumes from its checkpoint as if never stopped",
     ]
     assert all(found.values())
 
 
-def test_what_cannot_be_compiled_is_told_of_the_program(module: str, command: CommandLine) -> None:
+def test_a_compile_error_is_reported_for_the_program(module: str, command: CommandLine) -> None:
     for arguments, told in (
-        (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' gives str as"),
-        (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' takes no 'wait'"),
+        (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' returns str as"),
+        (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' has no argument 'wait'"),
     ):
         done = command("check-program", f"{module}:{arguments[0]}", *arguments[1:])
         assert (done.returncode, done.stdout) == (2, "")
@@ -180,10 +183,12 @@ def test_a_study_does_not_blame_an_override_for_the_program(
     Path("study.toml").write_text(study, encoding="utf-8")
     done = command("check-program", f"{module}:Nothing", "--study", "study.toml")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{module}:Nothing: train.program: '{module}:Nothing.step' gives")
+    assert done.stderr.startswith(
+        f"{module}:Nothing: train.program: '{module}:Nothing.step' returns"
+    )
 
 
-def test_what_it_is_tried_on_is_told_first(module: str, command: CommandLine) -> None:
+def test_the_data_and_model_used_are_reported_first(module: str, command: CommandLine) -> None:
     done = command("check-program", f"{module}:Nothing")
     assert done.stderr.startswith(
         "no study given: an MLP on scikit-learn's diabetes, whose target is numbers; name yours "
@@ -210,23 +215,21 @@ def test_a_study_gives_data_model_and_settings(module: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_program_of_a_shipped_study_keeps_every_promise() -> None:
+def test_the_program_of_a_shipped_study_follows_every_rule() -> None:
     config = load(ROOT / "studies" / "heat.toml", ["train.n_points=4", "model.depth=1"])
     assert [finding.found for finding in check_program.findings(config)] == [None] * 8
 
 
-def test_the_command_ends_with_1_where_a_promise_is_broken(
-    module: str, command: CommandLine
-) -> None:
+def test_the_command_exits_with_1_if_a_rule_is_broken(module: str, command: CommandLine) -> None:
     done = command("check-program", f"{module}:Prints", "--json")
     assert done.returncode == 1
     record = json.loads(done.stdout)
     assert record["program"] == f"{module}:Prints"
     found = {finding["promise"]: finding["found"] for finding in record["promises"]}
-    assert [promise for promise, told in found.items() if told] == ["no host callback is in it"]
+    assert [promise for promise, told in found.items() if told] == ["it contains no host callbacks"]
 
 
-def test_a_promise_in_words() -> None:
+def test_a_finding_is_printed_as_one_line() -> None:
     assert str(check_program.ProgramFinding("it is kept")) == "kept    it is kept"
     assert str(check_program.ProgramFinding("it is kept", "it is not", "fix it")) == (
         "BROKEN  it is not; fix it"

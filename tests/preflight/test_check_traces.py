@@ -144,7 +144,7 @@ def test_an_array_in_several_places_is_named(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", APART_ALREADY)
-def test_other_arrays_are_not(case: str, tmp_path: Path) -> None:
+def test_other_arrays_are_not_reported(case: str, tmp_path: Path) -> None:
     assert shared(tmp_path, APART_ALREADY[case]) == ()
 
 
@@ -155,5 +155,5 @@ def test_draws_with_a_constant_key_are_named(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CHANGING)
-def test_draws_that_change_are_not(case: str, tmp_path: Path) -> None:
+def test_draws_that_change_are_not_reported(case: str, tmp_path: Path) -> None:
     assert check(tmp_path, f"{CALL}{CHANGING[case]}\n\n\nbuild = Net\n") == ()

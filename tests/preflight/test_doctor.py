@@ -14,7 +14,7 @@ from sweeper.process import Limits
 from tests.command_line import CommandLine
 
 
-def test_a_fit_machine_has_nothing_to_hint(command: CommandLine) -> None:
+def test_a_good_machine_has_no_hints(command: CommandLine) -> None:
     done = command("doctor", "--json")
     found = {one["about"]: one for one in json.loads(done.stdout)["findings"]}
     assert (done.returncode, [o for o in found.values() if o["hint"]]) == (0, [])
@@ -23,7 +23,7 @@ def test_a_fit_machine_has_nothing_to_hint(command: CommandLine) -> None:
     assert "lanes compiled and run in" in found["vmap"]["found"]
 
 
-def test_what_is_wrong_is_told_with_its_hint(
+def test_problems_of_the_machine_have_hints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
@@ -33,7 +33,7 @@ def test_what_is_wrong_is_told_with_its_hint(
     wrong = {one.about: one.hint for one in diagnose(tmp_path / "runs") if one.hint}
     assert wrong == {
         "environment": "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
-        "compile cache": "let SWEEPER_CACHE_DIR name a directory that you may write to",
+        "compile cache": "set SWEEPER_CACHE_DIR to a directory that you may write to",
     }
 
 

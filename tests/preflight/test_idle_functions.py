@@ -71,8 +71,8 @@ def config(tmp_path: Path, *overrides: str):
 @pytest.mark.parametrize(
     ("name", "search", "found"),
     [
-        ("ignores", LR, ["search.optimizer.lr changes nothing: 'idle_own:ignores' gives the same "
-         "updates for 0.1 and 0.2; use the argument, or remove the entry"]),
+        ("ignores", LR, ["search.optimizer.lr changes nothing: 'idle_own:ignores' returns the "
+                         "same updates for 0.1 and 0.2; use the argument, or remove the entry"]),
         ("ignores", 'optimizer.b={type="float",low=0.1,high=0.2}', []),
         ("uses", f'{LR},optimizer.b={{type="float",low=0.1,high=0.2}}', []),
         ("later", f'{LR},optimizer.b={{type="categorical",choices=[0.1,0.2]}}', []),
@@ -80,7 +80,7 @@ def config(tmp_path: Path, *overrides: str):
          "gradients, so nothing is learnt"]),
     ],
 )  # fmt: skip
-def test_an_optimizer_that_ignores_what_it_is_given_is_named(
+def test_an_optimizer_that_ignores_its_arguments_is_reported(
     tmp_path: Path, name: str, search: str, found: list[str]
 ) -> None:
     given = "lr=0.1,b=0.5" if name != "stands" else "lr=0.1"
@@ -103,7 +103,7 @@ def test_an_optimizer_that_ignores_what_it_is_given_is_named(
         ("classes", "binary_right", 1, False),
     ],
 )
-def test_a_loss_that_pairs_rows_by_accident_is_named(
+def test_a_loss_that_pairs_rows_by_accident_is_reported(
     tmp_path: Path, task: str, name: str, out_size: int, is_paired: bool
 ) -> None:
     study = config(

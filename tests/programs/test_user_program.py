@@ -466,21 +466,26 @@ class Picky(Base):
     [
         (["Teache"], "program", "no class 'Teache' in the module", "did you mean"),
         (["Teacher", "train.pul=1.0"], "pul", "takes no 'pul'", "did you mean 'train.pull'?"),
-        (["Base", "train.momentum=0.1"], "momentum", "takes no 'momentum'", "it takes pull"),
+        (
+            ["Base", "train.momentum=0.1"],
+            "momentum",
+            "takes no 'momentum'",
+            "it takes pull",
+        ),
         (["function"], "program", "is no class", "write a class with init, step, evaluate"),
         (["NoInit"], "program", "has no init", "write def init(self, model, optimizer, key)"),
         (["OneMore"], "program", "cannot be called with model, opt_state, batch", "def step(self"),
-        (["OnlyModel"], "program", "init' gives MLP", "return model, opt_state"),
-        (["Larger"], "program", "[0].weight is float64 of shape (2, 6, 10)", "that which it is"),
-        (["Counts"], "program", "['n'] is int64 of shape (), and was 0", "jnp.array(0)"),
-        (["Halves"], "program", "an opt_state whose ['n'] is 0.25, and was 0.5", "jnp.array(0)"),
-        (["Names"], "program", "['n'] is 'then', and was 'now'", "keep shapes and types"),
+        (["OnlyModel"], "program", "init' returns MLP", "return model, opt_state"),
+        (["Larger"], "program", "[0].weight is float64 of shape (2, 6, 10)", "the model it gets"),
+        (["Counts"], "program", "['n'] is int64 of shape (), but was 0", "jnp.array(0)"),
+        (["Halves"], "program", "an opt_state whose ['n'] is 0.25, but was 0.5", "jnp.array(0)"),
+        (["Names"], "program", "['n'] is 'then', but was 'now'", "keep shapes and types"),
         (["OtherFunction"], "program", "an opt_state whose ['of'] is <", "keep shapes and types"),
         (
             ["OtherModel", "search={}", "model={kind='python',function='own_programs:Scaled'}"],
             "program",
-            "init' gives a model whose .scale is 2.0, and was 1.0",
-            "that which it is",
+            "init' returns a model whose .scale is 2.0, but was 1.0",
+            "the model it gets",
         ),
         (["Vector"], "program", "float64 of shape (64,) as its loss", "the mean over examples"),
         (["Branches"], "program", "is traced (own_programs.py, line ", "jnp.where"),
@@ -497,7 +502,7 @@ class Picky(Base):
             "fix it",
         ),
         (["Alone"], "program", "gives float64 of shape ()", 'return {"loss": ..., "largest": ...}'),
-        (["Other"], "program", "gives loss, smallest, and not largest", 'return {"loss": ...'),
+        (["Other"], "program", "returns loss, smallest, but not largest", 'return {"loss": ...'),
         (["More"], "program", "gives largest, loss, smallest", '["largest", "smallest"]'),
         (["Rows"], "program", "float64 of shape (64,) as largest", "return one number"),
         (
@@ -509,7 +514,7 @@ class Picky(Base):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_compiled_is_refused(
+def test_functions_that_do_not_compile_are_refused(
     overrides: list[str], key: str, found: str, hint: str, tmp_path: Path, bench: Any
 ) -> None:
     name, *others = overrides
@@ -593,7 +598,7 @@ def test_what_is_missing_is_told(tmp_path: Path, bench: Any) -> None:
     data = bench().data
     text = STUDY.replace("pull = 0.5\n", "").replace("train.pull", "# train.pull")
     config = parse(text, tmp_path / "study.toml")
-    with pytest.raises(StudyError, match=r"train\.pull: missing, and .* takes it; write pull"):
+    with pytest.raises(StudyError, match=r"train\.pull: missing, but .* needs it; write pull"):
         check_program(config, data)
 
 

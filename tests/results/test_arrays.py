@@ -48,7 +48,7 @@ print(*sorted({"pandas", "pyarrow.compute"} & set(sys.modules)))
 
 
 @given(COLUMNS)
-def test_values_make_the_array_that_arrow_makes(column: tuple[pa.DataType, list[Any]]) -> None:
+def test_arrays_equal_those_that_arrow_makes(column: tuple[pa.DataType, list[Any]]) -> None:
     kind, values = column
     array = array_of(values, kind)
     array.validate(full=True)
@@ -80,16 +80,14 @@ def test_texts_are_repeated_in_turn(texts: list[str], times: int) -> None:
         (2**63, INT64, OverflowError),
     ],
 )
-def test_what_a_type_cannot_hold_is_refused(
+def test_values_that_do_not_fit_the_type_are_refused(
     value: object, kind: pa.DataType, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         array_of([value], kind)
 
 
-def test_publishing_imports_neither_pandas_nor_what_takes_as_long(
-    run_dir: RunDir, tmp_path: Path
-) -> None:
+def test_publishing_imports_no_slow_libraries(run_dir: RunDir, tmp_path: Path) -> None:
     program = subprocess.run(
         [sys.executable, "-c", PUBLISHING, run_dir.root, tmp_path / "ledger.db"],
         stdout=subprocess.PIPE,

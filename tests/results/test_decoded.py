@@ -51,7 +51,7 @@ def test_values_that_repeat_are_counted_each(numbers: Path, texts: Path) -> None
     assert decoded_bytes([numbers, texts], 100 * MiB) > 180_000_000
 
 
-def test_a_column_of_categories_is_no_larger_than_it_is(tmp_path: Path) -> None:
+def test_the_size_of_a_column_of_categories_is_not_overestimated(tmp_path: Path) -> None:
     categories = [f"category {index % 100}" for index in range(100_000)]
     lists = [["a"]] * 1000
     path = written(tmp_path / "c.parquet", {"c": categories, "gaps": [None] * 100_000})
@@ -66,7 +66,7 @@ def test_a_data_table_is_refused(
     assert len(parquet_table([numbers])) == 10_000_000
     with pytest.raises(UnfitParquetError) as refused:
         parquet_table([numbers, numbers])
-    assert "the 2 files would take 153 MiB of memory, and 100 MiB are free" in str(refused.value)
+    assert "the 2 files would take 153 MiB of memory, but 100 MiB are free" in str(refused.value)
     monkeypatch.setattr(parquet, "available_bytes", lambda: 50 * MiB)
     with pytest.raises(UnfitParquetError, match=r"^texts.parquet would take 95\.\d MiB"):
         parquet_table([texts])
@@ -84,7 +84,7 @@ def test_published_tables_are_refused(
     assert differences(numbers, few) is TableDifference.UNREADABLE
 
 
-def test_what_commands_and_the_page_read_is_refused(
+def test_oversized_files_are_refused_by_commands_and_the_page(
     numbers: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoded, "MAX_AT_ONCE", 50 * MiB)

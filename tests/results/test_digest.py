@@ -25,7 +25,7 @@ def published(run_dir: RunDir, ledger: Ledger) -> RunDir:
     return run_dir
 
 
-def test_cuts_and_circumstances_make_no_difference(
+def test_cuts_and_circumstances_do_not_change_the_digest(
     published: RunDir, tmp_path: Path, open_ledger: Callable[[str], Ledger]
 ) -> None:
     other, ledger = RunDir(tmp_path / "other"), open_ledger("other.db")
@@ -35,7 +35,7 @@ def test_cuts_and_circumstances_make_no_difference(
     assert deterministic_digest(published) == deterministic_digest(other)
 
 
-def test_the_order_of_rows_makes_no_difference(published: RunDir) -> None:
+def test_the_order_of_rows_does_not_change_the_digest(published: RunDir) -> None:
     digest = deterministic_digest(published)
     for path in (published.trials, published.metrics / "part-000001-000004.parquet"):
         rows = parquet.read_table(path)

@@ -1,4 +1,4 @@
-"""Conditions on rows: what they mean, nulls included, and what is no condition."""
+"""Conditions on rows: what they mean, also for nulls, and which are invalid."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TABLE = pa.table(
         ("depth == 2 and activation == 'tanh'", [1]),
     ],
 )
-def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
+def test_conditions_select_rows(condition: str, rows: list[int]) -> None:
     assert np.flatnonzero(rows_where(condition, TABLE)).tolist() == rows
 
 
@@ -58,25 +58,25 @@ def test_rows_for_which_it_is_true(condition: str, rows: list[int]) -> None:
         (f"value > {10**399}", "cannot be read: int too large to convert to float"),
         ("value == {[1]}", "cannot be read: unhashable type: 'list'"),
         ("", "cannot be read: invalid syntax"),
-        ("value", "has 'value', which is no condition"),
-        ("value + 1 > 2", "has 'value + 1', which is no condition"),
-        ("__import__('os').system('true')", "which is no condition"),
-        ("value > [].__class__", "has '[].__class__', which is no condition"),
-        ("1 < 2", "has '1', which is no condition"),
+        ("value", "contains 'value', which is not a condition"),
+        ("value + 1 > 2", "contains 'value + 1', which is not a condition"),
+        ("__import__('os').system('true')", "which is not a condition"),
+        ("value > [].__class__", "contains '[].__class__', which is not a condition"),
+        ("1 < 2", "contains '1', which is not a condition"),
         ("value == None", "compares with None; write `is None`, or `is not None`"),
         ("value > 'high'", "compares 'value' with 'high'; compare it with numbers, such as 0.5"),
         ("value > True", "compares 'value' with True; compare it with numbers"),
         ("feasible == 1", "compares 'feasible' with 1; compare it with True or False"),
         ("params_activation > 'a'", "orders 'params_activation', which holds text; use == or in"),
         ("params_activation == 3", "compare it with text, such as"),
-        ("value == params_activation", "compares columns of two kinds"),
+        ("value == params_activation", "compares columns of different kinds"),
         ("started_at > 'soon'", "compares a time with 'soon'; write times, such as"),
-        ("value in other", "has 'other', which is no condition"),
+        ("value in other", "contains 'other', which is not a condition"),
         ("(" * 300 + "value > 1" + ")" * 300, "cannot be read"),
         ("value > 1 or " * 2000 + "value > 1", "cannot be read: longer than 10000 characters"),
     ],
 )
-def test_what_is_no_condition_is_refused(condition: str, found: str) -> None:
+def test_an_invalid_condition_is_refused(condition: str, found: str) -> None:
     with pytest.raises(StudyError) as refusal:
         rows_where(condition, TABLE)
     assert found in str(refusal.value)

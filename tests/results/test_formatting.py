@@ -45,14 +45,14 @@ def test_few_trials_are_named_and_many_counted(numbers: list[int], expected: str
     ],
 )
 def test_the_reason_of_a_failure_is_its_first_line(message: str, expected: str) -> None:
-    assert formatting.reason_told(message) == expected
+    assert formatting.reason_line(message) == expected
 
 
-def test_of_an_older_version_the_reason_is_the_line_that_names_the_error() -> None:
+def test_the_reason_in_an_older_version_is_the_line_with_the_error() -> None:
     bare = "Traceback (most recent call last):\n  at x\n"
     advised = "ValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
-    assert formatting.reason_told(bare + advised) == "ValueError: too\u2028wide"
-    assert formatting.reason_told(f"{bare}KeyError\n") == "KeyError"
+    assert formatting.reason_line(bare + advised) == "ValueError: too\u2028wide"
+    assert formatting.reason_line(f"{bare}KeyError\n") == "KeyError"
 
 
 def test_every_way_to_end_is_counted() -> None:
@@ -79,7 +79,7 @@ def test_diverged_trials_are_counted_apart_from_pruned_ones() -> None:
         ("interrupted", "2 unfinished, 1 waiting, 3 complete"),
     ],
 )
-def test_no_trial_runs_once_the_study_does_not(state: str, expected: str) -> None:
+def test_no_trial_is_running_after_the_study(state: str, expected: str) -> None:
     counts = {"RUNNING": 2, "WAITING": 1, "COMPLETE": 3, "FAIL": 0}
     assert formatting.states(replace(STATUS, state=state, counts=counts)) == expected
 
@@ -88,9 +88,9 @@ def test_no_trial_runs_once_the_study_does_not(state: str, expected: str) -> Non
     ("rate", "left", "expected"),
     [
         (None, None, ""),
-        (12.34, None, "12.3 a minute"),
+        (12.34, None, "12.3 per minute"),
         (None, 5.0, "0:05 left"),
-        (1234.5, 61.0, "1234 a minute, 1:01 left"),
+        (1234.5, 61.0, "1234 per minute, 1:01 left"),
     ],
 )
 def test_pace_says_what_is_known(rate: float | None, left: float | None, expected: str) -> None:

@@ -47,7 +47,7 @@ def n_trials(run_dir: RunDir) -> int:
     return parquet.read_metadata(run_dir.trials).num_rows
 
 
-def test_all_columns_are_there_before_the_first_round(run_dir: RunDir, ledger: Ledger) -> None:
+def test_all_columns_exist_before_the_first_round(run_dir: RunDir, ledger: Ledger) -> None:
     publisher(run_dir).publish(ledger)
     trials, metrics = parquet.read_table(run_dir.trials), parquet.read_table(run_dir.metrics)
     assert trials.schema.equals(trials_schema(study()), check_metadata=True)
@@ -97,7 +97,7 @@ def test_a_number_that_is_not_finite_is_null(run_dir: RunDir, ledger: Ledger) ->
     assert missing == {(5, 3)}
 
 
-def test_what_must_be_known_cannot_be_left_out(run_dir: RunDir, ledger: Ledger) -> None:
+def test_required_columns_cannot_be_missing(run_dir: RunDir, ledger: Ledger) -> None:
     publisher(run_dir).publish(ledger)
     rows = rows_table([{"trial_number": 0}], trials_schema(study()))
     with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
@@ -158,7 +158,7 @@ def test_the_last_call_shows_everything(run_dir: RunDir, ledger: Ledger) -> None
     assert parts(run_dir)[-1] == "part-000001-000003.parquet"
 
 
-def test_a_new_start_goes_on_after_the_last_part(run_dir: RunDir, ledger: Ledger) -> None:
+def test_a_new_start_continues_after_the_last_part(run_dir: RunDir, ledger: Ledger) -> None:
     for _ in range(3):
         close_rounds(ledger, 2)
         publisher(run_dir).publish(ledger, final=True)
@@ -205,7 +205,7 @@ def test_a_lost_last_part_is_written_again(run_dir: RunDir, ledger: Ledger) -> N
     assert before == parts(run_dir)
 
 
-def test_parts_of_rounds_that_the_ledger_does_not_have_go(
+def test_parts_of_unknown_rounds_are_removed(
     run_dir: RunDir, open_ledger: Callable[[str], Ledger]
 ) -> None:
     longer, shorter = open_ledger("longer.db"), open_ledger("shorter.db")
@@ -218,7 +218,7 @@ def test_parts_of_rounds_that_the_ledger_does_not_have_go(
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", None])
-def test_parts_that_this_version_cannot_go_on_from_are_written_anew(
+def test_parts_of_another_version_are_rewritten(
     content: bytes | None, run_dir: RunDir, open_ledger: Callable[[str], Ledger]
 ) -> None:
     ledger = open_ledger("ledger.db")
@@ -232,7 +232,7 @@ def test_parts_that_this_version_cannot_go_on_from_are_written_anew(
     assert parquet.read_table(run_dir.metrics).equals(whole)
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "trials.parquet"
     target.write_text("old")
     with pytest.raises(KeyboardInterrupt), replacing(target, tmp_path / "staging") as staged:

@@ -49,13 +49,13 @@ def test_trials_that_did_not_complete_are_not_ranked() -> None:
     assert numbers(best_first(rows, ["maximize"], 5)) == [0]
 
 
-def test_what_breaks_a_constraint_is_behind_all_that_keep_theirs() -> None:
+def test_infeasible_trials_rank_behind_feasible_ones() -> None:
     rows = [row(0, 0.9, feasible=False), row(1, 0.1, feasible=True), row(2, 0.5, feasible=True)]
     assert numbers(best_first(rows, ["maximize"], 3)) == [2, 1, 0]
     assert numbers(pareto_front(rows[:1], ["maximize"])) == []
 
 
-def test_a_front_is_what_nobody_beats_and_comes_first() -> None:
+def test_the_front_is_undominated_and_comes_first() -> None:
     rows = [row(0, 1.0, 1.0), row(1, 2.0, 2.0), row(2, 2.0, 1.5), row(3, 1.0, 1.0), row(4, 3.0, 0)]
     assert numbers(pareto_front(rows, WAYS)) == [0, 3, 1]
     assert numbers(best_first(rows, WAYS, 5)) == [0, 3, 1, 2, 4]
@@ -65,7 +65,7 @@ values = st.integers(0, 5).map(float)
 
 
 @given(st.lists(st.tuples(values, values), max_size=12))
-def test_the_front_is_that_of_the_definition(points: list[tuple[float, float]]) -> None:
+def test_the_front_matches_its_definition(points: list[tuple[float, float]]) -> None:
     rows = [row(number, *point) for number, point in enumerate(points)]
     beaten = {
         number
@@ -77,7 +77,7 @@ def test_the_front_is_that_of_the_definition(points: list[tuple[float, float]]) 
 
 
 @given(ended(), st.integers(0, 6), st.data())
-def test_the_best_kept_up_are_those_of_all_rows(
+def test_incremental_best_trials_equal_those_of_all_rows(
     told: tuple[list[str], list[dict[str, Any]]], n: int, data: st.DataObject
 ) -> None:
     ways, rows = told
@@ -90,7 +90,7 @@ def test_the_best_kept_up_are_those_of_all_rows(
 
 
 @given(ended())
-def test_the_front_kept_up_is_that_of_all_rows(
+def test_the_incremental_front_equals_that_of_all_rows(
     told: tuple[list[str], list[dict[str, Any]]],
 ) -> None:
     ways, rows = told
@@ -101,7 +101,7 @@ def test_the_front_kept_up_is_that_of_all_rows(
         assert front.rows() == pareto_front(rows[:end], ways)
 
 
-def test_of_many_trials_few_are_kept() -> None:
+def test_few_of_many_trials_are_kept() -> None:
     rows = [row(number, number * 37 % 1009, number * 57 % 1013) for number in range(2000)]
     best = BestTrials(WAYS, 5)
     best.tell(rows)

@@ -35,7 +35,7 @@ def test_the_best_are_complete_and_by_direction(
     assert results.best()["trial_number"].tolist() == order[:1]
 
 
-def test_the_best_have_the_columns_that_tell_them_apart(run_dir: RunDir, ledger: Ledger) -> None:
+def test_the_best_have_the_columns_that_distinguish_them(run_dir: RunDir, ledger: Ledger) -> None:
     results = published(run_dir, ledger)
     assert results.best().columns.tolist() == [
         "trial_number",
@@ -60,19 +60,19 @@ def test_of_equals_the_earliest_is_best(run_dir: RunDir, ledger: Ledger) -> None
     assert results.best(3)["trial_number"].tolist() == [0, 1, 2]
 
 
-def test_whole_numbers_stay_whole_where_some_are_null(run_dir: RunDir, ledger: Ledger) -> None:
+def test_integers_stay_integers_if_some_are_null(run_dir: RunDir, ledger: Ledger) -> None:
     trials = published(run_dir, ledger).trials()
     assert trials["diverged_epoch"].dtype == "Int32"
     assert trials["diverged_epoch"].dropna().tolist() == [3]
     assert trials["started_at"].dt.tz is not None
 
 
-def test_tables_have_a_row_a_trial_a_value_a_bucket(run_dir: RunDir, ledger: Ledger) -> None:
+def test_tables_have_one_row_per_trial_value_or_bucket(run_dir: RunDir, ledger: Ledger) -> None:
     results = published(run_dir, ledger)
     assert (len(results.trials()), len(results.metrics()), len(results.buckets())) == (10, 90, 5)
 
 
-def test_results_say_what_study_they_are_of(run_dir: RunDir, ledger: Ledger) -> None:
+def test_results_name_their_study(run_dir: RunDir, ledger: Ledger) -> None:
     results = published(run_dir, ledger)
     assert (results.study["study"], results.study["metric"]) == ("small", "val_accuracy")
 
@@ -86,5 +86,5 @@ def test_results_can_be_opened_before_a_trial_ends(run_dir: RunDir, ledger: Ledg
 
 
 def test_a_directory_without_results_is_refused_with_the_hint(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"no trials\.parquet there; name the run directory"):
+    with pytest.raises(SetupError, match=r"trials\.parquet does not exist; name the run directory"):
         open_results(tmp_path)

@@ -1,4 +1,4 @@
-"""Whoever reads while a study runs sees whole files, and never fewer rows than before."""
+"""Readers of a running study see complete files, and never fewer rows than before."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def publishing(run_dir: RunDir, ledger: Ledger) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("count", [by_pandas, by_polars, by_duckdb])
-def test_readers_never_meet_half_a_file(run_dir: RunDir, ledger: Ledger, count: Count) -> None:
+def test_readers_never_see_partial_files(run_dir: RunDir, ledger: Ledger, count: Count) -> None:
     seen = [(0, 0, 0)]
     with publishing(run_dir, ledger):
         end = time.monotonic() + 0.7

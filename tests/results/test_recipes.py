@@ -27,7 +27,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_there_is_one_for_each() -> None:
+def test_each_table_has_a_recipe() -> None:
     assert [recipe.split()[1] for recipe in RECIPES] == [*LIBRARIES]
     assert "runs/digits" in README
 

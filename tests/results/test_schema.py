@@ -59,7 +59,7 @@ def columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-def test_columns_stand_in_their_order_with_their_types() -> None:
+def test_columns_have_their_order_and_types() -> None:
     config = study()
     schemas = (
         trials_schema(config),
@@ -71,7 +71,7 @@ def test_columns_stand_in_their_order_with_their_types() -> None:
     assert expected == [columns(schema) for schema in schemas]
 
 
-def test_what_is_always_known_is_never_null() -> None:
+def test_required_columns_are_never_null() -> None:
     required = [field.name for field in trials_schema(study()) if not field.nullable]
     assert TRIALS_NEVER_NULL.split() == required
 
@@ -109,7 +109,7 @@ def test_choices_of_one_kind_have_its_type(key: str, choices: str, expected: pa.
     assert trials_schema(config).field(f"params_{key}").type == expected
 
 
-def test_files_say_what_study_they_are_of() -> None:
+def test_files_name_their_study() -> None:
     config = study()
     said = study_metadata(trials_schema(config))
     assert said["schema_version"] == 1

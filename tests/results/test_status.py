@@ -38,7 +38,7 @@ def test_a_process_of_another_host_that_noted_its_end_was_interrupted(run_dir: R
 @pytest.mark.parametrize(
     "status", [replace(STATUS, state="finished"), replace(STATUS, host="another")]
 )
-def test_no_other_status_is_doubted(run_dir: RunDir, status: Status) -> None:
+def test_other_statuses_are_unchanged(run_dir: RunDir, status: Status) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     status = replace(status, pid=ended.pid)
@@ -52,9 +52,9 @@ def test_a_directory_without_status_is_refused_with_the_hint(run_dir: RunDir) ->
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"study": "small"}', "{}"])
-def test_what_is_no_status_is_refused(run_dir: RunDir, text: str) -> None:
+def test_an_invalid_status_is_refused(run_dir: RunDir, text: str) -> None:
     run_dir.status.write_text(text)
-    with pytest.raises(SetupError, match=r"status\.json: not a status of this version"):
+    with pytest.raises(SetupError, match=r"status\.json: not a status file of this version"):
         read_status(run_dir)
 
 

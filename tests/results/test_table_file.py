@@ -1,4 +1,4 @@
-"""Whoever began to read one version of a file can end with it in the next two."""
+"""A reader that started with one version of a file can finish during the next two."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_new_start_keeps_the_version_before_it(
 
 
 @pytest.mark.parametrize("left", [b"", b"PAR", b"PAR1", b"0123456789", b"PAR1" + bytes(9)])
-def test_what_is_left_of_a_damaged_file_is_written_over(
+def test_a_damaged_file_is_overwritten(
     left: bytes, start: Callable[[], TableFile], target: Path
 ) -> None:
     target.write_bytes(left)

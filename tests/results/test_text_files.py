@@ -9,7 +9,7 @@ import pytest
 from sweeper.results.text_files import write_new
 
 
-def test_what_ends_the_writing_leaves_no_half_file(tmp_path: Path) -> None:
+def test_interrupted_writing_leaves_no_partial_file(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):  # a signal ends it in the same way
         write_new(tmp_path / "answer.csv", "a" * 100_000 + "\ud800")
     assert [*tmp_path.iterdir()] == []

@@ -127,11 +127,11 @@ def test_a_clock_that_is_set_back_takes_no_time_away() -> None:
     assert timeline.cut() == ()
 
 
-def test_every_activity_has_words() -> None:
+def test_every_activity_has_a_name() -> None:
     assert set(DOING) == {*Activity, IDLE}
 
 
-def test_spans_of_sessions_come_in_the_order_of_their_sessions() -> None:
+def test_spans_are_in_the_order_of_sessions() -> None:
     ledger = Ledger.create(":memory:")
     for run_id in ("b", "a"):
         ledger.add_session({"run_id": run_id})

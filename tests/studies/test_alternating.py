@@ -157,7 +157,7 @@ def test_a_kill_changes_nothing_in_a_worker_with_a_program_for_each_phase(
         assert ours[name].to_list() == theirs[name].to_list()
 
 
-def test_plan_knows_parts_and_phases(command: CommandLine) -> None:
+def test_plan_shows_parts_and_phases(command: CommandLine) -> None:
     turns_in(command.directory)
 
     validated, planned = command("validate", "study.toml"), command("plan", "study.toml")

@@ -1,4 +1,4 @@
-"""Conditions, values beside a range, shared values and a queue: what trials get of them."""
+"""Conditions, extra values of a range, shared values and a queue, as trials get them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asked(config: StudyConfig, count: int) -> list[dict]:
     return [dict(spec.params) for spec in Study(config).ask(count, 0)]
 
 
-def test_a_setting_is_drawn_only_beside_the_values_that_it_needs() -> None:
+def test_a_setting_is_only_drawn_with_the_values_that_it_needs() -> None:
     for params in asked(study([NORM, DROPOUT, RANDOM]), 40):
         assert ("dropout" in params) is params["layer_norm"]
 
@@ -46,7 +46,7 @@ def test_a_trial_that_does_not_draw_a_setting_keeps_the_value_of_the_file() -> N
         assert config.filled(params).model.dropout == expected
 
 
-def test_a_norm_that_is_not_drawn_clips_nothing() -> None:
+def test_a_clip_norm_that_is_not_drawn_has_no_effect() -> None:
     clip = "search.optimizer.clip_norm={type='float',low=0.1,high=1.0,when={'model.depth'=1}}"
     traced = study([clip]).filled({"depth": 2}).traced()
     assert traced["optimizer.clip_norm"] == float("inf")
@@ -63,7 +63,7 @@ def test_every_trial_draws_the_same_space() -> None:
     assert len({tuple(spec.drawn) for spec in specs}) == 1
 
 
-def test_a_value_beside_a_range_is_as_likely_as_the_range() -> None:
+def test_an_extra_value_is_as_likely_as_the_range() -> None:
     dropout = "search.model.dropout={type='float',low=0.1,high=0.3,or=[0.0,0.5]}"
     drawn = [params["dropout"] for params in asked(study([dropout, RANDOM]), 300)]
     counts = Counter("range" if 0.1 <= value <= 0.3 else value for value in drawn)
@@ -71,7 +71,7 @@ def test_a_value_beside_a_range_is_as_likely_as_the_range() -> None:
     assert min(counts.values()) > 70
 
 
-def test_whole_numbers_may_have_values_beside_their_range() -> None:
+def test_integers_may_have_extra_values() -> None:
     width = "search.model.width={type='int',low=8,high=64,base=2,or=[100]}"
     assert {params["width"] for params in asked(study([width, RANDOM]), 60)} == {8, 16, 32, 64, 100}
 
@@ -84,7 +84,7 @@ def test_a_setting_may_take_the_value_of_another() -> None:
     assert config.canonical()["search"]["optimizer.eps"] == {"same_as": "optimizer.lr"}
 
 
-def test_a_number_that_builds_a_network_parts_trials_through_the_setting_that_takes_it() -> None:
+def test_a_number_copied_by_a_structural_setting_splits_trials() -> None:
     config = study(
         [
             "model.kind=python",
@@ -95,7 +95,7 @@ def test_a_number_that_builds_a_network_parts_trials_through_the_setting_that_ta
     assert config.n_structures is None
 
 
-def test_a_queue_is_tried_first_and_the_rest_is_drawn() -> None:
+def test_queued_trials_come_first() -> None:
     queue = "study.enqueue=[{depth=3,lr=2e-3},{'model.width'=8},{layer_norm=true,dropout=0.0}]"
     first, second, third, *_ = asked(study([NORM, DROPOUT, RANDOM, queue]), 5)
     assert (first["depth"], first["lr"]) == (3, 2e-3)
@@ -117,7 +117,7 @@ def test_a_queued_value_of_any_range_is_the_trial_s(name: str) -> None:
     assert asked(config, 1)[0]["width"] == value
 
 
-def test_a_grid_has_each_trial_once_whatever_conditions_leave_out() -> None:
+def test_a_grid_has_each_trial_once_with_conditions() -> None:
     lr = "search.optimizer.lr={type='float',low=1e-3,high=2e-3,step=1e-3}"
     dropout = DROPOUT.replace("high=0.3", "high=0.3,step=0.1")
     config = study([NORM, dropout, lr, "study.sampler.name=grid", "study.n_trials=10000"])
@@ -136,7 +136,7 @@ def test_columns_are_null_where_a_setting_is_not_drawn() -> None:
     assert table.schema.field("params_depth").type == INT64
 
 
-def test_a_forecast_counts_trials_where_conditions_put_them() -> None:
+def test_a_forecast_counts_trials_under_conditions() -> None:
     norm = NORM.replace("}", ",when={'model.depth'=[2,3]}}")
     config = study([norm, ACTIVATION.replace("model.dropout=0.0,", "")])
     sizes = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
@@ -158,7 +158,7 @@ def test_a_forecast_counts_trials_where_conditions_put_them() -> None:
     assert sum(trials.values()) == 36
 
 
-# two trials of one class, of which the second draws what is searched beside two epochs
+# two trials of one class, of which the second draws what is searched with two epochs
 TWO_TRIALS = (
     "study.n_trials=2",
     "study.enqueue=[{epochs=1},{epochs=2}]",
@@ -189,7 +189,7 @@ TURNS = bent(PARTS.replace("lr = 1e-3\n", ""), "optimizer.lr=3e-3", "train.warmu
 def test_trials_that_do_not_draw_a_number_have_its_default(
     tmp_path: Path, text: str, defaults: dict[str, float]
 ) -> None:
-    """As if the default were written, beside a trial of their class that draws another."""
+    """As if the default were written, next to a trial of their class that draws another."""
     drawn = [
         f"search.{key}={{type='float',low=0.01,high=0.02,when={{train.epochs=2}}}}"
         for key in defaults

@@ -51,12 +51,12 @@ PUPIL = (
 
 
 def write_rows(directory: Path) -> None:
-    """A mixture of two, and an objective of the user's own beside it."""
+    """A mixture of two, and a user-defined objective next to it."""
     write_mixture(directory)
     (directory / "own.py").write_text(OWN)
 
 
-def test_an_objective_of_ones_own_trains_each_model_by_its_loss(tmp_path: Path) -> None:
+def test_a_user_defined_objective_trains_each_model_by_its_loss(tmp_path: Path) -> None:
     write_rows(tmp_path)
     config = study_in(tmp_path, COUPLED, *PUPIL)
 
@@ -80,13 +80,13 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     [
         (
             "own:half",
-            "'own:half' gives losses of teacher, and the models are teacher, pupil",
+            "'own:half' returns losses of teacher, but the models are teacher, pupil",
             'return {"teacher": ..., "pupil": ...}',
         ),
         (
             "own:rows",
-            "'own:rows' gives float32 of shape (4,) as the loss of pupil",
-            "return one floating-point number a model, the mean over examples",
+            "'own:rows' returns float32 of shape (4,) as the loss of pupil",
+            "return one floating-point number per model, the mean over examples",
         ),
         (
             "own:wrong",
@@ -114,7 +114,7 @@ def test_an_objective_that_cannot_be_compiled_is_refused(
     assert (problem.key, problem.found, problem.hint) == ("train.objective", found, hint)
 
 
-def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) -> None:
+def test_a_generator_with_the_wrong_output_size_is_refused(tmp_path: Path) -> None:
     write_rows(tmp_path)
     config = study_in(tmp_path, COUPLED, "model.generator.out_size=3")
 
@@ -123,10 +123,10 @@ def test_a_generator_of_other_rows_than_the_data_has_is_refused(tmp_path: Path) 
 
     (problem,) = refusal.value.problems
     assert problem.key == "model.generator.out_size"
-    assert problem.found == "3 numbers, and the rows of the data have 2"
+    assert problem.found == "3 outputs, but the rows of the data have 2 features"
 
 
-def test_the_modes_of_the_data_are_planned_with(tmp_path: Path) -> None:
+def test_plan_shows_the_modes_of_the_data(tmp_path: Path) -> None:
     write_rows(tmp_path)
     preview = api.plan(study_in(tmp_path, COUPLED)).as_dict()
 

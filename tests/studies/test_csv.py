@@ -27,12 +27,12 @@ def fruit(rows: int = 60) -> list[str]:
 
 
 def write(command: CommandLine, lines: list[str]) -> None:
-    """Write the study file, and `lines` beside it as its data."""
+    """Write the study file, and `lines` next to it as its data."""
     command.write(STUDY_FILE)
     (command.directory / "fruit.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def test_an_unfit_table_is_refused_by_column_and_line_and_runs_once_fixed(
+def test_a_bad_table_is_refused_by_column_and_line_and_runs_once_fixed(
     command: CommandLine,
 ) -> None:
     lines = fruit()
@@ -48,9 +48,9 @@ def test_an_unfit_table_is_refused_by_column_and_line_and_runs_once_fixed(
         "study.toml:12: data.path: column 'weight' of fruit.csv: 1 value is missing (line 7); "
         "write impute = \"median\", fix the file or add 'weight' to data.drop",
         "study.toml:12: data.path: column 'colour' of fruit.csv: 1 value is missing (line 13); "
-        'write impute = "median" (a missing category is a value of its own then), '
-        "fix the file or add 'colour' to data.drop",
-        "study.toml:14: data.split.stratify: a class needs 3 rows to be in each part, and class "
+        'write impute = "median" (a missing category is then a category of its own), fix the '
+        "file or add 'colour' to data.drop",
+        "study.toml:14: data.split.stratify: a class needs 3 rows to be in each part, but class "
         "'kiwi' has 1 (line 62); add rows, remove the class or write stratify = false",
     ]
     assert not command.run_dir.root.exists()

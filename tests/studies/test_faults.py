@@ -68,17 +68,17 @@ def _pass(step: Step) -> None:
     [
         (
             "train:begin",
-            "'train:begin' is none; write INSTANT=kill, raise, oom, delay:S or hold:FILE",
+            "invalid fault 'train:begin'; use INSTANT=kill|raise|oom|delay:S|hold:PATH",
         ),
-        ("trian:begin=kill", "no instant 'trian:begin'; there are directory.make:begin,"),
-        ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one as ENOSPC"),
-        ("train:begin=delay", "a pause needs its seconds; write delay:0.5"),
-        ("train:begin=hold", "a hold needs the file that it makes; write hold:PATH"),
-        ("train:begin=delay:x", "a pause needs its seconds; write delay:0.5"),
-        ("train:begin=kill@0", "passings count from 1"),
+        ("trian:begin=kill", "no instant 'trian:begin'; use directory.make:begin,"),
+        ("train:begin=raise:ENOPE", "no error number 'ENOPE'; write one such as ENOSPC"),
+        ("train:begin=delay", "delay needs a number of seconds; write delay:0.5"),
+        ("train:begin=hold", "hold needs the file to create; write hold:PATH"),
+        ("train:begin=delay:x", "delay needs a number of seconds; write delay:0.5"),
+        ("train:begin=kill@0", "counts start at 1"),
     ],
 )
-def test_what_is_no_plan_is_refused(text: str, told: str) -> None:
+def test_an_invalid_plan_is_refused(text: str, told: str) -> None:
     with pytest.raises(FaultPlanError, match=re.escape(told)):
         read_plan(text)
 
@@ -92,7 +92,7 @@ def test_the_command_line_refuses_it_too(
     assert f"{VARIABLE}: no instant 'nowhere:begin'" in done.stderr
 
 
-def test_an_action_strikes_at_its_passing_alone() -> None:
+def test_an_action_happens_only_at_its_count() -> None:
     plan_faults("tidy:end=raise:EIO@2")
     with fault_points(Step.TIDY):
         pass
@@ -102,13 +102,13 @@ def test_an_action_strikes_at_its_passing_alone() -> None:
         pass
 
 
-def test_a_block_that_fails_has_no_end() -> None:
+def test_a_failing_block_does_not_reach_its_end() -> None:
     with counting() as passed, pytest.raises(ZeroDivisionError), fault_points(Step.PLAN):
         1 / 0  # noqa: B018
     assert passed == {"plan:begin": 1}
 
 
-def test_every_step_stands_in_the_code_once() -> None:
+def test_every_step_is_used_once_in_the_code() -> None:
     package = (path.read_text(encoding="utf-8") for path in (ROOT / "sweeper").rglob("*.py"))
     used = re.findall(r"fault_points\(Step\.(\w+)\)", "".join(package))
     assert sorted(used) == sorted(step.name for step in Step)
@@ -165,10 +165,10 @@ def test_a_kill_in_the_command_line(command: CommandLine, monkeypatch: pytest.Mo
     assert command("run", "study.toml", "--quiet").returncode == 0
 
 
-def test_a_disk_that_is_full_ends_the_study_cleanly(tmp_path: Path) -> None:
+def test_a_full_disk_at_any_step_ends_the_study_cleanly(tmp_path: Path) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
     plan_faults("checkpoint.write:begin=raise:ENOSPC@2")
-    with pytest.raises(SetupError, match="make room for it, then go on"):
+    with pytest.raises(SetupError, match="free some disk space, then try again"):
         study.run()
     plan_faults(None)
     study.run()

@@ -114,7 +114,7 @@ def test_three_thousand_valid_studies_are_planned(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
-def test_of_two_thousand_broken_studies_each_is_refused_at_its_line(
+def test_two_thousand_broken_studies_are_refused_at_their_line(
     here: Path, breakage: Breakage
 ) -> None:
     refuse_all(here, breakage, ceil(2000 / len(BREAKAGES)))

@@ -53,7 +53,7 @@ def are_finite(data: Dataset) -> bool:
 
 
 def prepared(config: StudyConfig) -> Dataset | None:
-    """The data of a study, all finite; None where they are refused in clear words."""
+    """The data of a study, all finite; None if they are refused with a clear message."""
     try:
         data = prepare(config)
     except DataError as error:
@@ -151,7 +151,7 @@ def test_thousands_of_columns_are_prepared(count: int, here: Path) -> None:
     assert data.n_features == count
 
 
-def test_of_many_columns_a_refusal_names_few(here: Path) -> None:
+def test_a_problem_with_many_columns_names_few(here: Path) -> None:
     columns = {f"c{place}": [place] * 9 for place in range(100)}
     pd.DataFrame({**columns, "y": range(9)}).to_parquet(here / "wide.parquet")
     study = bent(STUDY, 'data.path="wide.parquet"', 'data.target="label"')
@@ -167,7 +167,7 @@ def test_of_many_columns_a_refusal_names_few(here: Path) -> None:
     ("separator", "shown"),
     [(";", ";"), ("\t", "\\t"), ("|", "|")],
 )
-def test_fields_that_no_comma_parts_are_refused(here: Path, separator: str, shown: str) -> None:
+def test_fields_without_commas_are_refused(here: Path, separator: str, shown: str) -> None:
     (here / "rows.csv").write_text(f"a{separator}y\n1{separator}2\n")
     study = bent(STUDY, 'data.source="csv"', 'data.path="rows.csv"')
     (here / "study.toml").write_text(study, encoding="utf-8")
@@ -178,7 +178,7 @@ def test_fields_that_no_comma_parts_are_refused(here: Path, separator: str, show
     assert problem.hint == f'write separator = "{shown}"'
 
 
-def test_columns_of_one_name_are_refused(here: Path) -> None:
+def test_repeated_column_names_are_refused(here: Path) -> None:
     kinds = [GOOD["count"], GOOD["measure"], GOOD["class"]]
     pq.write_table(table_of(["a", "a", "y"], kinds, 40), here / "rows.parquet")
     (here / "study.toml").write_text(STUDY, encoding="utf-8")
@@ -208,7 +208,7 @@ def test_numbers_too_far_apart_to_be_scaled_are_refused(
     assert problem.hint == 'write smaller numbers, or scale = "none"'
 
 
-def test_what_fills_gaps_may_be_too_large(here: Path) -> None:
+def test_fill_values_may_be_too_large(here: Path) -> None:
     pq.write_table(table_of(["a", "y"], [ODD["gaps"], GOOD["class"]], 40), here / "rows.parquet")
     study = bent(STUDY, "data.impute={constant = 1e300}", 'data.scale="none"')
     (here / "study.toml").write_text(study, encoding="utf-8")

@@ -168,7 +168,7 @@ def long_golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
         pytest.param("process", "two workers", marks=pytest.mark.slow),
     ],
 )
-def test_no_place_changes_a_row(
+def test_rows_do_not_depend_on_where_trials_run(
     strategy: str, place: str, golden: Callable[[str], Golden], tmp_path: Path
 ) -> None:
     digest, warm = golden(strategy)
@@ -189,7 +189,7 @@ def test_no_place_changes_a_row(
         pytest.param("exact", "one thread", marks=pytest.mark.slow),
     ],
 )
-def test_no_kill_changes_a_row(
+def test_rows_do_not_depend_on_kills(
     strategy: str, place: str, golden: Callable[[str], Golden], tmp_path: Path
 ) -> None:
     """In another place than the golden run, so that neither changes one."""
@@ -205,7 +205,7 @@ def test_no_kill_changes_a_row(
     "goal",
     [*GOALS, *(pytest.param(goal, marks=pytest.mark.slow) for goal in MORE_GOALS)],
 )
-def test_no_kill_changes_what_any_sampler_is_told(
+def test_samplers_get_the_same_results_after_kills(
     goal: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     more = {**GOALS, **MORE_GOALS}[goal]
@@ -223,7 +223,7 @@ def test_no_kill_changes_what_any_sampler_is_told(
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cache_is", ["cold", "warm"])
 @pytest.mark.parametrize("place", ["one thread", "two threads", "two workers"])
-def test_no_twenty_kills_change_a_row(
+def test_rows_do_not_depend_on_twenty_kills(
     place: str, cache_is: str, long_golden: Golden, tmp_path: Path
 ) -> None:
     digest, warm = long_golden

@@ -78,7 +78,9 @@ def check_kills(directory: Path, cache: Path, program: str, strategy: str, kills
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("program", "strategy"), COMBINATIONS)
-def test_many_kills(program: str, strategy: str, tmp_path: Path, compile_cache: Path) -> None:
+def test_rows_do_not_depend_on_many_kills_at_any_time(
+    program: str, strategy: str, tmp_path: Path, compile_cache: Path
+) -> None:
     check_kills(tmp_path, compile_cache, program, strategy, 67)
 
 
@@ -90,7 +92,7 @@ def commits(study: Study) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "strategy"), COMBINATIONS)
-def test_ten_kills_in_a_row_while_it_goes_on(
+def test_rows_do_not_depend_on_ten_kills_in_a_row(
     program: str, strategy: str, tmp_path: Path, compile_cache: Path
 ) -> None:
     unbroken, study = itertools.islice(studies(tmp_path, program, strategy), 2)

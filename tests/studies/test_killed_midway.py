@@ -88,7 +88,7 @@ def killed_midway(directory: Path, cache: Path) -> None:
         for program in STUDIES
     ],
 )
-def test_killed_at_epoch_17_of_40_it_comes_to_the_same_bits(
+def test_a_study_killed_at_epoch_17_of_40_ends_with_the_same_bits(
     program: str, compile_cache: Path, tmp_path: Path
 ) -> None:
     study, *settings = STUDIES[program]

@@ -1,4 +1,4 @@
-"""A study of MLPs and of networks of the user's own: those that match nothing go to workers."""
+"""A study of MLPs and user-defined networks: those that match no program go to workers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def results(config: StudyConfig) -> Results:
     return sweeper.open_results(config.run_dir)
 
 
-def test_mlps_share_programs_and_what_has_no_partner_goes_to_a_worker(results: Results) -> None:
+def test_mlps_share_programs_and_others_go_to_workers(results: Results) -> None:
     trials = results.trials()
     is_mlp = trials["params_kind"] == "mlp"
     cnns, mlps = trials[~is_mlp], trials[is_mlp]
@@ -104,7 +104,7 @@ def test_mlps_share_programs_and_what_has_no_partner_goes_to_a_worker(results: R
     ]
 
 
-def test_settings_that_do_not_apply_part_no_mlps(results: Results) -> None:
+def test_settings_of_other_models_do_not_split_mlps(results: Results) -> None:
     trials = results.trials()
     mlps = trials[trials["params_kind"] == "mlp"]
     shapes = mlps[["params_depth", "params_width"]].drop_duplicates()
@@ -124,7 +124,7 @@ def test_weights_of_both_kinds_are_kept(results: Results, config: StudyConfig) -
         assert model(np.zeros(64, np.float32)).shape == (10,)
 
 
-def test_mlps_are_foreseen_in_their_share(config: StudyConfig) -> None:
+def test_predictions_count_the_share_of_mlps(config: StudyConfig) -> None:
     sizes = DataSizes(in_size=64, out_size=10, train_rows=1200, val_rows=300)
     families = forecast(config, sizes, shipped("cpu"), "map", {}, config.study.n_trials).families
 

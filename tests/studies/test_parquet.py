@@ -59,7 +59,7 @@ def write(command: CommandLine, frame: pd.DataFrame) -> None:
     frame[100:].to_parquet(directory / "2.parquet")
 
 
-def test_a_parquet_of_mixed_types_is_planned_run_and_gone_on_with(study: CommandLine) -> None:
+def test_a_parquet_of_mixed_types_is_planned_run_and_resumed(study: CommandLine) -> None:
     planned = study("plan", "study.toml", "--json")
     assert (planned.returncode, planned.stderr) == (0, "")
     data = json.loads(planned.stdout)["data"]
@@ -149,13 +149,13 @@ def test_data_larger_than_the_share_of_memory_are_refused(name: str, study: Comm
 
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("study.toml:10: data: the data take ")
-    assert "KiB" in line and ", and the share of this machine's memory is " in line
+    assert line.startswith("study.toml:10: data: the data takes ")
+    assert "KiB" in line and ", but the share of this machine's memory is " in line
     assert not study.run_dir.ledger.exists()
 
 
 @pytest.mark.slow
-def test_rows_of_a_function_do_not_go_on_under_an_edited_one(study: CommandLine) -> None:
+def test_a_study_is_not_resumed_with_an_edited_data_function(study: CommandLine) -> None:
     module = study.directory / "clinic.py"
     text = "import pandas as pd\n\ndef load():\n    return pd.read_parquet('visits')\n"
     module.write_text(text, encoding="utf-8")

@@ -135,10 +135,10 @@ def test_metrics_name_replicate_and_fold(command: CommandLine) -> None:
     ("setting", "refusal"),
     [
         ("study.folds=99", "study.folds: 99 folds of 9 rows; write 9 at most"),
-        ("train.batch_size=9", "a batch of 9 rows, and a fold trains on 6; write 6 at most"),
+        ("train.batch_size=9", "a batch of 9 rows, but a fold trains on 6; write 6 at most"),
     ],
 )
-def test_folds_that_cannot_be_are_refused(setting: str, refusal: str) -> None:
+def test_impossible_folds_are_refused(setting: str, refusal: str) -> None:
     split = "data.split={val=0.01, test=0.94}"
     overrides = ["study.folds=3", split, "train.batch_size=2", setting]
 
@@ -149,7 +149,7 @@ def test_folds_that_cannot_be_are_refused(setting: str, refusal: str) -> None:
     assert refusal in str(refused.value)
 
 
-def test_a_study_goes_on_with_no_other_number_of_replicates(trained: CommandLine) -> None:
+def test_a_study_is_not_resumed_with_another_number_of_replicates(trained: CommandLine) -> None:
     refused = trained("run", "study.toml", "--set", "study.replicates=4")
 
     assert refused.returncode == 2
@@ -163,7 +163,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["two threads", "two workers"])
-def test_no_kill_changes_a_row(place: str, golden: Golden, tmp_path: Path) -> None:
+def test_rows_do_not_depend_on_kills(place: str, golden: Golden, tmp_path: Path) -> None:
     digest, warm = golden
     study = Study(tmp_path, warm, place, strategy="auto", more=MEMBERS)
     study.run_killed(kills=2)

@@ -30,7 +30,7 @@ SHORT = (
 )
 
 
-def test_its_convolution_gives_what_that_of_equinox_gives() -> None:
+def test_its_convolution_equals_that_of_equinox() -> None:
     convolution: Any = load_function("residual_net:Convolution", STUDIES)
     with jax.enable_x64(True):
         image = jax.random.normal(jax.random.key(0), (3, 8, 8))
@@ -47,7 +47,7 @@ def test_its_plan_shares_programs_by_structure_and_pads_none() -> None:
 
     assert preview["structures_in_space"] == 6
     assert {program["strategy"] for program in preview["first_round"]["classes"]} == {"exact"}
-    assert "near misses do not" in preview["notes"][0]
+    assert "similar ones do not" in preview["notes"][0]
 
 
 def test_its_trials_learn_and_their_models_are_plain_equinox(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def test_every_kind_of_trial_was_drawn(exact: tuple[pd.DataFrame, pd.DataFrame])
     assert [trials[column].nunique() for column in drawn] == [3, 2, 2, 2]
 
 
-def test_a_batch_size_is_rows_a_step(exact: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_a_batch_size_is_the_number_of_rows_per_step(
+    exact: tuple[pd.DataFrame, pd.DataFrame],
+) -> None:
     trials, metrics = exact
     steps = metrics[metrics["epoch"] == 1].groupby("trial_number")["step"].first()
     sizes = trials.set_index("trial_number")["params_batch_size"]

@@ -50,7 +50,7 @@ def test_a_pruner_is_idle_only_if_trials_end_before_it_acts(options: str, first:
     assert doubts(_pruned_by(options, f"train.epochs={first + 1}")) == ()
     if first > 1:
         (doubt,) = doubts(_pruned_by(options, f"train.epochs={first}"))
-        assert f"never ends a trial: it first acts after epoch {first}, and judges" in doubt
+        assert f"never ends a trial: it first acts after epoch {first}, but judges" in doubt
 
 
 def _first_pruned(config: StudyConfig) -> int | None:
@@ -72,11 +72,12 @@ def _first_pruned(config: StudyConfig) -> int | None:
 @pytest.mark.parametrize(
     ("options", "overrides", "why"),
     [
-        ('name="median"', ["train.epochs=1"], "it judges before the last epoch, and trials have 1"),
+        ('name="median"', ["train.epochs=1"], "it judges before the last epoch, but trials have 1"),
         (
             'name="median"',
             ["schedule.round_epochs=12"],
-            "rounds, after which it judges, have all 12 epochs; write schedule.round_epochs = 1",
+            "it judges after rounds, but a round has all 12 epochs; write "
+            "schedule.round_epochs = 1",
         ),
         (
             'name="threshold",upper=9.0,n_warmup_steps=2,interval_steps=4',
@@ -86,34 +87,34 @@ def _first_pruned(config: StudyConfig) -> int | None:
         (
             'name="threshold",upper=9.0,n_warmup_steps=3,interval_steps=4',
             ["schedule.round_epochs=5"],
-            "it acts after epoch 3, 7 and 11, and judges when rounds end, after 5 and 10; "
-            "write schedule.round_epochs = 3",
+            "it acts after epoch 3, 7 and 11, but judges when rounds end, after 5 and 10; write "
+            "schedule.round_epochs = 3",
         ),
         (
             'name="median",n_startup_trials=24',
             [],
-            "it waits for 24 completed trials before it ends another, and the study has 24 trials",
+            "it waits for 24 completed trials before it ends another, but the study has 24 trials",
         ),
         ('name="median",n_startup_trials=23', ["schedule.parallel=1"], ""),
         (
             'name="percentile",percentile=50.0,n_min_trials=30',
             [],
-            "it waits for 30 completed trials before it ends another, and the study has 24 trials",
+            "it waits for 30 completed trials before it ends another, but the study has 24 trials",
         ),
         (
             'name="median"',
             ["schedule.parallel=24"],
-            "it waits for 5 completed trials, and with schedule.parallel = 24 the last of 24 "
+            "it waits for 5 completed trials, but with schedule.parallel = 24 the last of 24 "
             "trials start before more than 0 have completed; write schedule.parallel = 6 or less",
         ),
         ('name="median"', ["schedule.parallel=24", "train.early_stop.patience=3"], ""),
         ('name="asha"', ["schedule.parallel=24"], ""),
-        ('name="asha"', ["study.n_trials=1"], "it compares trials, and the study has 1"),
+        ('name="asha"', ["study.n_trials=1"], "it compares trials, but the study has 1"),
         ('name="wilcoxon"', ["study.n_trials=1"], "it waits for 1 completed trial before"),
         (
             'name="patient",patience=1,wrapped={name="none"}',
             [],
-            'it wraps none; write another, or remove "wrapped"',
+            'it wraps no other pruner; name one, or remove "wrapped"',
         ),
         ('name="threshold",lower=-0.5', [], "no val_loss is beyond its thresholds"),
         ('name="threshold",lower=-0.5,upper=3.0', [], ""),
@@ -127,7 +128,7 @@ def test_a_pruner_that_never_ends_a_trial_is_reported(
     assert [why in doubt for doubt in found] == ([True] if why else [])
 
 
-def test_what_a_pruner_does_to_all_or_some_trials_alone_is_reported() -> None:
+def test_a_pruner_that_ends_all_or_only_some_trials_is_reported() -> None:
     (every,) = doubts(_pruned_by('name="asha",bootstrap_count=24'))
     assert every.startswith("the pruner asha ends every trial at its first rung: bootstrap_count")
     (late,) = doubts(_pruned_by('name="hyperband",max_resource=100'))
@@ -135,7 +136,7 @@ def test_what_a_pruner_does_to_all_or_some_trials_alone_is_reported() -> None:
 
 
 @pytest.mark.parametrize("name", ['name="median"', 'name="percentile",percentile=50.0'])
-def test_a_trial_is_judged_against_n_startup_trials_others_at_an_epoch(name: str) -> None:
+def test_a_trial_is_compared_with_at_least_n_startup_trials_others(name: str) -> None:
     config = _pruned_by(f"{name},n_startup_trials=4")
     study = Study(config)
     specs = study.ask(6, 0)
@@ -148,7 +149,7 @@ def test_a_trial_is_judged_against_n_startup_trials_others_at_an_epoch(name: str
     assert study.should_prune(5)
 
 
-def test_studies_of_the_first_edition_judge_against_any_one_trial() -> None:
+def test_studies_of_edition_1_compare_with_a_single_trial() -> None:
     options = {"n_startup_trials": 4}
     config = _pruned_by('name="median",n_startup_trials=4')
     assert given_options(config, "median", options)["n_min_trials"] == 4
@@ -157,7 +158,7 @@ def test_studies_of_the_first_edition_judge_against_any_one_trial() -> None:
     assert given_options(config, "median", options)["n_min_trials"] == 1
 
 
-def test_fewer_others_at_an_epoch_are_reported_if_trials_end_apart() -> None:
+def test_fewer_others_are_reported_if_trials_end_at_different_epochs() -> None:
     few = 'name="median",n_startup_trials=4,n_min_trials=2'
     assert doubts(_pruned_by(few)) == ()
     (doubt,) = doubts(_pruned_by(few, "train.early_stop.patience=3"))
@@ -200,7 +201,7 @@ def test_trials_that_must_repeat_others_are_counted(search: str, points: int | N
             assert doubts(_study(f"search={{{search}}}", enough)) == ()
 
 
-def test_trials_of_a_study_that_searches_nothing_repeat() -> None:
+def test_trials_of_a_study_without_a_search_repeat() -> None:
     (doubt,) = doubts(_study("search={}"))
     assert doubt.startswith("nothing is searched, so at least 23 of 24 trials repeat")
 

@@ -45,14 +45,14 @@ def test_what_parameters_explain_only_together_is_not_shared_out() -> None:
     assert effects_of(places, values).sum() < 0.2
 
 
-def test_one_outlier_decides_nothing() -> None:
+def test_one_outlier_does_not_decide() -> None:
     places = drawn(30, 3)
     values = 3 * places[:, 0] + places[:, 1]
     values[7] = 1e12
     assert int(effects_of(places, values).argmax()) == 0
 
 
-def test_nothing_explains_values_that_are_equal() -> None:
+def test_equal_values_have_no_explanation() -> None:
     assert not effects_of(drawn(12, 4), np.ones(12)).any()
     assert not effects_of(np.full((12, 2), 0.5), np.arange(12.0)).any()
 

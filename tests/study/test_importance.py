@@ -76,7 +76,7 @@ def test_a_conditional_parameter_is_judged_among_the_trials_that_have_it(
     assert found["dropout"]["rank_correlation"] > 0.8
 
 
-def test_too_few_trials_that_have_a_parameter_say_nothing(config: StudyConfig) -> None:
+def test_too_few_trials_with_a_parameter_give_no_measures(config: StudyConfig) -> None:
     found = importance(config, rows(18))["dropout"]
     assert (found["n_trials_with"], found["fanova"], found["rank_correlation"]) == (9, None, None)
 

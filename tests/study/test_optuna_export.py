@@ -35,7 +35,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return trained(study_in(tmp_path_factory.mktemp("foreign"), STUDY, *MORE)).run_dir
 
 
-def test_every_trial_is_there_with_all_that_optuna_knows(run_dir: RunDir, tmp_path: Path) -> None:
+def test_every_trial_is_exported_completely(run_dir: RunDir, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
     assert export_optuna(run_dir, url, None) == ("wine", 8)
 
@@ -76,7 +76,7 @@ def test_every_trial_is_there_with_all_that_optuna_knows(run_dir: RunDir, tmp_pa
         assert set(optuna.importance.get_param_importances(study)) == set(known)
 
 
-def test_of_several_objectives_every_value_is_there_and_the_front_is_the_same(
+def test_all_objectives_are_exported_and_the_front_is_the_same(
     tmp_path: Path,
 ) -> None:
     objectives = "study.metric=['val_loss', 'n_parameters']"
@@ -97,21 +97,19 @@ def test_of_several_objectives_every_value_is_there_and_the_front_is_the_same(
     assert 0 < len(front) < 8
 
 
-def test_a_study_of_that_name_or_a_url_that_is_none_is_refused(
-    run_dir: RunDir, tmp_path: Path
-) -> None:
+def test_an_existing_name_or_an_invalid_url_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
     export_optuna(run_dir, url, None)
-    with pytest.raises(StudyError, match="it has a study 'wine' already; give this one another"):
+    with pytest.raises(StudyError, match="it already has a study 'wine'; give this one another"):
         export_optuna(run_dir, url, None)
     assert export_optuna(run_dir, url, "other") == ("other", 8)
     assert len(optuna.load_study(study_name="other", storage=open_storage(url)).trials) == 8
     for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
-        with pytest.raises(SetupError, match="write a URL that Optuna takes"):
+        with pytest.raises(SetupError, match="use a storage URL of Optuna"):
             export_optuna(run_dir, wrong, None)
 
 
-def test_numbers_between_that_have_not_ended_are_running(tmp_path: Path) -> None:
+def test_unfinished_trials_in_between_are_exported_as_running(tmp_path: Path) -> None:
     config = study_in(tmp_path, STUDY)
     ended = [optuna.trial.create_trial(value=1.0) for _ in range(2)]
     ended[0].number, ended[1].number = 3, 1

@@ -1,4 +1,4 @@
-"""What a sampler or a pruner of the user's own raises ends a study in order, and it goes on."""
+"""An error in a user-defined sampler or pruner ends a study in order, and it can resume."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def study(directory: Path, hook: str = "", line: str = "pass"):
         ("RELATIVE", "sys.exit(3)", "raised SystemExit: 3 (own.py, line 8)"),
         ("RELATIVE", "return 3", "raised TypeError"),
         ("INDEPENDENT", "sys.exit()", "raised SystemExit (own.py, line 13)"),
-        ("INDEPENDENT", "return 1e9", "proposes lr = 1000000000.0, not of 0.0001 to 0.1"),
+        ("INDEPENDENT", "return 1e9", "proposes lr = 1000000000.0, which is not in 0.0001 to 0.1"),
         ("INDEPENDENT", "return float('nan')", "raised ValueError"),
         ("INDEPENDENT", "return 'much'", "raised ValueError"),
         ("SPACE", "raise KeyError('lr')", "raised KeyError: 'lr' (own.py, line 18)"),
@@ -89,7 +89,7 @@ def study(directory: Path, hook: str = "", line: str = "pass"):
         ("PRUNE", "study.tell(9, 1.0)", "has ended trial 9 itself"),
     ],
 )
-def test_what_they_raise_ends_the_study_with_its_line(
+def test_an_error_of_user_code_ends_the_study_with_its_line(
     hook: str, line: str, found: str, tmp_path: Path
 ) -> None:
     config = study(tmp_path, hook, line)
@@ -99,7 +99,7 @@ def test_what_they_raise_ends_the_study_with_its_line(
     table = "pruner" if hook == "PRUNE" else "sampler"
     assert (refusal.value.exit_code, problem.key) == (1, f"study.{table}.name")
     assert problem.found.startswith(f"'own:{table.title()}' {found}")
-    assert problem.hint == "fix it; the same command goes on from the last round"
+    assert problem.hint == "fix it, then run the same command to resume from the last round"
     status = read_status(RunDir(config.run_dir))
     assert status.state == "failed"
     assert status.round > 0
@@ -132,7 +132,7 @@ _SPACE = (
 )
 
 
-def test_a_sampler_draws_values_as_the_study_file_has_them(tmp_path: Path) -> None:
+def test_a_sampler_draws_values_in_the_units_of_the_study_file(tmp_path: Path) -> None:
     given = (
         "study.n_trials=2",
         "train.epochs=1",
@@ -183,7 +183,7 @@ class Keeping(RandomSampler):
         ("set", "Object of type set is not JSON serializable"),
     ],
 )
-def test_what_a_sampler_keeps_has_to_be_json(kept: str, why: str, tmp_path: Path) -> None:
+def test_what_a_sampler_stores_must_be_json(kept: str, why: str, tmp_path: Path) -> None:
     from sweeper.study.ask_tell import Study
 
     (tmp_path / "keeping.py").write_text(_KEEPING, encoding="utf-8")
@@ -195,11 +195,11 @@ def test_what_a_sampler_keeps_has_to_be_json(kept: str, why: str, tmp_path: Path
     (problem,) = refusal.value.problems
     assert problem.key == "study.sampler.name"
     assert problem.found == (
-        f"'keeping:Keeping' keeps 'kept', which the ledger cannot hold as JSON ({why})"
+        f"'keeping:Keeping' stores 'kept', which cannot be written to the ledger as JSON ({why})"
     )
 
 
-def test_a_study_goes_on_once_its_sampler_is_fixed(tmp_path: Path, command: CommandLine) -> None:
+def test_a_study_resumes_once_its_sampler_is_fixed(tmp_path: Path, command: CommandLine) -> None:
     """As if it had never been broken: nothing that was committed is lost or trained again."""
     command.write(TEXT)
     (tmp_path / "own.py").write_text(module("BEFORE", "sys.exit(0)"), encoding="utf-8")
@@ -229,7 +229,7 @@ def test_a_study_goes_on_once_its_sampler_is_fixed(tmp_path: Path, command: Comm
     assert rows[told[:-1]].equals(unbroken[told[:-1]])
 
 
-def test_other_code_that_has_changed_is_refused_all_the_same(tmp_path: Path) -> None:
+def test_other_changed_code_is_still_refused(tmp_path: Path) -> None:
     text = bent(STUDY, *_OWN, 'train.metrics=["own:spread"]', "study.n_trials=1", "search={}")
     spread = "import jax.numpy as jnp\ndef spread(outputs, y):\n    return jnp.mean(outputs)\n"
     (tmp_path / "own.py").write_text(spread + module(), encoding="utf-8")
@@ -241,7 +241,7 @@ def test_other_code_that_has_changed_is_refused_all_the_same(tmp_path: Path) -> 
     assert [problem.key for problem in refusal.value.problems] == ["train.metrics"]
 
 
-def test_a_plan_tells_what_a_sampler_raises(tmp_path: Path, command: CommandLine) -> None:
+def test_plan_reports_errors_of_a_sampler(tmp_path: Path, command: CommandLine) -> None:
     command.write(bent(TEXT, "schedule.parallel=12"))
     (tmp_path / "own.py").write_text(module("SPACE", "raise OSError"), encoding="utf-8")
     shown = command("plan", "study.toml")

@@ -38,7 +38,7 @@ def proposals(sampler: BaseSampler, steps: list[str | TrialState]) -> list[dict[
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @given(st.lists(st.sampled_from(STEPS), max_size=12), st.booleans())
-def test_proposals_are_those_of_optuna(steps: list[str | TrialState], scramble: bool) -> None:
+def test_proposals_equal_those_of_optuna(steps: list[str | TrialState], scramble: bool) -> None:
     options = {"seed": 3, "scramble": scramble}
     own = proposals(SteadyQMCSampler(**options), steps)
     assert own == proposals(QMCSampler(**options, warn_asynchronous_seeding=False), steps)

@@ -14,7 +14,7 @@ ENDS = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "add", "end"]), st.integers(0, 99))))
-def test_complete_trials_are_those_that_optuna_finds(steps: list[tuple[str, int]]) -> None:
+def test_complete_trials_equal_those_that_optuna_finds(steps: list[tuple[str, int]]) -> None:
     storage = NotingStorage()
     study = optuna.create_study(storage=storage)
     running: list[optuna.Trial] = []

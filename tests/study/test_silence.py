@@ -35,7 +35,7 @@ class Heard(logging.Handler):
 
 
 @pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
-def test_nothing_is_said_of_what_is_right(text: str) -> None:
+def test_valid_studies_get_no_warnings(text: str) -> None:
     heard = Heard()
     logging.getLogger("optuna").addHandler(heard)
     try:
@@ -45,7 +45,7 @@ def test_nothing_is_said_of_what_is_right(text: str) -> None:
     assert heard.said == []
 
 
-def test_nothing_is_said_of_constraints_that_a_sampler_ignores() -> None:
+def test_optuna_does_not_warn_about_ignored_constraints() -> None:
     text = VALID.replace("n_trials = 8", 'n_trials = 8\nsampler.name = "cmaes"')
     study = Study(parse(text, Path("study.toml")))
     study.ask(1, told_through_round=0)

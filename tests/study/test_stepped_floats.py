@@ -40,7 +40,7 @@ def test_each_value_is_drawn_as_often_as_another(low: float, step: float, steps:
 )
 @example(low=0.281, step=0.11499999999999999, steps=4.0)
 @example(low=0.5, step=1 / 3, steps=3.0)
-def test_in_its_own_units_each_value_can_be_drawn(low: float, step: float, steps: float) -> None:
+def test_each_value_can_be_drawn_in_its_own_units(low: float, step: float, steps: float) -> None:
     entry = FloatSearch(type="float", low=low, high=low + steps * step, step=step)
     written = AS_WRITTEN.distribution(entry)
     values = entry.values()

@@ -38,9 +38,7 @@ def options(sampler: str, pruner: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("pruner", ["median", "asha", "hyperband", "own"])
 @pytest.mark.parametrize("sampler", sorted(SAMPLERS))
-def test_each_sampler_goes_on_with_each_pruner_as_if_nothing_had_happened(
-    sampler: str, pruner: str
-) -> None:
+def test_each_sampler_resumes_with_each_pruner_unchanged(sampler: str, pruner: str) -> None:
     config = study([*FEW, *options(sampler, pruner), *CONDITIONAL[:2]])
     unbroken, broken = new_ledger(), new_ledger()
     run(config, unbroken)
@@ -89,7 +87,7 @@ def test_an_objective_may_be_the_number_of_parameters_alone() -> None:
     assert {row["best_epoch"] for row in rows} == {1}
 
 
-def test_a_diverged_trial_has_none_of_several_values() -> None:
+def test_a_diverged_trial_has_no_values() -> None:
     row = ended(SEVERAL, diverging=frozenset({2}))[2]
     assert (row["state"], row["reason"], row["value"]) == ("PRUNED", "diverged", None)
     assert "value_1" not in row
@@ -123,7 +121,7 @@ def standing(sweep: Sweep, config: Any) -> Any:
     return Standing(config, "test", 16, 0.0, 0).status(sweep.state, 1.0, "finished")
 
 
-def test_status_tells_the_front() -> None:
+def test_status_shows_the_front() -> None:
     config, ledger = study([*FEW, *SEVERAL]), new_ledger()
     status = standing(run(config, ledger), config)
     front = pareto_front(ledger.trial_rows(), config.study.directions)
@@ -132,7 +130,7 @@ def test_status_tells_the_front() -> None:
     assert status.best == status.front[0]
 
 
-def test_the_best_trial_keeps_the_constraints() -> None:
+def test_the_best_trial_meets_the_constraints() -> None:
     config = study(
         [*FEW, "study.constraints=[{metric='n_parameters',max=100},{metric='val_loss',min=0.5}]"]
     )
@@ -148,13 +146,13 @@ def test_the_best_trial_keeps_the_constraints() -> None:
     assert status.front == []
 
 
-def test_without_a_feasible_trial_there_is_no_best() -> None:
+def test_the_best_trial_is_none_without_a_feasible_one() -> None:
     config = study([*FEW, "study.constraints=[{metric='val_loss',max=-1}]"])
     status = standing(run(config, new_ledger()), config)
     assert (status.best, status.feasible) == (None, 0)
 
 
-def test_samplers_are_told_what_breaks_a_constraint() -> None:
+def test_samplers_learn_which_trials_violate_constraints() -> None:
     """Only the smallest networks keep it, of which without it nobody would draw many."""
     tpe = "study.sampler={name='tpe',n_startup_trials=10}"
     bounded = "study.constraints=[{metric='n_parameters',max=24}]"
@@ -175,7 +173,7 @@ class Clock:
         return self.now
 
 
-def test_a_study_ends_in_good_order_when_its_time_is_spent() -> None:
+def test_a_study_ends_normally_when_its_time_is_spent() -> None:
     config = study([*FEW, "study.timeout=10s"])
     ledger = new_ledger()
     run(config, ledger, clock=Clock())
@@ -187,7 +185,7 @@ def test_a_study_ends_in_good_order_when_its_time_is_spent() -> None:
     assert {row["reason"] for row in rows} <= {"timeout", None}
 
 
-def test_the_time_of_all_sessions_counts_and_more_of_it_goes_on() -> None:
+def test_the_time_of_all_sessions_counts_and_can_be_extended() -> None:
     ledger = new_ledger()
     short = study([*FEW, "study.timeout=10s"])
     run(short, ledger, clock=Clock())
@@ -211,17 +209,17 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     ledger = new_ledger()
     cut = ended(ledger, "10s")
     assert cut.timeout == "10s"
-    assert "longer study.timeout goes on with new trials" in going_on(cut)
+    assert "longer study.timeout to continue with new trials" in going_on(cut)
     assert ended(ledger, "2h").timeout is None  # although trials of before were cut short
     # struck when all was done
     assert ended(ledger, "11s").timeout is None
     all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
     assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
-    assert going_on(all_begun).startswith("no trial is left to begin; --fresh ")
+    assert going_on(all_begun).startswith("no trials are left; use --fresh ")
 
 
 @pytest.mark.parametrize("limit", ["1", "0.1"])
-def test_more_failed_trials_than_may_be_end_the_study_in_good_order(limit: str) -> None:
+def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     config = study([*FEW, f"execution.max_failures={limit}"])
     ledger, failing = new_ledger(), frozenset({1, 3, 9})
     sweep = run(config, ledger, killing=failing)
@@ -246,7 +244,7 @@ def test_more_failed_trials_than_may_be_end_the_study_in_good_order(limit: str) 
     assert ended_by(Standing(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")) is None
 
 
-def test_what_is_spent_is_in_the_ledger() -> None:
+def test_the_spent_time_is_in_the_ledger() -> None:
     ledger = new_ledger()
     run(study([*FEW, "study.timeout=10s"]), ledger, clock=Clock())
     *_, before, last = [closed.closing.spent_s for closed in ledger.rounds()]

@@ -171,7 +171,7 @@ def test_a_file_stops_a_study_at_its_next_commit(command: CommandLine) -> None:
     assert status["state"] == "interrupted"
     again = command("stop", str(command.run_dir.root))
     assert again.returncode == 2
-    assert "the study is not running: it is interrupted" in again.stderr
+    assert "the study is not running: its state is interrupted" in again.stderr
     command.run_dir.stop.touch()
     before = time.time()
     goes_on = command("run", "study.toml", "--quiet", *settings("study.n_trials=6"))

@@ -30,7 +30,7 @@ REMOVED = {
     "round": "of table round is missing",
     f"closing WHERE {LAST}": "of table closing is missing",
     "closing": "of table closing is missing",
-    "session": "table session is empty, and there are 5 trials",
+    "session": "table session is empty, but there are 5 trials",
     "ending": "is damaged",
     "bucket": "is damaged",
 }

@@ -95,7 +95,7 @@ def test_the_same_command_goes_on_to_the_rows_of_an_unbroken_run(
     done = interrupted(*RUN)
 
     assert done.returncode == 0
-    assert f"going on after round {rounds}" in done.stderr
+    assert f"resuming after round {rounds}" in done.stderr
     assert "warning" not in done.stderr
     assert deterministic_digest(interrupted.run_dir) == digest
     assert interrupted.status()["state"] == "finished"

@@ -1,5 +1,5 @@
-"""The commands, a file for each group of them; `cli` puts them together.
+"""The commands, in one module per group; `main` puts them together.
 
-What is slow to import (JAX, Optuna, pandas) is imported by the commands that need it, where they
-need it: `status` needs none of it.
+Slow modules (JAX, Optuna, pandas) are imported only by the commands that need them: `status` needs
+none of them.
 """

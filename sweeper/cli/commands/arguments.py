@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -18,48 +18,49 @@ StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file
 RunDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The run directory.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value for one setting; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 MaybeDirectory = Annotated[
     str | None,
-    typer.Argument(metavar="[DIR]", help="A run directory; the newest under runs/ if left out."),
+    typer.Argument(metavar="[DIR]", help="A run directory; the newest under runs/ if omitted."),
 ]
 MaybeTrial = Annotated[
-    str | None, typer.Argument(metavar="[TRIAL]", help="The trial's number; the best if left out.")
+    str | None,
+    typer.Argument(metavar="[TRIAL]", help="The trial's number; the best trial if omitted."),
 ]
 Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Move an old run directory aside and start anew.")
+    bool, typer.Option("--fresh", help="Move an existing run directory aside and start again.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only errors.")]
 QuoteFormulas = Annotated[
     bool,
     typer.Option(
-        "--quote-formulas", help="Put ' before text in CSV that a spreadsheet takes for a formula."
+        "--quote-formulas", help="Put ' before CSV cells that a spreadsheet would run as formulas."
     ),
 ]
-AnswerAlone = Annotated[bool, typer.Option("--quiet", help="Print the answer alone, and errors.")]
+AnswerAlone = Annotated[bool, typer.Option("--quiet", help="Print only the result and errors.")]
 ModelDirectory = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="The directory to write; none may be there yet.")
+    Path, typer.Option("--to", metavar="DIR", help="The directory to write; it must not exist yet.")
 ]
 TrustCode = Annotated[
     bool,
     typer.Option(
         "--trust-code",
-        help="Run code that it names even if it is not known as yours, and lift limits on size.",
+        help="Run the code that it names, even if not known to be yours; lift size limits.",
     ),
 ]
 BEST = "best"
 
 
 def run_asked(directory: str | Path | None) -> RunDir:
-    """The run directory that a command names; the newest under runs/ where it names none.
+    """The run directory that a command names, or else the newest under runs/.
 
     Raises:
-        StudyError: it is a file, or there is none.
-        SetupError: there is a link inside.
+        StudyError: it is a file or does not exist.
+        SetupError: it contains a link.
     """
     path = newest_run(Path("runs")) if directory is None else Path(directory)
     refuse_a_file(path)
@@ -68,31 +69,31 @@ def run_asked(directory: str | Path | None) -> RunDir:
 
 
 def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int | None]:
-    """The run directory and the trial that a command names; the best trial is None.
+    """The run directory and the trial that a command names; None means the best trial.
 
-    Where it names one thing that is a number, or `best`, that is the trial.
+    A single argument that is a number or `best` is the trial.
 
     Raises:
-        StudyError: there is no run directory, or the trial is no number.
+        StudyError: no run directory was found, or the trial is not a number.
     """
     if trial is None and directory is not None and (directory == BEST or directory.isdecimal()):
         directory, trial = None, directory
     if trial is not None and trial != BEST and not trial.isdecimal():
-        hint = f"write one, or {BEST}"
+        hint = f"use a number or {BEST}"
         raise StudyError(Problem("", "TRIAL", f"'{trial}' is not a trial number", hint))
     number = None if trial in (None, BEST) else int(str(trial))
     return run_asked(directory), number
 
 
 def loaded(study: Path, overrides: list[str] | None) -> StudyConfig:
-    """The study, read before anything slow is imported: most refusals come from here."""
+    """The study, read before anything slow is imported, since most errors are in the file."""
     from sweeper import config
 
     return config.load(study, overrides or ())
 
 
 def refuse_a_file(path: Path) -> None:
-    """Raise a StudyError where the run directory that was named is a file."""
+    """Raise a StudyError if a file was given instead of a run directory."""
     if path.is_file():
         meant = _run_dir_of(path)
         hint = "name the run directory of the study" + (f": {meant}" if meant else "")
@@ -100,7 +101,7 @@ def refuse_a_file(path: Path) -> None:
 
 
 def _run_dir_of(path: Path) -> Path | None:
-    """The run directory that the file at `path` is in, or that it names as a study file."""
+    """The run directory that contains the file, or that the file names if it is a study file."""
     from sweeper.config.load import named_run_dir
     from sweeper.sweep.session.directory import holds_study
 

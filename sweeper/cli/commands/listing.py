@@ -30,29 +30,32 @@ def trials(
     directory: MaybeDirectory = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="CONDITION", help="Such as 'value > 0.97 and ...'."),
+        typer.Option("--where", metavar="CONDITION", help="For example 'value > 0.97 and ...'."),
     ] = None,
     sort: Annotated[
         str | None,
         typer.Option(
-            "--sort", metavar="COLUMN", help="Objectives best first, others rising; -COLUMN turns."
+            "--sort",
+            metavar="COLUMN",
+            help="Objectives best first, others ascending; -COLUMN reverses.",
         ),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,...", help="Which, in this order.")
+        str | None,
+        typer.Option("--columns", metavar="A,B,...", help="The columns to show, in this order."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--head", metavar="N", min=0, help="The first N of them alone.")
+        int | None, typer.Option("--head", metavar="N", min=0, help="Show only the first N.")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Answer in CSV, with all columns.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with all columns.")] = False,
     quote_formulas: QuoteFormulas = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the trials that have ended; live, too.
+    """List the finished trials, also while the study runs.
 
-    A condition compares columns and constants, as Python does: ==, !=, <, <=, >, >=, in (...),
-    is None, is not None, and, or, not, in parentheses. A parameter is named as above the list:
-    depth is params_depth.
+    A condition compares columns and constants with ==, !=, <, <=, >, >=, in (...), is None and is
+    not None, combined with and, or, not and parentheses, as in Python. Parameters have the names in
+    the heading of the list: depth is short for params_depth.
     """
     from sweeper.results.listing import listed
 
@@ -74,22 +77,22 @@ def trials(
         print_shown(trial_tables.listed(shown))
     left = len(found) - len(shown)
     if count is None and left:
-        print_shown(f"and {left} more: --head {len(found)} shows all, --csv and --json do")
+        print_shown(f"{left} more; show all with --head {len(found)}, --csv or --json")
     elif not shown:
         print_shown(_none_shown(len(every), len(found)))
 
 
 def _none_shown(ended: int, found: int) -> str:
-    """Why no row is shown, of so many trials that have ended and were found."""
+    """Why no row is shown, given how many trials have ended and how many match."""
     if not ended:
         return "no trial has ended"
-    return f"none of {counted(found, 'trial')} shown" if found else "no trials match"
+    return f"0 of {counted(found, 'trial')} shown" if found else "no trials match"
 
 
 def show(
     directory: MaybeDirectory = None, trial: MaybeTrial = None, as_json: AsJson = False
 ) -> None:
-    """Show one trial: what it drew, how it trained, where, and what went wrong."""
+    """Show one trial: its parameters, how and where it was trained, and any error."""
     run_dir, number = trial_asked(directory, trial)
     from sweeper.results.listing import buckets_of, curves, listed
 
@@ -98,7 +101,7 @@ def show(
     if row is None:
         numbers = known.rows(["trial_number"])
         there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
-        hint = f"name one that is there: {there or 'none yet'}"
+        hint = f"use a finished trial: {there or 'none yet'}"
         raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", hint))
     drawn, buckets = curves(run_dir, row["trial_number"]), buckets_of(run_dir, row["trial_number"])
     if as_json:
@@ -110,11 +113,14 @@ def show(
 def best(
     directory: MaybeDirectory = None,
     count: Annotated[
-        int, typer.Option("--top", metavar="N", min=1, help="So many; a Pareto front is whole.")
+        int,
+        typer.Option(
+            "--top", metavar="N", min=1, help="How many; a Pareto front is always complete."
+        ),
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Show the best trial, or the Pareto front, where its model is, and what to do with it."""
+    """Show the best trial or the Pareto front, and the commands to continue with it."""
     run_dir = run_asked(directory)
     from sweeper.results.listing import listed
 

@@ -1,4 +1,4 @@
-"""Commands that look at a run directory: status, verify."""
+"""Commands that inspect a run directory: status, verify."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ WATCHED_EVERY_S = 1.0
 def status(
     directory: MaybeDirectory = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it anew every second until the study ends.")
+        bool, typer.Option("--watch", help="Refresh every second until the study ends.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a study stands, while it runs or afterwards."""
+    """Show the progress of a study, while it runs or afterwards."""
     run_dir = run_asked(directory)
     standing = read_status(run_dir)
     if watch and not as_json:
@@ -45,7 +45,7 @@ def status(
 
 
 def _watch(run_dir: RunDir, standing: Status) -> None:
-    """Show how a study stands in one place, until it runs no more."""
+    """Refresh the status in one place until the study ends."""
     from rich.live import Live
 
     shown = tables.standing(run_dir, standing)
@@ -59,18 +59,18 @@ def _watch(run_dir: RunDir, standing: Status) -> None:
 def verify(
     directory: RunDirectory,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write anew what ledger and data tell.")
+        bool, typer.Option("--repair", help="Rewrite what the ledger and the data determine.")
     ] = False,
     restore: Annotated[
         bool,
-        typer.Option("--restore-ledger", help="Put the copy of a damaged ledger in its place."),
+        typer.Option("--restore-ledger", help="Replace a damaged ledger by its backup."),
     ] = False,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a run directory: ledger, checkpoints, models and tables against each other.
+    """Check that the ledger, checkpoints, models and tables of a run directory agree.
 
-    Ends with 1 where something is damaged.
+    Exits with 1 if something is damaged.
     """
     run_dir = RunDir(directory)
     refuse_a_file(directory)

@@ -17,13 +17,13 @@ from sweeper.cli.console import console_on
 
 def doctor(
     directory: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where results would be written.")
+        Path, typer.Argument(metavar="[DIR]", help="The directory to write results to.")
     ] = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Look whether this machine is fit for studies: packages, devices, memory, disk, a probe.
+    """Check whether this machine can run studies: packages, devices, memory, disk, a probe.
 
-    Ends with 1 where something is wrong, and tells the fix.
+    Exits with 1 if something is wrong, and says how to fix it.
     """
     from sweeper.preflight.doctor import MachineFinding, diagnose
 
@@ -43,12 +43,13 @@ def doctor(
 
 def calibrate(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the constants.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write the constants to."),
     ] = Path("costs.json"),
 ) -> None:
-    """Measure what compiling and training cost on this machine, for `execution.costs`.
+    """Measure the cost of compiling and training on this machine, for `execution.costs`.
 
-    Takes about a minute, in which the machine should do nothing else.
+    Takes about a minute; run nothing else on the machine during that time.
     """
     from sweeper.preflight import calibrate
     from sweeper.results.text_files import write_over
@@ -59,4 +60,4 @@ def calibrate(
             lambda done, count: shown.update(f"measured {done} of {count} programs")
         )
     write_over(output, json.dumps(record, indent=2) + "\n")
-    print_written(output, f'a study uses it by [execution] costs = "{output}"')
+    print_written(output, f'use it in a study with [execution] costs = "{output}"')

@@ -30,12 +30,12 @@ def export(
     trial: MaybeTrial = None,
     member: Annotated[
         int,
-        typer.Option("--member", metavar="NUMBER", help="Of its replicates and folds, from 0 on."),
+        typer.Option("--member", metavar="NUMBER", help="The replicate or fold, counted from 0."),
     ] = 0,
     output: ModelDirectory = Path("best"),
     trust_code: TrustCode = False,
 ) -> None:
-    """Write the model of a trial, with all that it takes to use it elsewhere, to a directory."""
+    """Write the model of a trial, and everything needed to use it elsewhere, to a directory."""
     run_dir, number = trial_asked(directory, trial)
     from sweeper.export import export as write
 
@@ -44,30 +44,35 @@ def export(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What `export` has written.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A directory that `export` wrote.")
+    ],
     rows: Annotated[
         Path,
-        typer.Argument(metavar="ROWS", help="A table: .csv, .tsv, .txt, .parquet, .npz or .npy."),
+        typer.Argument(metavar="ROWS", help="The table: .csv, .tsv, .txt, .parquet, .npz or .npy."),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A CSV file; else standard output."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="A CSV file; default: standard output."
+        ),
     ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
             "--keep",
             metavar="A,B,...",
-            help="Columns of ROWS to write, too, as they stand; or all.",
+            help="Columns of ROWS to copy to the output unchanged, or all.",
         ),
     ] = None,
     quote_formulas: QuoteFormulas = False,
     trust_code: TrustCode = False,
 ) -> None:
-    """Predict the rows of a table, as CSV: one line a row, in its order.
+    """Predict the rows of a table and write CSV, one line per row in the same order.
 
-    Of classes each has its probability beside it; numbers are in the units of the data. What is
-    kept stands in front; a prediction of NAME beside a kept NAME is called `predicted NAME`.
+    For classification each class has a column with its probability; regression outputs are in the
+    units of the data. Kept columns come first. If a kept column has the name NAME of a prediction,
+    the prediction is called `predicted NAME`.
     """
     from sweeper.export.predict import predicted
     from sweeper.results.text_files import write_new
@@ -91,16 +96,18 @@ def predict(
 
 def check_program(
     program: Annotated[
-        str, typer.Argument(metavar="MODULE:CLASS", help="A program of your own, by its name.")
+        str, typer.Argument(metavar="MODULE:CLASS", help="Your own training program, by its name.")
     ],
     study: Annotated[
         Path | None,
-        typer.Option("--study", metavar="STUDY", help="With its data, model and settings."),
+        typer.Option(
+            "--study", metavar="STUDY", help="Use the data, model and settings of this study."
+        ),
     ] = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try out what a program of your own has to keep to; a few epochs, nothing is written."""
+    """Check that your own training program follows the rules; runs a few epochs, writes nothing."""
     given = [f"train.program={program}", *(overrides or ())]
     try:
         config = None if study is None else loaded(study, given)
@@ -128,7 +135,7 @@ def check_program(
 
 
 def _of_program(error: StudyError, program: str) -> StudyError:
-    """The refusal of a study under a program that the command names, not an override of it."""
+    """An error of a study whose program the command names, rather than an override."""
     from sweeper.config.toml import COMMAND_LINE
 
     return StudyError(

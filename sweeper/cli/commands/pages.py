@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 
 RunDirectories = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[DIR ...]", help="Run directories; the newest under runs/ if left out."
-    ),
+    typer.Argument(metavar="[DIR ...]", help="Run directories; the newest under runs/ if omitted."),
 ]
 
 
 def dashboard(
     directories: RunDirectories = None,
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on; others can read it there.")
+        str,
+        typer.Option("--host", help="The address to listen on; anyone who reaches it can read."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0 takes any that is free.")] = 8321,
+    port: Annotated[int, typer.Option("--port", help="The port; 0 picks a free one.")] = 8321,
 ) -> None:
-    """Show studies in a browser, while they run or afterwards; Ctrl-C ends it.
+    """Show studies in a browser, while they run or afterwards; stop with Ctrl-C.
 
-    The page only reads. It is for this machine alone unless --host says otherwise.
+    The page is read-only, and only this machine can open it unless you set --host.
     """
     page = _page(directories)
     from sweeper.dashboard import server
@@ -40,27 +39,27 @@ def dashboard(
     listening = server.listen(host, port)
     shown = ", ".join(str(study.run_dir.root) for study in page.studies)
     address = server.address_of(listening)
-    print_shown(f"the page is at {address}; it shows {shown}; Ctrl-C ends it")
+    print_shown(f"the page is at {address}; it shows {shown}; press Ctrl-C to stop")
     server.serve(page, host, listening)
 
 
 def report(
     directories: RunDirectories = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
     ] = Path("report.html"),
 ) -> None:
-    """Write what `dashboard` shows as one file, to be opened or mailed; it needs no network."""
+    """Write the `dashboard` page as one HTML file that works without a network."""
     page = _page(directories, is_report=True)
     from sweeper.dashboard.report import report as whole
     from sweeper.results.text_files import write_over
 
     write_over(output, whole(page))
-    print_written(output, "any browser opens it")
+    print_written(output, "open it in any browser")
 
 
 def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
-    """The studies in these run directories, or in the newest one."""
+    """The page of the studies in these run directories, or of the newest study."""
     chosen = directories or [newest_run(Path("runs"))]
     for directory in chosen:
         refuse_a_file(directory)

@@ -1,4 +1,4 @@
-"""What commands say on standard output: JSON, tables, or where something was written."""
+"""Print results to standard output: JSON, tables, or where something was written."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def print_json(record: Mapping[str, Any]) -> None:
 
 
 def print_shown(*parts: RenderableType) -> None:
-    """Each part on lines of its own."""
+    """Print each part on its own lines."""
     console_on(sys.stdout).print(*parts, sep="\n")
 
 
 def print_written(output: Path | str, use: str) -> None:
-    """Say what the file at `output` is good for now that it is there."""
+    """Report that `output` was written, and how to use it."""
     console_on(sys.stdout).print(f"written to {output}; {use}", soft_wrap=True)
 
 
 def print_exported(number: int, output: Path) -> None:
-    """Say what the directory `output` is good for, now that a model is in it."""
+    """Report that a model was exported to `output`, and how to use it."""
     from sweeper.export.card import trust_needed
     from sweeper.programs.saved_file import read_saved
 
@@ -40,12 +40,12 @@ def print_exported(number: int, output: Path) -> None:
     predicts, trust = bool(record["data"]["targets"]), trust_needed(record)
     print_written(
         output,
-        f"trial {number}; README.md tells what it is and is good for, "
+        f"trial {number}; README.md describes it, "
         f'{by_command if predicts else ""}`sweeper.load("{output}")` loads it in Python'
         f"{f'; {trust}' if trust else ''}",
     )
 
 
 def status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:
-    """What `--json` answers where a command tells how a study stands."""
+    """The record that `--json` prints for the status of a study."""
     return {"run_dir": str(run_dir.root), **asdict(status)}

@@ -1,4 +1,4 @@
-"""Commands that run a study, or would: run, stop, validate, plan."""
+"""Commands about running a study: run, stop, validate, plan."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ def run(
     fresh: Fresh = False,
     plan_file: Annotated[
         Path | None,
-        typer.Option("--plan", metavar="FILE", help="Go by the lattice that `plan --json` wrote."),
+        typer.Option("--plan", metavar="FILE", help="Use the lattice that `plan --json` wrote."),
     ] = None,
     continue_from: Annotated[
         Path | None,
         typer.Option(
-            "--continue-from", metavar="DIR", help="Let trials start from what `export` wrote."
+            "--continue-from",
+            metavar="DIR",
+            help="Start all trials from a model that `export` wrote.",
         ),
     ] = None,
     trust_code: TrustCode = False,
@@ -49,17 +51,18 @@ def run(
     as_json: AsJson = False,
     log_file: Annotated[
         Path | None,
-        typer.Option("--log-file", metavar="FILE", help="Instead of DIR/logs/sweeper.log."),
+        typer.Option("--log-file", metavar="FILE", help="Log file; default: DIR/logs/sweeper.log."),
     ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        typer.Option("--log-level", help="The least that is logged."),
+        typer.Option("--log-level", help="Lowest level to log."),
     ] = "info",
 ) -> None:
-    """Run a study, or go on with it where it was left.
+    """Run a study, or resume it.
 
-    Ctrl-C once stops at the end of the round, with everything committed; twice at once. SIGTERM and
-    SIGHUP do the same, and give the round execution.grace to end.
+    Press Ctrl-C once to stop after the current round with everything committed, twice to stop at
+    once. SIGTERM and SIGHUP also stop after the current round, but wait for it no longer than
+    execution.grace.
     """
     config = loaded(study, overrides)
     status, code = trained(
@@ -81,18 +84,17 @@ def run(
 
 
 def stop(directory: MaybeDirectory = None) -> None:
-    """End a running study at its next commit, as Ctrl-C does, from anywhere that sees its files.
+    """Stop a running study at its next commit, like Ctrl-C, from any machine that sees its files.
 
-    The command that began it goes on with it.
+    Resume it with the command that started it.
     """
     run_dir = run_asked(directory)
     standing = read_status(run_dir)
     if standing.state != "running":
-        found = f"the study is not running: it is {standing.state}"
+        found = f"the study is not running: its state is {standing.state}"
         raise StudyError(Problem(str(run_dir.root), "", found, ""))
     run_dir.stop.touch()
-    told = f"asked pid {standing.pid} on {standing.host} to stop: it waits for the buckets in "
-    print_shown(f"{told}training, commits their round and leaves")
+    print_shown(f"asked pid {standing.pid} on {standing.host} to stop after the current round")
 
 
 def validate(
@@ -101,12 +103,12 @@ def validate(
     no_python: Annotated[
         bool,
         typer.Option(
-            "--no-python", help="Run no Python that the file names; say what that leaves unchecked."
+            "--no-python", help="Run no Python that the file names; list what stays unchecked."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a study file, its data and its run directory; train nothing."""
+    """Check a study file, its data and its run directory without training."""
     config = loaded(study, overrides)
     from sweeper import api
 
@@ -121,11 +123,11 @@ def plan(
     study: StudyFile,
     overrides: Overrides = None,
     decay: Annotated[
-        bool, typer.Option("--decay", help="Show instead which arrays weight decay touches.")
+        bool, typer.Option("--decay", help="Show which arrays weight decay applies to instead.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how the trials of a study would be placed; train nothing."""
+    """Show how the trials of a study would be placed and what they would cost, without training."""
     config = loaded(study, overrides)
     from sweeper import api
 
@@ -137,7 +139,7 @@ def plan(
 
 
 def _print_results(run_dir: RunDir, status: Status) -> None:
-    """How trials ended, the best of them, and where everything is."""
+    """Print how trials ended, the best of them, and where the results are."""
     from sweeper.results.listing import listed
 
     print_shown(formatting.ended(status), "")
@@ -150,11 +152,11 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     if best := trials.best(BEST_SHOWN):
         print_shown(tables.best_trials(status.metric, trials.of(best)), "")
     elif status.state == "finished":
-        print_shown("no trial completed; `sweeper show` tells more of each", "")
+        print_shown("no trial completed; `sweeper show` explains each", "")
     print_shown(tables.paths(run_dir))
     if spent := formatting.time_spent(status.spent_s):
-        print_shown(f"took {spent}")
+        print_shown(f"time: {spent}")
     if told := ended_by(status):
         print_shown(told)
     if status.state == "interrupted":
-        print_shown(f"stopped after round {status.round}; the same command goes on from there")
+        print_shown(f"stopped after round {status.round}; run the same command to resume")

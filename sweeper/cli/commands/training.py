@@ -1,4 +1,4 @@
-"""How commands train: with a live view, and in good order if a signal stops them."""
+"""Run a study from a command, with a live view and an orderly stop on signals."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def trained(
     log_file: Path | None = None,
     log_level: Level = "info",
 ) -> tuple[Status, int]:
-    """Run a study, or go on with it, and show how; returns its status then and the exit code.
+    """Run or resume a study with a view of its progress; returns its status and the exit code.
 
     Raises:
-        SweeperError: it cannot start.
+        SweeperError: the study cannot start.
     """
     timeline = Timeline(take_program_start(), Activity.IMPORT)
     view: View = QuietView() if quiet else view_for(console_on(sys.stderr), timeline.started_at)
@@ -44,7 +44,7 @@ def trained(
     from sweeper.sweep.session.session import with_recorded_edition
 
     config = with_recorded_edition(config, fresh=fresh)
-    # before the view, for a process with threads cannot be forked
+    # before the view, since a process with threads cannot be forked
     with preparing(config) as prepared, view, logged(view, log_file, log_level) as observer:
         leaving = Leaving(RunDir(config.run_dir.absolute()), observer)
         numbers = (signal.SIGINT, *not_ignored(TERMINATING))

@@ -1,4 +1,4 @@
-"""Commands that train the winner again: confirm, reproduce, refit."""
+"""Commands that train the best trials again: confirm, reproduce, refit."""
 
 from __future__ import annotations
 
@@ -35,19 +35,22 @@ if TYPE_CHECKING:
 def confirm(
     directory: MaybeDirectory = None,
     top: Annotated[
-        int, typer.Option("--top", metavar="N", min=1, help="So many of the best trials.")
+        int, typer.Option("--top", metavar="N", min=1, help="How many of the best trials.")
     ] = 10,
     seeds: Annotated[
-        int, typer.Option("--seeds", metavar="N", min=2, help="Trainings of each of them.")
+        int,
+        typer.Option(
+            "--seeds", metavar="N", min=2, help="How many seeds to train each of them with."
+        ),
     ] = 8,
     fresh: Fresh = False,
     trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train the best trials again with fresh seeds: was the winner good, or lucky?
+    """Train the best trials again with fresh seeds, to see whether the winner was luck.
 
-    They are a study of their own, in DIR/confirm, on the same parts of the data.
+    This runs a study of its own in DIR/confirm, on the same split of the data.
     """
     run_dir = run_asked(directory)
     from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
@@ -71,7 +74,7 @@ def confirm(
             print_json({"run_dir": str(found.config.run_dir), "finalists": rows, "lead": told})
         else:
             print_shown(*trial_tables.confirmed(objectives[0], rows, seeds, ahead), "")
-            print_shown(f"each of {seeds} seeds is in {found.config.run_dir}")
+            print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
             ways = trial_tables.after_confirming(run_dir, rows[0])
             for way in ways if len(objectives) == 1 else ():
                 print_shown(way)
@@ -85,9 +88,9 @@ def reproduce(
     quiet: AnswerAlone = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a trial alone, and compare it with what was recorded, epoch by epoch.
+    """Train a trial again alone and compare it with the recorded curves, epoch by epoch.
 
-    Ends with 1 where a value differs, and names the first.
+    Exits with 1 if a value differs, and shows the first difference.
     """
     run_dir, number = trial_asked(directory, trial)
     from sweeper.export.reproduce import alone, compared, refuse_another
@@ -110,22 +113,22 @@ def refit(
     directory: MaybeDirectory = None,
     trial: MaybeTrial = None,
     on: Annotated[
-        Literal["train+val", "all"], typer.Option("--on", help="The parts to train on.")
+        Literal["train+val", "all"], typer.Option("--on", help="The rows to train on.")
     ] = "train+val",
-    output: ModelDirectory = Path("refit"),  # beside `best`, which export writes
+    output: ModelDirectory = Path("refit"),  # next to `best`, which export writes
     fresh: Fresh = False,
     trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
 ) -> None:
-    """Train a trial again on more rows, for its best number of epochs, and export it.
+    """Train a trial again on more rows, for its best number of epochs, and export the model.
 
-    Its run directory is DIR/refit/TRIAL, or DIR/refit/TRIAL-all. What is measured on rows that it
-    was trained on tells nothing; of `train+val` the test part is still unseen.
+    Its run directory is DIR/refit/TRIAL or DIR/refit/TRIAL-all. Metrics on rows that the model was
+    trained on say nothing about its quality; with `train+val`, the test rows are still unseen.
     """
     run_dir, number = trial_asked(directory, trial)
     if output.exists():
-        hint = "name another with --to, or remove it"
-        raise StudyError(Problem(str(output), "", "there is such a directory already", hint))
+        hint = "choose another with --to, or remove it"
+        raise StudyError(Problem(str(output), "", "this directory already exists", hint))
     from sweeper.export import export
     from sweeper.export.refit import refit_study
     from sweeper.export.reproduce import refuse_another
@@ -139,7 +142,7 @@ def refit(
     from sweeper.results.listing import listed
 
     again = listed(RunDir(config.run_dir)).row(number)
-    assert again is not None, "it was trained just now"
+    assert again is not None, "it has just been trained"
     print_shown(trial_tables.refitted(row, again, on), "")
     print_exported(number, output)
 
@@ -153,7 +156,7 @@ def _trained_again(
     quiet: bool,
     fresh: bool = False,
 ) -> tuple[Status, int]:
-    """Train a trial of `run_dir` again, from the model that its study started from."""
+    """Train a trial of `run_dir` again, starting from the same model as its study."""
     from sweeper.export.sizes import refuse_oversized
     from sweeper.programs.saved_file import read_saved
     from sweeper.sweep.session.ownership import is_own_start, refuse_foreign

@@ -1,4 +1,4 @@
-"""Commands that write what others read: init and trial study files, export-optuna a storage."""
+"""Commands that write files for others: init and trial (study files), export-optuna."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from sweeper.cli.console import console_on
 
 def init(
     template: Annotated[
-        str | None, typer.Argument(metavar="[digits|csv|regression]", help="Which study.")
+        str | None, typer.Argument(metavar="[digits|csv|regression]", help="The kind of study.")
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the study file.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The study file to write.")
     ] = Path("study.toml"),
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="FILE", help="The table to fill in.")
+        Path | None, typer.Option("--data", metavar="FILE", help="The table with your data.")
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", metavar="NAME", help="Its column to predict; else it is guessed."),
+        typer.Option("--target", metavar="NAME", help="The column to predict; guessed if omitted."),
     ] = None,
 ) -> None:
-    """Write a study file to begin with: of a table of your own, or of the digits.
+    """Write a first study file for your own table, or for the digits example.
 
-    Beside it `study.schema.json` is written, by which editors complete and check study files.
+    Also writes `study.schema.json` next to it, which editors use to complete and check study files.
     """
     from sweeper.cli.new_study import begin
 
     for told in begin(template, output, data, target):
         console_on(sys.stderr).print(told, soft_wrap=True)
-    print_written(output, f"`python -m sweeper run {output}` runs it")
+    print_written(output, f"run it with `python -m sweeper run {output}`")
 
 
 def export_optuna(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="The run directory.")],
-    url: Annotated[str, typer.Argument(metavar="URL", help="Such as sqlite:///study.db.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="For example sqlite:///study.db.")],
     name: Annotated[
-        str | None, typer.Option("--name", help="Of the study there; else its own.")
+        str | None, typer.Option("--name", help="The name of the study there; default: its own.")
     ] = None,
 ) -> None:
-    """Write all trials that have ended to a storage of Optuna's, for optuna-dashboard and others.
+    """Copy all finished trials to an Optuna storage, for optuna-dashboard and other tools.
 
-    With their states, values, parameters and curves; `optuna.load_study` loads it.
+    Copies states, values, parameters and curves; load them with `optuna.load_study`.
     """
     run_dir = run_asked(directory)
     from sweeper.study.optuna_export import export_optuna as write
 
     called, count = write(run_dir, url, name)
-    use = f"`optuna.load_study(study_name={called!r}, storage={url!r})` loads it"
-    print_written(url, f"{count} trials of '{called}'; {use}, `optuna-dashboard {url}` shows it")
+    use = f"load it with `optuna.load_study(study_name={called!r}, storage={url!r})`"
+    print_written(url, f"{count} trials of '{called}'; {use}, view it: `optuna-dashboard {url}`")
 
 
 def trial(
     directory: MaybeDirectory = None,
     number: MaybeTrial = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the study file.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The study file to write.")
     ] = Path("trial.toml"),
 ) -> None:
-    """Write a study file that runs one trial of a study again, bit for bit."""
+    """Write a study file that repeats one trial of a study, bit for bit."""
     run_dir, chosen = trial_asked(directory, number)
     from sweeper.cli.new_study import begin_again
 
     begin_again(run_dir.root, chosen, output)
-    print_written(output, f"`python -m sweeper run {output}` runs it")
+    print_written(output, f"run it with `python -m sweeper run {output}`")

@@ -1,4 +1,4 @@
-"""Study files to begin with: whole ones beside this module, which `init` fills in."""
+"""Study files to start from: complete TOML files in this directory, which `init` fills in."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sweeper.config.toml import Source, toml_value
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
 
-# of the training part, so that an epoch has some steps; and what a study file has at most
+# rows of the training part, so that an epoch has some steps; and columns to drop by name
 _STEPS, _LARGEST_BATCH = 8, 64
 _MAX_REASONS = 20
 
 
 class Template(StrEnum):
-    """The study files there are, by name."""
+    """The available study files."""
 
     DIGITS = "digits"
     CSV = "csv"
@@ -28,13 +28,13 @@ class Template(StrEnum):
 
 
 def study_text(template: Template, written_to: Path) -> str:
-    """The study file of a template, as it will stand at `written_to`."""
+    """The study file of a template, to be written to `written_to`."""
     text = files("sweeper.cli.templates").joinpath(f"{template}.toml").read_text(encoding="utf-8")
     return text.replace("study.toml", written_to.name)
 
 
 def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
-    """A study file with a table of the user's filled in, and a name after it."""
+    """A study file for the table `data`, named after it."""
     named = data.stem if data.exists() else str(data.with_suffix(""))
     name = re.sub(r"\W+", "-", named).strip("-") or "study"
     path = data if data.is_absolute() else Path(os.path.relpath(data, written_to.parent))
@@ -54,7 +54,7 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
     if guessed.words:
         names = ", ".join(f"'{name}'" for name in guessed.words)
         kept = f"missing_values = {toml_value([*guessed.missing_values])}"
-        others.append(_comment(f"{kept}  # keeps words such as NA in {names} as text"))
+        others.append(_comment(f"{kept}  # so that words such as NA in {names} stay text"))
     reasons = [_comment(f"'{name}' {why}") for name, why in guessed.drop.items()]
     lines = text.splitlines(keepends=True)
     path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
@@ -63,12 +63,12 @@ def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
 
 
 def _comment(text: str) -> str:
-    """A line of its own, whatever the text has in it."""
+    """A comment line, whatever characters the text contains."""
     return f"# {''.join(c if c.isprintable() else ' ' for c in text)}\n"
 
 
 def _with(text: str, key: str, value: str | int | list[str]) -> str:
-    """The file with another value for a setting that has a line of its own."""
+    """The file with a new value for a setting that has its own line."""
     lines, line = text.splitlines(keepends=True), _line(text, key)
     setting, _, old = lines[line - 1].partition("= ")
     comment = re.search(r' *#[^"]*$', old)
@@ -80,5 +80,5 @@ def _with(text: str, key: str, value: str | int | list[str]) -> str:
 
 def _line(text: str, key: str) -> int:
     line = Source(Path(), text).line(key)
-    assert line is not None, f"{key} has a line in every template"
+    assert line is not None, f"{key} is on a line of every template"
     return line

@@ -1,10 +1,10 @@
 "use strict";
-// Polls, draws and links selections. What is shown is decided in Python, in dashboard/views.
+// Polls, draws and links selections. Python decides what is shown, in dashboard/views.
 const $ = (id) => document.getElementById(id);
 const MOST_SELECTED = 6, POLL_MS = 2000, REST_MS = 10000;
 const study = Number(new URLSearchParams(location.search).get("study")), tables = {}, digests = {};
 const selected = new Set(), curves = new Map(), charts = new Map(), chosen = new Map();
-let report = null, shown = null, grid = null; // what a report holds; the rows that pass the filters, if not all
+let report = null, shown = null, grid = null; // data of a report; the rows that pass the filters, if not all
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const span = (textContent, className = "") => Object.assign(document.createElement("span"), { textContent, className });
 function fmt(value) {
@@ -13,7 +13,7 @@ function fmt(value) {
 }
 const tick = (value) => Math.abs(value) >= 1e6 ? value.toExponential().replace("e+", "e") : fmt(value);
 
-// Tables: columns as they come packed, taken apart and put behind those that are there.
+// Tables: unpacks columns and appends them to existing ones.
 function extend(name, sent) {
   const table = (tables[name] ??= { n: 0, through: -1, columns: {} });
   for (const [key, packed] of Object.entries(sent.columns)) {
@@ -21,16 +21,16 @@ function extend(name, sent) {
     table.columns[key] = (table.columns[key] ?? []).concat("all" in column ? new Array(sent.new).fill(column.all) : column);
   }
   Object.assign(table, { n: table.n + sent.new, through: Math.max(table.through, sent.through) });
-  return table.n === sent.n; // otherwise the study was begun anew
+  return table.n === sent.n; // otherwise the study was started from scratch
 }
 
-// Charts: options from Python, into which columns and colours are filled.
+// Charts: options from Python, filled with columns and colours.
 const near = new IntersectionObserver((entries) => {
   entries.forEach(({ target, isIntersecting }) => { charts.get(target.dataset.chart).near = isIntersecting; });
   redraw();
 }, { rootMargin: "400px" });
 const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => charts.get(target.dataset.chart).chart.resize()));
-const rectangle = (from, height, part) => (data, params, api) => { // neighbouring rounds have other shades
+const rectangle = (from, height, part) => (data, params, api) => { // neighbouring rounds have different shades
   const [left, middle] = api.coord([api.value(1), api.value(0)]), [right] = api.coord([api.value(2), api.value(0)]);
   const lane = api.size([0, 1])[1], { x, y, width, height: whole } = params.coordSys, share = part ? api.value(4) : 1;
   const top = middle + (from + (part === "lower" ? height * (1 - share) : 0)) * lane;
@@ -48,14 +48,14 @@ const renderers = {
   },
   used: rectangle(-0.44, 0.52, "lower"), unused: rectangle(-0.44, 0.52, "upper"), whole: rectangle(-0.44, 0.52), below: rectangle(0.12, 0.18), mark: rectangle(0.33, 0.07),
 };
-function dataOf(own) { // the rows of a series, the place in its table at the end of each
+function dataOf(own) { // the rows of a series, each with its index in the table at the end
   const { columns: all, n } = tables[own.table], columns = own.columns.map((name) => all[name] ?? []), edges = own.edges ?? [];
   const isLine = own.type === "parallel", only = own.only === "selected" ? selected : own.only && new Set(own.only);
   const data = [];
   for (let row = 0; row < n; row++) {
     if ((own.where && all[own.where[0]][row] !== own.where[1]) || (only && !only.has(all.trial_number[row]))) continue;
     if (shown && own.table === "trials" && !isLine && only !== selected && !shown.has(row)) continue;
-    const values = columns.map((column, at) => column[row] ?? edges[at]); // an edge stands for what is missing
+    const values = columns.map((column, at) => column[row] ?? edges[at]); // missing values are drawn at an edge
     if (isLine || values.every((value) => value != null && !(value <= own.above))) data.push([...values, row]);
   }
   return data;
@@ -88,7 +88,7 @@ function filled({ option, curves: own, chart, node }) {
     legend: (it) => ({ top: 2, itemWidth: 18, itemHeight: 10, itemGap: 12, textStyle, inactiveColor: line, pageTextStyle: textStyle, pageIconColor: text, ...it }),
     tooltip: (it) => ({ ...it, backgroundColor: ground, borderColor: line, formatter: (hit) => span(tip(hit, option), "tip") }),
     visualMap: (it) => ({ ...it, inRange: { color: css("scale").split(" ")[it.best === "low" ? "reverse" : "slice"]() }, textStyle }),
-    dataZoom: ({ start, end, ...it }) => ({ // where the reader has zoomed to stays
+    dataZoom: ({ start, end, ...it }) => ({ // keep the zoom of the reader
       ...it, ...(chart.isNew && { start, end }), backgroundColor: raised, borderColor: line, fillerColor: `${accent}33`, textStyle }),
   };
   const full = Object.entries(option).map(([name, it]) => [name, !looks[name] ? it : Array.isArray(it) ? it.map(looks[name]) : looks[name](it)]);
@@ -120,12 +120,12 @@ function redraw() {
     item.chart.isNew = item.stale = false;
   }
 }
-function breakLines(chart, rows, index) { // ECharts draws on through an axis on which a trial has no value
+function breakLines(chart, rows, index) { // ECharts would draw across an axis on which a trial has no value
   const data = chart.getModel().getSeriesByIndex(index).getData();
   rows.forEach((row, place) => {
     const values = row.slice(0, -1), line = data.getItemGraphicEl(place);
     if (!line || values.every((value) => value != null)) return;
-    line.buildPath = (path, { points }) => { // a point for each value
+    line.buildPath = (path, { points }) => { // one point per value
       let next = 0;
       values.forEach((value, at) => {
         if (value == null) return;
@@ -164,7 +164,7 @@ async function select(numbers, isAnew = false) {
 function mark() {
   const missing = [...selected].filter((number) => curves.get(number)?.length === 0).join(", ");
   if ($("picked")) $("picked").value = [...selected].join(" ");
-  if ($("missing")) $("missing").textContent = missing && `${report ? "This report holds" : "There is yet"} no curve of trial ${missing}.`;
+  if ($("missing")) $("missing").textContent = missing && `${report ? "This report contains no curves" : "There are no curves yet"} of trial ${missing}.`;
   document.querySelectorAll("[data-trial]").forEach((it) => { it.ariaPressed = selected.has(Number(it.dataset.trial)); });
   if (grid?.table.initialized) grid.table.getRows("visible").forEach(markRow);
 }
@@ -192,7 +192,7 @@ function makeGrid({ columns, options, tips, meanings }) {
   const rowsFrom = (from) => Array.from({ length: tables.trials.n - from }, (_, i) =>
     Object.fromEntries([["_row", from + i], ...columns.map(({ field }) => [field, own(field)[from + i]])]));
   const isConstant = (name) => tables.trials.n > 1 && own(name).every((value) => value === own(name)[0]);
-  const sorts = (cell) => Object.assign(document.createElement("button"), { // so that keys sort, too; the rows go along to its column
+  const sorts = (cell) => Object.assign(document.createElement("button"), { // buttons, so that keys sort too; rows scroll to its column
     type: "button", textContent: cell.getValue(), onfocus: ({ target }) => target.matches(":focus-visible") && table.scrollToColumn(cell.getColumn(), "middle", true) });
   let held = tables.trials.n;
   const table = new Tabulator("#table", {
@@ -202,7 +202,7 @@ function makeGrid({ columns, options, tips, meanings }) {
       titleFormatter: sorts, headerTooltip: (_, it) => span(meanings[it.getField()]),
     },
     columns: columns.map((it) => ({ ...it, visible: !isConstant(it.field) })),
-    rowFormatter: (row) => { row.getElement().tabIndex = -1; markRow(row); }, // arrow keys lead there
+    rowFormatter: (row) => { row.getElement().tabIndex = -1; markRow(row); }, // reachable with arrow keys
   });
   $("table").onkeydown = (event) => {
     const row = event.target.closest(".tabulator-row"), way = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
@@ -216,7 +216,7 @@ function makeGrid({ columns, options, tips, meanings }) {
   const offer = () => boxes.filter((box) => !box.isChosen && box.checked === ($("hides").checked && isConstant(box.dataset.column)))
     .forEach((box) => show(box, !box.checked));
   for (const box of boxes) box.onchange = () => { box.isChosen = true; show(box, box.checked); };
-  const name = { role: "group", ariaLabel: "rows of trials: arrow keys go through them, Enter selects" };
+  const name = { role: "group", ariaLabel: "rows of trials: move with the arrow keys, select with Enter" };
   table.on("tableBuilt", () => { Object.assign($("table").querySelector(".tabulator-tableholder"), name); offer(); });
   table.on("rowClick", (_, row) => toggle(row.getData().trial_number));
   table.on("dataFiltered", (_, rows) => {
@@ -242,23 +242,23 @@ function makeGrid({ columns, options, tips, meanings }) {
   return { tips, table, grow };
 }
 
-// The page: what was sent, put in its place.
+// The page: puts received data in place.
 function apply(sent) {
   const whole = ["trials", "buckets", "spans"].map((name) => extend(name, sent.tables[name]));
-  if (whole.includes(false)) return location.reload(); // the study was begun anew
+  if (whole.includes(false)) return location.reload(); // the study was started from scratch
   $("title").textContent = document.title = sent.name;
-  if ($("said").textContent !== sent.said) $("said").textContent = sent.said; // is read out
-  sent.views.filter((view) => view.charts && !(view.name === "trials" && grid)).forEach(show); // columns stay
+  if ($("said").textContent !== sent.said) $("said").textContent = sent.said; // read by screen readers
+  sent.views.filter((view) => view.charts && !(view.name === "trials" && grid)).forEach(show); // columns are kept
   grid?.grow();
   restale();
   if (!selected.size && sent.select !== null && !curves.size) select([sent.select]);
-  else if (sent.views.some((view) => view.name === "curves" && view.charts)) select([...selected], true); // they have grown
+  else if (sent.views.some((view) => view.name === "curves" && view.charts)) select([...selected], true); // the curves have grown
   $("main").ariaBusy = "false";
 }
 function show(view) {
   const body = $(view.name).querySelector(".body"), focused = document.activeElement.id;
-  if (focused === "picked" && body.contains($("picked"))) return; // somebody is writing there
-  body.innerHTML = view.html; // every text in it is escaped by dashboard/html.py
+  if (focused === "picked" && body.contains($("picked"))) return; // somebody is typing there
+  body.innerHTML = view.html; // all text in it is escaped by dashboard/html.py
   for (const place of body.querySelectorAll("[data-chart]")) put(place, view.charts[place.dataset.chart]);
   for (const select of body.querySelectorAll("select")) choose(select, chosen.get(select.id));
   if (view.charts.table) grid = makeGrid(view.charts.table);
@@ -266,7 +266,7 @@ function show(view) {
   digests[view.name] = view.digest;
   mark();
 }
-function put(place, { option, label, height, width, curves: own }) { // a chart that was there stays
+function put(place, { option, label, height, width, curves: own }) { // existing charts are kept
   const key = place.dataset.chart, item = charts.get(key) ?? { node: span("", "chart") };
   charts.set(key, Object.assign(item, { option, curves: own, stale: true }));
   item.node.dataset.chart = key;
@@ -277,7 +277,7 @@ function put(place, { option, label, height, width, curves: own }) { // a chart 
 }
 function choose(select, value) {
   const isThere = [...select.options].some((option) => option.value === value);
-  if (isThere) chosen.set(select.id, (select.value = value)); // what nobody chose may be another next time
+  if (isThere) chosen.set(select.id, (select.value = value)); // only keep what was chosen
   const parts = select.closest("label").parentElement.querySelectorAll(":scope > .alternative");
   parts.forEach((part, at) => { part.hidden = at !== select.selectedIndex; });
 }

@@ -1,1 +1,1 @@
-"""The views of a page, a file each: what is published of a study, as blocks of plain data."""
+"""The views of the page, one module each, which turn published data into blocks."""

@@ -1,4 +1,4 @@
-"""View 11: several studies side by side."""
+"""View 11: comparison of several studies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sweeper.dashboard.views.history import best_so_far, better_half
 from sweeper.results import formatting
 
 _BY = {"trial number": ("trial_number", None), "time": ("finished_at", "s since the first trial")}
-_TONES = 6  # colours of lines that can be told apart; further ones repeat with another dash
+_TONES = 6  # number of distinguishable line colours; more lines repeat them with another dash
 _DASHES = ("solid", "dashed", "dotted")
 
 
 def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
-    """A row a study, and the best so far of those that share an objective."""
+    """One row per study, and the best so far of studies that share an objective."""
     if len(studies) == 1:
-        return [note("One study is shown. Name several run directories to see them side by side.")]
+        return [note("One study is shown. Give several run directories to compare them.")]
     names = unique_names(studies)
     records = [_record(name, study) for name, study in zip(names, studies, strict=True)]
     headings = [
@@ -37,7 +37,7 @@ def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
 
 
 def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:
-    """The names of studies; with their run directory where two are called the same."""
+    """The names of studies, with the run directory if two have the same name."""
     names = [study.status.study for study in studies]
     return [
         f"{name} ({study.run_dir.root})" if names.count(name) > 1 else name
@@ -61,7 +61,7 @@ def _record(name: str, study: PublishedStudy) -> list[Any]:
 
 
 def _charts(names: Sequence[str], studies: Sequence[PublishedStudy]) -> list[Block]:
-    """The best so far, of each objective that studies have as their first."""
+    """The best so far, for each objective that studies have as their first."""
     groups: dict[str, list[tuple[str, PublishedStudy]]] = {}
     for name, study in zip(names, studies, strict=True):
         if study.trials is not None and len(study.trials):
@@ -79,7 +79,7 @@ def _charts(names: Sequence[str], studies: Sequence[PublishedStudy]) -> list[Blo
 
 
 def _better_half(members: Sequence[tuple[str, PublishedStudy]]) -> dict[str, Any]:
-    """The ends of an axis that shows the better half of the trials of each study."""
+    """The bounds of an axis that shows the better half of the trials of each study."""
     halves = [better_half(study.trials, 0) for _, study in members if study.trials]
     told = [half for half in halves if half]
     if not told:

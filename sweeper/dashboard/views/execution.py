@@ -30,9 +30,9 @@ from sweeper.dashboard.views.summary import classes_table, findings, places_tabl
 from sweeper.results.timeline import DOING, IDLE
 
 _LANE = 60
-_WINDOW = 300  # buckets that the Gantt shows at first
+_WINDOW = 300  # number of buckets that the Gantt chart shows at first
 _MARGIN = 110
-_KEYS_A_ROW, _KEY_ROW = 6, 22  # of a legend on most screens
+_KEYS_A_ROW, _KEY_ROW = 6, 22  # entries and height of a legend row on most screens
 _LETTER, _WIDEST_NAME = 6.5, 190  # pixels
 
 _AXIS = (
@@ -43,7 +43,7 @@ _READING = (
     "A bar of training is a bucket, with the number of its lanes that hold a trial; neighbouring "
     "rounds have different shades. A click selects its trials, Ctrl and the wheel zoom."
 )
-# activities that are drawn alike, and their colours; training is drawn from buckets
+# activities that are drawn in the same way, with their colours; training is drawn from buckets
 _DRAWN = (
     ("importing or starting", ("import", "worker"), "muted"),
     ("waiting for data", ("data",), "running"),
@@ -89,7 +89,7 @@ _TIP = [
 
 
 def execution_view(buckets: Buckets) -> list[Block]:
-    """A Gantt of the rounds, what they did with their lanes and time, and a table of classes."""
+    """A Gantt chart of the rounds, the use of lanes and time, and a table of classes."""
     if not len(buckets):
         return [note("No bucket is published yet.")]
     told = totals(buckets)
@@ -109,7 +109,7 @@ def execution_view(buckets: Buckets) -> list[Block]:
 
 
 def _gantt(buckets: Buckets) -> Block:
-    """A line a place: what it did when; of training, how many lanes had a trial."""
+    """One line per place: what it did and when; for training, how many lanes had a trial."""
     places, last = buckets.lanes, buckets.ran_s
     _, compiling, _, _ = buckets.spans
     left = min(_WIDEST_NAME, 16 + _LETTER * max(map(len, places)))
@@ -144,7 +144,7 @@ def _axis_name(buckets: Buckets) -> str:
 
 
 def _drawn(buckets: Buckets) -> list[Option]:
-    """The bars of the Gantt, of what is known of these buckets."""
+    """The bars of the Gantt chart, as far as known for these buckets."""
     hits, known = buckets.numbers("cache_hit"), np.isfinite
     hits = np.where(buckets.is_recorded, np.nan, hits)
     bars = [
@@ -169,10 +169,10 @@ def _drawn(buckets: Buckets) -> list[Option]:
 
 
 def _idle(buckets: Buckets) -> Option:
-    """A bar a place under all others: what they leave of it is idle."""
+    """One bar per place under all others, so that gaps between those show as idle."""
     begins = [0.0, *buckets.starts.tolist()]
     ends = [*buckets.starts.tolist(), buckets.ran_s]
-    assert buckets.recorded is not None, "asked only if spans are recorded"
+    assert buckets.recorded is not None, "only called if spans are recorded"
     own = buckets.running(buckets.recorded.sessions).tolist()
     return {
         "type": "custom",
@@ -191,7 +191,7 @@ def _idle(buckets: Buckets) -> Option:
 
 
 def _of_spans(recorded: Spans) -> list[Option]:
-    """A series for each kind of activity that occurs, but for training."""
+    """One series per kind of activity that occurs, except training."""
     series: list[Option] = []
     for name, activities, tone in _DRAWN:
         for activity in activities:
@@ -214,19 +214,19 @@ def _of_spans(recorded: Spans) -> list[Option]:
 
 
 def _spent(recorded: Spans) -> Block:
-    """A column a place: its time by activity, which adds up to the time of the program."""
+    """One column per place: its time by activity, which sums to the time of the program."""
     spent = recorded.by_place
     records = [
         [doing, *(round(its[activity], 3) for its in spent.values())]
         for activity, doing in DOING.items()
         if activity == IDLE or any(its[activity] for its in spent.values())
     ]
-    records.append(["in all", *(round(sum(its.values()), 3) for its in spent.values())])
+    records.append(["total", *(round(sum(its.values()), 3) for its in spent.values())])
     return rows("seconds of the program, its threads and its workers", ["", *spent], records)
 
 
 def _rounded_up(seconds: float) -> float:
-    """The end of an axis to so many seconds, in three digits."""
+    """The end of an axis that fits this many seconds, with three digits."""
     if seconds <= 0:
         return 1.0
     unit = 10.0 ** (np.floor(np.log10(seconds)) - 2)
@@ -236,7 +236,7 @@ def _rounded_up(seconds: float) -> float:
 def _bars(
     name: str, renderer: str, tone: str, begin: str, end: str, share: str = "", *, cached: str = ""
 ) -> Option:
-    """A bar a bucket from `begin` to `end`, as high as its `share` where one is named."""
+    """One bar per bucket from `begin` to `end`, as high as its `share` if one is named."""
     drawn = ["lane", begin, end, "round", *([share, "lanes_live", "capacity"] if share else [])]
     return {
         "type": "custom",
@@ -275,7 +275,7 @@ def _lanes(by: Rounds) -> Block:
         ("padding and empty lanes", by.waste, "failed", "dashed"),
     )
     series = [
-        # at 100 % half of a line that is clipped would be missing
+        # at 100 %, half of a clipped line would be missing
         line(
             name,
             rounded(100 * values, 4),
@@ -288,7 +288,7 @@ def _lanes(by: Rounds) -> Block:
         if np.isfinite(values).any()
     ]
     if not series:
-        return note("Of no bucket it is known how many of its lanes held a trial.")
+        return note("It is not known how many lanes of any bucket held a trial.")
     option = {
         "xAxis": categories("round", round_names(by)),
         "yAxis": upright(axis("share of the work", "%", scale=False, min=0, max=100)),
@@ -300,13 +300,13 @@ def _lanes(by: Rounds) -> Block:
 
 
 def _foreseen(buckets: Buckets) -> Block:
-    """Predicted against real seconds, of compiling and of training."""
+    """Predicted and measured seconds of compiling and of training."""
     pairs = [("predicted_train_s", "train_s"), ("predicted_compile_s", "compile_s")]
     both = [np.stack([buckets.numbers(name) for name in pair]) for pair in pairs]
     told = np.concatenate([values[:, (values > 0).all(axis=0)].ravel() for values in both])
     if not len(told):
-        return note("The cost model foresaw nothing of this study.")
-    low = 10.0 ** int(np.floor(np.log10(told.min())))  # a logarithmic axis names powers of ten
+        return note("The cost model predicted nothing for this study.")
+    low = 10.0 ** int(np.floor(np.log10(told.min())))  # a logarithmic axis labels powers of ten
     high = 10.0 ** int(np.ceil(np.log10(told.max() * 1.0001)))
     named = zip(
         pairs, ("training", "compiling"), ("complete", "pruned"), ("circle", "rect"), strict=True
@@ -324,7 +324,7 @@ def _foreseen(buckets: Buckets) -> Block:
         "legend": {},
         "series": [*series, {**equal, "silent": True}],
     }
-    return chart("predicted against measured seconds of each bucket", option, 260)
+    return chart("predicted and measured seconds of each bucket", option, 260)
 
 
 def _memory(buckets: Buckets) -> Block:
@@ -348,7 +348,7 @@ def _memory(buckets: Buckets) -> Block:
         "legend": {},
         "series": known,
     }
-    said = "" if len(known) == 2 else "; devices of this kind tell none that was measured"
+    said = "" if len(known) == 2 else "; this kind of device does not measure it"
     return chart(f"memory of each bucket, predicted and measured{said}", option, 260)
 
 

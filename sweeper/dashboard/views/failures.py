@@ -1,4 +1,4 @@
-"""View 9: why trials ended early, with the message and the parameters of those that failed."""
+"""View 9: why trials ended early, with error messages and parameters of failed ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LETTERS = 4000
 
 
 def failures_view(trials: PublishedTrials) -> list[Block]:
-    """A table of reasons, and one of messages."""
+    """A table of reasons, and one of error messages."""
     reasons, codes = trials.texts("reason")
     if not (codes >= 0).any():
-        return [note(f"None: each of {len(trials)} trials trained to its end.")]
+        return [note(f"None: all {len(trials)} trials trained to their end.")]
     states, state_codes = trials.texts("state")
     epochs, numbers = trials.numbers("epochs_done"), trials.numbers("trial_number")
     records: list[list[Any]] = []
@@ -33,12 +33,12 @@ def failures_view(trials: PublishedTrials) -> list[Block]:
                 middle = float(np.median(epochs[mine]))
                 records.append([reason, state, int(mine.sum()), share, middle, trials_cell(first)])
     records.sort(key=lambda record: -record[2])
-    headings = ["reason", "state", "trials", "share of all", "median of epochs", "first of them"]
+    headings = ["reason", "state", "trials", "share of all", "median epochs", "first trials"]
     return [rows("why trials ended early", headings, records), *_messages(trials)]
 
 
 def _messages(trials: PublishedTrials) -> list[Block]:
-    """What the errors said, those that were met most often first."""
+    """The error messages, the most frequent first."""
     messages, codes = trials.texts("error_message")
     if not (codes >= 0).any():
         return []
@@ -46,7 +46,7 @@ def _messages(trials: PublishedTrials) -> list[Block]:
     types, type_codes = trials.texts("error_type")
     for place in np.flatnonzero(codes >= 0).tolist():
         kind = types[type_codes[place]] if type_codes[place] >= 0 else ""
-        groups[kind, formatting.reason_told(messages[codes[place]])].append(place)
+        groups[kind, formatting.reason_line(messages[codes[place]])].append(place)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     records = [
         [
@@ -63,7 +63,7 @@ def _messages(trials: PublishedTrials) -> list[Block]:
     return [
         rows(
             caption,
-            ["trials", "error", "message", "parameters of the first", "first of them"],
+            ["trials", "error", "message", "parameters of the first", "first trials"],
             records,
         )
     ]

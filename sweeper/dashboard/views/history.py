@@ -27,7 +27,7 @@ _BY = {
 
 
 def history_view(trials: PublishedTrials) -> list[Block]:
-    """A chart by number and one by time, of each objective."""
+    """For each objective, a chart by number and one by time."""
     if not np.isfinite(trials.numbers("value")).any():
         return [note("No trial has a value yet.")]
     alternatives = [
@@ -44,7 +44,7 @@ def history_view(trials: PublishedTrials) -> list[Block]:
 
 
 def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
-    """The ends of an axis that leaves the worse half of the complete trials out."""
+    """The bounds of an axis without the worse half of the complete trials."""
     values = trials.numbers(trials.objectives[index])
     told = values[trials.are("COMPLETE") & np.isfinite(values)]
     if not len(told):
@@ -58,7 +58,7 @@ def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
 
 
 def best_so_far(trials: PublishedTrials, index: int, by: str) -> list[tuple[float, float]]:
-    """Where the best value of an objective got better, and the last place that is known."""
+    """Where the best value of an objective improved, and the last known position."""
     at, values = trials.numbers(by), trials.numbers(trials.objectives[index])
     told = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values) & np.isfinite(at))
     if not len(told):

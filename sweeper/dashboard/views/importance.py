@@ -1,4 +1,4 @@
-"""View 5: how much each parameter matters, as `run` has published it."""
+"""View 5: how much each parameter matters, as published by `run`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sweeper.errors import counted
 from sweeper.results.columns import LEAST_TRIALS
 
 _READING = (
-    "fANOVA is the share of the variance of all values that a parameter explains by itself, by a "
-    "random forest; it orders the parameters here and below. PED-ANOVA tells what sets the best "
-    "tenth of the trials apart from the others. A rank correlation (Spearman) above 0 means that "
-    "larger values of the parameter go with larger values of the objective. All three rest on the "
-    "values that were tried: a sampler that narrows its search, such as TPE, shows less of the "
-    "rest of the space than random trials do."
+    "fANOVA is the share of the variance of all values that a parameter explains alone, according "
+    "to a random forest; parameters are sorted by it here and below. PED-ANOVA says what "
+    "distinguishes the best tenth of the trials. A rank correlation (Spearman) above 0 means that "
+    "larger values of the parameter go with larger values of the objective. All three depend on "
+    "the values that were tried: a sampler that narrows its search, such as TPE, says less about "
+    "the rest of the space than random trials do."
 )
 _OLDER = (
-    "An earlier version computed PED-ANOVA alone: what sets the best tenth of the trials apart "
-    "from the others, which need not be what moves the value most. Running the study again adds "
-    "the other measures."
+    "An earlier version only computed PED-ANOVA: what distinguishes the best tenth of the "
+    "trials, which need not be what affects the value most. Run the study again to add the "
+    "other measures."
 )
-# Below it the best tenth is fewer than 3 trials. In 70 simulated studies of six parameters the most
-# important one came first by fANOVA in 61, 77, 91, 96 and 100 % with 10, 15, 20, 30 and 60 random
-# trials, by PED-ANOVA in 17, 33, 37, 44 and 70 %; with 30 trials of TPE in 70 and 26 %
-# (scripts/bench_importance).
+# With fewer trials, the best tenth is fewer than 3 trials. In 70 simulated studies of six
+# parameters the most important one came first by fANOVA in 61, 77, 91, 96 and 100 % with 10, 15,
+# 20, 30 and 60 random trials, by PED-ANOVA in 17, 33, 37, 44 and 70 %; with 30 trials of TPE in 70
+# and 26 % (scripts/bench_importance).
 FEW_TRIALS = 30
 _ROW = 34
 _MARGIN = 100
@@ -38,7 +38,7 @@ Row = Mapping[str, Any]
 
 
 def importance_view(known: Sequence[Row], n_complete: int) -> list[Block]:
-    """Bars of both importances, the largest first, and a table, of each objective.
+    """For each objective, bars of both importances, the largest first, and a table.
 
     `n_complete` is the number of complete trials, which explains why there may be none yet.
     """
@@ -57,7 +57,7 @@ def importance_view(known: Sequence[Row], n_complete: int) -> list[Block]:
 def _not_computed(n_complete: int) -> str:
     if n_complete < LEAST_TRIALS:
         return (
-            f"Not computed: importances need at least {LEAST_TRIALS} complete trials, and this "
+            f"Not computed: importances need at least {LEAST_TRIALS} complete trials, but this "
             f"study has {n_complete}."
         )
     return (
@@ -67,7 +67,7 @@ def _not_computed(n_complete: int) -> str:
 
 
 def by_importance(names: Sequence[str], known: Sequence[Row]) -> list[str]:
-    """Columns of parameters, those that matter most to any objective first."""
+    """Columns of parameters, sorted by importance for any objective."""
     most: dict[str, tuple[float, float]] = {}
     for row in known:
         name = f"params_{row['parameter']}"
@@ -76,25 +76,25 @@ def by_importance(names: Sequence[str], known: Sequence[Row]) -> list[str]:
 
 
 def _weight(row: Row) -> tuple[float, float]:
-    """By what parameters are ordered: fANOVA, then PED-ANOVA, the only one in older files."""
+    """The sort key of parameters: fANOVA, then PED-ANOVA, the only one in older files."""
     return float(row.get("fanova") or 0.0), float(row["importance"] or 0.0)
 
 
 def _warnings(known: Sequence[Row]) -> list[Block]:
-    """Says if the importances, or those of some parameters, rest on few trials."""
+    """Warnings if the importances, or those of some parameters, depend on few trials."""
     n_trials = max(int(row.get("n_trials") or 0) for row in known)
     if n_trials < FEW_TRIALS:
         said = (
-            f"These importances rest on {counted(n_trials, 'complete trial')}. Below {FEW_TRIALS} "
-            "their order may be chance, that of PED-ANOVA most of all: its best tenth is then "
-            "fewer than 3 trials."
+            f"These importances are from {counted(n_trials, 'complete trial')}. Below {FEW_TRIALS} "
+            "their order may be chance, especially for PED-ANOVA, whose best tenth is then fewer "
+            "than 3 trials."
         )
         return [note(said, is_warning=True)]
     few = {str(row["parameter"]): _rests_on(row) for row in known if _rests_on(row) < FEW_TRIALS}
     if not few:
         return []
     named = ", ".join(f"{name} ({count})" for name, count in few.items())
-    said = f"Fewer than {FEW_TRIALS} trials have these parameters, whose place may be chance: "
+    said = f"Fewer than {FEW_TRIALS} trials have these parameters, whose rank may be chance: "
     return [note(f"{said}{named}.", is_warning=True)]
 
 
@@ -116,7 +116,7 @@ def _of_objective(objective: str, known: Sequence[Row]) -> list[Block]:
     ]
     headings = ["parameter", *(title for title, _ in _MEASURES.values())]
     caption = f"importance of parameters for {objective}"
-    table = rows(caption, [*headings, "rank correlation", "trials that have it"], records)
+    table = rows(caption, [*headings, "rank correlation", "trials with it"], records)
     return [_chart(objective, ordered), table]
 
 
@@ -130,7 +130,7 @@ def _chart(objective: str, ordered: Sequence[Row]) -> Block:
             "data": rounded([float(row[name] or 0.0) for row in upwards], 4),
             "tone": tone,
         }
-        for name, (title, tone) in reversed(_MEASURES.items())  # the last is drawn on top
+        for name, (title, tone) in reversed(_MEASURES.items())  # the last one is drawn on top
         if any(row.get(name) is not None for row in ordered)
     ]
     option = {

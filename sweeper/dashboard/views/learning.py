@@ -1,4 +1,4 @@
-"""View 4: learning curves of selected trials over a band of all."""
+"""View 4: learning curves of selected trials over a band of all trials."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.views.scales import wants_log
 
 _CURVE_DIGITS = 5
-KEPT_CURVES = 200  # of so many trials of each study a report holds the curves
+KEPT_CURVES = 200  # number of trials per study whose curves a report contains
 KEPT_EPOCHS = 60
 KEPT = (
-    f"This report holds the curves of {KEPT_CURVES} trials, the best in front, at {KEPT_EPOCHS} "
-    "epochs of each at most; `sweeper dashboard` shows those of all."
+    f"This report contains the curves of {KEPT_CURVES} trials, the best first, with at most "
+    f"{KEPT_EPOCHS} epochs each; `sweeper dashboard` shows all curves."
 )
-_MAX_SELECTED = ["trial 1000"] * 6  # what the page may draw, too
+_MAX_SELECTED = ["trial 1000"] * 6  # as many as the page can draw
 
 
 def learning_view(curves: Curves, first: str) -> list[Block]:
-    """A chart a metric and phase; `first` is the metric shown at first, the objective."""
+    """One chart per metric and phase; `first` is the metric to show first, the objective."""
     keys = sorted(curves.keys(), key=lambda key: (key[0] != first, key[0]))
     if not keys:
-        return [note("No curve is published yet; a study publishes them every half minute.")]
+        return [note("No curves are published yet; a study publishes them every half minute.")]
     return [
         {"kind": "picker"},
         choice("metric", [(_name(key), [_chart(curves, key)]) for key in keys]),
@@ -31,13 +31,13 @@ def learning_view(curves: Curves, first: str) -> list[Block]:
 
 
 def kept_note(curves: Curves, trials: int) -> list[Block]:
-    """What a report leaves out of the curves of so many trials; nothing where it holds all."""
+    """A note on curves that a report leaves out; empty if it contains all."""
     epochs = max((len(sums) for sums in curves.sums.values()), default=0)
     return [note(KEPT)] if trials > KEPT_CURVES or epochs > KEPT_EPOCHS else []
 
 
 def curve_record(curves: Curves, number: int, most: int | None = None) -> list[list[object]]:
-    """The curves of one trial: metric, phase, epochs, values; at most so many epochs of each."""
+    """The curves of one trial: metric, phase, epochs, values; at most `most` epochs of each."""
     records: list[list[object]] = []
     for curve in curves.curve(number):
         epochs, values = curve["epochs"], rounded(curve["values"], _CURVE_DIGITS)

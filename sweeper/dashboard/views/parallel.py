@@ -51,20 +51,20 @@ def parallel_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Bl
         label = f"parameters and values of the best {len(best)} trials; {values}"
     said = (
         f"The best {len(best)} of {int(trials.are('COMPLETE').sum())} complete trials. Drag along "
-        "an axis to filter the table and every chart by that range; click the axis to take it "
-        "back. The filters in the heads of the table do the same from the keyboard."
+        "an axis to filter the table and every chart by that range; click the axis to remove the "
+        "filter. The filters above the table do the same with the keyboard."
     )
     if len(parameters) > len(shown):
-        said += f" Of {len(parameters)} parameters the {len(shown)} most important have an axis."
+        said += f" Axes: the {len(shown)} most important of {len(parameters)} parameters."
     if any(trials.table[name].null_count for name in shown):
-        said += " A line is broken at a parameter that its trial does not have."
+        said += " Lines are broken at parameters that a trial does not have."
     if diverged:
         said += f" {AT_THE_EDGE}"
     return [note(said), chart(label, option, 400, width=_AXIS * len(axes))]
 
 
 def _colors(trials: PublishedTrials, value: np.ndarray) -> Option:
-    """The scale of the first objective; a few bad trials would leave all others one color."""
+    """The scale of the first objective, on which a few bad trials do not hide the others."""
     is_maximized, metric = trials.directions[0] == "maximize", trials.metrics[0]
     least, most = np.quantile(value, (0.1, 1) if is_maximized else (0, 0.9)).tolist()
     low, high, *ends = rounded([value.min(), value.max(), least, most])
@@ -86,7 +86,7 @@ def _colors(trials: PublishedTrials, value: np.ndarray) -> Option:
 
 
 def _lines(name: str, columns: Sequence[str], numbers: Sequence[int], **more: Any) -> Option:
-    """Lines of these trials, a point for each of these columns."""
+    """Lines of these trials, with a point for each of these columns."""
     return {
         "type": "parallel",
         "name": name,
@@ -102,7 +102,7 @@ def _lines(name: str, columns: Sequence[str], numbers: Sequence[int], **more: An
 
 
 def _diverged_lines(trials: PublishedTrials, columns: Sequence[str]) -> list[Option]:
-    """Lines of trials that diverged, at most so many, which end at the worst edge."""
+    """Lines of diverged trials, up to a maximum, which end at the worst edge."""
     places = np.flatnonzero(trials.diverged)
     if not len(places):
         return []
@@ -146,7 +146,7 @@ def _axis(trials: PublishedTrials, name: str, place: int) -> Option:
 
 
 def _range(entry: Any, values: np.ndarray) -> dict[str, Any]:
-    """From end to end of what is searched, and of what stands beside the range."""
+    """The bounds of what is searched, including extra values next to the range."""
     low, high = entry.get("low"), entry.get("high")
     if low is None or high is None:
         return {}

@@ -1,4 +1,4 @@
-"""View 10: what several objectives cost each other."""
+"""View 10: trade-offs between several objectives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHOWN = 100
 
 
 def pareto_view(trials: PublishedTrials) -> list[Block]:
-    """The front among all complete trials, of each pair of objectives; nothing of one."""
+    """The front among all complete trials, for each pair of objectives."""
     if len(trials.objectives) == 1:
         return [note(f"The study has one objective, {trials.metrics[0]}: see the history.")]
     front = front_of(trials)
@@ -45,7 +45,7 @@ def pareto_view(trials: PublishedTrials) -> list[Block]:
 
 
 def front_of(trials: PublishedTrials) -> list[int]:
-    """The places of the trials that none other beats, by the first objective."""
+    """The indices of the trials that no other dominates, sorted by the first objective."""
     values = np.stack([trials.numbers(name) for name in trials.objectives], axis=1)
     places = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values).all(axis=1))
     has_limits = "feasible" in trials.table.column_names
@@ -66,7 +66,7 @@ def _chart(trials: PublishedTrials, a: int, b: int, front: Sequence[int]) -> Blo
     columns = (trials.objectives[a], trials.objectives[b])
     numbers = trials.numbers("trial_number")[list(front)].astype(int).tolist()
     wants = [wants_log(trials.numbers(column)) for column in columns]
-    words = {"minimize": "less is better", "maximize": "more is better"}
+    words = {"minimize": "lower is better", "maximize": "higher is better"}
     names = [f"{trials.metrics[i]}, {words[trials.directions[i]]}" for i in (a, b)]
     option = {
         "xAxis": axis(names[0], log=wants[0]),
@@ -93,7 +93,7 @@ def _chart(trials: PublishedTrials, a: int, b: int, front: Sequence[int]) -> Blo
             ring(columns),
         ],
     }
-    label = f"{trials.metrics[a]} against {trials.metrics[b]}; {len(front)} trials on the front"
+    label = f"{trials.metrics[a]} and {trials.metrics[b]}; {len(front)} trials on the front"
     return chart(label, option, 400)
 
 

@@ -1,4 +1,4 @@
-"""What rounds did with their lanes and their time, several rounds together where they are many."""
+"""The use of lanes and time by round; neighbouring rounds are grouped if there are many."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Rounds:
 
 
 def by_rounds(buckets: Buckets, most: int = _MAX) -> Rounds:
-    """At most so many groups of neighbouring rounds."""
+    """At most `most` groups of neighbouring rounds."""
     numbers = buckets.numbers("round").astype(int)
     first, last = int(numbers.min()), int(numbers.max())
     width = -(-(last - first + 1) // most)
@@ -57,18 +57,18 @@ def _compile_s(buckets: Buckets, first: int, width: int, n: int) -> np.ndarray:
     """The seconds of compiling in each group of rounds, whenever its program was needed."""
     numbers, seconds = buckets.compiled
     groups = (numbers.astype(int) - first) // width
-    is_shown = (groups >= 0) & (groups < n)  # what the last round had not committed is not
+    is_shown = (groups >= 0) & (groups < n)  # uncommitted work of the last round is not
     return np.bincount(groups[is_shown], seconds[is_shown], n)
 
 
 def round_names(by: Rounds) -> list[str]:
-    """What the groups are called on an axis."""
+    """The names of the groups on an axis."""
     pairs = zip(by.firsts.tolist(), by.lasts.tolist(), strict=True)
     return [str(first) if first == last else f"{first}-{last}" for first, last in pairs]
 
 
 def _idle(buckets: Buckets, groups: np.ndarray, n: int) -> np.ndarray:
-    """The seconds of all places between the first start and the last end in each round, unused."""
+    """The idle seconds of all places between the first start and the last end in each round."""
     numbers = buckets.numbers("round").astype(int)
     started, _, training, ended = buckets.spans
     names, _ = buckets.places
@@ -77,7 +77,7 @@ def _idle(buckets: Buckets, groups: np.ndarray, n: int) -> np.ndarray:
     cuts = np.flatnonzero(np.diff(numbers[order])) + 1
     for mine in np.split(order, cuts):
         span = ended[mine].max() - started[mine].min()
-        # waiting for a program that is still being compiled is time spent on compiling
+        # waiting for a program that is still compiling counts as compiling
         used = (ended[mine] - np.minimum(started[mine], training[mine])).sum()
         idle[groups[mine[0]]] += max(0.0, span * len(names) - used)
     return idle

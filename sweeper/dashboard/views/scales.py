@@ -1,4 +1,4 @@
-"""Linear or logarithmic axes, and points of trials by the state that they ended in."""
+"""Linear or logarithmic axes, and points of trials by final state."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sweeper.dashboard.blocks import Option, points, size_of_points
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results import formatting
 
-_SPREAD = 50.0  # from the 10 % to the 90 % quantile; on an even axis most would lie in one line
+_SPREAD = 50.0  # 90 % over 10 % quantile: above it, a linear axis hides most points
 
 
 def wants_log(values: np.ndarray) -> bool:
-    """Whether numbers are all above 0 and of sizes that an even axis cannot show together."""
+    """Whether numbers are all positive, with sizes that a linear axis cannot show together."""
     told = values[np.isfinite(values)]
     if len(told) < 3 or told.min() <= 0:
         return False
@@ -24,9 +24,9 @@ def wants_log(values: np.ndarray) -> bool:
 
 
 def ends_if_equal(values: np.ndarray) -> dict[str, float]:
-    """The ends of an axis of numbers that are all the same, 1 % to both sides; else empty.
+    """The bounds of an axis if all numbers are equal, 1 % on both sides; else empty.
 
-    By itself the chart would show 1 on an axis from 0.4 to 1.6.
+    By default the chart would show 1 on an axis from 0.4 to 1.6.
     """
     known = values[np.isfinite(values)]
     if not len(known) or known.min() != known.max():
@@ -37,21 +37,21 @@ def ends_if_equal(values: np.ndarray) -> dict[str, float]:
 
 
 def is_log(entry: Mapping[str, Any], values: np.ndarray) -> bool:
-    """Whether a parameter is drawn evenly in the logarithm, and all its values can be shown so."""
+    """Whether a parameter is drawn logarithmically, and all its values can be shown so."""
     told = values[np.isfinite(values)]
     is_drawn = bool(entry.get("log")) or entry.get("base") is not None
     return is_drawn and bool((told > 0).all())
 
 
 def steps(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What the labels of an axis of the parameter keep to: whole numbers, powers of two."""
+    """What axis labels of the parameter are limited to: integers, powers of two."""
     if entry.get("base"):
         return {"logBase": entry["base"]}
     return {"minInterval": 1} if entry.get("type") == "int" and not entry.get("log") else {}
 
 
 def choices_of(trials: PublishedTrials, name: str) -> list[str] | None:
-    """The texts of a parameter that has no order; None of one of numbers."""
+    """The labels of a categorical parameter; None for numbers."""
     entry = trials.parameters[name]
     if trials.is_text(name):
         known, _ = trials.texts(name)
@@ -61,7 +61,7 @@ def choices_of(trials: PublishedTrials, name: str) -> list[str] | None:
     return None
 
 
-_MARGIN = 0.06  # of the range of all values
+_MARGIN = 0.06  # as a share of the range of all values
 _CROSS = "path://M2,0L5,3L8,0L10,2L7,5L10,8L8,10L5,7L2,10L0,8L3,5L0,2Z"
 AT_THE_EDGE = "Diverged trials have no value: they are drawn at the worst edge."
 
@@ -74,10 +74,10 @@ def by_state(
     log: bool = False,
     ends: Mapping[str, float] | None = None,
 ) -> list[Option]:
-    """Two columns of the trials, the second being an objective: complete ones on top.
+    """Two columns of the trials, the second being an objective, with complete trials on top.
 
-    Those that diverged have no value, and are drawn at the worst edge of the axis, which is
-    logarithmic if `log` is set, and ends where `ends` says if they are given.
+    Diverged trials have no value, and are drawn at the worst edge of the axis, which is logarithmic
+    if `log` is set, and has the bounds `ends` if given.
     """
     size = size_of_points(len(trials))
     pruned, complete = (
@@ -109,7 +109,7 @@ def worst_edge(
     log: bool = False,
     ends: Mapping[str, float] | None = None,
 ) -> float:
-    """A value of an objective a little worse than all that trials have, or the given end."""
+    """A value of an objective slightly worse than all trials have, or the given bound."""
     is_maximized = trials.directions[index] == "maximize"
     if ends:
         return ends["min" if is_maximized else "max"]

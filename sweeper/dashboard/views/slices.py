@@ -1,4 +1,4 @@
-"""View 7: the values over each parameter, and whether the best sit at the end of its range."""
+"""View 7: the values over each parameter, and whether the best are at the end of its range."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _AT_ONCE = 9
 _SMALL = 240
 _BEST_SHARE = 0.1
 _LEAST_BEST = 5
-_NEAR = 0.05  # of the range, as it is drawn
+_NEAR = 0.05  # as a share of the drawn range
 
 
 def slices_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Block]:
-    """A small chart a parameter of the first objective, page by page where they are many."""
+    """One small chart per parameter for the first objective, on several pages if there are many."""
     if not parameters:
         return [note("The study searches no parameter.")]
     pages = [parameters[at : at + _AT_ONCE] for at in range(0, len(parameters), _AT_ONCE)]
@@ -55,7 +55,7 @@ def slices_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Bloc
 
 
 def bound_hint(trials: PublishedTrials, name: str) -> str | None:
-    """What to do where most of the best trials sit at an end of the range of a parameter."""
+    """A hint if most of the best trials are at an end of a parameter's range."""
     entry = trials.parameters[name]
     low, high = entry.get("low"), entry.get("high")
     complete = int(trials.are("COMPLETE").sum())
@@ -63,25 +63,25 @@ def bound_hint(trials: PublishedTrials, name: str) -> str | None:
     if low is None or high is None or low >= high or complete < 4 * _LEAST_BEST:
         return None
     values = trials.numbers(name)[best]
-    values = values[(values >= low) & (values <= high)]  # and not beside the range
+    values = values[(values >= low) & (values <= high)]  # without extra values next to the range
     if len(values) < _LEAST_BEST:
         return None
     place = _places(entry, values)
     title = trials.title(name)
     for end, near in (("lower", place <= _NEAR), ("upper", place >= 1 - _NEAR)):
         share = near.mean()
-        # of whole numbers an end holds its share of the range anyway
+        # an end of an integer range holds its share of the range anyway
         if share > 0.5 and share > 2 * _share_of_end(entry):
             bound = low if end == "lower" else high
             return (
-                f"{title}: {int(near.sum())} of the {len(values)} best trials sit at the {end} end "
-                f"of the range, {bound:g}; a range that goes further may hold better ones."
+                f"{title}: {int(near.sum())} of the {len(values)} best trials are at the {end} end "
+                f"of the range, {bound:g}; a wider range may contain better ones."
             )
     return None
 
 
 def _places(entry: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
-    """Where values lie in their range, from 0 to 1, as the sampler sees it."""
+    """The positions of values in their range, from 0 to 1, as the sampler sees it."""
     low, high = float(entry["low"]), float(entry["high"])
     if is_log(entry, np.array([low, high, *values])):
         return np.log(values / low) / np.log(high / low)
@@ -89,7 +89,7 @@ def _places(entry: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
 
 
 def _share_of_end(entry: Mapping[str, Any]) -> float:
-    """The share of the range that an end of it holds."""
+    """The share of the range that an end of it covers."""
     if entry.get("type") != "int":
         return _NEAR
     if entry.get("base"):
@@ -110,7 +110,7 @@ def _chart(trials: PublishedTrials, name: str) -> Block:
     log = wants_log(values)
     option: Option = {
         "legend": {},
-        # beside the first points, whose rings would cover its labels
+        # next to the first points, whose rings would cover the axis labels
         "yAxis": upright(axis(metric, None, log=log, offset=8, **ends_if_equal(values))),
         "series": [
             *by_state(trials, (name, "value"), log=log),
@@ -122,7 +122,7 @@ def _chart(trials: PublishedTrials, name: str) -> Block:
     else:
         x_log = is_log(entry, trials.numbers(name))
         ends = {key: entry[end] for key, end in (("min", "low"), ("max", "high")) if end in entry}
-        # beside the range there may be values, which lie out of it
+        # there may be values next to the range
         option["xAxis"] = axis(
             title, log=x_log, **steps(entry), **({} if entry.get("or") else ends)
         )

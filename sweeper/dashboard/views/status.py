@@ -1,4 +1,4 @@
-"""View 1: how the study stands."""
+"""View 1: the status of the study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sweeper.dashboard.study import PublishedStudy
 from sweeper.results import formatting
 from sweeper.results.status import Status, ended_by
 
-_OUTCOMES = (*formatting.ENDINGS, "running", "waiting")  # each is the name of its color, too
+_OUTCOMES = (*formatting.ENDINGS, "running", "waiting")  # also the names of their colours
 _RUNNING_SHOWN = 16
 _TRIALS_SHOWN = 12
 
@@ -66,7 +66,7 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
 
 
 def _progress(status: Status) -> str:
-    """How far it is; how long it will take of one that runs alone."""
+    """The progress, with the remaining time for a study that runs alone."""
     return formatting.progress(status if status.state == "running" else replace(status, eta_s=None))
 
 
@@ -85,7 +85,7 @@ def _best_since(study: PublishedStudy) -> str | None:
 
 
 def _running(status: Status) -> Block:
-    """What trains now, a row a bucket."""
+    """What is training now, one row per bucket."""
     shown = status.running[:_RUNNING_SHOWN]
     left = len(status.running) - len(shown)
     records = [
@@ -105,5 +105,5 @@ def _running(status: Status) -> Block:
 
 
 def clock(seconds: float) -> str:
-    """A time since 1970 as a calendar shows it."""
+    """A time since 1970 as date and time."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,4 +1,4 @@
-"""What the buckets of a study add up to, and what there is to say of it."""
+"""Totals over the buckets of a study, and findings about them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SPENT = [
 
 @dataclass(frozen=True, slots=True)
 class PlaceSummary:
-    """What a thread or worker did on its device; `busy` is its share of the time in training."""
+    """What a thread or worker did on its device; `busy` is the share of its time spent training."""
 
     name: str
     buckets: int
@@ -69,7 +69,7 @@ class Totals:
     starts: int
 
     def facts(self) -> list[tuple[str, str]]:
-        """The same in words."""
+        """The totals in words."""
         waste = (
             "not known" if self.waste is None else f"{formatting.percent(self.waste)} of training"
         )
@@ -98,28 +98,26 @@ class Totals:
             (
                 "idle",
                 f"{formatting.seconds(self.idle_s)} of "
-                f"{formatting.seconds(self.span_s * self.places)} that all places had together "
+                f"{formatting.seconds(self.span_s * self.places)} over all places "
                 f"from the first bucket to the last{each}",
             ),
             ("lanes with a trial", formatting.percent(self.occupancy)),
             ("padding and empty lanes", f"{waste}{lost}"),
         ]
         if self.paused_s:
-            why = "in which the program did not run"
+            why = "while the program did not run"
             if self.spent_s:
-                why = (
-                    "between starts of the program, with what one that was killed had not committed"
-                )
+                why = "between starts of the program, with uncommitted work of one that was killed"
             found.append(("left out", f"{formatting.seconds(self.paused_s)}, {why}"))
-        measured = "not told by devices of this kind" if self.peak_mb is None else _mb(self.peak_mb)
+        measured = "not measured by this device" if self.peak_mb is None else _mb(self.peak_mb)
         foreseen = "" if self.predicted_mb is None else f"; predicted {_mb(self.predicted_mb)}"
-        found.append(("most memory of a bucket", f"{measured}{foreseen}"))
+        found.append(("peak memory of a bucket", f"{measured}{foreseen}"))
         if self.retried:
-            found.append(("tried again", f"{self.retried} buckets, workers having died"))
+            found.append(("retried", f"{self.retried} buckets, because workers died"))
         return found
 
     def _time(self) -> str:
-        """Where the time of the program went; each instant counts once."""
+        """Where the time of the program went; each moment counts once."""
         starts = "" if self.starts == 1 else f" in {self.starts} starts of the program"
         return formatting.time_spent(self.spent_s, starts)
 
@@ -142,7 +140,7 @@ def busy(buckets: Buckets) -> list[PlaceSummary]:
 
 
 def totals(buckets: Buckets) -> Totals:
-    """The sums of a study that has trained something."""
+    """The totals of a study that has trained something."""
     train_s, compile_s = (np.nan_to_num(buckets.numbers(n)) for n in ("train_s", "compile_s"))
     predicted = {name: buckets.numbers(f"predicted_{name}") for name in ("train_s", "compile_s")}
     told = {name: np.isfinite(values) for name, values in predicted.items()}
@@ -173,38 +171,38 @@ def totals(buckets: Buckets) -> Totals:
 
 
 def findings(told: Totals) -> list[str]:
-    """What is worth knowing of them, each with what can be done."""
+    """What is worth knowing about the totals, each with what to do about it."""
     found: list[str] = []
     worked = told.train_s + told.compile_s
     had = told.span_s * told.places
     if worked and told.compile_s > worked / 2:
         found.append(
-            f"Compiling took {formatting.percent(told.compile_s / worked)} of the work: fewer "
-            "structures (widths in powers of two) or more trials make it pay."
+            f"Compiling took {formatting.percent(told.compile_s / worked)} of the work; it pays "
+            "off with fewer structures (widths in powers of two) or more trials."
         )
     if had and told.idle_s > _LITTLE * had and told.places > 1:
         found.append(
             f"Places were idle for {formatting.percent(told.idle_s / had)} of their time, "
             "waiting for the longest bucket of a round or for proposals: "
-            "a larger schedule.parallel fills them."
+            "use a larger schedule.parallel to fill them."
         )
     if told.waste is not None and told.waste > 2 * _LITTLE:
         found.append(
-            f"{formatting.percent(told.waste)} of training went into padding and empty lanes: "
-            "it is the price of fewer programs; "
-            "execution.strategy = exact pays it in compiling instead."
+            f"{formatting.percent(told.waste)} of training was spent on padding and empty lanes, "
+            "which saves programs; execution.strategy = exact "
+            "spends the time on compiling instead."
         )
     ratio = told.foreseen_train_s / told.predicted_train_s if told.predicted_train_s else 1.0
     if max(ratio, 1 / max(ratio, 1e-9)) > _FAR_OFF:
         found.append(
-            f"Training took {ratio:.2g} times what the cost model foresaw: `sweeper calibrate` "
-            "measures this machine, when nothing else runs on it."
+            f"Training took {ratio:.2g} times the prediction of the cost model: run `sweeper "
+            "calibrate` to measure this machine while nothing else runs on it."
         )
     return found
 
 
 def places_table(buckets: Buckets) -> Block:
-    """A row a thread, worker and device: what it did with its time and its lanes."""
+    """One row per thread, worker and device: how it spent its time and its lanes."""
     codes = buckets.places[1]
     records = [
         [
@@ -219,7 +217,7 @@ def places_table(buckets: Buckets) -> Block:
 
 
 def classes_table(buckets: Buckets) -> Block:
-    """A row a class: what it trained, what that took, and what was foreseen."""
+    """One row per class: what it trained, how long that took, and the prediction."""
     names, codes = buckets.texts("class_id")
     took = np.nan_to_num(buckets.numbers("train_s")) + np.nan_to_num(buckets.numbers("compile_s"))
     order = sorted(range(len(names)), key=lambda code: -took[codes == code].sum())
@@ -239,7 +237,7 @@ def classes_table(buckets: Buckets) -> Block:
 
 
 def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
-    """What `_SPENT` names, of some buckets."""
+    """The values of `_SPENT` for some buckets."""
     train_s = np.nan_to_num(buckets.numbers("train_s")[mine])
     shares = (
         weighted(buckets.numbers(name)[mine], train_s) for name in ("occupancy", "waste_fraction")
@@ -263,7 +261,7 @@ def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
 
 
 def _sum(values: np.ndarray) -> float:
-    """The sum of what is known of `values`; nan where nothing is."""
+    """The sum of the known `values`; nan if none is known."""
     told = values[np.isfinite(values)]
     return float(told.sum()) if len(told) else np.nan
 
@@ -277,7 +275,7 @@ def _covered(starts: np.ndarray, ends: np.ndarray) -> float:
 
 
 def weighted(values: np.ndarray, weights: np.ndarray) -> float | None:
-    """The mean of what is known of `values`; None where nothing is."""
+    """The mean of the known `values`; None if none is known."""
     told = np.isfinite(values)
     if not told.any():
         return None
@@ -285,7 +283,7 @@ def weighted(values: np.ndarray, weights: np.ndarray) -> float | None:
 
 
 def most(values: np.ndarray) -> float | None:
-    """The largest of what is known of `values`; None where nothing is."""
+    """The largest of the known `values`; None if none is known."""
     told = values[np.isfinite(values)]
     return float(told.max()) if len(told) else None
 
@@ -295,12 +293,12 @@ def _mb(amount: float) -> str:
 
 
 def _foreseen(predicted_s: float, took_s: float, whole_s: float) -> str:
-    """What was predicted, and how many times that it took; `took_s` of the whole had a prediction.
+    """A prediction, and the ratio to it; `took_s` of the whole had a prediction.
 
-    Where that is not the whole, both are told.
+    If that is not the whole, both are shown.
     """
     told = formatting.format_prediction(predicted_s)
     if not (predicted_s > 0 and took_s > 0):
         return told
-    part = "" if took_s > 0.99 * whole_s else f" for what took {formatting.seconds(took_s)}"
+    part = "" if took_s > 0.99 * whole_s else f" for {formatting.seconds(took_s)} of it"
     return f"{told}{part} ({took_s / predicted_s:.2g} times)"

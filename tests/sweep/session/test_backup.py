@@ -21,7 +21,7 @@ from tests.command_line import CommandLine, settings
 from tests.crashes import Study
 
 HARMS: dict[str, Callable[[Path], None]] = {
-    "it is gone": lambda path: path.unlink(),
+    "it is missing": lambda path: path.unlink(),
     "the ledger is empty": lambda path: path.write_bytes(b""),
     "SQLite says: ": lambda path: path.write_bytes(path.read_bytes()[:5000]),
     "row 1 of table session is damaged": lambda path: path.write_bytes(
@@ -128,7 +128,7 @@ def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
     # the user does as told, and goes on: round 2 is trained again
     assert "which ends with round 1" in restore_ledger(run_dir)
     assert {damage.file.partition("/")[0] for damage in verify(run_dir).damage} <= {"checkpoints"}
-    assert run_dir.damaged.exists() == (found != "it is gone")
+    assert run_dir.damaged.exists() == (found != "it is missing")
     run_dir.damaged.unlink(missing_ok=True)
     study.run()
     assert study.left() == unbroken.left()
@@ -168,7 +168,7 @@ def test_a_damaged_copy_is_not_offered(halfway: Study, copied: Callable[[Study],
     run_dir = study.run_dir
     run_dir.backup.write_bytes(run_dir.backup.read_bytes()[:9000])
     run_dir.ledger.write_bytes(b"")
-    told = f"{run_dir.ledger}: the ledger is empty; put back a copy of it, or start over with --fr"
+    told = f"{run_dir.ledger}: the ledger is empty; restore a copy of it, or start over with --fr"
     with pytest.raises(DamagedLedgerError, match=told):
         study.run()
     with pytest.raises(DamagedLedgerError, match=r"ledger\.backup\.db"):

@@ -74,7 +74,7 @@ def assert_named(study: Study, name: str, found: str) -> None:
     for act in (study.run, lambda: repair(study.run_dir), lambda: restore_ledger(study.run_dir)):
         with pytest.raises(SetupError) as refused:
             act()
-        told = f"{study.run_dir.root / name}: {found}; remove or rename it, then go on"
+        told = f"{study.run_dir.root / name}: {found}; remove or rename it, then try again"
         assert str(refused.value) == told
     assert sorted(study.run_dir.root.rglob("*")) == before
 
@@ -130,9 +130,9 @@ def test_where_ledger_and_copy_are_gone_fresh_moves_the_rest_aside(
         for path in [path for name in gone.split() for path in study.run_dir.root.glob(name)]:
             path.unlink()
         (damage,) = verify(study.run_dir).damage
-        hint = "put back a copy of it, or start over with --fresh"
-        assert str(damage) == f"ledger.db: it is gone; {hint}"
-        with pytest.raises(DamagedLedgerError, match=f"it is gone; {hint}"):
+        hint = "restore a copy of it, or start over with --fresh"
+        assert str(damage) == f"ledger.db: it is missing; {hint}"
+        with pytest.raises(DamagedLedgerError, match=f"it is missing; {hint}"):
             study.run()
         assert sweeper.run(study.config, fresh=True).state == "finished"
         assert study.left() == ended.left()

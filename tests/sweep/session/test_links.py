@@ -95,7 +95,7 @@ def test_a_link_is_refused_by_every_command(
     for act in acts:
         with pytest.raises(SetupError) as refused:
             act()
-        assert f"{path}: {LINK}; remove or rename it, then go on" in str(refused.value)
+        assert f"{path}: {LINK}; remove or rename it, then try again" in str(refused.value)
     assert path.is_symlink()
     assert contents(outside) == before
 

@@ -49,7 +49,7 @@ HARMS: dict[str, Callable[[RunDir], None]] = {
     "a row is gone": lambda run_dir: remove(run_dir.ledger, "trial"),
     "it is cut off": lambda run_dir: run_dir.ledger.write_bytes(run_dir.ledger.read_bytes()[:9000]),
     "it is empty": lambda run_dir: run_dir.ledger.write_bytes(b""),
-    "it is gone": lambda run_dir: run_dir.ledger.unlink(),
+    "it is missing": lambda run_dir: run_dir.ledger.unlink(),
 }
 
 
@@ -78,7 +78,7 @@ def test_one_of_another_study_is_not(
     assert str(refused.value) == f"{run_dir.backup}: it is of another study: {told}; {hint}"
     assert contents(run_dir.root) == before
     (damage,) = verify(run_dir).damage  # nor is it named as the fix
-    assert damage.hint == "put back a copy of it, or start over with --fresh"
+    assert damage.hint == "restore a copy of it, or start over with --fresh"
 
 
 @pytest.mark.parametrize("what", HARMS)

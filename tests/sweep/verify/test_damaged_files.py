@@ -128,7 +128,7 @@ def test_load_py_refuses_damage_of_what_it_reads(
     code = compile((best / "load.py").read_text(encoding="utf-8"), str(best / "load.py"), "exec")
     for _ in range(times):
         (best / name).write_bytes(damaged(content, chance))
-        with pytest.raises(ValueError, match=f"{name} is damaged or was edited: take another"):
+        with pytest.raises(ValueError, match=f"{name} is damaged or was edited: use another"):
             exec(code, {"__name__": "load", "__file__": str(best / "load.py")})
 
 

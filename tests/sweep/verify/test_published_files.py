@@ -134,7 +134,7 @@ def test_the_commands_name_what_hints_it_and_what_stands_in_its_way(
     done = command("export", "runs/wine")
     told = " ".join(done.stderr.split())
     assert done.returncode == 3
-    assert "write it anew: python -m sweeper verify runs/wine --repair; so does the next" in told
+    assert "rewrite it with: python -m sweeper verify runs/wine --repair; the next" in told
     assert "run of study.toml there" in told
 
     (command.directory / "wine.csv").rename(command.directory / "away.csv")

@@ -159,7 +159,7 @@ def test_where_nothing_may_be_written_it_is_looked_through_all_the_same(
     with closing(Ledger.open(study.run_dir.ledger)):
         with pytest.raises(StudyHeldError):
             verify(study.run_dir)
-        with pytest.raises(LedgerError, match="another program writes to it; wait for it"):
+        with pytest.raises(LedgerError, match="another program is writing to it; wait for it"):
             Ledger.read(study.run_dir.ledger)
     assert verify(study.run_dir) == verify(halfway.run_dir)
     assert sorted(study.run_dir.root.rglob("*")) == before
