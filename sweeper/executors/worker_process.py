@@ -187,6 +187,8 @@ class WorkerProcess:
                 initargs=(setup, self._log.writer),
             )
             self._pool._adjust_process_count()
+        except UnboundLocalError as error:  # loky's cleanup after a pipe that it could not open
+            raise error.__context__ or error from None
         finally:
             self._log.writer.close()
         (self._process,) = self._pool._processes.values()

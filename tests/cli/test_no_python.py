@@ -121,7 +121,7 @@ def test_no_python_that_a_study_names_is_run(
         for module in [*sys.modules.values()]
     )
     (line, *_) = [line for line in checked.unchecked if line.startswith(f"{key} = 'own:")]
-    assert "whether it is there" in line
+    assert "whether it exists" in line
     assert (checked.train_rows is None) == (key == "data.function")
 
 

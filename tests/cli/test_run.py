@@ -65,7 +65,7 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
     ]
     assert (
         " ".join(word for line in lines[19:] for word in line)
-        == f"took {time_spent(read_status(run_dir).spent_s)}"
+        == f"time: {time_spent(read_status(run_dir).spent_s)}"
     )
     said = done.stderr.splitlines()
     assert re.fullmatch(r"wine: 12 trials in .*runs/wine", said[0])

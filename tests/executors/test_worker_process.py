@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from joblib.externals.loky.backend import popen_loky_posix
 
 from sweeper.errors import SetupError
 from sweeper.executors import worker_process
@@ -254,3 +255,21 @@ def test_one_whose_parent_is_killed_is_gone_at_once_whatever_it_does(tmp_path: P
         parent.kill()
     time.sleep(0.3)
     assert not is_alive(pid)
+
+
+class NoPipes:
+    """The module `os` in a process that may not open another pipe."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(os, name)
+
+    def pipe(self) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_too_few_file_descriptors_for_a_worker_are_an_os_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(popen_loky_posix, "os", NoPipes())
+    with pytest.raises(OSError, match="Too many open files"):
+        WorkerProcess(begin, "", {}, tmp_path / "worker-0.log")
