@@ -36,7 +36,7 @@ def check_parts(
     if not isinstance(train, AlternatingTable | CoupledTable):
         if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | OwnProgramTable):
             found = f"several parts, but the program {train.program} trains one model"
-            hint = 'write train.program = "alternating" or "coupled", or write one [model]'
+            hint = 'write train.program = "alternating" or "coupled", or one [model]'
             yield Flaw("model", found, hint)
         return
     if not isinstance(model, PartsTable):

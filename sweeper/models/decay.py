@@ -102,7 +102,7 @@ def layer_class(name: str, base_dir: Path) -> type:
     if ":" in name:
         found = load_class(name, base_dir)
         if not isinstance(found, type):
-            raise LoadError(f"'{name}' is no class", "write module:Class")
+            raise LoadError(f"'{name}' is not a class", "write module:Class")
         return found
     found = known_layers().get(_plain(name))
     if found is None:

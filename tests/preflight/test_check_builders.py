@@ -112,4 +112,4 @@ def test_replicates_of_a_fixed_start_are_refused_unless_it_is_declared(tmp_path:
 def test_a_study_of_edition_1_gets_a_warning_and_continues(tmp_path: Path) -> None:
     source = HEAD + UNREPEATABLE["NumPy's global numbers"]
     (warning,) = check(tmp_path, source, "edition=1", "study.replicates=2")
-    assert "builds another model each time" in warning
+    assert "builds a different model each time" in warning

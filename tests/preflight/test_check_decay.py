@@ -256,7 +256,7 @@ def test_plan_shows_rules_that_some_trials_do_not_use(study: Study) -> None:
 
     *_, told = plan_tables.decay(decay_preview(config, Programs(SPEC)).as_dict())
 
-    assert told == "some trials have no array that optimizer.decay.where.0 is about"
+    assert told == "in some trials no array matches optimizer.decay.where.0"
 
 
 TURNS = bent(

@@ -47,7 +47,7 @@ CALLS = {
     "no key": ("(self, x): return self.b(self.drop(self.a(x)))", NO_KEY),
     "a key called rng": (
         "(self, x, rng=None): return self.b(self.drop(self.a(x), key=rng))",
-        f"{NO_KEY}; rename 'rng' to 'key': it is passed",
+        f"{NO_KEY}; rename 'rng' to 'key': it gets",
     ),
     "a layer that skips without rng": (
         "(self, x, rng=None): return self.b(Skip()(self.a(x), rng))",
@@ -81,7 +81,7 @@ CALLS = {
     ),
     "NumPy's random numbers": (
         "(self, x, key=None): return self.b(self.drop(self.a(x), key=key)) + np.random.randn()",
-        "the model computes something else each time",
+        "the model gives different results each time",
     ),
     "a key": ("(self, x, key=None): return self.b(self.drop(self.a(x), key=key))", None),
     "a key by keyword alone": (

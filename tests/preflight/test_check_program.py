@@ -129,7 +129,7 @@ def broken(program: str, *overrides: str) -> dict[str, str]:
 
 
 def test_draws_without_the_key_are_reported(module: str) -> None:
-    with pytest.raises(StudyError, match="computes something else each time that it is called"):
+    with pytest.raises(StudyError, match="gives different results each time that it is called"):
         broken(f"{module}:Draws")
 
 
@@ -200,7 +200,7 @@ def test_the_data_and_model_used_are_reported_first(module: str, command: Comman
         "no study given: an MLP on scikit-learn's iris, whose target is classes; name yours with "
         "--study\n"
     )
-    assert (done.returncode, done.stdout.count("kept ")) == (0, 8)
+    assert (done.returncode, done.stdout.count("ok  ")) == (0, 8)
 
 
 def test_a_study_gives_data_model_and_settings(module: str) -> None:
@@ -230,7 +230,7 @@ def test_the_command_exits_with_1_if_a_rule_is_broken(module: str, command: Comm
 
 
 def test_a_finding_is_printed_as_one_line() -> None:
-    assert str(check_program.ProgramFinding("it is kept")) == "kept    it is kept"
+    assert str(check_program.ProgramFinding("it is kept")) == "ok      it is kept"
     assert str(check_program.ProgramFinding("it is kept", "it is not", "fix it")) == (
         "BROKEN  it is not; fix it"
     )

@@ -68,5 +68,5 @@ def test_a_module_may_draw_with_a_fixed_seed_and_hold_what_training_does_not_use
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_a_module_that_draws_when_it_is_imported_is_refused(case: str, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="'drawn_nets' computes something else each time"):
+    with pytest.raises(StudyError, match="'drawn_nets' gives different results each time"):
         check(tmp_path, **OTHERS[case])

@@ -20,7 +20,7 @@ def test_a_good_machine_has_no_hints(command: CommandLine) -> None:
     assert (done.returncode, [o for o in found.values() if o["hint"]]) == (0, [])
     assert {"python", "packages", "cores", "memory", "run directory", "compile cache"} <= {*found}
     assert "jax " in found["packages"]["found"]
-    assert "lanes compiled and run in" in found["vmap"]["found"]
+    assert "lanes compiled and ran in" in found["vmap"]["found"]
 
 
 def test_problems_of_the_machine_have_hints(

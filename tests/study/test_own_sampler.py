@@ -206,7 +206,7 @@ def test_a_study_resumes_once_its_sampler_is_fixed(tmp_path: Path, command: Comm
     broken = command("run", "study.toml")
     assert broken.returncode == 1
     (line,) = [one for one in broken.stderr.splitlines() if "own:Sampler" in one]
-    told = "'own:Sampler' raised SystemExit: 0 (own.py, line 23); fix it; the same command goes on"
+    told = "'own:Sampler' raised SystemExit: 0 (own.py, line 23); fix it, then run the same command"
     assert told in line
     assert "Traceback" not in broken.stderr
     committed = open_results(command.run_dir.root).trials()

@@ -233,7 +233,7 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     status = Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "failed")
     told = ended_by(status)
     assert told is not None
-    assert told.startswith(f"ended by execution.max_failures = {limit}, 2 failed: ")
+    assert told.startswith(f"ended by execution.max_failures = {limit}: 2 trials failed; ")
     run(config, ledger, killing=failing)
     assert ledger.trial_rows() == rows
 
