@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Flag, auto
+from hashlib import blake2b
 
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"sweeper"
+DIGEST_KEY = b"sweeper_digest"
 LEAST_TRIALS = 10
 
 INT32 = pa.int32()
@@ -24,6 +26,12 @@ DOUBLE = pa.float64()
 STRING = pa.string()
 BOOL = pa.bool_()
 TIME = pa.timestamp("us", tz="UTC")
+
+
+def schema_digest(schema: pa.Schema, about_study: bytes) -> bytes:
+    """The digest of a table's columns and of what its metadata say of its study."""
+    fields = "\n".join(f"{field.name} {field.type}" for field in schema)
+    return blake2b(fields.encode() + about_study, digest_size=16).hexdigest().encode()
 
 
 class Mark(Flag):

@@ -5,6 +5,7 @@ A file of a few megabytes may become gigabytes, since repeated values take almos
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyarrow import parquet
 
 from sweeper.errors import Problem, SetupError, size_text
 from sweeper.process import available_bytes
+from sweeper.results.columns import DIGEST_KEY, METADATA_KEY, schema_digest
 
 # the most memory that commands and the page use for one results file: 30 million rows of metrics
 MAX_AT_ONCE = 1 << 30
@@ -89,6 +91,7 @@ class _Said:
 
 def _said(path: Path) -> _Said:
     with parquet.ParquetFile(path) as file:
+        _check_schema(file.schema_arrow)
         metadata = file.metadata
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
@@ -97,6 +100,26 @@ def _said(path: Path) -> _Said:
         sum(max(group.total_byte_size, 0) for group in groups),
         {column.path: _width(column) for column in columns},
     )
+
+
+def _check_schema(schema: pa.Schema) -> None:
+    """Refuse columns and metadata that are not what was written.
+
+    Tables of studies begun before digests were written have none.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    known = schema.metadata or {}
+    about_study, digest = known.get(METADATA_KEY), known.get(DIGEST_KEY)
+    if about_study is None and digest is None:
+        return
+    if digest is None:
+        is_whole = [*json.loads(about_study).get("columns", schema.names)] == schema.names
+    else:
+        is_whole = about_study is not None and schema_digest(schema, about_study) == digest
+    if not is_whole:
+        raise ValueError("the columns are not those that were written")
 
 
 def _width(column: Any) -> int | None:

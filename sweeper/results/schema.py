@@ -18,6 +18,7 @@ from sweeper.results.columns import (
     BOUNDARY,
     BUCKETS,
     CIRCUMSTANCES,
+    DIGEST_KEY,
     DOUBLE,
     FEASIBLE,
     FIXED_START,
@@ -35,6 +36,7 @@ from sweeper.results.columns import (
     XLA_THREADS,
     Column,
     D,
+    schema_digest,
     spread_of,
 )
 from sweeper.results.ranking import value_columns
@@ -93,8 +95,9 @@ def study_metadata(schema: pa.Schema) -> dict[str, Any]:
 
 def _schema(config: StudyConfig, columns: Sequence[Column]) -> pa.Schema:
     fields = [pa.field(c.name, c.type, nullable=c.nullable) for c in columns]
-    metadata = json.dumps(_metadata(config, columns))
-    return pa.schema(fields, metadata={METADATA_KEY: metadata.encode()})
+    schema, about_study = pa.schema(fields), json.dumps(_metadata(config, columns)).encode()
+    digest = schema_digest(schema, about_study)
+    return schema.with_metadata({METADATA_KEY: about_study, DIGEST_KEY: digest})
 
 
 def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:

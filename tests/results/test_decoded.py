@@ -9,13 +9,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from sweeper.config import parse
 from sweeper.data import parquet
 from sweeper.data.parquet import UnfitParquetError, parquet_table
 from sweeper.errors import SetupError
 from sweeper.results import decoded
+from sweeper.results.columns import METADATA_KEY
 from sweeper.results.compare import TableDifference, differences
 from sweeper.results.decoded import check_published, decoded_bytes
 from sweeper.results.light import read_light, readable
+from sweeper.results.schema import trials_schema
+from tests.command_line import STUDY
 
 MiB = 1 << 20
 
@@ -78,7 +82,7 @@ def test_published_tables_are_refused(
     check_published(numbers)
     monkeypatch.setattr(decoded, "available_bytes", lambda: 50 * MiB)
     for path in (numbers, texts, numbers.parent):
-        with pytest.raises(SetupError, match="and at most 50 MiB may be"):
+        with pytest.raises(SetupError, match="but at most 50 MiB are allowed"):
             check_published(path)
     few = written(numbers.parent / "few", {"x": [1.5]})
     assert differences(numbers, few) is TableDifference.UNREADABLE
@@ -103,3 +107,22 @@ def test_a_file_with_a_hole_is_not_read_into_memory(numbers: Path) -> None:
         file.write(tail)
     with pytest.raises(SetupError):
         read_light(numbers)
+
+
+def test_damaged_names_of_columns_are_refused(tmp_path: Path) -> None:
+    path, schema = tmp_path / "trials.parquet", trials_schema(parse(STUDY, tmp_path))
+    pq.write_table(schema.empty_table(), path)
+    assert read_light(path) is not None
+    path.write_bytes(path.read_bytes().replace(b"best_epoch", b"best_epocg"))
+    with pytest.raises(SetupError, match="it cannot be read; rewrite it with"):
+        read_light(path)
+
+
+def test_tables_without_a_digest_are_refused_by_their_columns(tmp_path: Path) -> None:
+    path, schema = tmp_path / "trials.parquet", trials_schema(parse(STUDY, tmp_path))
+    about_study = {METADATA_KEY: schema.metadata[METADATA_KEY]}
+    pq.write_table(schema.with_metadata(about_study).empty_table(), path)
+    assert read_light(path) is not None
+    path.write_bytes(path.read_bytes().replace(b"best_epoch", b"best_epocg", 1))
+    with pytest.raises(SetupError, match="it cannot be read"):
+        read_light(path)

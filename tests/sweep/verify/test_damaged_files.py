@@ -14,14 +14,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import sweeper
 from sweeper.cli import main
-from sweeper.config import load
+from sweeper.config import StudyConfig, load
 from sweeper.data.dataset import Dataset
+from sweeper.data.prepare import prepare
 from sweeper.errors import SweeperError
 from sweeper.export.directory import export
 from sweeper.ledger import Ledger, checked
@@ -33,7 +35,7 @@ from sweeper.results.read import Results, open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.cost import shipped
-from sweeper.sweep.planning import costs_of, read_plan
+from sweeper.sweep.planning import costs_of, plan_digests, read_plan
 from sweeper.sweep.session.crashes import note_left
 from tests.crashes import Study
 from tests.digest import deterministic_digest
@@ -58,6 +60,18 @@ def table(name: str) -> Callable[[Path], object]:
     return lambda path: getattr(Results, name)(open_results(path.parent))
 
 
+@cache
+def study_and_data(study_file: Path) -> tuple[StudyConfig, Dataset]:
+    """A study and its prepared data."""
+    config = load(study_file)
+    return config, prepare(config)
+
+
+def plan_in(path: Path) -> object:
+    """The forecast in a recorded plan of the study next to it."""
+    return read_plan(path, *study_and_data(path.with_name("study.toml")))
+
+
 # each reader, and whether it must return nothing but what it returns of the undamaged file, or
 # None; with other tables, `verify` compares them with the ledger
 READERS: dict[str, tuple[Callable[[Path], object], bool]] = {
@@ -71,7 +85,7 @@ READERS: dict[str, tuple[Callable[[Path], object], bool]] = {
     "importance.parquet": (lambda path: read_light(path) if is_importance(path) else None, True),
     "logs/left.json": (lambda path: read_status(RunDir(path.parents[1])), False),
     "costs.json": (lambda path: costs_of(load(path.with_name("study.toml"), COSTS)), False),
-    "plan.json": (read_plan, False),
+    "plan.json": (plan_in, True),
     "model.safetensors": (lambda path: read_saved(path).digest, True),
     "trial.toml": (load, False),
 }
@@ -86,7 +100,9 @@ def write_others(study: Study) -> None:
     costs = {"model": asdict(shipped("cpu"))}
     (run_dir.root / "costs.json").write_text(json.dumps(costs), encoding="utf-8")
     with closing(Ledger.open(run_dir.ledger)) as ledger:
-        plan = {"forecast": ledger.sessions()[0]["forecast"]}
+        forecast = ledger.sessions()[0]["forecast"]
+    digests = plan_digests(*study_and_data(run_dir.study_file), forecast)
+    plan = {"digests": digests, "forecast": forecast}
     (run_dir.root / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
 
 
@@ -135,7 +151,6 @@ def test_load_py_refuses_damage_of_what_it_reads(
 @pytest.mark.parametrize("times", TIMES)
 def test_prepared_data_are_read_as_they_were_or_not_at_all(times: int, tmp_path: Path) -> None:
     study, chance = Study(tmp_path / "study", "supervised", "process"), random.Random(0)
-    from sweeper.data.prepare import prepare
 
     data, path = prepare(study.config), tmp_path / "data.npz"
     data.save(path)

@@ -104,7 +104,7 @@ def test_what_a_model_is_told_of_its_data_is_of_the_studys_own(
     other = trained(study_in(tmp_path / "other", STUDY, "study.seed=4", "study.n_trials=1"))
     shutil.copy(other.run_dir.preparation, copied.preparation)
     assert found(copied) == {"preparation.json": "it is of other data than the study's"}
-    with pytest.raises(SetupError, match="it is of other data than the study's; write it anew: "):
+    with pytest.raises(SetupError, match="it is of other data than the study's; rewrite it with: "):
         export(copied.root, None, 0, tmp_path / "best")
     repair_of(copied)
     assert copied.preparation.read_bytes() == ended.preparation.read_bytes()

@@ -85,7 +85,7 @@ def test_what_reads_a_view_that_is_damaged_is_refused_with_its_hint(
             ],
         }
         for read in reading[name]:
-            with pytest.raises(SetupError, match="it cannot be read; write it anew") as refused:
+            with pytest.raises(SetupError, match="it cannot be read; rewrite it with") as refused:
                 read()
             assert str(refused.value).endswith(f"verify {run_dir.root} --repair")
 
