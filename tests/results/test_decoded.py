@@ -78,7 +78,7 @@ def test_published_tables_are_refused(
     check_published(numbers)
     monkeypatch.setattr(decoded, "available_bytes", lambda: 50 * MiB)
     for path in (numbers, texts, numbers.parent):
-        with pytest.raises(SetupError, match="and at most 50 MiB may be"):
+        with pytest.raises(SetupError, match="but at most 50 MiB are allowed"):
             check_published(path)
     few = written(numbers.parent / "few", {"x": [1.5]})
     assert differences(numbers, few) is TableDifference.UNREADABLE
