@@ -94,7 +94,7 @@ def trace(function: Callable[..., Any], key: Any, *others: Any) -> Trace:
 
 def unrepeatable(what: str, hint: str) -> tuple[str, str]:
     """What is wrong with a call that does not repeat, and how to fix it."""
-    found = f"{what} computes something else each time that it is called with the same arguments"
+    found = f"{what} gives different results each time it is called with the same arguments"
     others = "NumPy's or Python's random numbers, a clock, a process id or a global variable"
     return found, f"{hint}, not on {others}"
 

@@ -191,7 +191,7 @@ def test_each_column_of_the_table_adds_up_to_the_time_of_the_program() -> None:
     table = next(b for b in blocks if b.get("caption", "").startswith("seconds of the program"))
     assert table["headings"] == ["", PROGRAM, "thread 0", "thread 1"]
     *parts, whole = table["rows"]
-    assert whole == ["in all", 28.0, 28.0, 28.0]
+    assert whole == ["total", 28.0, 28.0, 28.0]
     assert [sum(column) for column in zip(*(row[1:] for row in parts), strict=True)] == whole[1:]
     assert next(row for row in parts if row[0] == "idle")[1:] == [8.0, 22.0, 23.0]
 

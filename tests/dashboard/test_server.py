@@ -174,5 +174,5 @@ def test_a_port_in_use_is_refused_with_a_hint() -> None:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         assert address_of(listening) == f"http://127.0.0.1:{port}/"
-        with pytest.raises(SetupError, match="name another with --port"):
+        with pytest.raises(SetupError, match="choose another with --port"):
             listen("127.0.0.1", port)

@@ -296,7 +296,7 @@ def test_hundreds_of_parameters_are_shown_in_pages() -> None:
     trials = trials_of(rows, search)
     assert len(charts(slices_view(trials, list(trials.parameters)))) == 300
     note, parallel = parallel_view(trials, list(trials.parameters))
-    assert "Of 300 parameters" in note["text"]
+    assert "most important of 300 parameters" in note["text"]
     assert len(parallel["option"]["parallelAxis"]) == 13
 
 

@@ -316,7 +316,7 @@ def test_classes_of_text_are_called_as_they_are_written(make_study) -> None:
 def test_weights_without_classes_are_refused(make_study) -> None:
     data = CSV.replace("kind", "month") + DROP + MEDIAN + 'class_weights = "balanced"\n'
     assert refusal(make_study(data, TABLE, loss="mse")) == [
-        "study.toml:15: data.class_weights: mse has has no classes to weight; write "
+        "study.toml:15: data.class_weights: mse has no classes to weight; write "
         'class_weights = "none"'
     ]
 
@@ -386,7 +386,7 @@ def test_class_weights_for_a_user_defined_loss_are_refused(make_study) -> None:
     data = CSV + DROP + MEDIAN + 'class_weights = "balanced"\n'
     (problem,) = refusal(make_study(data, TABLE, loss='mine:loss", task = "classes'))
     assert problem.endswith(
-        'data.class_weights: mine:loss has does not use weights; write class_weights = "none"'
+        'data.class_weights: mine:loss does not use weights; write class_weights = "none"'
     )
 
 

@@ -22,7 +22,7 @@ KB = 1000
 LARGE = "size,kind\n" + "1,1\n" * 40 * KB
 ENDLESS = "size,kind\n" + "1" * 160 * KB
 NPZ = 'source = "npz"\npath = "rows.npz"\n'
-CANNOT_FIT = r"would take .* of memory, but 97.7 KiB are free; write fewer rows or columns"
+CANNOT_FIT = r"would take .* of memory, but 97.7 KiB are free; use fewer rows or columns"
 
 
 @pytest.fixture(autouse=True)

@@ -68,7 +68,7 @@ def test_units_below_the_column_names_are_left_out_with_their_row(make_study) ->
     units = TABLE.replace("kind\n", "kind\nkg;m;\n")
     data = prepare(make_study(CSV + 'missing_target = "drop"\n', units))
     assert data.digest == prepare(make_study(CSV, TABLE)).digest
-    assert data.notes == ("1 of 41 rows has no value of the target 'kind': left out",)
+    assert data.notes == ("left out 1 of 41 rows, without a value for the target 'kind'",)
 
 
 @pytest.mark.parametrize(

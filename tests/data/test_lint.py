@@ -97,7 +97,7 @@ def test_classes_that_may_be_missing_values_are_named(make_study, tmp_path: Path
     assert f"rows.csv: 'kind' is taken as classes, but it {note}" in told
 
     fixed = make_study(f"{CSV}{drop}{fix}\n")
-    assert told_of(fixed) == ("24 of 48 rows have no value of the target 'kind': left out",)
+    assert told_of(fixed) == ("left out 24 of 48 rows, without a value for the target 'kind'",)
     assert prepare(fixed).class_names == ("a", "b")
     for kinds in ("+-", ("none", "some")):
         assert told_of(make_study(CSV, "size,kind\n" + f"1,{kinds[0]}\n2,{kinds[1]}\n" * 9)) == ()

@@ -102,4 +102,4 @@ def test_a_class_without_training_rows_gets_a_warning() -> None:
     data = classes([0] * 9, [0, 1], [1] * 4, "usual", "late")
     found = [doubt for doubt in data_doubts(study(), data) if "never learnt" in doubt]
     assert len(found) == 1
-    assert "the training part has no row of class 'late'" in found[0]
+    assert "the training rows have none of class 'late'" in found[0]

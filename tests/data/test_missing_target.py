@@ -21,7 +21,7 @@ DROP = 'missing_target = "drop"\n'
 LINES = [f"{i % 7},{i % 2 if i % 10 else ''}" for i in range(40)]
 TABLE = "\n".join(["size,kind", *LINES, ""])
 COMPLETE = "\n".join(["size,kind", *(line for line in LINES if not line.endswith(",")), ""])
-NOTE = "4 of 40 rows have no value of the target 'kind': left out"
+NOTE = "left out 4 of 40 rows, without a value for the target 'kind'"
 
 
 def test_the_refusal_names_the_setting(make_study) -> None:
@@ -73,12 +73,12 @@ def test_every_source_leaves_them_out(source: str, make_study, tmp_path: Path) -
     data = prepare(make_study(tables[source] + DROP, loss="mse"))
     assert data.x_train.tolist() == expected.x_train.tolist()
     assert data.y_test.tolist() == expected.y_test.tolist()
-    assert data.notes[0].startswith("1 of 20 rows has no value of the target ")
+    assert data.notes[0].startswith("left out 1 of 20 rows, without a value for the target ")
 
 
 def test_a_target_without_values_is_refused(make_study) -> None:
     empty = "size,kind\n" + "1,\n" * 20
-    with pytest.raises(DataError, match=r"rows.csv has no row with a value of the target 'kind'"):
+    with pytest.raises(DataError, match=r"rows.csv has no row with a value for the target 'kind'"):
         prepare(make_study(CSV + DROP, empty))
 
 

@@ -129,5 +129,5 @@ def test_data_too_large_to_prepare_is_refused_in_advance(parquet_study) -> None:
     numbers = parquet_study(NUMBERS)
     with pytest.raises(DataError) as refused:
         prepare(with_room_for(numbers, reckoned(numbers) / 2))
-    assert "while it is prepared, and the share" in str(refused.value)
+    assert "while it is prepared, but the share" in str(refused.value)
     assert "categorical" not in str(refused.value)

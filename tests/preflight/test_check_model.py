@@ -300,7 +300,7 @@ REFUSED = {
     "no parameters": (
         ("model.function=nets:empty", "search={}"),
         "--set: model.function: the model has no parameters to train; give it floating-point "
-        "arrays ",
+        "arrays",
     ),
     "complex parameters": (
         ("model.function=nets:waves", "search={}"),

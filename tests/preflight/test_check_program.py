@@ -129,7 +129,7 @@ def broken(program: str, *overrides: str) -> dict[str, str]:
 
 
 def test_draws_without_the_key_are_reported(module: str) -> None:
-    with pytest.raises(StudyError, match="gives different results each time that it is called"):
+    with pytest.raises(StudyError, match="gives different results each time it is called"):
         broken(f"{module}:Draws")
 
 
