@@ -36,6 +36,8 @@ OPENING = "After reading this guide you can "  # the first words below the title
 _WIDTH = 100  # longer lines are hard to read
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^]]+)\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"`([^`]+)`")
 _CELLS = re.compile(r" (?<!\\)\| ")
 
 
@@ -60,7 +62,7 @@ def guide(
     elif setting is not None:
         console.print(_explain(topic, setting))
     else:
-        _show(console, _rendered(read_guide(topic)))
+        _show(console, _rendered(read_guide(topic), styled=console.is_terminal))
 
 
 def read_guide(topic: str) -> str:
@@ -100,12 +102,15 @@ def _show(console: Console, shown: RenderableType) -> None:
         console.print(shown)
 
 
-def _rendered(text: str) -> RenderableType:
-    """A guide as the terminal shows it."""
+def _rendered(text: str, *, styled: bool) -> RenderableType:
+    """A guide as the terminal shows it; without styles, code keeps its backticks."""
     from rich.markdown import Markdown
 
-    shown = _LINK.sub(_named, _COMMENT.sub("", text))
-    return Markdown(shown, code_theme="ansi_dark", hyperlinks=False)
+    parts = _FENCE.split(_COMMENT.sub("", text))
+    for at, prose in [*enumerate(parts)][::2]:  # each other part is a block of code
+        linked = _LINK.sub(_named, prose)
+        parts[at] = linked if styled else _CODE.sub(r"`` `\1` ``", linked)
+    return Markdown("".join(parts), code_theme="ansi_dark", hyperlinks=False)
 
 
 def _named(link: re.Match[str]) -> str:
