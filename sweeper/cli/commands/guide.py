@@ -69,7 +69,7 @@ def read_guide(topic: str) -> str:
     """The Markdown of a guide.
 
     Raises:
-        StudyError: there is no guide of this name.
+        StudyError: no guide has this name.
     """
     if topic not in TOPICS:
         found = f"no guide is named '{topic}'"
