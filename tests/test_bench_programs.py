@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sweeper
-
-ROOT = Path(__file__).parent.parent
+from tests.documents import GUIDES, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +55,8 @@ def test_ways_with_different_results_are_reported(script: dict[str, Any]) -> Non
     ]
 
 
-def test_the_readme_has_a_row_for_each_way(script: dict[str, Any]) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = readme.split(script["BEGIN"])[1].split(script["END"])[0]
+def test_the_guide_has_a_row_for_each_way(script: dict[str, Any]) -> None:
+    table = GUIDES["benchmarks"].split(script["BEGIN"])[1].split(script["END"])[0]
 
     lines = [line for line in table.splitlines() if line.startswith("|")][2:]
     named = [line.split("|")[2].strip() for line in lines]

@@ -83,7 +83,7 @@ _SWITCH = Way(
 )
 _EXACT, _PADDED, _PROCESS = (_strategy(name) for name in ("exact", "padded", "process"))
 _STRATEGIES = (_strategy("auto"), _EXACT, _PADDED, _PROCESS, _SWITCH)
-_NO_PADDING = replace(_PADDED, not_run="no padding of one's own modules: trained as exact")
+_NO_PADDING = replace(_PADDED, not_run="user-defined models are not padded: trained as exact")
 
 CONTESTS = (
     Contest(

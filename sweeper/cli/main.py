@@ -31,7 +31,7 @@ from sweeper.process import open_streams, package_version
 _GARBAGE_AFTER = (50_000, 10, 10)
 
 # commands that import nothing large
-_SMALL = {"status", "stop", "schema"}
+_SMALL = {"status", "stop", "schema", "guide"}
 
 # each command and the module in `commands` that defines it, in the order of --help
 COMMANDS = {
@@ -58,6 +58,7 @@ COMMANDS = {
     "doctor": "machine",
     "calibrate": "machine",
     "schema": "schema",
+    "guide": "guide",
 }
 
 

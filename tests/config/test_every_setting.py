@@ -1,4 +1,4 @@
-"""Every setting is described, has an example that it takes, is in the README, and in a test."""
+"""Every setting is described, has an example that it takes, is in the guide, and in a test."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sweeper.config.space import ENTRIES
 from sweeper.config.table import Table
 from sweeper.config.tables import TABLES, Variants
 from sweeper.config.trial import TRIAL, TrialTable
+from tests.documents import GUIDES
 
 TESTS = Path(__file__).parents[1]
-README = (TESTS.parent / "README.md").read_text(encoding="utf-8")
-SECTION = README.partition("<!-- settings: ")[2].partition("<!-- settings end")[0]
+SECTION = GUIDES["settings"].partition("<!-- settings: ")[2].partition("<!-- settings end")[0]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ KEYS = sorted({setting.key for setting in SETTINGS})
 
 
 def cells(key: str) -> list[list[str]]:
-    """The lines of the README's table for a setting, in cells."""
+    """The lines of the guide's tables for a setting, in cells."""
     lines = [line for line in SECTION.splitlines() if line.startswith(f"| `{key}` |")]
     return [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines]
 
@@ -105,7 +105,7 @@ def test_no_table_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_a_setting_is_described_with_an_example_in_the_readme(setting: Setting) -> None:
+def test_a_setting_is_described_with_an_example_in_the_guide(setting: Setting) -> None:
     lines = cells(setting.key)
     description = setting.table.model_fields[setting.name].description
     assert description, "write Field(..., description=...)"
@@ -124,7 +124,7 @@ def test_a_setting_takes_its_own_examples(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_an_example_in_the_readme_is_accepted(key: str) -> None:
+def test_an_example_in_the_guide_is_accepted(key: str) -> None:
     """By one of the tables at least, where several kinds have the setting."""
     tables = [(setting.table, setting.name) for setting in SETTINGS if setting.key == key]
     for line in cells(key):

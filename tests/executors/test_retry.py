@@ -76,7 +76,7 @@ def test_a_bucket_whose_worker_was_lost_is_tried_as_it_is() -> None:
 
 
 def test_a_trial_that_loses_every_worker_fails_at_the_fourth() -> None:
-    """Three losses, and its one more try: as the README says."""
+    """Three losses, and its one more try: as the guide says."""
 
     def attempt(part: Work) -> Outcome:
         raise WorkerLostError("is gone", PLACE, 0.0)

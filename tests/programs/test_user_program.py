@@ -29,6 +29,7 @@ from sweeper.programs.user_program import Own
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import Member, TrialSpec, words
+from tests.documents import GUIDES
 from tests.in_process import study_in, trained
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily
@@ -602,7 +603,7 @@ def test_what_is_missing_is_told(tmp_path: Path, bench: Any) -> None:
         check_program(config, data)
 
 
-def test_the_methods_are_those_of_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+def test_the_methods_are_those_of_the_guide() -> None:
+    guide = GUIDES["models-and-programs"]
     for name, given in METHODS.items():
-        assert f"def {name}({', '.join(given)})" in readme
+        assert f"def {name}({', '.join(given)})" in guide

@@ -1,0 +1,159 @@
+"""The command that shows the guides: guide."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+
+from sweeper.cli.console import console_on
+from sweeper.errors import Problem, StudyError, did_you_mean
+
+GUIDES = Path(__file__).parents[2] / "guide"
+SETTINGS = "settings"
+TOPICS = (
+    "study-file",
+    SETTINGS,
+    "models-and-programs",
+    "commands",
+    "python",
+    "results",
+    "winner",
+    "recovery",
+    "placement",
+    "clusters",
+    "benchmarks",
+    "security",
+    "architecture",
+)
+OPENING = "After reading this guide you can "  # the first words below the title of each
+_WIDTH = 100  # longer lines are hard to read
+_COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[([^]]+)\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"`([^`]+)`")
+_CELLS = re.compile(r" (?<!\\)\| ")
+
+
+def guide(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="A guide; all are listed if left out.")
+    ] = None,
+    setting: Annotated[
+        str | None,
+        typer.Argument(metavar="[SETTING]", help="One setting of the guide `settings`."),
+    ] = None,
+) -> None:
+    """Show a guide in the terminal, list the guides, or explain one setting.
+
+    `guide` lists the guides, `guide results` shows one, `guide settings optimizer.lr` explains a
+    setting.
+    """
+    console = console_on(sys.stdout)
+    console.width = min(console.width, _WIDTH)
+    if topic is None:
+        console.print(_list_of_guides())
+    elif setting is not None:
+        console.print(_explain(topic, setting))
+    else:
+        _show(console, _rendered(read_guide(topic), styled=console.is_terminal))
+
+
+def read_guide(topic: str) -> str:
+    """The Markdown of a guide.
+
+    Raises:
+        StudyError: no guide has this name.
+    """
+    if topic not in TOPICS:
+        found = f"no guide is named '{topic}'"
+        raise StudyError(Problem("", "TOPIC", found, f"the guides are {', '.join(TOPICS)}"))
+    return (GUIDES / f"{topic}.md").read_text(encoding="utf-8")
+
+
+def summary(text: str) -> str:
+    """What a reader of the guide can do afterwards."""
+    paragraph = text.split("\n\n")[1]
+    return " ".join(paragraph.split()).removeprefix(OPENING).partition(". ")[0].removesuffix(".")
+
+
+def _list_of_guides() -> RenderableType:
+    from rich.table import Table
+
+    table = Table.grid("", "", padding=(0, 2))
+    for topic in TOPICS:
+        table.add_row(topic, summary(read_guide(topic)))
+    return table
+
+
+def _show(console: Console, shown: RenderableType) -> None:
+    """Print it, in a pager if the terminal is lower than the text is long."""
+    if not console.is_terminal:
+        console.print(shown)
+        return
+    os.environ.setdefault("LESS", "-FRX")  # keep colours, and end at once if it fits on a screen
+    with console.pager(styles=True):
+        console.print(shown)
+
+
+def _rendered(text: str, *, styled: bool) -> RenderableType:
+    """A guide as the terminal shows it; without styles, code keeps its backticks."""
+    from rich.markdown import Markdown
+
+    parts = _FENCE.split(_COMMENT.sub("", text))
+    for at, prose in [*enumerate(parts)][::2]:  # each other part is a block of code
+        linked = _LINK.sub(_named, prose)
+        parts[at] = linked if styled else _CODE.sub(r"`` `\1` ``", linked)
+    return Markdown("".join(parts), code_theme="ansi_dark", hyperlinks=False)
+
+
+def _named(link: re.Match[str]) -> str:
+    """A link as words: the terminal cannot follow one to a file of this package."""
+    text, target = link[1], link[2]
+    page = target.partition("#")[0]
+    if "://" in target:
+        return link[0]
+    if page.removesuffix(".md") in TOPICS:
+        return f"{text} (`sweeper guide {page.removesuffix('.md')}`)"
+    return text
+
+
+def _explain(topic: str, setting: str) -> str:
+    """What the guide `settings` says about a setting, or about all settings of a table."""
+    if topic != SETTINGS:
+        hint = f"write `sweeper guide {SETTINGS} {setting}`"
+        raise StudyError(Problem("", "SETTING", f"guide '{topic}' lists no settings", hint))
+    rows = [*_rows(read_guide(topic))]
+    found = [row for row in rows if re.fullmatch(_pattern(row[0]), setting)]
+    found = found or [row for row in rows if row[0].startswith(f"{setting}.")]
+    if not found:
+        hint = did_you_mean(setting, [row[0] for row in rows])
+        hint = hint or f"`sweeper guide {SETTINGS}` lists them all"
+        raise StudyError(Problem("", "SETTING", f"no setting is named '{setting}'", hint))
+    return "\n\n".join(_described(*row) for row in found)
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    """The lines of the tables of settings, in cells."""
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            cells = _CELLS.split(line.removeprefix("| ").removesuffix(" |"))
+            yield [cell.replace("\\|", "|").strip("`") for cell in cells]
+
+
+def _pattern(key: str) -> str:
+    """What matches a key; one of `model` or `optimizer` may name a part, too."""
+    pattern = re.escape(key).replace("KEY", r"[\w.-]+").replace("NAME", r"[\w-]+")
+    return re.sub(r"^(model|optimizer)\\\.", r"\1\\.([\\w-]+\\.)?", pattern)
+
+
+def _described(key: str, takes: str, default: str, example: str, meaning: str) -> str:
+    """A setting, its values and its meaning, each on a line."""
+    lines = (("takes", takes), ("default", default), ("example", f"{key} = {example}"))
+    return "\n".join([key, *(f"  {name:<8} {text}" for name, text in lines), f"  {meaning}"])

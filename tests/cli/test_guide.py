@@ -1,0 +1,108 @@
+"""`guide` lists the guides, shows one, and explains a setting."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli.commands.guide import TOPICS
+from tests.command_line import CommandLine
+from tests.documents import GUIDES, headings
+from tests.processes import environment_of
+
+
+def test_without_a_topic_the_guides_are_listed_one_a_line(command: CommandLine) -> None:
+    done = command("guide")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line[0] for line in lines] == [*TOPICS]
+    assert all(len(line) > 4 for line in lines)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_guide_is_rendered_whole(topic: str, command: CommandLine) -> None:
+    done = command("guide", topic)
+    said = " ".join(done.stdout.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(heading in said for heading in headings(GUIDES[topic]))
+    assert not re.search(r"^#+ |<!--|\]\((#|[\w./-]+\.md)", done.stdout, re.MULTILINE)
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_a_link_to_another_guide_is_the_command_that_shows_it(command: CommandLine) -> None:
+    said = " ".join(command("guide", "study-file").stdout.split())
+    assert "All settings (`sweeper guide settings`) lists every setting" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "first", "lines"),
+    [
+        ("optimizer.b1", "optimizer.b1", 11),
+        ("model.critic.width", "model.width", 5),
+        ("model.trunk.input", "model.NAME.input", 5),
+        ("search.model.width.low", "search.KEY.low", 5),
+        ("schedule", "schedule.parallel", 11),
+    ],
+)
+def test_a_setting_is_explained(setting: str, first: str, lines: int, command: CommandLine) -> None:
+    said = command("guide", "settings", setting).stdout.splitlines()
+    assert said[0] == first
+    assert [line.split()[0] for line in said[1:4]] == ["takes", "default", "example"]
+    assert len(said) == lines
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["result"], f"TOPIC: no guide is named 'result'; the guides are {', '.join(TOPICS)}"),
+        (
+            ["settings", "optimizer.lrr"],
+            "SETTING: no setting is named 'optimizer.lrr'; did you mean 'optimizer.lr'?",
+        ),
+        (
+            ["settings", "xyz"],
+            "SETTING: no setting is named 'xyz'; `sweeper guide settings` lists them all",
+        ),
+        (
+            ["results", "optimizer.lr"],
+            "SETTING: guide 'results' lists no settings; write `sweeper guide settings "
+            "optimizer.lr`",
+        ),
+    ],
+)
+def test_what_does_not_exist_is_refused(words: list[str], said: str, command: CommandLine) -> None:
+    done = command("guide", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{said}\n")
+
+
+def test_no_large_library_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys; from sweeper.cli.main import command; command('guide', 'settings')\n"
+        "print(sorted({'jax', 'optuna', 'pandas', 'pyarrow', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_terminal_gets_a_pager_and_colours(tmp_path: Path) -> None:
+    reading, writing = pty.openpty()
+    environment = {**environment_of(tmp_path), "PAGER": "sed s/^/paged:/", "TERM": "xterm"}
+    words = [sys.executable, "-m", "sweeper", "guide", "winner"]
+    terminal = {"stdin": writing, "stdout": writing, "stderr": writing}
+    with subprocess.Popen(words, env=environment, **terminal):
+        os.close(writing)
+        said = b""
+        while True:
+            try:
+                said += os.read(reading, 1 << 16)
+            except OSError:  # the terminal's other end is closed
+                break
+    os.close(reading)
+    assert said.startswith(b"paged:")
+    assert b"\x1b[1m" in said
