@@ -87,7 +87,7 @@ def test_a_parquet_of_mixed_types_is_planned_run_and_resumed(study: CommandLine)
         assert one["weight"] == pytest.approx(data["train_rows"] / 2 / rows[0])
     text = study("plan", "study.toml").stdout
     for words in (
-        *(f"{data['train_rows']} rows to train on", "2 of numbers, 2 of categories"),
+        *(f"{data['train_rows']} rows for training", "2 of numbers, 2 of categories"),
         *("categories", "classes", "drug", "yes"),
     ):
         assert words in text
