@@ -300,7 +300,7 @@ def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path
     assert (one.info["replicate"], two.info["replicate"]) == (0, 1)
     assert not np.allclose(one.predict(ROWS), two.predict(ROWS))
     for number, member, path, message in (
-        (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; name one of"),
+        (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; use one of"),
         (kept[0], 2, tmp_path / "x", "has 2 members, but no member 2; write 0 to 1"),
         (
             kept[0],

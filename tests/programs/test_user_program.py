@@ -466,14 +466,19 @@ class Picky(Base):
     ("overrides", "key", "found", "hint"),
     [
         (["Teache"], "program", "no class 'Teache' in the module", "did you mean"),
-        (["Teacher", "train.pul=1.0"], "pul", "takes no 'pul'", "did you mean 'train.pull'?"),
+        (
+            ["Teacher", "train.pul=1.0"],
+            "pul",
+            "has no argument 'pul'",
+            "did you mean 'train.pull'?",
+        ),
         (
             ["Base", "train.momentum=0.1"],
             "momentum",
-            "takes no 'momentum'",
+            "has no argument 'momentum'",
             "it takes pull",
         ),
-        (["function"], "program", "is no class", "write a class with init, step, evaluate"),
+        (["function"], "program", "is not a class", "write a class with init, step, evaluate"),
         (["NoInit"], "program", "has no init", "write def init(self, model, optimizer, key)"),
         (["OneMore"], "program", "cannot be called with model, opt_state, batch", "def step(self"),
         (["OnlyModel"], "program", "init' returns MLP", "return model, opt_state"),
@@ -489,7 +494,7 @@ class Picky(Base):
             "the model it gets",
         ),
         (["Vector"], "program", "float64 of shape (64,) as its loss", "the mean over examples"),
-        (["Branches"], "program", "is traced (own_programs.py, line ", "jnp.where"),
+        (["Branches"], "program", "cannot see traced values (own_programs.py, line ", "jnp.where"),
         (["Arrays"], "program", "raised TracerArrayConversionError", "use jnp instead of np"),
         (["Floats"], "program", "raised ConcretizationTypeError: ", "no float(), int() or range()"),
         (["Ranges"], "program", "raised TracerIntegerConversionError", "no float(), int()"),
@@ -502,9 +507,14 @@ class Picky(Base):
             "evaluate' raised SystemExit (own_programs.py, line ",
             "fix it",
         ),
-        (["Alone"], "program", "gives float64 of shape ()", 'return {"loss": ..., "largest": ...}'),
+        (
+            ["Alone"],
+            "program",
+            "returns float64 of shape ()",
+            'return {"loss": ..., "largest": ...}',
+        ),
         (["Other"], "program", "returns loss, smallest, but not largest", 'return {"loss": ...'),
-        (["More"], "program", "gives largest, loss, smallest", '["largest", "smallest"]'),
+        (["More"], "program", "returns largest, loss, smallest", '["largest", "smallest"]'),
         (["Rows"], "program", "float64 of shape (64,) as largest", "return one number"),
         (
             ["Picky", 'search.train.copies={type="int",low=2,high=3}'],
@@ -585,7 +595,7 @@ def test_a_class_is_told_of_the_data_what_it_takes_by_name(tmp_path: Path) -> No
         assert price > 100  # no scaled number
         assert given["largest"] == in_size + 100
     config = parse(STUDY, tmp_path / "study.toml", ["train.in_size=7"])
-    with pytest.raises(StudyError, match="takes no 'in_size'"):
+    with pytest.raises(StudyError, match="has no argument 'in_size'"):
         check_program(config, data)
 
 

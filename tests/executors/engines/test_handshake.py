@@ -87,7 +87,7 @@ def test_a_machine_without_room_for_the_data_is_told() -> None:
     there = {"memory_bytes": 10 * 2**20}
     assert list(want_of_memory(there, 3 * 2**20, 0.8, 4)) == [
         (
-            "too little memory: the data takes 3 MiB, and each of 4 workers there has 2 MiB",
+            "too little memory: the data take 3 MiB, and each of 4 workers there has 2 MiB",
             "start fewer there, drop columns or rows, or write a larger execution.memory_fraction",
         )
     ]
