@@ -126,7 +126,7 @@ def study(overrides: Iterable[str] = ()) -> StudyConfig:
 def new_ledger() -> Ledger:
     """An empty ledger in memory; it outlives a `Crash`, as a file outlives a process."""
     ledger = Ledger.create(":memory:")
-    weakref.finalize(ledger, ledger._db.close)  # it is unknown when it is no longer needed
+    weakref.finalize(ledger, ledger._db.close)  # nothing says when it may be closed
     return ledger
 
 

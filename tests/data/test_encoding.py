@@ -81,7 +81,7 @@ def test_gaps_are_filled_by_the_training_part(make_study, impute: str, imputer) 
         for rows in PARTS
     ]
     np.testing.assert_array_equal(x_of(dataset), np.vstack(expected))
-    # a missing colour is a category, unless it is filled; black is no category
+    # a missing colour is a category, unless it is filled; black has no column
     own = [] if impute == '"most_frequent"' else ["colour_nan"]
     assert dataset.feature_names == (
         *("size", "month", "colour_blue", "colour_green", "colour_red"),
