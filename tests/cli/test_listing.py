@@ -64,7 +64,7 @@ def test_an_unknown_state_is_refused_with_the_known_ones(run_dir: RunDir) -> Non
 def test_an_empty_list_explains_itself(run_dir: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--head", "0"), ("--where", "epochs_done < 0")):
         sweeper.command("trials", str(run_dir.root), *words)
-    assert capsys.readouterr().out == "none of 6 trials shown\nno trials match\n"
+    assert capsys.readouterr().out == "0 of 6 trials shown\nno trials match\n"
 
 
 def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:

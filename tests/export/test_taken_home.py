@@ -185,7 +185,7 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
         pd.read_csv(tmp_path / "new.csv", keep_default_na=False).to_csv(tmp_path / "new.csv")
     assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
     rows.to_csv(tmp_path / "new.csv", index=False, sep=";")
-    with pytest.raises(DataError, match=r"new.csv: has columns that seem to be .* or give sweeper"):
+    with pytest.raises(DataError, match=r"new.csv: .*, or use sweeper"):
         predicted(best, tmp_path / "new.csv", told.append)
     other = rows.rename(columns={"island": "Island"}).assign(weight=1)
     other.to_csv(tmp_path / "other.csv", index=False)
