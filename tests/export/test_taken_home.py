@@ -258,7 +258,7 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
         predicted(best, tmp_path / "new.csv", told.append)
     assert str(refusal.value) == (
         "new.csv: has columns that seem to be separated by ','; write it with \";\" between fields "
-        'and "," in numbers, as latin-1, or use sweeper.load(MODEL).predict the rows of '
+        'and "," in numbers, as latin-1, or use sweeper.load(MODEL).predict on the rows of '
         "pandas.read_csv(...)"
     )
 
