@@ -1,9 +1,9 @@
-"""Clusters on this machine, each in a process of its own, for as long as a test needs it.
+"""Clusters on this machine, each in a separate process, for as long as a test needs it.
 
     python -m tests.clusters dask 2
     python -m tests.clusters ray 2
 
-starts one of two workers, prints its address, and ends it when its standard input ends.
+starts a cluster of two workers, prints its address, and ends it when its standard input ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPEN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster of an engine, below the process `pid`; who connects needs its `environment`."""
+    """A cluster of an engine, below the process `pid`; connections need its `environment`."""
 
     engine: str
     address: str
@@ -33,11 +33,11 @@ class Cluster:
 
     @property
     def setting(self) -> str:
-        """What to `--set` for a study to train on it."""
+        """The settings with which a study trains on it."""
         return f"execution.engine={{name='{self.engine}', address='{self.address}'}}"
 
     def trainers(self) -> list[int]:
-        """The processes that train, each a child of one of the engine's."""
+        """The processes that train, each a child of a process of the engine."""
         return [pid for pid in descendants(self.pid) if "LokyProcess" in command_line(pid)]
 
 
@@ -64,7 +64,7 @@ def _serve_dask(workers: int) -> None:
     import dask.config
     from distributed import LocalCluster
 
-    # so long after a worker was lost it closes the one that was started in its place
+    # this long after a worker was lost it closes the one that was started in its place
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     size = {"n_workers": workers, "threads_per_worker": 1, "processes": True}
     with patient, LocalCluster(**size, dashboard_address=":0") as running:

@@ -1,4 +1,4 @@
-"""The program as its user starts it, and a study small enough to be run in every test."""
+"""The program as a user starts it, and a study small enough to run in every test."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CommandLine:
 
     @property
     def run_dir(self) -> RunDir:
-        """Where `STUDY` puts its results."""
+        """The run directory of `STUDY`."""
         return RunDir(self.directory / "runs" / "wine")
 
     def write(self, text: str = STUDY) -> None:
@@ -77,7 +77,7 @@ class CommandLine:
         (self.directory / "study.toml").write_text(text, encoding="utf-8")
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command from its start to its end."""
+        """Run a command from its start to its end."""
         environment = environment_of(self.cache)
         if can_fork(environment):
             return forked(arguments, self.directory, environment, timeout=120)
@@ -87,7 +87,7 @@ class CommandLine:
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """A command that is running, and ends with the block."""
+        """A running command, which ends with the block."""
         with start(self.directory, self.cache, arguments) as process:
             try:
                 yield process
@@ -95,19 +95,19 @@ class CommandLine:
                 process.kill()
 
     def status(self) -> dict[str, Any]:
-        """What `status --json` answers about the results of `STUDY`."""
+        """The answer of `status --json` about the results of `STUDY`."""
         shown = self("status", str(self.run_dir.root), "--json")
         assert (shown.returncode, shown.stderr) == (0, "")
         return json.loads(shown.stdout)
 
 
 def settings(*assignments: str) -> list[str]:
-    """The arguments that give settings another value: `study.seed=1`."""
+    """The arguments that set other values: `study.seed=1`."""
     return [word for assignment in assignments for word in ("--set", assignment)]
 
 
 def wait_for(words: str, process: subprocess.Popen[str]) -> None:
-    """Read what a process says up to a line with `words`."""
+    """Read the output of a process up to a line with `words`."""
     assert process.stderr is not None
     assert any(words in line for line in process.stderr), f"ended without {words!r}"
 

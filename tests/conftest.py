@@ -1,4 +1,4 @@
-"""What every test stands on."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hypothesis import settings
 from tests.command_line import CommandLine
 from tests.crashes import Study
 
-# how long an example takes is the machine's matter
+# the time for an example depends on the machine
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 
 def pytest_collection_finish() -> None:
-    """Have garbage collections skip what is imported and collected, which stays to the end."""
+    """Make garbage collections skip imported modules, which stay until the end."""
     gc.collect()
     gc.freeze()
 
@@ -37,7 +37,7 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def no_study_left_in_jax() -> Iterator[None]:
-    """No test goes on with the JAX settings of a study that an earlier one set up."""
+    """No test continues with JAX settings that an earlier study set up."""
     yield
     if setup := sys.modules.get("sweeper.executors.jax_setup"):
         setup._asked = None
@@ -51,7 +51,7 @@ def command(tmp_path: Path, compile_cache: Path) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that has ended."""
+    """A finished study."""
     study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
     study.run()
     return study
@@ -59,7 +59,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that was struck with trials in training."""
+    """A study that was killed with trials in training."""
     study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
     assert study.crash("ledger.close:end", 1)
     return study
@@ -67,7 +67,7 @@ def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Callable[[Study], Study]:
-    """A study like another, to be damaged."""
+    """A copy of a study, to be damaged."""
 
     def copied(study: Study) -> Study:
         copy = Study(tmp_path / "copy", study.program, study.strategy)

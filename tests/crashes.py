@@ -1,4 +1,4 @@
-"""Small studies of each program, crashed at any instant, and all that is left of them."""
+"""Small studies of each program, crashed at any instant, and everything that is left of them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ optimizer.lr = { type = "float", low = 1e-3, high = 1e-1, log = true }
 PROGRAMS = {"supervised": SUPERVISED, "alternating": ALTERNATING, "coupled": COUPLED}
 STRATEGIES = ("exact", "padded", "process")
 
-# what a worker passes where buckets are trained in workers; one that cannot start is another test
+# the instants of a worker if buckets train in workers; one that cannot start is another test
 IN_WORKERS = frozenset(
     {
         Step.COMPILE,
@@ -134,7 +134,7 @@ IN_WORKERS = frozenset(
 
 @dataclass(frozen=True)
 class Study:
-    """The small study of a `program`, in a directory of its own."""
+    """The small study of a `program`, in a separate directory."""
 
     directory: Path
     program: str
@@ -157,17 +157,17 @@ class Study:
 
     @property
     def run_dir(self) -> RunDir:
-        """Where its results are."""
+        """The run directory."""
         return RunDir(self.directory / "run")
 
     def run(self) -> None:
-        """From where it is to its end."""
+        """Run from the present state to the end."""
         assert sweeper.run(self.config).state == "finished"
 
     def crash(self, instant: str, at: int = 1) -> bool:
-        """From where it is to passing `at` of this instant, where it is gone; else to its end.
+        """Run from the present state, and crash when this instant is passed for the `at`th time.
 
-        Gives whether it was struck.
+        Returns whether it crashed; otherwise it has run to its end.
         """
         fault = f"{instant}=raise@{at}"
         step = Step(instant.partition(":")[0])
@@ -191,9 +191,9 @@ class Study:
         return passed
 
     def left(self) -> dict[str, object]:
-        """All that must be the same however it was crashed."""
+        """Everything that must be the same however the study crashed."""
         root = self.run_dir.root
-        # workers have their data there, and a round that was left open twice has workers
+        # workers have their data there, and a round that was left open twice uses workers
         staged = [name for name in _names(self.run_dir.staging) if name != self.run_dir.data.name]
         models = {path.name: _content(path) for path in self.run_dir.models.iterdir()}
         return {
@@ -206,7 +206,7 @@ class Study:
 
 
 def _content(path: Path) -> object:
-    """All of a model's file; the library of saved models writes its head in any order."""
+    """The contents of a model file, whose header has no fixed order."""
     if path.suffix != ".safetensors":
         return path.read_bytes()
     raw = path.read_bytes()

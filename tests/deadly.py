@@ -1,4 +1,4 @@
-"""A study one of whose trials does to its process what the variable DEADLY says."""
+"""A study of which one trial does to its process what the variable DEADLY says."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _METRIC_ORDER = ("trial_number", "replicate", "fold", "epoch", "metric")
 def deterministic_digest(run_dir: RunDir) -> str:
     """A digest of the deterministic columns of trials and metrics, floats by their bits.
 
-    How the metrics are cut into parts, and the order of the rows, make no difference.
+    It does not depend on how metrics are divided into files, or on the order of rows.
     """
     trials = table_digest(run_dir.trials, _TRIAL_ORDER)
     metrics = table_digest(run_dir.metrics, _METRIC_ORDER)
@@ -39,10 +39,10 @@ def table_digest(path: Path, order: tuple[str, ...]) -> str:
 
 
 def _content(column: pa.Array) -> bytes:
-    """The values of a column, where they are null and what they are."""
+    """The values of a column, and where they are null."""
     if types.is_string(column.type):
         return json.dumps(column.to_pylist()).encode()
-    # what the buffer holds at a null is undefined
+    # the buffer's contents at a null are undefined
     values = column.fill_null(False if types.is_boolean(column.type) else 0)
     parts = (column.is_null(), values)
     return b"".join(part.to_numpy(zero_copy_only=False).tobytes() for part in parts)

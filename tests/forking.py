@@ -1,8 +1,8 @@
 """Commands from start to end in forks of a process that has imported what they import.
 
-Importing takes a command two seconds or more of a core; the suite starts hundreds. A fork is a
-process of its own all the same: its environment, directory, output, signals and end are those of
-`python -m sweeper`, and threads start in it alone.
+Importing takes a command two seconds or more of a core, and the suite starts hundreds. A fork is
+still a separate process: its environment, directory, output, signals and exit are those of `python
+-m sweeper`, and it starts its own threads.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from threading import Lock
 from typing import IO, Any
 
 ROOT = Path(__file__).parent.parent
-# of the libraries what commands import late
+# what commands import late from libraries
 LATE = ("sklearn.datasets", "optuna.storages._rdb.models", "optuna.importance", "safetensors.numpy")
-# of the package what most commands have no use for
+# parts of the package that most commands do not use
 UNUSED = ("__main__", "engines", "templates", "dashboard")
-# variables that Python or a library reads while it is imported
+# variables that Python or a library reads when it is imported
 READ_EARLY = ("JAX", "PYTHON", "OMP", "OPENBLAS", "LD_")
 _LARGEST_REQUEST = 1 << 20
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """Whether a command with this environment does in a fork what it does when started."""
+    """Whether a command with this environment behaves in a fork as when started."""
     mine = {**os.environ, "PYTHONPATH": str(ROOT)}
     return sys.platform == "linux" and all(
         environment.get(name) == mine.get(name)
@@ -48,7 +48,7 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 def forked(
     arguments: Sequence[str], directory: Path, environment: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m sweeper` from its start to its end, and what it printed.
+    """Run `python -m sweeper` from its start to its end and return its output.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than `timeout` seconds, and is killed.
@@ -72,7 +72,7 @@ def _server() -> _Server:
 
 
 class _Server:
-    """The process that forks; it ends when this one does, for the socket is closed then."""
+    """The process that forks; it ends with this one, because the socket is closed then."""
 
     def __init__(self) -> None:
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -129,7 +129,7 @@ def _import_all() -> None:
 
 
 def _serve(tests: socket.socket) -> dict[str, Any]:
-    """Fork for each request; what is asked of this process, once it is such a fork."""
+    """Fork for each request; a fork then runs the request."""
     while True:
         asked, files, _, _ = socket.recv_fds(tests, _LARGEST_REQUEST, 2)
         if not asked:
@@ -153,7 +153,7 @@ def _become(request: Mapping[str, Any]) -> None:
     os.environ.update(request["env"])
     sys.path[0] = request["cwd"]
     sys.argv[1:] = request["argv"]
-    # no fork server of multiprocessing's: its processes end without what Python does at its end
+    # no fork server of multiprocessing: its processes skip what Python does at its end
     runpy.run_module("sweeper", run_name="__main__", alter_sys=True)
 
 

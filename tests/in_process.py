@@ -1,4 +1,4 @@
-"""A study that is trained in the process of its test: quicker, where no test is of the process."""
+"""A study trained in the process of its test, which is faster than a separate process."""
 
 from __future__ import annotations
 

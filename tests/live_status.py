@@ -1,4 +1,4 @@
-"""A status as a study in its first round has it, to be changed by a test."""
+"""The status of a study in its first round, to be changed by tests."""
 
 from __future__ import annotations
 

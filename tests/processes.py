@@ -1,4 +1,4 @@
-"""A study as a process of its own, to be killed."""
+"""A study as a separate process, to be killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def start(
 ) -> subprocess.Popen[str]:
     """`python -m sweeper` with `arguments`, in `directory`, with its own compile cache.
 
-    In a group of its own it can be sent what a terminal sends to all that runs in it.
+    In its own process group it can be sent what a terminal sends to everything that runs in it.
     """
     return subprocess.Popen(
         [sys.executable, "-m", "sweeper", *arguments],
@@ -37,20 +37,20 @@ def start(
 
 
 def environment_of(cache: Path) -> dict[str, str]:
-    """What a command finds in its environment: that of the tests, no width."""
+    """The environment of a command: that of the tests, without a width."""
     mine = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return {**mine, "SWEEPER_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """Wait for a process that must end well; its standard output."""
+    """Wait for a process that must succeed, and return its standard output."""
     out, errors = process.communicate()
     assert process.returncode == 0, errors
     return out
 
 
 def kill(process: subprocess.Popen[str]) -> list[int]:
-    """`kill -9` the process, and it alone; its descendants that live a second later."""
+    """`kill -9` only this process, and return its descendants that are alive a second later."""
     family = descendants(process.pid)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -80,7 +80,7 @@ def parent(pid: int) -> int:
 
 
 def command_line(pid: int) -> str:
-    """How a process was started; empty where it has ended."""
+    """How a process was started; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:

@@ -1,4 +1,4 @@
-"""Readers of a study's tables in three libraries, for as long as it runs."""
+"""Readers of a study's tables in three libraries, while it runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LIBRARIES: tuple[Count, ...] = (by_pandas, by_polars, by_duckdb)
 
 
 class Reader(threading.Thread):
-    """Counts the rows of a study, again and again, until it is told to stop."""
+    """Counts the rows of a study repeatedly, until it is told to stop."""
 
     def __init__(self, count: Count, run_dir: RunDir, pause_s: float = 0.0) -> None:
         super().__init__(name=count.__name__)
@@ -64,5 +64,5 @@ class Reader(threading.Thread):
 
     @property
     def has_lost_rows(self) -> bool:
-        """Whether a later read ever met fewer rows than one before it."""
+        """Whether a later read ever found fewer rows than an earlier one."""
         return any(sorted(rows) != list(rows) for rows in zip(*self.seen, strict=True))

@@ -1,4 +1,4 @@
-"""A study over formulas instead of networks, with a ledger that can crash at any call."""
+"""A study with formulas instead of networks, and a ledger that can crash at any call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Crash(BaseException):
 
 
 class CrashingLedger:
-    """The ledger `inner`, dead at its `at`-th call, before or after that call took effect."""
+    """The ledger `inner`, which crashes at its `at`-th call, before or after that takes effect."""
 
     def __init__(self, inner: Ledger, at: int, after: bool) -> None:
         self._inner = inner
@@ -69,7 +69,7 @@ class CrashingLedger:
 
 
 class Remembering(RandomSampler):
-    """Draws from a generator of its own, and counts trials where it may and where it may not."""
+    """Draws from its own generator, and counts trials if it may and if it may not."""
 
     def __init__(self, step: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Remembering(RandomSampler):
 
 
 class Tossing(BasePruner):
-    """Ends a trial by chance."""
+    """Ends a trial at random."""
 
     def __init__(self, chance: float) -> None:
         self._chance = chance
@@ -126,7 +126,7 @@ def study(overrides: Iterable[str] = ()) -> StudyConfig:
 def new_ledger() -> Ledger:
     """An empty ledger in memory; it outlives a `Crash`, as a file outlives a process."""
     ledger = Ledger.create(":memory:")
-    weakref.finalize(ledger, ledger._db.close)  # nobody knows when it is needed no more
+    weakref.finalize(ledger, ledger._db.close)  # nothing says when it may be closed
     return ledger
 
 
@@ -184,7 +184,7 @@ _TIMES = ("finished_at", "started_at")
 
 
 def contents(ledger: Ledger) -> list[Mapping[str, Any]]:
-    """All that a study ended with: rows without times, curves, plans."""
+    """The final state of a study: rows without times, curves, plans."""
     rows = [{k: v for k, v in row.items() if k not in _TIMES} for row in ledger.trial_rows()]
     curves = [
         {"number": c.number, "first": c.first_epoch, "values": c.values.tobytes()}

@@ -1,4 +1,4 @@
-"""What holds of the spans of every place."""
+"""What must be true of the spans of every place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Executors that train nothing: a formula in microseconds, and a simulated cluster.
 
-They serve tests of the round loop, and plans for machines that nobody has at hand. In the
+They are for tests of the round loop, and for plans for machines that are not available. In the
 cluster, a bucket takes its predicted time, changed at random: devices differ, some buckets are
 delayed, and nodes are lost. Random numbers come from the seed, the round and the bucket, so a
 simulation is reproducible.
@@ -44,7 +44,7 @@ class SimulatedExecutor:
         """Nothing to end."""
 
     def attempt(self, work: Work) -> Outcome:
-        """One try, in which a worker dies if any of its trials kills it."""
+        """One attempt, in which a worker dies if any of its trials kills it."""
         if any(self.kills_worker(spec) for spec in work.specs):
             raise WorkerDiedError("exit code -9", _PLACE, 0.0)
         file = f"r{work.round}-{work.bucket.lanes[0].number}"
@@ -71,7 +71,7 @@ class SimulatedExecutor:
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """What goes wrong: of how many buckets, and how badly.
+    """Faults: how many buckets have them, and how severe they are.
 
     A bucket takes `spread` more or less (the deviation of a lognormal), some take `held_up_times`
     as long, and some lose their node halfway, which is back `back_s` later.
@@ -103,9 +103,9 @@ class Simulated:
 
 
 class SimulatedCluster:
-    """So many `devices`; a trial takes `seconds` for all of its epochs.
+    """This many `devices`; a trial takes `seconds` for all of its epochs.
 
-    A bucket goes to the device that is free first. A bucket that lost its node begins anew
+    A bucket goes to the device that is free first. A bucket that lost its node starts again
     elsewhere.
     """
 
@@ -130,7 +130,7 @@ class SimulatedCluster:
         self._returned_at = time.perf_counter()
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
-        """Start on `works`; what the caller does before it asks for outcomes, it does meanwhile."""
+        """Start on `works`; the caller's work before it asks for outcomes happens meanwhile."""
         begun_at = time.perf_counter()
         between_s = begun_at - self._returned_at
 
@@ -140,7 +140,7 @@ class SimulatedCluster:
             began_s = told.clock_s
             trained = list(self._trained(list(works)))
             took_s = max((outcome.finished_at for outcome in trained), default=began_s) - began_s
-            # devices wait for the coordinator where it takes longer, and for what it does between
+            # devices wait for the coordinator if it takes longer, and for its work between rounds
             told.clock_s = began_s + max(took_s, meanwhile_s) + between_s
             told.between_s += between_s
             told.meanwhile_s += meanwhile_s
@@ -182,7 +182,7 @@ class SimulatedCluster:
             )
 
     def _drawn(self, work: Work, attempt: int) -> tuple[float, bool]:
-        """The seconds of a bucket, and whether its node is lost under it."""
+        """The seconds of a bucket, and whether it loses its node."""
         chances = self._chances
         drawn = generator("simulated", self._seed, work.round, work.bucket.bucket, attempt)
         seconds = self._seconds(work) * float(np.exp(chances.spread * drawn.standard_normal()))

@@ -1,4 +1,4 @@
-"""Small studies of each program, to be bent by tests."""
+"""Small studies of each program, to be changed by tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exported model in a process of its own that has Equinox and NumPy, and not this package."""
+"""An exported model in a separate process that has Equinox and NumPy, but not this package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ np.savez({made!r}, {calls})
 def standalone(
     directory: Path, scratch: Path, calls: Mapping[str, str], **given: Any
 ) -> Mapping[str, np.ndarray]:
-    """What `calls` give, expressions of `load` and of the arrays `given`, by their names."""
+    """The results of `calls`, expressions of `load` and of the arrays `given`, by name."""
     np.savez(scratch / "given.npz", **given)
     made = scratch / "made.npz"
     told = _TOLD.format(

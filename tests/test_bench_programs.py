@@ -1,4 +1,4 @@
-"""What `scripts/bench_programs` compares is there: settings that load, and its table's place."""
+"""What `scripts/bench_programs` uses exists: settings that load, and the place of its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache is private, keeps to names of its own, and is done without if it cannot be used."""
+"""The cache is private, uses only its own names, and is not used if it cannot be."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_root_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def told(caplog: pytest.LogCaptureFixture) -> str:
-    """The one warning about a cache that cannot be used, however often it is asked for."""
+    """The only warning about a cache that cannot be used, however often it is requested."""
     with caplog.at_level(logging.WARNING, "sweeper"):
         assert [own_directory("data") for _ in range(3)] == [None] * 3
     (record,) = caplog.records
@@ -77,7 +77,7 @@ def test_a_link_inside_is_not_followed(
 def test_a_directory_of_another_user_is_not_trusted(
     owner: str, root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who can write there could have a program run; what root has put there only root can write."""
+    """Everyone who can write there could make a program run; only root can write root's files."""
     found = os.stat_result(
         (stat.S_IFDIR | 0o755, 0, 0, 2, 0 if owner == "root's" else 54321, *[0] * 5)
     )

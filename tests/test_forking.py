@@ -1,4 +1,4 @@
-"""That a forked command is the program as its user starts it."""
+"""A forked command behaves like the program that a user starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scripts/gpu_check` measures every stage, also where the package is not installed."""
+"""`scripts/gpu_check` measures every stage, even if the package is not installed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def script() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python with the packages that are installed here, but for this one."""
+    """Python with the packages that are installed here, except this one."""
     directory = tmp_path_factory.mktemp("bare")
     venv.create(directory, symlinks=True)
     (site,) = directory.glob("lib/python*/site-packages")
@@ -129,5 +129,5 @@ def test_wheels_are_what_the_other_machine_lacks(script: dict[str, Any], tmp_pat
 
     assert {"optuna", "pydantic-core", "alembic"} <= without_list
     assert without_list.isdisjoint({"jax", "jaxlib", "equinox", "numpy", "pytest", "sweeper"})
-    assert {"optuna", "pandas", "equinox"} <= with_list  # too old, too old, and not there
+    assert {"optuna", "pandas", "equinox"} <= with_list  # too old, too old, and missing
     assert with_list.isdisjoint({"jax", "joblib"})

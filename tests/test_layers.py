@@ -1,4 +1,4 @@
-"""Imports point one way, and each outside library has one door."""
+"""Imports point one way, and each outside library is imported in one place."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_imports_point_down() -> None:
 
 
 def test_modules_have_no_import_circles() -> None:
-    """Also inside functions: what is imported late is imported all the same."""
+    """Also inside functions: a late import is still an import."""
     modules = {_name(path) for path in _modules()}
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for path, tree in _modules().items():
@@ -207,7 +207,7 @@ def test_only_the_commands_print() -> None:
         "import sweeper",
         "import sweeper.results.status",
         "import sweeper.cli.main",
-        # what trains is imported while data are read and programs are compiled
+        # training is imported while data is read and programs are compiled
         "import sweeper.cli.commands.running, sweeper.api",
     ],
 )

@@ -1,4 +1,4 @@
-"""Every private part of another library that sweeper uses is still there, and does the same."""
+"""Every private part of another library that sweeper uses still exists, and does the same."""
 
 from __future__ import annotations
 

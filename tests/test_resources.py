@@ -11,7 +11,7 @@ import pytest
 from sweeper.process import Limits, installed_bytes, limits, physical_bytes, usable_cores
 
 GiB = 2**30
-# what /proc/self/cgroup says, the files below /sys/fs/cgroup, the limits in cores and GiB
+# the contents of /proc/self/cgroup, the files below /sys/fs/cgroup, the limits in cores and GiB
 CASES: dict[str, tuple[str | None, Mapping[str, str], float | None, float | None]] = {
     "a container of version 2": (
         "0::/",

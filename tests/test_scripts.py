@@ -1,4 +1,4 @@
-"""What the scripts import of the package is there: most of them are run once in a while alone."""
+"""What the scripts import from the package exists, although most of them rarely run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_python(path: Path) -> bool:
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:
-    """The modules of the package that a script imports from, each with a name that it takes."""
+    """The modules of the package that a script imports from, each with the imported name."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sweeper"):
             yield from ((str(node.module), alias.name) for alias in node.names)

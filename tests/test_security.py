@@ -1,4 +1,4 @@
-"""Nothing that a file from elsewhere names is run, written or followed unless it is trusted."""
+"""Nothing that a foreign file names is run, written or followed unless it is trusted."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ KEYS = {
     "optimizer.name",
     "train.loss",
 }
-# what is given to a command that is about a run directory
+# the arguments of a command on a run directory
 ABOUT_RUNS = {
     "status": (),
     "trials": (),
@@ -126,7 +126,7 @@ ABOUT_RUNS = {
 
 
 def marking(directory: Path) -> str:
-    """The module whose functions leave a mark in `directory`, which it does not name in plain."""
+    """The module whose functions leave a mark in `directory`, whose name is hidden in it."""
     return MARKING.format(here=str(directory).encode().hex())
 
 
@@ -146,14 +146,14 @@ class Theirs:
         return study_of(study["settings"], Path(study["study_file"]))
 
     def foreign_keys(self) -> set[str]:
-        """The keys of what is not known as this user's own."""
+        """The keys of everything that is not known as this user's own."""
         recorded = sessions(self.run_dir)
         return {problem.key for problem in foreign(self.config, self.run_dir.root, recorded)}
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
-    """From here on, whatever of it runs leaves a mark."""
+    """From here on, every part of it that runs leaves a mark."""
     theirs = Theirs(tmp_path_factory.mktemp("theirs"))
     directory = theirs.directory
     (directory / "marking.py").write_text(marking(directory), encoding="utf-8")
@@ -177,7 +177,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal_of(*words: str) -> SweeperError | None:
-    """What a command is refused with; None if it ends in another way."""
+    """The message with which a command is refused; None if it ends in another way."""
     try:
         app_for(words)(words, prog_name="sweeper", standalone_mode=False)
     except SweeperError as error:
@@ -188,7 +188,7 @@ def refusal_of(*words: str) -> SweeperError | None:
 
 
 def ran_by_command() -> Mapping[str, str]:
-    """The table of the guide: what each command runs code of."""
+    """The table of the guide: which code each command runs."""
     rows = re.findall(
         r"^\| `([\w-]+)` \| (.+) \|$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE
     )
@@ -213,7 +213,7 @@ def test_no_command_runs_code_of_a_run_directory_from_elsewhere(theirs: Theirs, 
     said = ran_by_command()
     note = theirs.run_dir.preparation
     content = note.read_bytes()
-    note.unlink()  # which `verify --repair` reads the data again for
+    note.unlink()  # for which `verify --repair` reads the data again
     before = contents(theirs.directory / "best")
     for name, more in ABOUT_RUNS.items():
         to = ("-o", str(theirs.directory / "trial.toml")) if name == "trial" else ()

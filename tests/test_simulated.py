@@ -1,4 +1,4 @@
-"""A simulated cluster keeps a clock of its own, and its chance can be repeated."""
+"""A simulated cluster has its own clock, and its random numbers are reproducible."""
 
 from __future__ import annotations
 

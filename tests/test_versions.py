@@ -1,4 +1,4 @@
-"""A study of an earlier version goes on; one of a later version is refused."""
+"""A study of an earlier version can be resumed; one of a later version is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.processes import ROOT
 GOLDEN = ROOT / "tests" / "golden"
 VERSIONS = tuple(range(1, SCHEMA_VERSION + 1))
 
-# what the code that made them gave, unbroken; all trials were drawn before it was killed
+# the results of the code that made them, unbroken; all trials were drawn before it was killed
 ENDED = {
     0: ("COMPLETE", '{"width": 4, "lr": 0.0018834787771768629}', 1.145960807800293),
     1: ("COMPLETE", '{"width": 4, "lr": 0.005093054598528702}', 0.9656416177749634),
@@ -52,7 +52,7 @@ def run_dir(tmp_path: Path) -> Callable[[int], RunDir]:
 
 
 def written(path: Path) -> dict[str, object]:
-    """What a ledger says of its version."""
+    """The version in a ledger."""
     with closing(sqlite3.connect(path)) as db:
         ((body,),) = db.execute("SELECT body FROM meta WHERE key = 'schema_version'").fetchall()
     return json.loads(body)
@@ -94,7 +94,7 @@ def test_a_study_of_an_earlier_version_can_be_resumed(
         number: state for number, (state, _, _) in ENDED.items()
     }
     assert trials["params_json"].tolist() == [params for _, params, _ in ENDED.values()]
-    # of those the last epochs were trained here: on another processor at most 18 steps in
+    # some of these trained their last epochs here: on a different processor at most 18 steps in
     # float32 differ, the learning rate being 0.1 at most
     values = [value for _, _, value in ENDED.values()]
     assert trials["value"].tolist() == pytest.approx(values, rel=1e-3)

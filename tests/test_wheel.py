@@ -1,4 +1,4 @@
-"""What is installed is what is here: no page, template or table of costs is left out."""
+"""A wheel contains everything that is here, including pages, templates and tables of costs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 from tests.processes import ROOT
 
-# such as it is, each read from the package where it is installed
+# these files, each read from the package where it is installed
 NEEDED = (
     "sweeper/dashboard/static/index.html",
     "sweeper/dashboard/static/page.js",

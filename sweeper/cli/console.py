@@ -56,19 +56,19 @@ class _Aside:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
-        return self._said(partial(self._file.write, text), len(text))
+        return self._try_write(partial(self._file.write, text), len(text))
 
     def flush(self) -> None:
-        self._said(self._file.flush, None)
+        self._try_write(self._file.flush, None)
 
-    def _said(self, saying: Callable[[], _T], unheard: _T) -> _T:
+    def _try_write(self, write: Callable[[], _T], fallback: _T) -> _T:
         try:
-            return saying()
+            return write()
         except BrokenPipeError:  # which the console handles
             raise
         except OSError:
             silence(self._file)
-            return unheard
+            return fallback
 
 
 def silence(file: Any) -> None:

@@ -174,14 +174,14 @@ def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Table:
             (
                 *(program["class_id"], len(program["branches"]), program["devices"]),
                 *(program["lanes_per_device"], program["compile_s"]),
-                "; ".join(map(", ".join, _told_apart(program["branches"]))),
+                "; ".join(map(", ".join, _differences(program["branches"]))),
             )
             for program in classes
         ],
     )
 
 
-def _told_apart(branches: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+def _differences(branches: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
     """The settings in which each branch differs from others, as text."""
     names = _differing(branches)
     for branch in branches:

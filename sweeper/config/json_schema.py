@@ -198,7 +198,7 @@ def _only_known(name: str) -> Schema:
     """A schema for files that search only known settings of a table, apart from named parts."""
 
     def searched(beside: Iterable[Schema]) -> Schema:
-        known = _search()["properties"][name] | _beside(beside)
+        known = _search()["properties"][name] | _for_other_keys(beside)
         return {"properties": {"search": {"properties": {name: known}}}}
 
     tables = {"properties": {"model": {"additionalProperties": any_of(_SCALARS)}}}
@@ -217,7 +217,8 @@ def _within(name: str, schema: Schema) -> Schema:
 def _search() -> Schema:
     """The schema of `[search]`, with dotted keys or tables."""
     tables = {
-        name: _searched(kinds_of(name)) | _beside((*_own_entries(name), *_named_entries(name)))
+        name: _searched(kinds_of(name))
+        | _for_other_keys((*_own_entries(name), *_named_entries(name)))
         for name in SEARCHED_TABLES
     }
     described = {"description": "what each trial draws: entries by the dotted key of a setting"}
@@ -233,10 +234,10 @@ def _own_entries(name: str) -> Iterator[Schema]:
 def _named_entries(name: str) -> Iterator[Schema]:
     """The tables of entries under user-defined names, if the table has any."""
     if name in UNDER_NAMES:
-        yield _searched(UNDER_NAMES[name]) | _beside([_any_entry()])
+        yield _searched(UNDER_NAMES[name]) | _for_other_keys([_any_entry()])
 
 
-def _beside(schemas: Iterable[Schema]) -> Schema:
+def _for_other_keys(schemas: Iterable[Schema]) -> Schema:
     """A schema for the keys of a table that are not named in it."""
     forms = [*schemas]
     return {"additionalProperties": any_of(forms) if forms else False}

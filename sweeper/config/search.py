@@ -48,7 +48,7 @@ class _RangeEntry(_Entry):
     """A range with extra values; draws either from the range or one of these values."""
 
     @property
-    def beside(self) -> tuple[Any, ...]:
+    def or_values(self) -> tuple[Any, ...]:
         """The values of `or`, which is a reserved word in Python."""
         return getattr(self, "or")
 
@@ -148,11 +148,11 @@ class IntSearch(_range_of(int)):
 
     def count(self) -> int:
         """How many values there are."""
-        return self._ranged() + sum(not self._in_range(value) for value in self.beside)
+        return self._ranged() + sum(not self._in_range(value) for value in self.or_values)
 
     def values(self) -> tuple[int, ...]:
         """All values, ascending."""
-        return tuple(sorted({*self.in_range(), *self.beside}))
+        return tuple(sorted({*self.in_range(), *self.or_values}))
 
     def in_range(self) -> tuple[int, ...]:
         """The values in the range only, ascending."""
@@ -162,7 +162,7 @@ class IntSearch(_range_of(int)):
 
     def has(self, value: Scalar) -> Scalar | None:
         """The value of this entry that equals `value`, or None."""
-        is_one = type(value) is int and (value in self.beside or self._in_range(value))
+        is_one = type(value) is int and (value in self.or_values or self._in_range(value))
         return value if is_one else None
 
     def _ranged(self) -> int:
@@ -191,7 +191,7 @@ class FloatSearch(_range_of(float)):
 
     def count(self) -> int | None:
         """How many values there are; None for a continuous range."""
-        values = self.values() if self.beside or self.low == self.high else None
+        values = self.values() if self.or_values or self.low == self.high else None
         return self._ranged() if values is None else len(values)
 
     def values(self) -> tuple[float, ...] | None:
@@ -199,7 +199,7 @@ class FloatSearch(_range_of(float)):
         ranged = self.in_range()
         if ranged is None and self.low == self.high:
             ranged = (self.low,)
-        return None if ranged is None else tuple(sorted({*ranged, *self.beside}))
+        return None if ranged is None else tuple(sorted({*ranged, *self.or_values}))
 
     def in_range(self) -> tuple[float, ...] | None:
         """The values in the range only, ascending; None for a continuous range."""
@@ -215,7 +215,7 @@ class FloatSearch(_range_of(float)):
         if isinstance(value, bool | str):
             return None
         number = float(value)
-        if number in self.beside:
+        if number in self.or_values:
             return number
         if not self.low <= number <= self.high:
             return None
@@ -275,7 +275,7 @@ def ends(entry: SearchEntry) -> tuple[Scalar, ...]:
     """Values to test with for all values: the choices, or both bounds and the extra values."""
     if isinstance(entry, CategoricalSearch):
         return entry.choices
-    return entry.low, entry.high, *entry.beside
+    return entry.low, entry.high, *entry.or_values
 
 
 def gives_floats(entry: SearchEntry) -> bool:

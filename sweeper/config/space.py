@@ -205,7 +205,7 @@ def _fitted(
     for bound, value in (("low", entry.low), ("high", entry.high)):
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
-    for value in entry.beside:
+    for value in entry.or_values:
         _, found = read_value(table, name, value, key)
         faults += [replace(fault, key=f"{key}.or") for fault in found]
     return entry, faults or [*_too_many(entry, name, key)]

@@ -278,5 +278,5 @@ def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:
         return found, f"write one of {', '.join(map(format_value, entry.choices))}"
     steps = f" in steps of {entry.step}" if entry.step not in (None, 1) else ""
     powers = ", a power of 2" if entry.type == "int" and entry.base else ""
-    extra = "".join(f", or {format_value(one)}" for one in entry.beside)
+    extra = "".join(f", or {format_value(one)}" for one in entry.or_values)
     return found, f"write {entry.low} to {entry.high}{steps}{powers}{extra}"

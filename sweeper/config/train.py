@@ -94,7 +94,7 @@ def repeated_metric(metrics: tuple[str, ...]) -> Iterable[Flaw]:
         yield Flaw("metrics", "'loss' is always reported", "give the function another name")
 
 
-def _untold_task(loss: str, task: Task | None) -> Iterable[Flaw]:
+def _unclear_task(loss: str, task: Task | None) -> Iterable[Flaw]:
     known = TASK_OF_LOSS.get(loss)
     if known is None and task is None:
         found = f"missing, and '{loss}' does not determine what the target is"
@@ -205,7 +205,7 @@ class EpochsTable(Table):
 class SupervisedTable(EpochsTable):
     """Minimises one loss with one optimizer, and reports further metrics."""
 
-    rules = (_untold_task, _metric_of_another_task, repeated_metric, _setting_of_another_loss)
+    rules = (_unclear_task, _metric_of_another_task, repeated_metric, _setting_of_another_loss)
 
     program: Annotated[Literal["supervised"], FIXED] = Field(
         default="supervised", description="one model, one loss, one optimizer"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from sweeper.config.user_source import MAIN, is_beside, source_digests
+from sweeper.config.user_source import MAIN, is_module_in, source_digests
 
 # a base directory without modules, so that only installed modules are imported
 NOWHERE = Path(os.devnull)
@@ -32,7 +32,7 @@ def is_known(function: str, base_dir: Path = NOWHERE) -> bool:
     """
     module, _, name = function.partition(":")
     root = module.partition(".")[0]
-    if root not in _KNOWN or is_beside(root, base_dir):
+    if root not in _KNOWN or is_module_in(root, base_dir):
         return False
     try:
         found = getattr(import_module(module), name, None)
@@ -63,7 +63,7 @@ def is_at_hand(function: str, base_dir: Path, digests: Mapping[str, str]) -> boo
         return function.replace(":", ".") in both and all(
             found[one] == digests[one] for one in both
         )
-    if not is_beside(module.partition(".")[0], base_dir):
+    if not is_module_in(module.partition(".")[0], base_dir):
         return False
     found = source_digests(function, base_dir)
     return bool(found) and all(digests.get(name) == digest for name, digest in found.items())

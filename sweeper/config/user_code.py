@@ -162,7 +162,7 @@ def describe_error(error: BaseException) -> str:
     return what if isinstance(error, SyntaxError) else what + place_of(error)
 
 
-def told_in_full(error: BaseException) -> str:
+def full_error_text(error: BaseException) -> str:
     """`describe_error`, an empty line and the traceback."""
     trace = "".join(traceback.format_exception(error))
     return f"{describe_error(error)}\n\n{_writable(trace)}"
@@ -229,7 +229,7 @@ def _module(name: str, base_dir: Path) -> ModuleType:
         if (name, base_dir) not in _loaded:
             note_foreign_code()
             try:
-                with _beside(base_dir, name.partition(".")[0]), _jax_settings_kept():
+                with _import_path(base_dir, name.partition(".")[0]), _jax_settings_kept():
                     digests = source_digests(name, base_dir)
                     _loaded[name, base_dir] = _Loaded(importlib.import_module(name), digests)
             except RAISED as error:
@@ -261,7 +261,7 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
 
 
 @contextmanager
-def _beside(base_dir: Path, root: str) -> Generator[None]:
+def _import_path(base_dir: Path, root: str) -> Generator[None]:
     """`base_dir` at the front of the import path.
 
     If it has the module `root`, other modules with this name are hidden for the duration.

@@ -18,7 +18,7 @@ __all__ = [
     "OF_ANOTHER_MAIN",
     "changed_names",
     "incomparable",
-    "is_beside",
+    "is_module_in",
     "is_of_another_main",
     "source_digests",
 ]
@@ -42,9 +42,9 @@ def source_digests(function: str, base_dir: Path) -> dict[str, str]:
     base_dir = base_dir.resolve()
     if module == MAIN:
         found = found_in_main(name)
-        files = {path for one in found.modules for path in _files_beside(one, base_dir)}
+        files = {path for one in found.modules for path in _module_files(one, base_dir)}
         return {**found.digests, **_digests_of(files, base_dir)}
-    files = _files_beside(module, base_dir)
+    files = _module_files(module, base_dir)
     if files:
         return _digests_of(files, base_dir)
     return {path.name: _digest(path) for path in _installed(module)}
@@ -79,14 +79,14 @@ def _digests_of(files: Iterable[Path], base_dir: Path) -> dict[str, str]:
     return {path.relative_to(base_dir).as_posix(): _digest(path) for path in sorted(files)}
 
 
-def is_beside(module: str, base_dir: Path) -> bool:
+def is_module_in(module: str, base_dir: Path) -> bool:
     """Whether importing the top-level `module` with `base_dir` in the path runs a file in it."""
     importlib.invalidate_caches()
     spec = PathFinder.find_spec(module, [str(base_dir)])
     return spec is not None and spec.loader is not None
 
 
-def _files_beside(module: str, base_dir: Path) -> set[Path]:
+def _module_files(module: str, base_dir: Path) -> set[Path]:
     """The files in `base_dir` that importing `module` runs."""
     found: set[Path] = set()
     waiting = [module]

@@ -134,7 +134,7 @@ class Page:
             "study": index,
             "name": study.status.study,
             "state": study.status.state,
-            "said": _said(study),
+            "said": _spoken(study),
             "select": _first_selected(study),
             "tables": {
                 "trials": _rows_since(study.trials, "last_round", known.trials_through),
@@ -209,7 +209,7 @@ def _spans_since(buckets: Buckets | None, through: int) -> dict[str, Any]:
     }
 
 
-def _said(study: PublishedStudy) -> str:
+def _spoken(study: PublishedStudy) -> str:
     """A sentence for screen readers."""
     counts = study.status.counts
     ended = sum(counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))

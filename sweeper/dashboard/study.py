@@ -14,7 +14,7 @@ from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.spans import Spans
 from sweeper.dashboard.trials import PublishedTrials
-from sweeper.results.light import read_light, said_of_study
+from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
 
@@ -61,7 +61,7 @@ class PublishedStudy:
             table = read_light(self.run_dir.trials)
             names = {} if self.buckets is None else self.buckets.class_names
             self.trials = (
-                None if table is None else PublishedTrials(table, said_of_study(table), names)
+                None if table is None else PublishedTrials(table, study_metadata(table), names)
             )
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)

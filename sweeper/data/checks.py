@@ -123,7 +123,7 @@ def _sentinels(config: StudyConfig, raw: RawData) -> Iterator[str]:
         also = "" if has_setting else MISSING_TARGET
         if one.name in raw.features:
             also = IMPUTE if config.data.impute == "none" else ""
-        yield f"column '{one.name}' {one.told(missing, also)}"
+        yield f"column '{one.name}' {one.warning(missing, also)}"
 
 
 def _as_text(raw: RawData, name: str) -> str:

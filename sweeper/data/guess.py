@@ -192,7 +192,7 @@ def _sentinels(
     filled = "" if features.isna().to_numpy().any() else IMPUTE
     for one in found:
         also = MISSING_TARGET if one.name in targets else filled
-        yield f"'{one.name}' {one.told(missing, also)}"
+        yield f"'{one.name}' {one.warning(missing, also)}"
 
 
 def _words_of_numbers(

@@ -77,7 +77,7 @@ def read_rows(
     except UnfitCsvError as error:
         hint = error.hint
         if error.likely is not None:
-            by = f"sweeper.load(MODEL).predict the rows of {error.likely.reading}"
+            by = f"sweeper.load(MODEL).predict on the rows of {error.likely.reading}"
             hint = f"write it with {dialect}, or use {by}"
         raise DataError(Problem(path.name, "", error.found, hint)) from error
     except UNREADABLE as error:

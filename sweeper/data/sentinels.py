@@ -50,7 +50,7 @@ class Sentinels:
             f"{written(self.low)} to {written(self.high)}"
         )
 
-    def told(self, missing: Iterable[str] | None, also: str = "") -> str:
+    def warning(self, missing: Iterable[str] | None, also: str = "") -> str:
         """A warning with how to fix it if they mean missing values.
 
         `missing` are all strings that mean or may mean a missing value, None if the table is not a

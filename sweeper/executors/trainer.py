@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.user_code import describe_error, is_raised, told_in_full
+from sweeper.config.user_code import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes
@@ -127,7 +127,7 @@ class Trainer:
                 return self._too_large(error)
             if work.program.branches:
                 return self._by_branch(work, where, error)
-            failure = Failure(Reason.ERROR, type(error).__name__, told_in_full(error))
+            failure = Failure(Reason.ERROR, type(error).__name__, full_error_text(error))
             return failed(work, failure, where, started_at)
 
     def _too_large(self, error: BaseException) -> TooLarge:

@@ -136,9 +136,9 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
     config = study_of(began | {"results": results}, file)
     if not trust_code:
         refuse_foreign(config, run_dir)
-    with _told_of(file), preparing(config) as prepared:
+    with _with_file_lines(file), preparing(config) as prepared:
         data = prepared()
-    with _told_of(file, _MEND.format(file=file.name)):
+    with _with_file_lines(file, _MEND.format(file=file.name)):
         joined(config, sessions, data.digest, None, asks_start=False)
     return data_spec(config, data)
 
@@ -152,7 +152,7 @@ def _text_of(file: Path) -> str:
 
 
 @contextmanager
-def _told_of(file: Path, hint: str | None = None) -> Iterator[None]:
+def _with_file_lines(file: Path, hint: str | None = None) -> Iterator[None]:
     """Name the lines of the study file, since the text that `config` was read from has no file."""
     try:
         yield

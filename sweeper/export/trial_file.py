@@ -210,8 +210,8 @@ def _found_from(path: str, study_file: Path, written_to: Path) -> str:
     if Path(path).is_absolute():
         return path
     beside = study_file.parent / path
-    is_beside = beside.is_file() or any(study_file.parent.glob(path))  # may be a pattern
-    return str(beside if is_beside else Path(path).absolute())
+    is_module_in = beside.is_file() or any(study_file.parent.glob(path))  # may be a pattern
+    return str(beside if is_module_in else Path(path).absolute())
 
 
 def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> None:

@@ -112,7 +112,7 @@ class TrialRuns:
         return [Batch(x[at : at + size], y[at : at + size]) for at in starts]
 
     def traced(self) -> str:
-        """The StableHLO text that a class is compiled from, traced anew."""
+        """The StableHLO text that a class is compiled from, traced again."""
         program, settings = self.program, self.config.filled({})
         parts = device_parts(self.config, self.data, settings.train.batch_size)
         lanes = abstract_lanes(program, N_TRIALS, settings)

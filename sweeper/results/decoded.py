@@ -47,13 +47,13 @@ def check_light(path: Path, columns: Sequence[str] | None) -> None:
     """
     most = min(MAX_AT_ONCE, available_bytes() or MAX_AT_ONCE)
     _check(path, path.stat().st_size, most)
-    said = _said(path)
+    summary = _summary(path)
     widths = [
         _CODE_BYTES if width is None else width
-        for name, width in said.widths.items()
+        for name, width in summary.widths.items()
         if columns is None or name in columns
     ]
-    _check(path, said.rows * sum(widths), most)
+    _check(path, summary.rows * sum(widths), most)
 
 
 def _check(path: Path, needed: int, most: int) -> None:
@@ -67,17 +67,18 @@ def decoded_bytes(paths: Iterable[Path], most: int) -> int:
     """The memory that the columns of all these files take together, to compare with `most`."""
     total = 0
     for path in paths:
-        said = _said(path)
-        widths = said.widths.values()
-        total += said.rows * sum(_TEXT_BYTES if width is None else width for width in widths)
-        texts = [name for name, width in said.widths.items() if width is None]
-        if total <= most < total + said.rows * said.stored:  # many rows may share one long text
+        summary = _summary(path)
+        widths = summary.widths.values()
+        total += summary.rows * sum(_TEXT_BYTES if width is None else width for width in widths)
+        texts = [name for name, width in summary.widths.items() if width is None]
+        # many rows may share one long text
+        if total <= most < total + summary.rows * summary.stored:
             total += sum(_letters(path, name) for name in texts)
     return total
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _FileSummary:
     """What a file says about itself: its rows, the bytes of its pages, and each column's width.
 
     Strings have no width. Nothing else is read with Arrow: in a damaged file, reading part of a
@@ -89,13 +90,13 @@ class _Said:
     widths: Mapping[str, int | None]
 
 
-def _said(path: Path) -> _Said:
+def _summary(path: Path) -> _FileSummary:
     with parquet.ParquetFile(path) as file:
         _check_schema(file.schema_arrow)
         metadata = file.metadata
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
-    return _Said(
+    return _FileSummary(
         max(metadata.num_rows, sum(max(group.num_rows, 0) for group in groups)),
         sum(max(group.total_byte_size, 0) for group in groups),
         {column.path: _width(column) for column in columns},

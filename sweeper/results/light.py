@@ -57,7 +57,7 @@ def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | Non
         return None
 
 
-def said_of_study(table: pa.Table) -> dict[str, Any]:
+def study_metadata(table: pa.Table) -> dict[str, Any]:
     """What a published table says about its study, such as the search space, or an empty dict."""
     return json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sweeper.errors import Problem, SetupError
 from sweeper.results.filter import column_named, rows_where
-from sweeper.results.light import floats, read_light, said_of_study, texts
+from sweeper.results.light import floats, read_light, study_metadata, texts
 from sweeper.results.ranking import best_first, pareto_front, value_columns
 from sweeper.rundir import RunDir
 
@@ -143,7 +143,7 @@ def listed(run_dir: RunDir) -> TrialRows:
         found = f"{run_dir.trials.name} does not exist"
         hint = "name the run directory of a study that was started, such as runs/digits"
         raise SetupError(Problem(str(run_dir.root), "", found, hint))
-    return TrialRows(table, said_of_study(table), np.arange(len(table)))
+    return TrialRows(table, study_metadata(table), np.arange(len(table)))
 
 
 def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:

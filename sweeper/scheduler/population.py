@@ -26,12 +26,12 @@ def chances(entry: SearchEntry) -> dict[Scalar, float]:
     """How likely each value of an entry is when drawn without knowledge."""
     if isinstance(entry, CategoricalSearch):
         return {value: 1 / len(entry.choices) for value in entry.choices}
-    values, parts = entry.in_range() or (), 1 + len(entry.beside)
+    values, parts = entry.in_range() or (), 1 + len(entry.or_values)
     found: dict[Scalar, float] = {value: 1 / len(values) / parts for value in values}
     if isinstance(entry, IntSearch) and entry.log:
         whole = math.log((entry.high + 1) / entry.low) * parts
         found = {value: math.log((value + 1) / value) / whole for value in entry.in_range()}
-    for value in entry.beside:
+    for value in entry.or_values:
         found[value] = found.get(value, 0.0) + 1 / parts
     return found
 
@@ -107,16 +107,14 @@ def cells_of(
     widths, depths = (
         {own: 1.0} if key in pinned or entry is None else chances(entry)
         for own, key in ((model.width, "model.width"), (model.depth, "model.depth"))
-        for entry in (_drawn_beside(config, key, example),)
+        for entry in (_drawn_with(config, key, example),)
     )
     for (width, likely), (depth, deep) in product(widths.items(), depths.items()):
         if depth:
             yield Cell(plain_size(int(width), int(depth)), trials * likely * deep, example)
 
 
-def _drawn_beside(
-    config: StudyConfig, key: str, example: Mapping[str, Scalar]
-) -> SearchEntry | None:
+def _drawn_with(config: StudyConfig, key: str, example: Mapping[str, Scalar]) -> SearchEntry | None:
     """The entry that a setting is drawn from in a trial with these parameters."""
     entry = config.entry(key)
     columns = {one.column(setting): setting for setting, one in config.search.items()}

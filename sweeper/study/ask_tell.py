@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, create_trial
 from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
 from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
-from sweeper.study.samplers import is_made_anew, pruner, sampler
+from sweeper.study.samplers import is_recreated, pruner, sampler
 from sweeper.study.space import Space
 from sweeper.study.user_sampler import check_memory, check_proposal, ended_outside, guarded
 from sweeper.trial import Memory, Scalar, TrialSpec, TrialState
@@ -67,7 +67,7 @@ class Study:
                 storage=self._storage,
                 study_name=config.study.name,
                 directions=list(config.study.directions),
-                sampler=ReseededSampler(lambda: sampler(config), seed, is_made_anew(config)),
+                sampler=ReseededSampler(lambda: sampler(config), seed, is_recreated(config)),
                 pruner=pruner(config),
             )
         self._pruner = ReseededPruner(self._study.pruner, seed)

@@ -107,11 +107,14 @@ def blank_study(config: StudyConfig, storage: BaseStorage, name: str) -> optuna.
 def _distribution(entry: SearchEntry) -> BaseDistribution:
     if isinstance(entry, CategoricalSearch):
         return CategoricalDistribution(entry.choices)
-    low, high = min(entry.low, *entry.beside, entry.high), max(entry.low, *entry.beside, entry.high)
+    low, high = (
+        min(entry.low, *entry.or_values, entry.high),
+        max(entry.low, *entry.or_values, entry.high),
+    )
     is_log = (entry.log or getattr(entry, "base", None) is not None) and low > 0
     if isinstance(entry, FloatSearch):
         return FloatDistribution(low, high, log=is_log)
-    step = 1 if is_log or entry.beside else entry.step
+    step = 1 if is_log or entry.or_values else entry.step
     return IntDistribution(int(low), int(high - (high - low) % step), log=is_log, step=step)
 
 

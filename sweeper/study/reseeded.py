@@ -29,14 +29,14 @@ class ReseededSampler(BaseSampler):
 
     Its state then never depends on how often it was asked before, or in which process: a seed is a
     function of (study seed, hook, trial number, parameter, path of the generator). A sampler that
-    keeps more than generators between trials must be `made_anew` for each.
+    keeps more than generators between trials must be created again for each (`is_recreated`).
     """
 
-    def __init__(self, make: Callable[[], BaseSampler], seed: int, made_anew: bool) -> None:
+    def __init__(self, make: Callable[[], BaseSampler], seed: int, is_recreated: bool) -> None:
         self._make = make
         self._inner = make()
         self._seed = seed
-        self._made_anew = made_anew
+        self._is_recreated = is_recreated
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -79,7 +79,7 @@ class ReseededSampler(BaseSampler):
         self._inner.after_trial(study, trial, state, values)
 
     def _renew(self) -> None:
-        if self._made_anew:
+        if self._is_recreated:
             self._inner = self._make()
 
     def _reseed(self, hook: str, number: int, parameter: str = "") -> None:

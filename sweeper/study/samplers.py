@@ -81,14 +81,14 @@ _FIXED: dict[str, dict[str, Any]] = {
 
 
 @contextmanager
-def _untold() -> Iterator[None]:
+def _without_experimental_warnings() -> Iterator[None]:
     """Suppress warnings about experimental features of Optuna, which the user has chosen."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
 
 
-@_untold()
+@_without_experimental_warnings()
 def sampler(config: StudyConfig) -> BaseSampler:
     """The sampler of the study."""
     chosen = config.study.sampler
@@ -102,7 +102,7 @@ def sampler(config: StudyConfig) -> BaseSampler:
     return made(**given)
 
 
-def is_made_anew(config: StudyConfig) -> bool:
+def is_recreated(config: StudyConfig) -> bool:
     """Whether the sampler keeps state that a resume would not have, so is created for each trial.
 
     `gp` keeps its last fits, user-defined samplers may keep anything, and all but the simplest keep
@@ -112,7 +112,7 @@ def is_made_anew(config: StudyConfig) -> bool:
     return name == "gp" or is_function(name) or config.study.pruner.name == "hyperband"
 
 
-@_untold()
+@_without_experimental_warnings()
 def pruner(config: StudyConfig) -> BasePruner:
     """The pruner of the study."""
     chosen = config.study.pruner

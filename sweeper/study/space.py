@@ -42,7 +42,7 @@ class Space:
         self.distributions: dict[str, BaseDistribution] = {}
         for name, entry in self._entries.items():
             self.distributions[name] = self._units.distribution(entry)
-            if beside := _beside(entry):
+            if beside := _or_values(entry):
                 self.distributions[_which(name)] = CategoricalDistribution(
                     (*range(len(beside) + 1),)
                 )
@@ -59,10 +59,12 @@ class Space:
 
     def _value(self, name: str, entry: SearchEntry, drawn: Mapping[str, Scalar]) -> Scalar:
         which = drawn.get(_which(name), 0)
-        return _beside(entry)[int(which) - 1] if which else self._units.decode(entry, drawn[name])
+        return (
+            _or_values(entry)[int(which) - 1] if which else self._units.decode(entry, drawn[name])
+        )
 
     def _draws(self, name: str, value: Scalar) -> Iterator[tuple[str, Scalar]]:
-        entry, beside = self._entries[name], _beside(self._entries[name])
+        entry, beside = self._entries[name], _or_values(self._entries[name])
         which = beside.index(value) + 1 if value in beside else 0
         if beside:
             yield _which(name), which
@@ -75,8 +77,8 @@ def _which(name: str) -> str:
     return f"{name} or"
 
 
-def _beside(entry: SearchEntry) -> tuple[Scalar, ...]:
-    return () if isinstance(entry, CategoricalSearch) else entry.beside
+def _or_values(entry: SearchEntry) -> tuple[Scalar, ...]:
+    return () if isinstance(entry, CategoricalSearch) else entry.or_values
 
 
 def distribution(entry: SearchEntry) -> BaseDistribution:

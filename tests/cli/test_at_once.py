@@ -1,4 +1,4 @@
-"""A command ends at once, where nothing is lost by that."""
+"""A command ends at once if nothing is lost by that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes import ROOT
 
-# a program that is told what to do last, before and after it is said to be one
+# a program with exit actions, before and after it declares that it ends at once
 PROGRAM = """\
 import atexit, sys
 {before}
@@ -32,7 +32,7 @@ as_program(command)
 
 
 def ended(command: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    """How a program ends that does this."""
+    """How a program with this code ends."""
     return subprocess.run(
         [sys.executable, "-c", PROGRAM.format(command=command, before=before)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

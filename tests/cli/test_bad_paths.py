@@ -1,4 +1,4 @@
-"""Paths that are long, odd or of something else end in a refusal, or work as any other."""
+"""Paths that are long, odd or of the wrong kind are refused, or work like any other."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _CSV = bent(
     STUDY, 'data={source = "csv", path = "rows.csv", target = "kind"}', "train.batch_size=2"
 )
 _ROWS = "size,kind\n" + "".join(f"{row},{row % 2}\n" for row in range(20))
-assert sklearn.__version__  # where it is imported, data are prepared in this process
+assert sklearn.__version__  # if it is imported, data is prepared in this process
 
 
 def names(directory: Path) -> list[str]:
-    """All that there is below a directory."""
+    """Everything below a directory."""
     return sorted(str(path) for path in directory.rglob("*"))
 
 
 def refusal(directory: Path, text: str, *overrides: str) -> list[str]:
-    """What is wrong with a study, which writes nothing."""
+    """The problems of a study, which writes nothing."""
     (directory / "study.toml").write_text(text, encoding="utf-8")
     before = names(directory)
     with pytest.raises(SweeperError) as refused:
@@ -83,7 +83,7 @@ def test_an_impossible_run_directory_is_refused(
 
 @pytest.mark.slow
 def test_odd_paths_work_like_others(tmp_path: Path, command: CommandLine) -> None:
-    """Blanks and letters of every language, a link from elsewhere, a path relative to here."""
+    """Spaces and letters of every language, a link from elsewhere, a relative path."""
     home = tmp_path / "größe der Häuser 日本"
     home.mkdir()
     (home / "rows.csv").write_text(_ROWS)

@@ -1,4 +1,4 @@
-"""`plan --decay` shows which arrays weight decay touches."""
+"""`plan --decay` shows to which arrays weight decay applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweeper init` writes study files that run as they stand, and overwrites nothing."""
+"""`sweeper init` writes study files that run unchanged, and overwrites nothing."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_trials_are_filtered_and_sorted(run_dir: RunDir) -> None:
     complete = known.where("state == 'COMPLETE'").sorted_by("value").rows(["value"])
     values = [row["value"] for row in complete]
 
-    assert values == sorted(values)  # a loss: the best is the least
+    assert values == sorted(values)  # a loss: the lowest is the best
     turned = known.where("state == 'COMPLETE'").sorted_by("-value").rows(["value"])
     assert [row["value"] for row in turned] == values[::-1]
     drawn = [row["params_dropout"] for row in known.sorted_by("params_dropout").rows()]

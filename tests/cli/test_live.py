@@ -1,4 +1,4 @@
-"""The views are told events and show them; they decide nothing."""
+"""Views receive events and show them; they decide nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: commands, exit codes, messages."""
+"""The command line from a user's view: commands, exit codes, messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study file that names Python runs it, and `validate --no-python` does not."""
+"""A study file that names Python code runs it, and `validate --no-python` does not."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sweeper.errors import StudyError
 from tests.command_line import STUDY, CommandLine
 from tests.small_studies import COUPLED, PARTS, bent, write_mixture
 
-assert sklearn.__version__  # where it is imported, data are prepared in this process
+assert sklearn.__version__  # if it is imported, data is prepared in this process
 
-# what is imported leaves a file behind, and so does what is called
+# imports and calls of this code leave a file behind
 _MODULE = """\
 from pathlib import Path
 from optuna.pruners import NopPruner
@@ -78,7 +78,7 @@ _PARTS_OWN = 'optimizer={a={name="own:moves",lr=1e-3}, b={name="adam"}, c={name=
 _FOLLOW = 'train.losses.follow={of="c", against="b", kind="own:error"}'
 _RIVALS = ('train.objective="own:rivals"', "train.clip=0.01")
 
-# a study, how it is bent, the key under which Python is named, and the table that it leaves unread
+# a study, its changes, the key under which Python is named, and the table that it leaves unread
 PLACES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a model": (STUDY, (_PYTHON,), "model.function"),
     "rows": (STUDY, (_ROWS,), "data.function"),
@@ -147,7 +147,7 @@ def test_everything_else_is_still_checked_without_python(tmp_path: Path) -> None
 def test_a_run_directory_is_checked_without_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether code has changed is seen without running it, also that of an installed package."""
+    """Changed code is detected without running it, including that of an installed package."""
     package = tmp_path / "elsewhere" / "kit"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from pathlib import Path\nPath('imported').touch()\n")

@@ -1,4 +1,4 @@
-"""`plan` shows what a study would do and cost, and `run --plan` goes by it."""
+"""`plan` shows what a study would do and cost, and `run --plan` follows it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_plan_prints_tables_for_people(command: CommandLine) -> None:
         "as optimizer.lr",
         "lattice",
         "programs more would compile",
-        "summed over threads",
+        "total time",
     ):
         assert words in told
     for block in planned(command)["lattice"]:
@@ -134,7 +134,7 @@ def test_a_plan_file_is_followed(command: CommandLine) -> None:
     planned_sizes = {(block["width"], block["depth"]) for block in preview["lattice"]}
     assert {*zip(trials["padded_width"], trials["padded_depth"], strict=True)} <= planned_sizes
     again = command("run", "study.toml", *SHAPES, "--quiet")
-    assert again.returncode == 0  # and goes on by what is recorded
+    assert again.returncode == 0  # and follows the recorded plan
 
 
 def test_a_lane_of_a_class_of_several_widths_is_reproduced_and_refit(command: CommandLine) -> None:
@@ -259,7 +259,7 @@ def test_plan_shows_the_branches_of_a_switch_class(command: CommandLine) -> None
 
     (program,) = preview["switch"]
     sizes = {(own["model.depth"], own["model.width"]) for own in program["branches"]}
-    assert len(program["branches"]) == len(sizes) == 12  # all of the space
+    assert len(program["branches"]) == len(sizes) == 12  # in the whole space
     assert (program["devices"], program["lanes_per_device"]) == (1, 4)
     assert preview["lattice"] == []
     assert {entry["setting"]: entry["splits_buckets"] for entry in preview["space"]} == {

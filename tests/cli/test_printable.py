@@ -1,4 +1,4 @@
-"""What comes from anybody's table writes nothing but text to a terminal, a log or a CSV file."""
+"""Text from a foreign table only writes text to a terminal, a log or a CSV file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sweeper.results.events import StudyOpened, Warned
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 
-# each writes elsewhere on a terminal, hides or reorders text, or begins a line
+# each moves the cursor of a terminal, hides or reorders text, or begins a line
 HOSTILE = {
     "\x1b[2J": r"\x1b[2J",
     "\x1b]0;title\x07": r"\x1b]0;title\x07",
@@ -53,7 +53,7 @@ def test_a_console_escapes_control_characters_in_every_kind_of_text(
     terminal = Terminal()
     console_on(terminal).print(text, Text(text, style="bold"), table, sep="\n")
     written = terminal.getvalue()
-    assert written.count(HOSTILE[text]) in (4, 5)  # `Text` drops some by itself
+    assert written.count(HOSTILE[text]) in (4, 5)  # `Text` drops some of them
     for style in ("\x1b[1m", "\x1b[0m", "\x1b[3m", "\n"):
         written = written.replace(style, "")
     assert written.isprintable()

@@ -26,7 +26,8 @@ from tests.processes import ROOT
 
 SHORT = ("study.n_trials=4", "schedule.parallel=2")
 
-# says `ready`, then waits for `seconds`; ends with 0 if it was asked to stop and nothing ended it
+# prints `ready`, then waits for `seconds`; exits with 0 if it was asked to stop and nothing ended
+# it
 WAITING = """\
 import signal, sys, time
 from sweeper.executors.signals import TERMINATING, not_ignored, stopping_on
@@ -156,7 +157,7 @@ def test_signals_that_a_host_program_handles_stay_with_it() -> None:
     thread.start()
     thread.join()
     assert found == [()]
-    read, write = os.pipe()  # as an event loop that watches signals sets one
+    read, write = os.pipe()  # as an event loop that handles signals sets one
     os.set_blocking(write, False)
     descriptor = signal.set_wakeup_fd(write)
     try:
@@ -179,7 +180,7 @@ def test_handlers_are_restored() -> None:
 
 @pytest.fixture(scope="module")
 def digest(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> str:
-    """What the rows of the short study depend on, in a run that nothing stopped."""
+    """What the rows of the short study depend on, in a run that was not stopped."""
     config = study_in(tmp_path_factory.mktemp("whole"), STUDY, *SHORT)
     assert sweeper.run(config).state == "finished"
     return deterministic_digest(RunDir(config.run_dir))
@@ -194,7 +195,7 @@ def test_a_script_that_sigterm_stops_commits_and_ends_with_143(
     def terminate(event: Event) -> None:
         if isinstance(event, kind):
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.02)  # the signal is handled before the study goes on
+            time.sleep(0.02)  # the signal is handled before the study continues
 
     with pytest.raises(SystemExit) as ended:
         sweeper.run(config, observer=terminate)
@@ -247,7 +248,7 @@ def test_the_stop_event_of_a_caller_is_set() -> None:
     assert stopping.number == signal.SIGTERM
 
 
-# Python drops what a signal handler raises in a callback, such as of a weak reference
+# Python drops exceptions of signal handlers in a callback, such as of a weak reference
 DROPPED = """\
 import os, signal, sys, time, weakref
 

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, or whose disk is full, and a directory that is gone."""
+"""Standard streams that are closed or on a full disk, and a directory that is gone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL = "/dev/full"
 
 
 def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    """What came of `sweeper` with these words and redirections of a shell."""
+    """The result of `sweeper` with these arguments and shell redirections."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = f"'{sys.executable}' -m sweeper {command}"
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Answers for people hold the facts that they are made from."""
+"""Answers for people contain the facts that they are made from."""
 
 from __future__ import annotations
 

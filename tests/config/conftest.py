@@ -1,4 +1,4 @@
-"""A small study that is valid as it stands, to be bent by a test."""
+"""A small valid study, to be changed by tests."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read() -> Read:
 
 @pytest.fixture
 def refused(read: Read) -> Refused:
-    """What is wrong with the valid study once `old` is replaced by `new`."""
+    """The problems of the valid study after `old` is replaced by `new`."""
 
     def refused(old: str = "", new: str = "", *overrides: str) -> tuple[Problem, ...]:
         with pytest.raises(StudyError) as refusal:

@@ -1,4 +1,4 @@
-"""JSON Schema, as far as the schema of study files uses it: what an editor would say of a file."""
+"""The part of JSON Schema that the schema of study files uses: what an editor would report."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _KNOWN = {*_SAYS_NOTHING, *_OF_OBJECTS, *_APPLIED, *_LIMITS, *_SIZES}
 
 
 def faults(value: Any, schema: Any, path: str = "") -> Iterator[str]:
-    """Where `value` is not what `schema` says, and by which keyword."""
+    """Where `value` violates `schema`, and which keyword."""
     if isinstance(schema, bool):
         if not schema:
             yield f"{path}: not allowed"

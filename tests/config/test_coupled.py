@@ -1,4 +1,4 @@
-"""What `coupled` asks of a study file, and what it reports."""
+"""What `coupled` requires of a study file, and what it reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(*replaced: tuple[str, str]) -> StudyConfig:
 
 
 def problem(*replaced: tuple[str, str]) -> tuple[str, str, str]:
-    """The one problem of the study with these replaced."""
+    """The only problem of the study with these replacements."""
     with pytest.raises(StudyError) as refusal:
         read(*replaced)
     (found,) = refusal.value.problems

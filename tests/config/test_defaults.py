@@ -1,4 +1,4 @@
-"""Numbers without a value of the study's, which some of its trials alone draw."""
+"""Numbers that a study does not set, and that only some of its trials use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STUDIES = {
     "alternating": (bent(PARTS.replace("lr = 1e-3\n", ""), "optimizer.lr=1e-2"), "model.b.width"),
     "coupled": (bent(COUPLED.replace("clip = 0.05\n", ""), SIZES), "model.generator.width"),
 }
-# what else has to be in the file for a setting to be of use
+# what else the file needs for a setting to have an effect
 BESIDE = {
     "huber_delta": (
         "data.name=diabetes",
@@ -40,7 +40,7 @@ OF_OPTIMIZERS = ("b1", "b2", "eps", "momentum", "decay_rate", "clipping_threshol
 
 
 def unwritten(config: StudyConfig) -> list[str]:
-    """The numbers that a study might be told, and is not."""
+    """The unset numbers that are reported."""
     tables = {"model": config.model, "optimizer": config.optimizer, "train": config.train}
     return [
         f"{name}.{setting}"
@@ -58,7 +58,7 @@ KEYS = [
 
 
 def searched(program: str, key: str) -> tuple[StudyConfig, str]:
-    """The study with `key` searched for some values of another setting, and this other."""
+    """The study with `key` searched for some values of another setting, and this other one."""
     text, other = STUDIES[program]
     beside = list(BESIDE.get(key.rpartition(".")[2], ()))
     around = key.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""What some trials draw is checked against all that these trials have, and told where it stands."""
+"""Settings that only some trials draw are checked against all settings of these trials."""
 
 from __future__ import annotations
 

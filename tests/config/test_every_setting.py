@@ -1,4 +1,4 @@
-"""Every setting is described, has an example that it takes, is in the guide, and in a test."""
+"""Every setting has a description, a valid example, a line in the guide, and a test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Setting:
 
 
 def tables_in(annotation: Any) -> Iterator[type[Table]]:
-    """The tables that an annotation names, alone or in a union."""
+    """The tables that an annotation names, directly or in a union."""
     if annotation is TrialTable:
         yield TRIAL
     elif isinstance(annotation, type) and issubclass(annotation, Table):
@@ -52,7 +52,7 @@ def tables_in(annotation: Any) -> Iterator[type[Table]]:
     elif get_origin(annotation) in (Union, UnionType, dict):
         kinds = [kind for kind in get_args(annotation) if kind not in (NoneType, str)]
         tables = [[*tables_in(kind)] for kind in kinds]
-        if all(tables):  # else it is a setting that may be written as a table, too
+        if all(tables):  # else it is a setting that can be written as a table, too
             yield from chain(*tables)
 
 
@@ -67,12 +67,12 @@ def settings_of(key: str, table: type[Table]) -> Iterator[Setting]:
 
 
 def is_wiring(setting: Setting) -> bool:
-    """Whether a part of a model has it, and a model of one part has not."""
+    """Whether a part of a model has it, but a model of one part does not."""
     return not any(setting.name in table.model_fields for table in (MlpTable, PythonTable))
 
 
 def settings() -> Iterator[Setting]:
-    """The settings of a whole study, as the class has them that a study file becomes."""
+    """The settings of a whole study, in the class for a study file."""
     for part in PARTS.values():
         yield from (setting for setting in settings_of("model.NAME", part) if is_wiring(setting))
     for name, field in StudyConfig.model_fields.items():
@@ -100,7 +100,7 @@ def test_no_table_is_forgotten() -> None:
     mixed = {kind.mixed for kind in TABLES.values() if isinstance(kind, Variants)}
     assert read == {setting.table for setting in SETTINGS} & read
     fields = [field.annotation for field in StudyConfig.model_fields.values()]
-    named = {PartsTable, OptimizersTable}  # which hold tables alone, under names of the user's
+    named = {PartsTable, OptimizersTable}  # which only hold tables, under user-chosen names
     assert {table for found in fields for table in tables_in(found)} - mixed - named == read
 
 
@@ -125,7 +125,7 @@ def test_a_setting_takes_its_own_examples(setting: Setting) -> None:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_an_example_in_the_guide_is_accepted(key: str) -> None:
-    """By one of the tables at least, where several kinds have the setting."""
+    """In at least one of the tables, if several kinds have the setting."""
     tables = [(setting.table, setting.name) for setting in SETTINGS if setting.key == key]
     for line in cells(key):
         (example,) = tomllib.loads(f"example = {line[3].strip('`')}").values()
@@ -134,7 +134,7 @@ def test_an_example_in_the_guide_is_accepted(key: str) -> None:
 
 @cache
 def texts() -> str:
-    """Every text in the tests that is not what a function or a module says of itself."""
+    """Every string in the tests, except docstrings."""
     found: list[str] = []
     for path in sorted(TESTS.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -151,7 +151,7 @@ def texts() -> str:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_setting_is_in_a_test(key: str) -> None:
-    """By its dotted key, or as TOML has it: `name = value`."""
+    """By its dotted key, or in TOML: `name = value`."""
     name = re.escape(key.rpartition(".")[2])
     spellings = (rf"(?<![\w.]){re.escape(key)}(?![\w.])", rf"(?<![\w.-]){name} *= *[\[{{\"'\w.-]")
     assert any(re.search(spelling, texts()) for spelling in spellings)

@@ -1,4 +1,4 @@
-"""A setting that no trial uses is reported, and nothing is said of one that some trial uses."""
+"""A setting that no trial uses is reported; one that some trial uses is not."""
 
 from __future__ import annotations
 

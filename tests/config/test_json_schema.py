@@ -1,4 +1,4 @@
-"""The JSON Schema of study files takes what `load` takes, and sees what an editor can see."""
+"""The JSON Schema of study files accepts what `load` accepts, and finds what an editor can."""
 
 from __future__ import annotations
 

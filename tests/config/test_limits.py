@@ -1,4 +1,4 @@
-"""What is too large, too deep or too long for any study file is refused at once, by its line."""
+"""Values too large, too deep or too long for any study file are refused at once, by line."""
 
 from __future__ import annotations
 

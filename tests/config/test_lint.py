@@ -1,4 +1,4 @@
-"""What a study may say and hardly means is told before it begins, and nothing is said of others."""
+"""Settings that a user probably did not intend are reported before the study starts."""
 
 from __future__ import annotations
 

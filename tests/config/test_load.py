@@ -1,4 +1,4 @@
-"""A study file becomes frozen values, defaults filled in."""
+"""A study file becomes immutable values, with defaults filled in."""
 
 from __future__ import annotations
 

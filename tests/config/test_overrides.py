@@ -1,4 +1,4 @@
-"""`--set key=value` gives a setting in place of the file's."""
+"""`--set key=value` replaces a setting of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with parts, their losses, phases and optimizers is named by line and key."""
+"""Errors in parts, their losses, phases and optimizers are named by line and key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PHASES = PARTS[PARTS.index("[train.phases.fit]") : PARTS.index("[search]")]
 OPTIMIZER = '[optimizer]\nname = "adam"\n'
 EACH = "".join(f'[optimizer.{part}]\nname = "adam"\n' for part in "abc")
 
-# what is replaced, by what; then line, key, found and fix of the one problem
+# the replaced text, its replacement; then line, key, found and fix of the only problem
 BROKEN = {
     "an unknown part that feeds another": (
         ('[model.c]\ninput = "a"', '[model.c]\ninput = "aa"'),
@@ -380,7 +380,7 @@ BROKEN = {
 
 
 def refused(old: str, new: str) -> tuple[Problem, ...]:
-    """What is wrong with the valid study once `old` is replaced by `new`."""
+    """The problems of the valid study after `old` is replaced by `new`."""
     assert old in PARTS
     with pytest.raises(StudyError) as refusal:
         parse(PARTS.replace(old, new, 1), Path("study.toml"))
@@ -452,7 +452,7 @@ def test_arguments_of_a_parts_function_can_be_searched() -> None:
 
 
 def test_each_part_may_have_an_optimizer_without_a_rate() -> None:
-    """Where each phase has one."""
+    """If each phase has one."""
     config = parse(PARTS.replace(OPTIMIZER, EACH), Path("study.toml"))
     assert list(config.each("optimizer")) == ["optimizer.a", "optimizer.b", "optimizer.c"]
 

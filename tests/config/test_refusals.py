@@ -1,4 +1,4 @@
-"""What is wrong in a study file is named by line and key, with the fix, and all at once."""
+"""Errors in a study file are named by line and key, with a fix, and all at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.config.conftest import VALID, Refused
 OPTIMIZER_HAS = "[optimizer] has lr, weight_decay, clip_norm, clip_value, b1, b2, eps, name"
 FROM_ZERO = "write a number above 0, and or = [0.0] if 0.0 should be drawn too"
 
-# what is replaced, by what; then line, key, found and fix of the one problem
+# the replaced text, its replacement; then line, key, found and fix of the only problem
 PYTHON = 'kind = "python"\nfunction = "nets:build"'
 BROKEN = {
     "a function without its module": (
@@ -400,7 +400,7 @@ BROKEN = {
     ),
 }
 
-# the same of one entry of [search], on line 29
+# the same for one entry of [search], on line 29
 BROKEN_SEARCH = {
     "unknown setting": (
         'model.widht = { type = "int", low = 1, high = 4 }',

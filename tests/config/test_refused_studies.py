@@ -1,4 +1,4 @@
-"""What cannot run is refused before it starts: line, key and fix, and not a file is written."""
+"""Studies that cannot run are refused with line, key and fix, before any file is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.command_line import STUDY, CommandLine, contents, settings, wait_for
 
 LOG_OF_0 = 'optimizer.weight_decay = { type = "float", low = 0.0'
-# what is replaced in the study file, by what; then the exit code and the one line that is said
+# the replaced text, its replacement; then the exit code and the only line of output
 BROKEN = {
     "text for a number": (
         ("n_trials = 12", 'n_trials = "many"'),
@@ -93,7 +93,7 @@ BROKEN = {
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int, *starts: str) -> None:
-    """Check that a command said nothing but the lines that begin so, and ended with `code`."""
+    """Check that a command printed only lines that begin this way, and exited with `code`."""
     said = done.stderr.splitlines()
     assert (done.returncode, done.stdout, len(said)) == (code, "", len(starts)), done.stderr
     for line, expected in zip(said, starts, strict=True):
@@ -103,7 +103,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int, *starts: str) -> 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> CommandLine:
-    """A study that ended; tests change a copy of it."""
+    """A finished study; tests change a copy of it."""
     command = CommandLine(tmp_path_factory.mktemp("finished"), compile_cache)
     command.write()
     assert command("run", "study.toml", "--quiet").returncode == 0

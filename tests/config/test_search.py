@@ -1,4 +1,4 @@
-"""A search entry knows its values, where they have an end."""
+"""A search entry lists its values, if they are finite."""
 
 from __future__ import annotations
 

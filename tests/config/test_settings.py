@@ -1,4 +1,4 @@
-"""What is compiled in and what is traced is split the same way for every trial of a study."""
+"""Compiled and traced settings are divided the same way for every trial of a study."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_every_setting_is_structural_or_traced(optimizer: str, read: Read) -> No
     }
     left_out = {f"optimizer.schedule.{name}" for name in ("warmup", "start", "end")}
     left_out |= {"train.huber_delta", "train.early_stop.patience", "train.early_stop.min_delta"}
-    left_out |= {key for key in written if key.startswith("optimizer.decay.")}  # in one text
+    left_out |= {key for key in written if key.startswith("optimizer.decay.")}  # in a single text
     assert sides == written - {"train.epochs"} - left_out
     assert settings.structure().keys() & settings.traced().keys() == set()
 

@@ -1,4 +1,4 @@
-"""The structures of a search are counted as its trials differ."""
+"""The structures of a search are counted by the differences between its trials."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEARCHES = {
 
 
 def differing(config: StudyConfig) -> int:
-    """How many structures all trials have that could be drawn."""
+    """How many structures all possible trials have."""
     columns = config.columns
     drawn = product(*(entry.values() or () for entry in columns.values()))
     params = (config.active(dict(zip(columns, values, strict=True))) for values in drawn)

@@ -1,4 +1,4 @@
-"""What a sampler or a pruner would not take is refused before a study starts."""
+"""Options that a sampler or a pruner would not accept are refused before a study starts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_command(
     sampler: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = config([f"study.sampler.name={sampler}"])
-    monkeypatch.setitem(sys.modules, package, None)  # what is None there cannot be found
+    monkeypatch.setitem(sys.modules, package, None)  # an option that is None there cannot be found
     with pytest.raises(StudyError) as refused:
         options.check(asked)
     assert str(refused.value) == (

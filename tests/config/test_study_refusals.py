@@ -1,4 +1,4 @@
-"""What cannot be searched or studied is refused with its line, its key and its fix."""
+"""Invalid searches and studies are refused with line, key and fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEPTH = 'model.depth = { type = "int", low = 1, high = 3 }'
 NORM = 'model.layer_norm = { type = "categorical", choices = [true, false]'
 REPORTS = "the program reports train_loss, val_loss, val_accuracy, n_parameters"
 
-# what is replaced, by what; then line, key, found and fix of the one problem
+# the replaced text, its replacement; then line, key, found and fix of the only problem
 BROKEN = {
     "an unreported objective of several": (
         (METRIC, 'metric = ["val_loss", "val_lost"]\ndirection = ["minimize", "minimize"]'),

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from sweeper.config.user_code import LoadError, describe_error, load_function, told_in_full
+from sweeper.config.user_code import LoadError, describe_error, full_error_text, load_function
 
 OWN = """\
 import json
@@ -85,7 +85,7 @@ def test_a_quoted_traceback_is_reduced_to_its_last_error() -> None:
 def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path: Path) -> None:
     told_of = "Mute: its text cannot be shown (told_of.py, line 28)"
     assert said("mutters", tmp_path) == told_of
-    whole = told_in_full(FileNotFoundError("no file \udcff"))
+    whole = full_error_text(FileNotFoundError("no file \udcff"))
     assert whole.encode().startswith(b"FileNotFoundError: no file \\udcff\n\n")
 
 

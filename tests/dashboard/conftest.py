@@ -1,4 +1,4 @@
-"""Results of a study that was never run, as scripts/make_large_results writes them."""
+"""Results of a study that never ran, as scripts/make_large_results writes them."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 
 @pytest.fixture
 def study(run_dir: RunDir) -> PublishedStudy:
-    """The same, read."""
+    """The same, loaded."""
     return PublishedStudy(run_dir)

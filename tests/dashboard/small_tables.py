@@ -1,4 +1,4 @@
-"""Tables of results with what a test is about, and no more."""
+"""Tables of results with only the columns that a test needs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def spans_of(sessions: Sequence[Sequence[Span]]) -> Spans:
 
 
 def buckets_of(rows: Sequence[Row], recorded: Spans | None = None) -> Buckets:
-    """Buckets with these columns; of the others what a thread of a CPU would have."""
+    """Buckets with these columns; the others have the values of a thread on a CPU."""
     common = {
         "round": 1,
         "bucket_id": 0,

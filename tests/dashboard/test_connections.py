@@ -1,4 +1,4 @@
-"""Clients that send half a request, or read no answer, keep nobody else from the page."""
+"""Clients that send half a request, or read no answer, do not block others from the page."""
 
 from __future__ import annotations
 

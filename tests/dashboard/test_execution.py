@@ -57,7 +57,7 @@ def test_without_its_end_a_bucket_ends_before_the_next_of_its_place() -> None:
         {"started_at": 103.0, "train_s": 1.0},
     ]
     _, _, training, ended = buckets_of(rows).spans
-    assert ended.tolist() == [11.0, 12.0]  # from the begin of compiling, 8 s before the bucket
+    assert ended.tolist() == [11.0, 12.0]  # from the beginning of compiling, 8 s before the bucket
     assert training.tolist() == [10.0, 11.0]
 
 

@@ -1,4 +1,4 @@
-"""A page is told what has changed, and nothing else."""
+"""A page receives what has changed, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HARM = "<script>alert('1')</script> \"quoted\" \u2028{a|b} & more"
 
 
 def known_of(payload: dict) -> PageState:
-    """What a page knows that was told `payload`."""
+    """The state of a page that received `payload`."""
     through = (payload["tables"][name]["through"] for name in ("trials", "buckets", "spans"))
     return PageState(*through, [view["digest"] for view in payload["views"]])
 
 
 def only_status(directory: Path) -> RunDir:
-    """A run directory in which nothing is published yet but the status."""
+    """A run directory in which only the status has been published."""
     run_dir = RunDir(directory)
     run_dir.make()
     write_status(run_dir, STATUS)

@@ -1,4 +1,4 @@
-"""A report is the page with all that it needs inside."""
+"""A report is the page with everything that it needs inside."""
 
 from __future__ import annotations
 

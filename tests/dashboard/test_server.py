@@ -1,4 +1,4 @@
-"""The server only reads, only its own files, and answers to its own name alone."""
+"""The server only reads, only its own files, and only answers to its own name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweeper.errors import SetupError
 
 @pytest.fixture
 def client(study: PublishedStudy) -> TestClient:
-    """A browser that looks at the page."""
+    """A browser that opens the page."""
     return TestClient(app_of(Page([study])), base_url="http://127.0.0.1:8321")
 
 

@@ -1,4 +1,4 @@
-"""Which libraries the commands that only read import: each takes its time at every start."""
+"""Which libraries the commands that only read import: each takes time at every start."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 from sweeper.rundir import RunDir
 
-# what Typer and Rich bring along differs with their versions
+# the imports of Typer and Rich differ between their versions
 TERMINAL = {"typer", "rich", "click", "shellingham", "annotated_doc", "markdown_it", "mdurl"}
 TERMINAL |= {"pygments", "colorama", "typing_extensions"}
 CHECKING = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
-READING = {"numpy", "pyarrow", "cloudpickle"}  # pyarrow knows cloudpickle by name, if it is there
+READING = {"numpy", "pyarrow", "cloudpickle"}  # pyarrow imports cloudpickle if it is installed
 SERVING = {"starlette", "uvicorn", "anyio", "sniffio", "idna", "h11", "httptools"}
 SERVING |= {"uvloop", "watchfiles", "dotenv", "yaml", "multipart", "python_multipart"}
 MAY_BE = {
@@ -41,13 +41,13 @@ def test_commands_that_only_read_import_little(
     assert "sweeper.cli.commands.arguments" in imported
     names = {name.partition(".")[0] for name in imported - _bare()}
     outside = names - sys.stdlib_module_names - {"sweeper"} - MAY_BE[command]
-    # what was looked for in vain is told, too
+    # failed searches are listed, too
     assert {name for name in outside if find_spec(name) and not name.startswith("_")} == set()
     assert imported & SLOW == set()
 
 
 def _told_by(command: str, run_dir: RunDir, tmp_path: Path) -> str:
-    """What Python tells of the imports of a command; of a server once it has shown its page."""
+    """What Python reports of the imports of a command; of a server after it has shown its page."""
     words = [*IMPORTTIME, "-m", "sweeper", command, str(run_dir.root)]
     if command == "dashboard":
         return _told_by_server([*words, "--port", "0"])

@@ -1,4 +1,4 @@
-"""Files of others are what their packages hold."""
+"""Vendored files equal those in their packages."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NAN = float("nan")
 
 
 def charts(blocks: list[Block]) -> list[Block]:
-    """Every chart in blocks, those of alternatives, too."""
+    """Every chart in blocks, including alternatives."""
     found = [block for block in blocks if block["kind"] == "chart"]
     for block in blocks:
         inner = [block.get("blocks", []), *(own for _, own in block.get("alternatives", []))]

@@ -1,4 +1,4 @@
-"""A study on a CSV file of the test's own."""
+"""A study on a CSV file for one test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data prepared in another process, or kept from before, are those prepared here."""
+"""Data prepared in another process, or kept from before, equals data prepared here."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ json.dump(told, open("told.json", "w"))
 
 
 def prepared_elsewhere(config: StudyConfig, directory: Path, change: str = "") -> dict[str, object]:
-    """What came of preparing in another program, which may `change` something first."""
+    """The result of preparing in another program, which may `change` something first."""
     program = subprocess.run(
         [sys.executable, "-W", "error", "-c", PREPARING.replace("CHANGE", change)],
         cwd=directory,
@@ -122,7 +122,7 @@ def test_a_process_with_threads_or_jax_is_not_forked(change: str, tmp_path: Path
 def test_a_damaged_kept_file_is_prepared_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever bit is flipped, and wherever it is cut; what nobody reads may stay as it is."""
+    """For every flipped bit, and every cut; parts that nothing reads may stay."""
     config, chance = csv_study(tmp_path), random.Random(0)
     with preparing(config) as prepared:
         first = prepared()
@@ -193,7 +193,7 @@ def test_the_least_recently_used_data_is_removed(
     with preparing(csv_study(tmp_path, ROWS + "1,1,1\n")) as prepared:
         prepared()
     (only,) = {path.name for path in kept.glob("*.npz")} - theirs
-    assert only != new  # one is kept, however large
+    assert only != new  # one copy is kept, however large
     assert theirs <= {path.name for path in kept.iterdir()}
 
 
@@ -279,12 +279,12 @@ def test_data_larger_than_its_share_is_refused(tmp_path: Path) -> None:
         data = prepared()
     memory = physical_bytes()
     assert memory is not None
-    # just as much as they take, then a little less
+    # exactly as much as they take, then a little less
     for fraction, fits in ((data.nbytes / memory * 1.01, True), (data.nbytes / memory / 2, False)):
         execution = config.execution.model_copy(update={"memory_fraction": fraction})
         small = config.model_copy(update={"execution": execution})
         with preparing(small) as prepared:
-            assert prepared.is_kept  # where it runs does not matter
+            assert prepared.is_kept  # the place where it runs does not matter
             if fits:
                 assert prepared().digest == data.digest
                 continue

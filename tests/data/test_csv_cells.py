@@ -17,7 +17,7 @@ ROWS = [[f"{i}.5", "red" if i % 3 else "blue", str(i), "ab"[i % 2]] for i in ran
 
 
 def table(quoted: dict[tuple[int, int], str], separator: str = ",", end: str = "\n") -> str:
-    """The rows with other texts in the cells `quoted`, which are counted from 0."""
+    """The rows with other texts in the cells `quoted`, counted from 0."""
     rows = [
         [quoted.get((row, place), cell) for place, cell in enumerate(cells)]
         for row, cells in enumerate(ROWS)

@@ -1,4 +1,4 @@
-"""CSV files that are written otherwise than with commas and in UTF-8."""
+"""CSV files with other separators than commas and other encodings than UTF-8."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 
-SEED = 7  # the studies of these tests have it
+SEED = 7  # the studies of these tests use it
 RNG = np.random.default_rng(0)
 N = 60
 FRAME = pd.DataFrame(
@@ -81,7 +81,7 @@ def test_gaps_are_filled_by_the_training_part(make_study, impute: str, imputer) 
         for rows in PARTS
     ]
     np.testing.assert_array_equal(x_of(dataset), np.vstack(expected))
-    # a missing colour is one of its own, unless it is filled; black is none
+    # a missing colour is a category, unless it is filled; black has no column
     own = [] if impute == '"most_frequent"' else ["colour_nan"]
     assert dataset.feature_names == (
         *("size", "month", "colour_blue", "colour_green", "colour_red"),
@@ -137,7 +137,7 @@ def test_gaps_without_values_to_fill_them_are_refused(make_study, column: str, i
     gaps = FRAME.assign(**{column: FRAME[column].fillna(FRAME[column].iloc[0]).mask(is_trained)})
     config = make_study(CSV + DROP + f'impute = "{impute}"\n', gaps.to_csv(index=False))
 
-    if (column, impute) == ("colour", "mean"):  # a missing one is a value of its own
+    if (column, impute) == ("colour", "mean"):  # a missing value is a category
         assert prepare(config).feature_names == ("size", "month", "colour_nan")
         return
     assert refusal(config) == [

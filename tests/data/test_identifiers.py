@@ -1,4 +1,4 @@
-"""Columns that number or name the rows are recognised by what they are called and hold."""
+"""Columns that number or name the rows are recognised by their names and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value is the same category, and a number the same number, in whatever type it comes."""
+"""A value is the same category, and a number the same number, whatever its type."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_value_has_the_same_index_in_any_type(kind: str, trained: str) -> None
 
 
 def is_of_other_words(kind: str, trained: str, given: str) -> bool:
-    """Whether no equal text stands for a boolean: numbers, and words in another case."""
+    """Whether no equal text represents a boolean: numbers, and words in other case."""
     words = [form for form in ("text", "string", "lower case", "numbers") if kind == "booleans"]
     is_same = {trained, given} <= {"text", "string"} or trained == given
     return {trained, given} <= {*words} and not is_same
@@ -485,7 +485,7 @@ def load(kind):
 
 @pytest.fixture
 def from_function(make_study: MakeStudy, tmp_path: Any) -> Callable[..., Any]:
-    """Prepares what the function of `ROWS` returns."""
+    """Prepares the result of the function in `ROWS`."""
     (tmp_path / "rows.py").write_text(ROWS, encoding="utf-8")
     return lambda kind, edition=2, **more: prepare(
         make_study(f'{PYTHON}args = {{ kind = "{kind}" }}\n', **more).under(edition)

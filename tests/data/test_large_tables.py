@@ -1,4 +1,4 @@
-"""A file that would not fit into memory is refused before it is read, however well it packs."""
+"""A file that would not fit into memory is refused before it is read, even if compressed."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_a_file_larger_than_the_memory_is_not_read_to_name_what_is_kept_of_it(
 ) -> None:
     config = make_study(CSV.replace("PATH", "rows.csv"), "size,kind\n1,1\n")
     with (tmp_path / "rows.csv").open("ab") as file:
-        file.truncate(10**12)  # takes no room on the disk
+        file.truncate(10**12)  # takes no space on the disk
     monkeypatch.setattr(ahead, "_may_fork", lambda: False)
     with preparing(config) as prepared, pytest.raises(DataError, match="would take 931 GiB"):
         prepared()
 
 
 def npz_bytes(claimed_rows: int, zeros: int) -> bytes:
-    """Arrays `x` and `y` that claim so many rows, with so many bytes behind each header."""
+    """Arrays `x` and `y` that claim this many rows, with this many bytes behind each header."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, shape in {"x": (claimed_rows, 2), "y": (claimed_rows,)}.items():

@@ -1,4 +1,4 @@
-"""What is said of data that a study can run on, and hardly means."""
+"""Warnings about data that a study can run on but that is probably not intended."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_words_read_as_missing_values_are_named_unless_they_are_listed(make_stud
 
 
 def test_dates_as_text_are_reported(make_study) -> None:
-    """Else each day is a category, of which a network learns nothing."""
+    """Otherwise each day is a category, from which a network learns nothing."""
     rows = [f"{i % 7},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
     table = "\n".join(["size,since,kind", *rows, ""])
     (told,) = told_of(make_study(CSV, table))
@@ -154,7 +154,7 @@ def test_a_generator_that_is_never_trained_is_reported(
 ) -> None:
     write_mixture(tmp_path)
     study = parse(COUPLED, tmp_path / "study.toml", overrides)
-    # 84 rows of which batches of 16 make 5 steps an epoch, of which the longest trials have 12
+    # 84 rows: batches of 16 give 5 steps per epoch, of which the longest trials have 12
     told = (
         "train.critic_steps = 61 is more than the 60 steps of a trial, whose generator is then "
         "never trained",

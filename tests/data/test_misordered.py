@@ -1,4 +1,4 @@
-"""Dates written as numbers of another order do not split rows by time."""
+"""Dates written as numbers that do not sort by time cannot split rows by time."""
 
 from __future__ import annotations
 

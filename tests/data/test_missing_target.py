@@ -1,4 +1,4 @@
-"""Rows without a value of the target are refused, or left out and counted."""
+"""Rows without a value for the target are refused, or left out and counted."""
 
 from __future__ import annotations
 

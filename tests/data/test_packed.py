@@ -1,4 +1,4 @@
-"""Compressed CSV files are read as what is in them, and damaged ones are refused by name."""
+"""Compressed CSV files are read like their contents; damaged ones are refused by name."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
 
-SEED = 7  # the studies of these tests have it
+SEED = 7  # the studies of these tests use it
 
 
 def parts_of(dataset: Dataset) -> list[np.ndarray]:
@@ -110,7 +110,7 @@ def test_text_columns_become_one_column_a_value_of_the_training_part(make_study)
     )
     colours = sorted(f"colour_{colour}" for colour in train["colour"].unique())
     assert dataset.feature_names == ("doors", "electric", *colours)
-    # at least one colour is in the validation part alone, or the test shows nothing
+    # at least one colour is only in the validation part, or the test shows nothing
     assert len(colours) < table["colour"].nunique()
 
 

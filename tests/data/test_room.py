@@ -1,4 +1,4 @@
-"""Preparing data takes little more memory than they do, and what it takes is known before."""
+"""Preparing data takes little more memory than the data, and the amount is known in advance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reckoned(config: StudyConfig) -> int:
 
 
 def taken(config: StudyConfig) -> tuple[int, int]:
-    """The most that NumPy and Python held while the data were prepared, and what the data take."""
+    """The peak memory of NumPy and Python while data was prepared, and the size of the data."""
     tracemalloc.start()
     try:
         data = prepare(config)
@@ -109,7 +109,7 @@ def test_data_too_large_to_prepare_is_refused_in_advance(parquet_study) -> None:
         return config.model_copy(update={"execution": execution})
 
     data = prepare(with_room_for(plain, 1.01 * most))
-    room = most - 1e6  # the data themselves would fit in
+    room = most - 1e6  # the data itself would fit
     assert data.nbytes < room
     tracemalloc.start()
     with pytest.raises(DataError) as refused:

@@ -75,7 +75,7 @@ def test_other_tables_get_a_line_of_pandas() -> None:
     column = pd.Series([*MONTHS, -999.0], name="x")
     found = sentinels(column)
     assert found is not None
-    told = found.told(None)
+    told = found.warning(None)
     df = pd.DataFrame({"x": column})
     exec(told.partition("use pandas: ")[2], {"df": df})
     assert df["x"].isna().sum() == 1

@@ -29,7 +29,7 @@ PYTHON = 'source = "python"\nfunction = "rows:load"\n'
 
 
 def assert_same(actual: Dataset, expected: Dataset) -> None:
-    """Whether what programs train on is the same, whatever the columns are called."""
+    """Whether programs train on the same data, whatever the columns are called."""
     for part in ("x_train", "y_train", "x_val", "y_val", "x_test", "y_test"):
         np.testing.assert_array_equal(getattr(actual, part), getattr(expected, part), strict=True)
 
@@ -261,7 +261,7 @@ def test_rows_of_a_function_are_those_of_csv(
     dataset = prepare(make_study(PYTHON + f'target = "{target}"\n', loss="mse"))
 
     assert_same(dataset, numbers)
-    # standard output is the program's own
+    # standard output belongs to the program
     assert capsys.readouterr() == ("", "importing\nloading\n")
 
 

@@ -1,4 +1,4 @@
-"""Numbers written as text are recognised, and the line of pandas that is shown reads them."""
+"""Numbers written as text are recognised, and the line of pandas in the hint reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a saved model does with a row is what its study did, without scikit-learn."""
+"""A saved model treats a row as its study did, without scikit-learn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = FRAME.iloc[np.concatenate(PARTS)]
 
 
 def transform(make_study: MakeStudy, data: str, table: str = TABLE) -> Transform:
-    """What a study of this data saves, as it is read from JSON."""
+    """The transform that a study of this data saves, read from JSON."""
     return Transform.from_dict(json.loads(json.dumps(prepare(make_study(data, table)).transform)))
 
 

@@ -1,4 +1,4 @@
-"""A small disk for a study, which can be filled while the study stands still at an instant."""
+"""A small disk for a study, which can be filled while the study waits at an instant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.processes import start
 
 @dataclass(frozen=True)
 class Disk:
-    """A tmpfs of its own at `place`."""
+    """A separate tmpfs at `place`."""
 
     place: Path
 
@@ -30,7 +30,7 @@ class Disk:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Not a byte is left on it."""
+        """Leave no free byte on it."""
         ballast = self.place / "ballast"
         with ballast.open("wb", buffering=0) as file:
             for size in (1 << 20, 4096, 1):
@@ -56,7 +56,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended, and what it said."""
+    """How a process ended, and its output."""
 
     code: int
     said: str
@@ -83,7 +83,7 @@ class Program:
                 process.kill()
 
     def __call__(self, **environment: str) -> Ended:
-        """From its start to its end."""
+        """Run it from its start to its end."""
         with self.started(**environment) as process:
             out, said = process.communicate(timeout=120)
         return Ended(process.returncode, out + said)

@@ -1,4 +1,4 @@
-"""A disk that fails when it is asked to keep what was written: a clean stop, and the same rows."""
+"""If a disk fails to sync, the study stops cleanly and resumes with the same rows."""
 
 from __future__ import annotations
 

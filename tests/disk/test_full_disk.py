@@ -1,4 +1,4 @@
-"""A disk without room, at each kind of file: a clean stop, and the same rows once there is room."""
+"""If a disk is full at any kind of file, the study stops cleanly and resumes with the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.disk.conftest import Disk, Program
 
 pytestmark = [pytest.mark.disk, pytest.mark.timeout(600)]
 
-# where it strikes, and the file that the error names
+# the instant at which the disk is full, and the file that the error names
 INSTANTS = {
     "directory.make:begin": "run",
     "ledger.create:begin": "ledger.db",
@@ -36,7 +36,7 @@ INSTANTS = {
 def unbroken(
     tmp_path_factory: pytest.TempPathFactory, compile_cache: Path
 ) -> Callable[[str], dict[str, object]]:
-    """What is left of the study that never met a full disk, by its strategy."""
+    """What is left of the study on a disk that is never full, by its strategy."""
     left: dict[str, dict[str, object]] = {}
 
     def unbroken(strategy: str) -> dict[str, object]:
@@ -71,7 +71,7 @@ def test_a_full_disk_ends_the_study_cleanly(
     assert "Traceback" not in ended.said
     last = ended.said.splitlines()[-1]
     assert "cannot be written: " in last
-    assert INSTANTS[instant] in (ended.said if "backup" in instant else last)  # that goes on
+    assert INSTANTS[instant] in (ended.said if "backup" in instant else last)  # then it continues
     assert "free some disk space" in last or "check that there is disk space" in last
     again = run()
     assert again.code == 0, again.said

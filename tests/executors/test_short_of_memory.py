@@ -183,7 +183,7 @@ def test_what_does_not_fit_alone_fails_and_says_what_to_write(run: Callable[...,
 
 
 def test_a_limit_below_the_data_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"execution\.memory_limit: '1 KiB', and .* take \d"):
+    with pytest.raises(StudyError, match=r"execution\.memory_limit: '1 KiB', but .* take \d"):
         started(tmp_path, "execution.memory_limit='1 KiB'")
 
 

@@ -1,4 +1,4 @@
-"""`--continue-from`: the trials of a study start from a saved model, and go on with the same."""
+"""`--continue-from`: the trials of a study start from a saved model, and resume with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAVING = "results.save_optimizer=true"
 def run(
     directory: Path, name: str, *overrides: str, start: Path | None = None, fresh: bool = False
 ) -> tuple[RunDir, list[str]]:
-    """A study run in `directory`/`name`, and what it warned of."""
+    """A study run in `directory`/`name`, and its warnings."""
     told: list[str] = []
 
     def observer(event: Event) -> None:
@@ -49,7 +49,7 @@ def configured(directory: Path, name: str, *overrides: str) -> StudyConfig:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a study has ended whose best model is in saved/."""
+    """The directory of a finished study whose best model is in saved/."""
     directory = tmp_path_factory.mktemp("continued")
     first, _ = run(directory, "first", SAVING)
     export(first.root, None, 0, directory / "saved")
@@ -83,7 +83,7 @@ def test_trials_start_from_the_saved_weights(directory: Path, continued: RunDir)
 def test_the_start_model_is_recorded_so_a_resume_does_not_need_the_flag(
     directory: Path, continued: RunDir, tmp_path: Path
 ) -> None:
-    """Ended after its first round and gone on with, it comes to the rows of the unbroken one."""
+    """Interrupted after its first round and resumed, it gets the rows of the unbroken one."""
     saved = tmp_path / "saved.safetensors"
     saved.write_bytes((directory / "saved" / MODEL_FILE).read_bytes())
     settings = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")

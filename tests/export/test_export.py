@@ -1,4 +1,4 @@
-"""A trial's model is taken home as one directory, and is there what it was to its study."""
+"""An exported model is one directory, and behaves there as in its study."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ ROWS = pd.DataFrame(
         "height": RNG.normal(30, 10, 80),
     }
 )
-# what a fresh interpreter is told to do, which knows nothing of the study
+# code for a fresh interpreter, which knows nothing of the study
 ELSEWHERE = """
 import sys
 import numpy as np, pandas as pd, sweeper
@@ -105,7 +105,7 @@ model = sweeper.load(sys.argv[1], trust_code=True)
 np.save(sys.argv[3], model.predict(pd.read_csv(sys.argv[2])))
 """
 
-# what `load.py` makes of tables of several kinds
+# the results of `load.py` for tables of several kinds
 ALONE = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -134,7 +134,7 @@ except ValueError as error:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a study that has ended, with its best model exported."""
+    """The directory of a finished study, with its best model exported."""
     directory = tmp_path_factory.mktemp("plants")
     ROWS.to_csv(directory / "plants.csv", index=False)
     (directory / "nets.py").write_text(NETS, encoding="utf-8")
@@ -186,10 +186,10 @@ def test_predictions_are_those_of_the_weights_that_were_kept(
 def test_a_fresh_interpreter_elsewhere_predicts_the_same(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
-    """From the file alone: the module of the user's is in it, and is run because it is trusted."""
+    """From the file only: it contains the user's module, which runs because it is trusted."""
     record = Path(shutil.copy(study / "best" / MODEL_FILE, tmp_path))
     moved = study.with_name("moved")
-    study.rename(moved)  # neither study nor module is where it was
+    study.rename(moved)  # neither study nor module is in its old place
     try:
         arguments = [str(record), str(moved / "plants.csv"), str(tmp_path / "out.npy")]
         done = subprocess.run(
@@ -300,7 +300,7 @@ def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path
     assert (one.info["replicate"], two.info["replicate"]) == (0, 1)
     assert not np.allclose(one.predict(ROWS), two.predict(ROWS))
     for number, member, path, message in (
-        (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; name one of"),
+        (other, 0, tmp_path / "x", f"the weights of trial {other} are not kept; use one of"),
         (kept[0], 2, tmp_path / "x", "has 2 members, but no member 2; write 0 to 1"),
         (
             kept[0],
@@ -404,7 +404,7 @@ def test_other_versions_are_reported_and_another_precision_is_refused(
 def test_trials_start_from_the_same_user_defined_model(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
-    """Its arrays are compared before the study starts, for its settings do not tell all."""
+    """Its arrays are compared before the study starts, since settings do not determine them."""
     shutil.copy(study / "plants.csv", tmp_path)
     text = STUDY.partition("model.units")[0] + STUDY.partition("choices = [4, 6] }\n")[2]
     text = text.replace('"nets:build"', f'"nets:build"\nunits = {loaded.params["units"]}')

@@ -1,4 +1,4 @@
-"""Models of several parts are taken home as one directory, and trials start from them."""
+"""Models of several parts are exported as one directory, and trials start from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STUDIES = {
     "alternating": bent(
         PARTS,
         *SAVING,
-        "train.warmup.epochs=1",  # each phase has its turn within the three epochs
+        "train.warmup.epochs=1",  # each phase occurs within the three epochs
         "train.phases.fit.epochs=1",
         "model.c={input='a',kind='python',function='heads:build',layers=1}",
         "data.split={val=0.2,test=0.1}",
@@ -51,7 +51,7 @@ STUDIES = {
     ),
 }
 WIDTH = {"alternating": 10, "coupled": 2}
-# what a fresh interpreter is told to do, which knows nothing of the study
+# code for a fresh interpreter, which knows nothing of the study
 ELSEWHERE = """
 import sys
 import jax, numpy as np, sweeper
@@ -65,7 +65,7 @@ np.savez(sys.argv[3], made=made, **outputs)
 
 @pytest.fixture(scope="module", params=STUDIES)
 def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a study that has ended, with its best model exported."""
+    """The directory of a finished study, with its best model exported."""
     directory = tmp_path_factory.mktemp(request.param)
     write_mixture(directory)
     (directory / "heads.py").write_text(NETS, encoding="utf-8")
@@ -80,7 +80,7 @@ def saved(study: Path) -> SavedModel:
 
 
 def width_of(saved: SavedModel) -> int:
-    """How many numbers the model takes in: those of a row, or noise."""
+    """The number of inputs of the model: those of a row, or noise."""
     return WIDTH[saved.settings.train.program]
 
 
@@ -90,7 +90,7 @@ def test_a_fresh_interpreter_elsewhere_has_the_same_outputs(
     x = np.random.default_rng(0).normal(size=(5, width_of(saved))).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     moved = study.with_name(f"{study.name} moved")
-    study.rename(moved)  # neither study nor module is where it was
+    study.rename(moved)  # neither study nor module is in its old place
     try:
         record = shutil.copy(moved / "best" / MODEL_FILE, tmp_path)
         (moved / "heads.py").rename(moved / "gone.py")
@@ -141,7 +141,7 @@ def test_predictions_reach_the_recorded_metrics(study: Path, saved: SavedModel) 
 
 @pytest.mark.parametrize("study", ["coupled"], indirect=True)
 def test_rows_are_generated_in_the_units_of_the_data(study: Path, saved: SavedModel) -> None:
-    """Of the noise that trials are measured with they are as far from the data as the row says."""
+    """For the noise that trials are measured with, the distance to the data is that in the row."""
     row: Any = sweeper.open_results(study / "run").best(1).iloc[0]
     data = prepare(sweeper.load_study(study / "study.toml"))
     with np.load(study / "rows.npz") as file:

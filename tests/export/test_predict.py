@@ -1,4 +1,4 @@
-"""Rows are predicted the same in every type that a table may give them, here and by `load.py`."""
+"""Rows are predicted the same in every type that a table can have, here and by `load.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a saved model makes of a network's outputs: classes as the data calls them, or numbers."""
+"""How a saved model interprets a network's outputs: as classes of the data, or as numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def saved(
     fold: Mapping[str, Sequence[float]] | None = None,
     keeps: int = 2,
 ) -> SavedModel:
-    """A model that gives the first `keeps` of its features, and what its file says of the data."""
+    """A model that returns the first `keeps` of its features, and its file's data description."""
     transform = Transform(("a", "b"), ("a", "b"), (), scaling, (), True, None, tuple(classes))
     data = {
         "spec": {"dtype": "float32", "y_scale": y_scale, "y_mean": y_mean},
@@ -113,7 +113,7 @@ def test_many_rows_are_predicted_like_single_ones() -> None:
 
 
 class Chosen(eqx.Module):
-    """A model whose static field has no hash, which training never asks for."""
+    """A model whose static field is not hashable, which training does not need."""
 
     places: list[int] = eqx.field(static=True)
 

@@ -1,4 +1,4 @@
-"""What `export` writes is of use without this package, and the card and the files say how."""
+"""What `export` writes is useful without this package, and the card and the files explain it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LESS = ("study.n_trials=2", "train.epochs=3", "search={model={width={type='int',
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a study of digits that has ended, with its best model in best/."""
+    """The directory of a finished study of digits, with its best model in best/."""
     directory = tmp_path_factory.mktemp("digits")
     results = trained(study_in(directory, DIGITS, *LESS, "model.layer_norm=true"))
     export(results.run_dir.root, None, 0, directory / "best")
@@ -171,7 +171,7 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
     with pytest.warns(UnknownCategoryWarning, match="'island' has 'Dram' in 1 row") as warned:
         assert found[1]["species"].tolist() == saved.predict(found[0]).tolist()
     assert [one.filename for one in warned] == [__file__]
-    row = found[0].iloc[0]  # a Series, and as a dict, is a table of one row
+    row = found[0].iloc[0]  # a Series, like a dict, is a table of one row
     for one in (row, row.to_dict(), found[0].head(1)):
         assert saved.predict(one).tolist() == found[1]["species"].tolist()[:1]
     assert repr(saved) == (
@@ -179,13 +179,13 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
     )
     np.testing.assert_allclose(found[1][names[1:]].sum(axis=1), 1, rtol=1e-6)
     assert told == ["new.csv: column 'island' has 'Dram' in 1 row, which no training row had"]
-    rows.to_csv(tmp_path / "new.csv")  # with pandas' index, of which the model knows nothing
+    rows.to_csv(tmp_path / "new.csv")  # with the index of pandas, which the model does not know
     assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
     for _ in range(3):  # and each time once more: Unnamed: 0, Unnamed: 0.1, ...
         pd.read_csv(tmp_path / "new.csv", keep_default_na=False).to_csv(tmp_path / "new.csv")
     assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
     rows.to_csv(tmp_path / "new.csv", index=False, sep=";")
-    with pytest.raises(DataError, match=r"new.csv: has columns that seem to be .* or give sweeper"):
+    with pytest.raises(DataError, match=r"new.csv: .*, or use sweeper"):
         predicted(best, tmp_path / "new.csv", told.append)
     other = rows.rename(columns={"island": "Island"}).assign(weight=1)
     other.to_csv(tmp_path / "other.csv", index=False)
@@ -252,13 +252,13 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
     assert told == []
     assert found["species"].tolist() == sweeper.load(best).predict(table.head(40)).tolist()
-    assert found["bill|mm"].str.contains(",").any()  # as it stands in the table
+    assert found["bill|mm"].str.contains(",").any()  # as in the table
     table.to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(DataError) as refusal:
         predicted(best, tmp_path / "new.csv", told.append)
     assert str(refusal.value) == (
         "new.csv: has columns that seem to be separated by ','; write it with \";\" between fields "
-        'and "," in numbers, as latin-1, or use sweeper.load(MODEL).predict the rows of '
+        'and "," in numbers, as latin-1, or use sweeper.load(MODEL).predict on the rows of '
         "pandas.read_csv(...)"
     )
 

@@ -1,4 +1,4 @@
-"""`sweeper trial` writes a study file that runs one trial again, bit for bit."""
+"""`sweeper trial` writes a study file that repeats one trial, bit for bit."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.digest import deterministic_columns
 from tests.in_process import study_in, trained
 from tests.small_studies import PARTS
 
-# Shapes, a traced part and an activation that a padded class is told at run time: whatever a
-# class compiles in because its study searches it.
+# Shapes, a traced part and an activation that a padded class gets at run time: everything that a
+# class can compile in because its study searches it.
 SPACE = (
     "search.model.depth={type='int', low=1, high=2}",
     "search.model.width={type='int', low=4, high=8, base=2}",
@@ -34,13 +34,13 @@ SPACE = (
     "study.sampler={name='random'}",
     "study.pruner={name='median', n_startup_trials=2, n_warmup_steps=0}",
 )
-# what tells of the study around a trial, and not of the trial
+# columns about the study around a trial, not about the trial
 AROUND = {"study", "state", "reason", "params_json", "told_through_round"}
 AROUND |= {"first_round", "last_round"}
 
 
 def outcome(run_dir: Path, number: int) -> dict[str, Any]:
-    """The deterministic columns of a trial, but for those of the study around it."""
+    """The deterministic columns of a trial, except those about the study around it."""
     deterministic = deterministic_columns(parquet.read_schema(RunDir(run_dir).trials))
     row = open_results(run_dir).trial(number)
     assert row is not None

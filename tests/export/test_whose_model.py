@@ -19,7 +19,7 @@ from sweeper.sweep.verify.models import kept_trials
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
-# of every study the same trials, so that they differ in their data or their training alone
+# the same trials in every study, which only differ in their data or their training
 GRID = (
     "study.sampler={name='grid'}",
     "study.n_trials=4",
@@ -32,13 +32,13 @@ OTHER = ("study.seed=4", "results.keep_models=4")
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """A study that has ended."""
+    """A finished study."""
     return trained(study_in(tmp_path_factory.mktemp("ended"), STUDY, *GRID)).run_dir
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """One of the same trials on other parts of the data."""
+    """One with the same trials on different parts of the data."""
     directory = tmp_path_factory.mktemp("other")
     return trained(study_in(directory, STUDY, *GRID, *OTHER)).run_dir
 
@@ -62,13 +62,13 @@ def kept(run_dir: RunDir) -> list[int]:
 
 
 def put(source: RunDir, of: tuple[int, int], run_dir: RunDir, place: tuple[int, int]) -> None:
-    """Both files of the model `of` a trial and member, under another's name."""
+    """Both files of the model `of` a trial and member, under the name of another."""
     shutil.copy(source.model(*of), run_dir.model(*place))
     shutil.copy(source.saved(*of), run_dir.saved(*place))
 
 
 def refusal(run_dir: RunDir, number: int, output: Path) -> str:
-    """What `export` says of a trial's model."""
+    """The result of `export` for a trial's model."""
     with pytest.raises(SetupError) as error:
         export(run_dir.root, number, 0, output)
     assert not output.exists()
@@ -141,7 +141,7 @@ def test_a_model_of_an_earlier_version_is_identified_by_its_name(
     copied.saved(best).write_bytes(content_of(file.tensors, record))
     assert found(copied) == {}
     assert export(copied.root, best, 0, tmp_path / "best") == best
-    # the ledger tells of its data
+    # the ledger describes its data
     shutil.copy(other.preparation, copied.preparation)
     assert "it is of other data than the study's" in refusal(copied, best, tmp_path / "x")
 
@@ -155,7 +155,7 @@ def test_errors_of_export_name_the_file(ended: RunDir, tmp_path: Path) -> None:
 
 
 def test_weights_that_were_never_kept_do_not_count_as_damage(copied: RunDir) -> None:
-    """Nor are those that were removed when fewer were asked for, though it is for more again."""
+    """Nor are those that were removed when fewer were requested, even if more are again."""
     before = kept(copied)
     for most, expected in ((3, before), (1, before[:1]), (3, before[:1])):
         keeping = f"results.keep_models={most}"

@@ -132,7 +132,7 @@ def test_a_winner_is_confirmed_if_its_lead_exceeds_chance(
 
 
 def test_splits_can_have_their_own_seed(tmp_path: Path) -> None:
-    """Another study.seed with the old one for the split has the same rows in each part."""
+    """A different study.seed with the old one for the split has the same rows in each part."""
     first = prepare(study_in(tmp_path, STUDY))
     other = prepare(study_in(tmp_path, STUDY, "study.seed=1", "data.split.seed=0"))
     apart = prepare(study_in(tmp_path, STUDY, "study.seed=1"))
@@ -188,7 +188,7 @@ def test_the_winner_is_trained_on_all_but_test_rows_and_exported(
     best = sweeper.open_results(run).best(1).iloc[0]
     number = best["trial_number"]
 
-    (command.directory / "best").mkdir()  # that `export` has written, as `best` says
+    (command.directory / "best").mkdir()  # written by `export`, as `best` says
     done = command("refit", run)
 
     assert done.returncode == 0

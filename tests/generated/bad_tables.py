@@ -1,4 +1,4 @@
-"""Files of rows that may be of no use, each with a study that names it."""
+"""Files of rows that may be unusable, each with a study that names it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BadTable:
 
 @st.composite
 def bad_tables(draw: Draw) -> BadTable:
-    """A table of a few columns, or of very many, in CSV or in Parquet; most with little wrong."""
+    """A table of a few columns, or of very many, in CSV or in Parquet; most with few errors."""
     names: list[str] = draw(st.lists(st.sampled_from(_NAMES[:7]), min_size=1, max_size=4))
     names = [*dict.fromkeys(names), "label"]
     if _in(draw, 8):
@@ -56,13 +56,13 @@ def bad_tables(draw: Draw) -> BadTable:
 
 
 def _in(draw: Draw, count: int) -> bool:
-    """True in one of so many files."""
+    """True in one of this many files."""
     return draw(st.integers(1, count)) == count
 
 
 @st.composite
 def _kinds(draw: Draw, odd: int) -> Kind:
-    """A kind of column, an odd one in one of so many."""
+    """A kind of column; an odd one in one of this many."""
     kinds = ODD if _in(draw, odd) else GOOD
     return kinds[draw(st.sampled_from([*kinds]))]
 
@@ -160,7 +160,7 @@ def _bend(draw: Draw, rows: list[list[str]]) -> None:
 
 
 def _damaged(draw: Draw, content: bytes) -> bytes:
-    """As it is, mostly; else torn, emptied or with other bytes in it."""
+    """Usually unchanged; otherwise truncated, emptied or with other bytes in it."""
     if not _in(draw, 20):
         return content
     place = draw(st.integers(0, len(content)))

@@ -1,4 +1,4 @@
-"""Studies as they are bent by what breaks them: which tables and settings they have."""
+"""Studies with the operations that break them: which tables and settings they have."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.generated.values import form_of
 
 
 def table_at(study: Study, key: str) -> Study:
-    """The table at a dotted key, made where there is none."""
+    """The table at a dotted key, created if it does not exist."""
     for name in key.split("."):
         study = study.setdefault(name, {})
     return study
 
 
 def put(study: Study, key: str, value: Any) -> Study:
-    """The study with another value at a dotted key, what is searched left alone."""
+    """The study with a different value at a dotted key; searched settings stay."""
     table, _, name = key.rpartition(".")
     (table_at(study, table) if table else study)[name] = value
     return study
 
 
 def tables_of(study: Study) -> Iterator[tuple[str, type[Table]]]:
-    """The tables of the file that have a fixed form, each with what reads it."""
+    """The tables of the file that have a fixed form, each with its reader."""
     for name in (*("study", "data", "model", "optimizer", "train"), "schedule", "execution"):
         if name in study or name in ("schedule", "execution"):
             kind = kind_of(study, name)
@@ -40,7 +40,7 @@ def tables_of(study: Study) -> Iterator[tuple[str, type[Table]]]:
 
 
 def kind_of(study: Study, name: str) -> type[Table]:
-    """What reads a table of the study."""
+    """The reader of a table of the study."""
     kinds, variants = kinds_of(name), TABLES[name]
     if not isinstance(variants, Variants):
         return kinds[0]
@@ -101,7 +101,7 @@ def _entries(table: Mapping[str, Any], under: str) -> Iterator[tuple[str, Entry]
 
 
 def entry_for(study: Study, key: str, entry: Any) -> Study:
-    """The study with an entry for a setting, which nothing else in it leans on."""
+    """The study with an entry for a setting that nothing else in it depends on."""
     every = dict(entries(study))
     leaning = [one for one, other in every.items() if key in _named_in(other)]
     assume(not leaning and "enqueue" not in study["study"])

@@ -1,4 +1,4 @@
-"""Ways to break a study: each breaks one thing, and knows at which key it will be told."""
+"""Ways to break a study: each breaks one thing and knows at which key it will be reported."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ADAPTIVE = studies(is_trial=False, sampler="tpe")
 
 @dataclass(frozen=True)
 class Wrong:
-    """A study with one thing wrong, told at `key`, or at `other` where that comes later.
+    """A study with one thing wrong, reported at `key`, or at `other` if that comes later.
 
-    `in_schema` says that a JSON Schema can see it.
+    `in_schema` says that a JSON Schema can detect it.
     """
 
     study: Study
@@ -44,7 +44,7 @@ class Broken:
     in_schema: bool
 
     def places(self) -> set[tuple[str, str]]:
-        """Where it may be told, each with the key."""
+        """Where it may be reported, each with the key."""
         return {(place_of(key, self.lines), key) for key in self.keys}
 
 

@@ -1,4 +1,4 @@
-"""Settings that do not go together."""
+"""Settings that cannot be combined."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def unfit_objectives(draw: Draw, study: Study) -> Wrong:
     ]
     change, told = draw(st.sampled_from(wrong))
     study["study"] |= change
-    # some samplers take one objective alone
+    # some samplers only support one objective
     return Wrong(study, f"study.{told}", other="study.sampler.name")
 
 
@@ -191,7 +191,7 @@ def unfit_trial(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ADAPTIVE)
 def search_of_no_use(draw: Draw, study: Study) -> Wrong:
-    """What no trial has use for."""
+    """A setting that no trial uses."""
     loss, schedules = study["train"]["loss"], _schedules(study)
     wrong = ["huber_delta"] if loss != "huber" else []
     wrong += ["label_smoothing"] if "cross" not in loss else []
@@ -204,7 +204,7 @@ def search_of_no_use(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ADAPTIVE)
 def search_of_an_end_at_0(draw: Draw, study: Study) -> Wrong:
-    """Of an exponential decay, which comes to no end there."""
+    """Of an exponential decay, which does not end there."""
     assume("schedule" not in study.get("search", {}).get("optimizer", {}))
     assume(study["optimizer"].get("lr"))
     study["optimizer"]["schedule"] = {"name": "exponential", "end": 0.5}

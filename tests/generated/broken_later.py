@@ -1,4 +1,4 @@
-"""What is refused once data, options and functions are looked at."""
+"""Errors that are found when data, options and functions are examined."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def unfit_option(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ANY)
 def unfit_data(draw: Draw, study: Study) -> Wrong:
-    """What the rows themselves refuse."""
+    """Errors in the rows themselves."""
     data = study["data"]
     wrong: list[tuple[str, Any]] = []
     if "path" in data:

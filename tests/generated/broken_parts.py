@@ -1,4 +1,4 @@
-"""What is wrong with parts, their losses, phases and optimizers."""
+"""Errors in parts, their losses, phases and optimizers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def unknown_name_of_a_part(draw: Draw, study: Study) -> Wrong:
             ]
         )
     )
-    assume(key != "train.losses.data.against")  # then no loss would be of the data, too
-    assume(not key.endswith((".of", ".against")))  # then nothing would tell a size, too
+    assume(key != "train.losses.data.against")  # then no loss would use the data, too
+    assume(not key.endswith((".of", ".against")))  # then nothing would determine a size, too
     told = f"{key}.phase" if key == "train.warmup" else key
     assume(not is_searched(study, "train.warmup"))
     return Wrong(put(study, key, value), told)
@@ -181,7 +181,7 @@ def no_size_of_noise(_draw: Draw, study: Study) -> Wrong:
 
 @breaking(ONE_OF_PARTS)
 def class_without_room(draw: Draw, study: Study) -> Wrong:
-    """A trial that its class does not hold."""
+    """A trial that does not fit its class."""
     own, parts = study["trial"]["class"], study["model"]
     wrong: list[tuple[str, object]] = []
     if own["strategy"] == "padded":
@@ -189,7 +189,7 @@ def class_without_room(draw: Draw, study: Study) -> Wrong:
         few = {part: size for part, size in own["sizes"].items() if part != name}
         narrow = [parts[name]["width"] - 1, parts[name]["depth"]]
         wrong += [("sizes", {**own["sizes"], "nobody": [4, 1]})]
-        wrong += [("sizes", few)] if few else []  # none at all is a class of one width and depth
+        wrong += [("sizes", few)] if few else []  # no widths: a class of one width and depth
         wrong += [("sizes", {**few, name: narrow})] if narrow[0] else []
     elif own["strategy"] == "exact":
         wrong += [("sizes", {name: [4, 1] for name in parts}), ("width", 8)]

@@ -1,4 +1,4 @@
-"""One entry of `[search]`, or of what is tried first, that draws nothing."""
+"""One entry of `[search]`, or of the trials tried first, that draws nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.generated.searches import Entry, above, possible
 _INT: Entry = {"type": "int", "low": 2, "high": 8}
 _FLOAT: Entry = {"type": "float", "low": 0.1, "high": 0.5}
 _CHOICE: Entry = {"type": "categorical", "choices": [1, 2]}
-# an entry for train.epochs, at which word it is told, whether a schema sees it
+# an entry for train.epochs, the word at which it is reported, and whether a schema detects it
 _BAD_ENTRIES: list[tuple[Entry | Any, str, bool]] = [
     ({**_INT, "setp": 1}, ".setp", True),
     ({**_INT, "choices": [1]}, ".choices", True),
@@ -125,7 +125,7 @@ def unsearchable_setting(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ADAPTIVE)
 def unfit_value(draw: Draw, study: Study) -> Wrong:
-    """A search of values that the setting does not take."""
+    """A search of values that the setting does not accept."""
     wrong: list[tuple[str, Entry, str]] = [
         ("train.batch_size", {"type": "categorical", "choices": [4, 0]}, ".choices"),
         ("train.batch_size", {"type": "categorical", "choices": ["a"]}, ".choices"),
@@ -162,7 +162,7 @@ def unmet_condition(draw: Draw, study: Study) -> Wrong:
 
 
 def _keeps_its_value(study: Study, key: str) -> bool:
-    """Whether the file has a value of its own for trials that do not draw one."""
+    """Whether the file has a value for trials that do not draw one."""
     table, *path = key.split(".")
     holder: Any = study.get(table)
     for name in path:

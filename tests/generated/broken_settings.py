@@ -1,4 +1,4 @@
-"""One setting that no table takes, or that is missing."""
+"""One setting that no table accepts, or that is missing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def another_version(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ANY)
 def wrong_type(draw: Draw, study: Study) -> Wrong:
-    """Something that no setting of its type takes."""
+    """A value that no setting of its type accepts."""
     typed = [
         (key, form)
         for key, form in leaves(study)
@@ -88,7 +88,7 @@ def wrong_type(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ANY)
 def out_of_range(draw: Draw, study: Study) -> Wrong:
-    """Below the least that a setting takes, or above the most."""
+    """Below the minimum of a setting, or above its maximum."""
     key, form = pick(draw, [(key, form) for key, form in leaves(study) if _beyond(form)])
     return Wrong(put(study, key, draw(st.sampled_from(_beyond(form)))), key, True)
 
@@ -120,7 +120,7 @@ def misspelt_kind(draw: Draw, study: Study) -> Wrong:
 
 @breaking(ANY)
 def malformed_text(draw: Draw, study: Study) -> Wrong:
-    """Text that is not of the form which a setting asks for."""
+    """Text that does not have the form which a setting requires."""
     wrong: dict[str, list[Any]] = {
         "study.name": ["", "a b", "a/b", "x" * 101],
         "study.timeout": ["", "30", "m", "-3m", "0s", "1 h", 30],

@@ -1,4 +1,4 @@
-"""Columns of data: those that a model learns from, and those that nobody can."""
+"""Columns of data: those that a model can learn from, and those that it cannot."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MOMENT = datetime(2020, 1, 1, 12)
 
 @dataclass(frozen=True)
 class Kind:
-    """Values by the number of their row, and how Arrow is to keep them; None if it may choose.
+    """Values by the number of their row, and the type for Arrow; None if it may choose.
 
     A CSV file has them as Python writes them.
     """
 
     value: Callable[[int], Any]
     type: pa.DataType | None = None
-    as_index: bool = False  # kept as places among the different values
+    as_index: bool = False  # kept as indices of the different values
 
     def values(self, n_rows: int) -> list[Any]:
         return [self.value(row) for row in range(n_rows)]
@@ -35,7 +35,7 @@ class Kind:
 
 
 def _of(*values: Any) -> Callable[[int], Any]:
-    """These over and over."""
+    """These, repeated."""
     return lambda row: values[row % len(values)]
 
 
@@ -131,5 +131,5 @@ ODD: Mapping[str, Kind] = {
 
 
 def table_of(names: Sequence[str], kinds: Sequence[Kind], n_rows: int) -> pa.Table:
-    """A table of these columns, whose names need not differ."""
+    """A table of these columns, whose names may be equal."""
     return pa.Table.from_arrays([kind.array(n_rows) for kind in kinds], list(names))

@@ -10,11 +10,11 @@ from hypothesis import settings as hypothesis
 
 
 def some(count: int) -> Callable[..., Any]:
-    """So many examples, the same ones each time."""
+    """This many examples, the same ones each time."""
     return hypothesis(
         max_examples=count,
         derandomize=True,
-        phases=[Phase.generate],  # to make a failing file smaller takes minutes
+        phases=[Phase.generate],  # shrinking a failing file takes minutes
         database=None,
         suppress_health_check=[
             HealthCheck.too_slow,

@@ -12,7 +12,7 @@ import sweeper.scheduler.cost
 N_ROWS = 120
 NUMBERS = ("price", "cost")
 CLASSES = {"label": ("a", "b", "c"), "sign": ("no", "yes")}
-# how tables are written that are called so
+# how tables with these names are written
 EUROPEAN = {"separator": ";", "decimal": ",", "encoding": "latin-1"}
 FUNCTIONS = """\
 import equinox as eqx
@@ -85,7 +85,7 @@ def table(*, has_gaps: bool) -> pd.DataFrame:
 
 
 def write_files(directory: Path) -> None:
-    """Write all of it into `directory`."""
+    """Write everything into `directory`."""
     (directory / "nets.py").write_text(FUNCTIONS, encoding="utf-8")
     costs = Path(sweeper.scheduler.cost.__file__).parent / "costs" / "cpu.json"
     (directory / "costs.json").write_text(costs.read_text(encoding="utf-8"), encoding="utf-8")

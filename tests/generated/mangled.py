@@ -1,6 +1,6 @@
-"""Study files with something wrong of which nobody knows where, or whether, it will be told.
+"""Study files with errors at unknown places, which may or may not be reported.
 
-Valid studies are bent as tables, written, and then bent again as text and as bytes.
+Valid studies are changed as tables, written, and then changed again as text and as bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 @st.composite
 def mangled(draw: Draw) -> bytes:
-    """What a study file may hold, if it was not written with care."""
+    """Contents that a carelessly written study file may have."""
     study = deepcopy(draw(st.one_of(studies(), studies(), turns(), games())))
     for _ in range(draw(st.integers(0, 3))):
         draw(st.sampled_from(_OF_TABLES))(draw, study)
@@ -33,7 +33,7 @@ def mangled(draw: Draw) -> bytes:
 
 
 def _paths(table: Study, under: Path = ()) -> list[Path]:
-    """Where every table and every value stands."""
+    """The positions of all tables and values."""
     found: list[Path] = []
     for name, value in table.items():
         found.append((*under, name))
@@ -57,7 +57,7 @@ def _tables(study: Study) -> list[Path]:
 
 
 def _replace(draw: Draw, study: Study) -> None:
-    """Another value for something."""
+    """A different value for something."""
     path = _some_path(draw, study)
     _at(study, path[:-1])[path[-1]] = draw(wild.values())
 
@@ -69,14 +69,14 @@ def _remove(draw: Draw, study: Study) -> None:
 
 
 def _add(draw: Draw, study: Study) -> None:
-    """A setting or a table that is not known there, or is elsewhere."""
+    """A setting or a table that is unknown there, or belongs elsewhere."""
     table = _at(study, draw(st.sampled_from(_tables(study))))
     known = st.sampled_from([path[-1] for path in _paths(study)] or ["study"])
     table[draw(st.one_of(wild.texts(), known))] = draw(wild.values())
 
 
 def _rename(draw: Draw, study: Study) -> None:
-    """A letter too many, too few or another."""
+    """One letter too many, too few or wrong."""
     path = _some_path(draw, study)
     table, name = _at(study, path[:-1]), path[-1]
     place = draw(st.integers(0, len(name)))
@@ -85,14 +85,14 @@ def _rename(draw: Draw, study: Study) -> None:
 
 
 def _copy(draw: Draw, study: Study) -> None:
-    """What stands somewhere, somewhere else, too."""
+    """A table or value, copied to a second place."""
     value = deepcopy(_at(study, _some_path(draw, study)))
     path = _some_path(draw, study)
     _at(study, path[:-1])[path[-1]] = value
 
 
 def _search(draw: Draw, study: Study) -> None:
-    """An entry of `[search]` for something that may be searched, or may not."""
+    """An entry of `[search]` for a setting that can be searched, or cannot."""
     tables = [path for path in _paths(study) if path[0] in ("model", "optimizer", "train", "data")]
     key = draw(st.sampled_from(tables or [("model", "width")]))
     if not isinstance(study.get("search"), dict):
@@ -156,7 +156,7 @@ def _drop_line(draw: Draw, text: str) -> str:
 
 
 def _dot(draw: Draw, text: str) -> str:
-    """A key of very many parts."""
+    """A key with very many parts."""
     return f"{'.'.join('a' * draw(st.sampled_from([50, 3_000])))} = 1\n{text}"
 
 
@@ -180,7 +180,7 @@ def _utf16(_draw: Draw, text: str) -> bytes:
 
 
 def _torn(draw: Draw, text: str) -> bytes:
-    """A byte that no text in UTF-8 has."""
+    """A byte that does not occur in UTF-8."""
     written_ = _plain(draw, text)
     place = draw(st.integers(0, len(written_)))
     return written_[:place] + draw(st.sampled_from([b"\xff", b"\xc3", b"\x00"])) + written_[place:]

@@ -163,7 +163,7 @@ def phase_tables(draw: Draw, ways: dict[str, list[str]]) -> Study:
 
 
 def _losses(draw: Draw, frame: Frame, names: list[str]) -> tuple[Study, set[str]]:
-    """Losses by name, and the parts whose sizes they tell."""
+    """Losses by name, and the parts whose sizes they determine."""
     first = draw(st.sampled_from(names))
     losses: Study = {"data": {"of": first, "kind": frame.loss}}
     if draw(st.booleans()):
@@ -250,7 +250,7 @@ def _whole(
 
 
 def _as_one_trial(draw: Draw, study: Study) -> None:
-    """A file that runs one trial again."""
+    """A file that repeats one trial."""
     study["study"]["n_trials"] = 1
     model, train = study["model"], study["train"]
     hidden = {

@@ -16,7 +16,7 @@ Entry = dict[str, Any]
 Search = dict[str, Entry]  # by dotted setting
 
 _FEW = 3  # entries in each table
-_OPEN: dict[str, st.SearchStrategy[Any]] = {  # keys that functions of the user's are given
+_OPEN: dict[str, st.SearchStrategy[Any]] = {  # keys that user-defined functions get
     "flag": st.booleans(),
     "units": st.integers(1, 9),
     "warmth": st.sampled_from([0.5, 1.5, 2.5]),
@@ -27,12 +27,12 @@ _KINDS = {"flag": bool, "units": int, "warmth": float, "mode": str}
 
 @dataclass(frozen=True)
 class Target:
-    """A setting that can be searched: what it takes, and by which types of entry."""
+    """A setting that can be searched: its values, and which types of entry it allows."""
 
     key: str
     values: st.SearchStrategy[Any]
     types: tuple[str, ...]
-    whole: tuple[int, ...] = ()  # of numbers those that are whole
+    whole: tuple[int, ...] = ()  # of numbers those that are integers
 
 
 def settings_in(table: type[Table], under: str = "") -> Iterator[str]:
@@ -73,7 +73,7 @@ def _whole_in(form: Mapping[str, Any]) -> Iterator[int]:
 def searches(
     draw: st.DrawFn, choices: Mapping[str, list[Target]], needed: set[str], *, finite: bool
 ) -> Search:
-    """Entries for all of `needed` and for some others; `finite` where none is a continuum."""
+    """Entries for all of `needed` and for some others; all finite if `finite`."""
     search: Search = {}
     every = [target for found in choices.values() for target in found]
     few = 1 if finite else _FEW
@@ -120,7 +120,7 @@ def entries(draw: st.DrawFn, target: Target, *, finite: bool) -> Entry:
 
 @st.composite
 def _whole(draw: st.DrawFn, low: int, high: int, target: Target) -> Entry:
-    if _takes_numbers(target):  # of which whole ones may not fit
+    if _takes_numbers(target):  # of which integers may not fit
         low, high = sorted(draw(st.sampled_from(target.whole)) for _ in range(2))
     ways = ["plain", "step", *(["log"] if low > 0 else [])]
     powers = [2**n for n in range(8) if low <= 2**n <= high]
@@ -189,13 +189,13 @@ def _is_finite(entry: Entry) -> bool:
 
 
 def above(search: Search, key: str) -> set[str]:
-    """All that a setting depends on."""
+    """Everything that a setting depends on."""
     parents = set(search[key].get("when", ()))
     return parents.union(*(above(search, parent) for parent in parents))
 
 
 def _is_like(target: Target, entry: Entry, key: str, every: list[Target]) -> bool:
-    """Whether a setting takes every value of the entry for another: they have the same values."""
+    """Whether a setting accepts every value of another's entry: they have the same values."""
     source = next(one for one in every if one.key == key)
     known = target.key.partition(".")[2], key.partition(".")[2]
     alike = {"b1", "b2", "ema", "dropout", "label_smoothing", "decay", "momentum"}
@@ -207,7 +207,7 @@ def _is_like(target: Target, entry: Entry, key: str, every: list[Target]) -> boo
 
 
 def _named(draw: st.DrawFn, search: Search) -> Search:
-    """With a column for each: written where the last part of the key is another's already."""
+    """With a column for each: written if the last part of the key is already used."""
     taken = {"json"}
     for key, entry in search.items():
         if "same_as" in entry:

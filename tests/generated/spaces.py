@@ -64,7 +64,7 @@ def _is_drawn_by_some(search: Search, key: str) -> bool:
 
 
 def possible_names(study: Study, search: Search, key: str) -> list[str]:
-    """All that a setting which names something may be in a trial."""
+    """All values in any trial of a setting that names something."""
     table, *path = key.split(".")
     kept: Any = study[table]
     for name in path:
@@ -89,7 +89,7 @@ def schedule_names(draw: Draw, study: Study, frame: Frame) -> list[str]:
 
 
 def write_schedule(draw: Draw, study: Study, names: list[str]) -> None:
-    """What the schedules of all trials have use for."""
+    """What the schedules of all trials use."""
     keys = {key for name in names for key in SHAPES[name]}
     shares = st.sampled_from([0.1, 0.5])
     table = {key: draw(shares) for key in sorted(keys) if draw(st.booleans())}
@@ -100,7 +100,7 @@ def write_schedule(draw: Draw, study: Study, names: list[str]) -> None:
 
 
 def drop_idle_keys(study: Study, frame: Frame, search: Search) -> None:
-    """Where the optimizer is searched, nothing that none of them takes."""
+    """If the optimizer is searched, only settings that one of them accepts."""
     if frame.optimizer is not MixedOptimizerTable:
         return
     names = possible_names(study, search, "optimizer.name")
@@ -115,12 +115,12 @@ def drop_idle_keys(study: Study, frame: Frame, search: Search) -> None:
     ]
     for key in idle:
         _forget(search, key)
-    if idle:  # of which the optimizer may have depended on one
+    if idle:  # on one of which the optimizer may have depended
         drop_idle_keys(study, frame, search)
 
 
 def _forget(search: Search, key: str) -> None:
-    """Remove an entry, and all that leans on it."""
+    """Remove an entry, and everything that depends on it."""
     if search.pop(key, None) is None:
         return
     for one in [one for one, entry in search.items() if entry.get("same_as") == key]:
@@ -133,7 +133,7 @@ def _forget(search: Search, key: str) -> None:
 
 
 def drop_drawn(draw: Draw, study: Study, search: Search) -> None:
-    """What every trial draws needs no value of its own."""
+    """A setting that every trial draws needs no other value."""
     for key, entry in search.items():
         table, *inner, name = key.split(".")
         holder = study[table]

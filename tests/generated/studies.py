@@ -1,4 +1,4 @@
-"""Whole valid studies: what the types of settings do not say is said here."""
+"""Whole valid studies, with the rules that the types of settings do not express."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _may_be_a_trial(frame: Frame) -> bool:
 
 @st.composite
 def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
-    """A file that runs one trial again."""
+    """A file that repeats one trial."""
     write_objectives(draw, study, frame)
     study["study"]["n_trials"] = 1
     write_schedule(draw, study, draw(schedule_names(study, frame))[:1])
@@ -137,7 +137,7 @@ def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
 
 @st.composite
 def given_trials(draw: Draw, epochs: int, *, may_pad: bool) -> Study:
-    """`[trial]` of a trial that trains so many epochs; what its class pads to is left out."""
+    """`[trial]` of a trial that trains this many epochs; padding of its class is left out."""
     strategies = ["exact", "process", *(["padded"] * may_pad)]
     own: Study = {
         "strategy": draw(st.sampled_from(strategies)),
@@ -169,7 +169,7 @@ def _as_several(draw: Draw, study: Study, frame: Frame, name: str | None) -> Non
 
 
 def write_objectives(draw: Draw, study: Study, frame: Frame) -> None:
-    """What a study searches for."""
+    """The goals of a study."""
     known = [*frame.reported, "n_parameters"]
     metrics = draw(some(known, 3, 1))
     ways = [draw(st.sampled_from(["minimize", "maximize"])) for _ in metrics]
@@ -187,7 +187,7 @@ def write_objectives(draw: Draw, study: Study, frame: Frame) -> None:
 
 
 def fit_execution(study: Study) -> None:
-    """Take out of `[execution]` what does not go with the other tables."""
+    """Remove from `[execution]` what does not fit the other tables."""
     execution = study["execution"]
     if "trial_timeout" in execution or "engine" in execution:
         execution.pop("threads", None)

@@ -1,7 +1,7 @@
 """Values of settings, generated from the tables that read them.
 
-A setting that is added to a table is generated without a line here: by its type, its bounds, its
-options or its examples.
+A new setting in a table is generated without a change here: by its type, its bounds, its options or
+its examples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Schema = Mapping[str, Any]
 
 _WIDEST = 12  # between the least and the greatest integer of a setting
 _LARGEST = 1e3
-# what a type does not say: sizes that are planned in a moment, and names of files and functions
+# what types do not express: sizes that can be planned quickly, and names of files and functions
 _OWN: dict[str, st.SearchStrategy[Any]] = {
     "study.name": st.sampled_from(["digits", "a-b_1"]),
     "study.n_trials": st.integers(1, 12),
@@ -31,7 +31,7 @@ _OWN: dict[str, st.SearchStrategy[Any]] = {
     "model.function": st.just("nets:build"),
     "optimizer.name": st.just("nets:moves"),
     "optimizer.decay": st.sampled_from(
-        # no factors: user-defined optimizers get a mask of what decays
+        # no factors: user-defined optimizers get a mask of decayed arrays
         [{"linear": True}, {"linear": {"weight": True, "bias": False}, "other": False}]
     ),
     "train.batch_size": st.integers(1, 8),
@@ -50,7 +50,7 @@ _OWN: dict[str, st.SearchStrategy[Any]] = {
 
 @cache
 def form_of(table: type[Table]) -> Schema:
-    """The form of a table as pydantic has it, with every reference written out."""
+    """The form of a table in pydantic, with every reference resolved."""
     schema = table.model_json_schema()
     return _resolved(schema, schema.get("$defs", {}))
 
@@ -89,7 +89,7 @@ def values(form: Schema, key: str) -> st.SearchStrategy[Any]:
 
 
 def settings(form: Schema, key: str, *, but: tuple[str, ...] = ()) -> st.SearchStrategy[Any]:
-    """A table with what it requires, and any of what it may have, but for the settings `but`."""
+    """A table with its required settings and any of the optional ones, except `but`."""
     made = {
         name: values(inner, f"{key}.{name}")
         for name, inner in form["properties"].items()
@@ -116,7 +116,7 @@ def _numbers(form: Schema) -> st.SearchStrategy[float]:
 
 
 def _resolved(form: Any, known: Mapping[str, Any]) -> Any:
-    """A form with its references and its nulls written out of it."""
+    """A form with its references resolved and its nulls removed."""
     if isinstance(form, list):
         return [_resolved(inner, known) for inner in form if inner != {"type": "null"}]
     if not isinstance(form, dict):

@@ -1,4 +1,4 @@
-"""Values that no setting asks for: of wrong kinds and sizes, and text that is hard to show."""
+"""Values that no setting accepts: of wrong types and sizes, and text that is hard to show."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TIMES = [date(2020, 1, 1), time(1, 2, 3), datetime(2020, 1, 1, 1, 1, 1, tzinfo=
 
 
 def numbers() -> st.SearchStrategy[int | float]:
-    """Numbers of every size, and those that are none."""
+    """Numbers of every size, including infinity and NaN."""
     return st.one_of(st.sampled_from(_NUMBERS), st.integers(), st.floats(width=64))
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Short and long text of every letter that a TOML file may hold."""
+    """Short and long text of every letter that a TOML file may contain."""
     letters = st.characters(exclude_categories=["Cs"])
     return st.one_of(st.sampled_from(_TEXTS), st.text(letters, max_size=8))
 
@@ -40,7 +40,7 @@ def scalars() -> st.SearchStrategy[Any]:
 
 
 def values() -> st.SearchStrategy[Any]:
-    """Any value, arrays and tables of such among them."""
+    """Any value, including arrays and tables of such values."""
     inner = st.one_of(scalars(), st.just([]), st.just({}))
     keys = st.one_of(texts(), st.sampled_from(["name", "low", "high", "type", "weight", "a"]))
     deep = st.builds(_nested, st.integers(2, 60), st.booleans())

@@ -1,4 +1,4 @@
-"""Study files in the many ways that TOML has to write one, and on which line each key comes."""
+"""Study files in the many notations of TOML, with the line of each key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _File:
     draw: st.DrawFn
     text: list[str] = field(default_factory=list)
     lines: Lines = field(default_factory=dict)
-    around: Lines = field(default_factory=dict)  # tables that have no header of their own
+    around: Lines = field(default_factory=dict)  # tables without a header
 
     def put(self, line: str, *keys: str) -> None:
         self.text.append(line)
@@ -28,7 +28,7 @@ class _File:
             self.lines.setdefault(key, len(self.text))
 
     def table(self, path: tuple[str, ...], table: Mapping[str, Any]) -> None:
-        """A table under its header; those in it that are written inline or by dots come first."""
+        """A table under its header; tables in it that are inline or dotted come first."""
         below: dict[str, Mapping[str, Any]] = {}
         arrays: dict[str, list[Mapping[str, Any]]] = {}
         here: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class _File:
 
 @st.composite
 def written(draw: st.DrawFn, study: Mapping[str, Any]) -> tuple[str, Lines]:
-    """The text of a study file, and the lines of its keys, those of tables in arrays by place."""
+    """The text of a study file, and the lines of its keys, with indices for tables in arrays."""
     file = _File(draw)
     if draw(st.booleans()):
         file.put("# a study")
@@ -100,7 +100,7 @@ def _is_tables(value: Any) -> bool:
 
 
 def _inner(key: str, value: Any) -> list[str]:
-    """The keys within a value that stands on one line."""
+    """The keys within a value on one line."""
     if isinstance(value, Mapping):
         inner = [(f"{key}.{name}", one) for name, one in value.items()]
     elif _is_tables(value):

@@ -1,4 +1,4 @@
-"""What is read from a ledger is what was written, in the order in which it was written."""
+"""Reading a ledger returns what was written, in the order in which it was written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write_rounds(ledger: Ledger, rounds: int) -> None:
     for number in range(rounds):
         spec = TrialSpec(number, {}, {}, number)
         ledger.open_round(number + 1, [spec], {}, Memory())
-        # a row's own text does not sort as its number does
+        # the text of a row sorts differently from its number
         ledger.close_round(number + 1, CLOSING, [], {number: {"trial_number": number}})
 
 

@@ -1,4 +1,4 @@
-"""Problems are told together, wherever one of them does not hide another."""
+"""All problems are reported together, unless one hides another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost model is fitted to what programs of this machine took."""
+"""The cost model is fitted to times of programs on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeper.scheduler.forecast import workload_of
 
 
 def timing(case: Case, model: CostModel) -> Timing:
-    """What `case` would take if `model` were the truth."""
+    """The time of `case` if `model` were exact."""
     config = case.config()
     work = workload_of(config, config.filled({}), case.sizes, {})
     compiling = compile_features(case.padded_depth, work)

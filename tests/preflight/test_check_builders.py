@@ -1,4 +1,4 @@
-"""A builder's weights depend on its key alone; a fixed start is refused, warned of or declared."""
+"""A builder's weights depend only on its key; a fixed start is refused, reported or declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of decay that no trial has a use for are refused, and such of some trials are told."""
+"""Decay rules that no trial uses are refused; those that only some use are reported."""
 
 from __future__ import annotations
 

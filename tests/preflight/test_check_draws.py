@@ -1,4 +1,4 @@
-"""A user-defined model that draws in training is passed a key, or refused."""
+"""A user-defined model that draws in training gets a key, or is refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Net(Base):
 """
 NO_KEY = "in training, because its __call__ takes no key"
 
-# how a model is called; then what is said, None if it trains
+# how a model is called; then the message, None if it trains
 CALLS = {
     "no key": ("(self, x): return self.b(self.drop(self.a(x)))", NO_KEY),
     "a key called rng": (

@@ -107,7 +107,7 @@ Check = Callable[..., list[tuple[str, str, str]]]
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
-    """What is refused in a study that names functions of a module next to it."""
+    """The refusals of a study that names functions of a module next to it."""
 
     def check(*overrides: str) -> list[tuple[str, str, str]]:
         (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")

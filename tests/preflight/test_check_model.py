@@ -184,7 +184,7 @@ MIXED = (
     "model.width=8",
 )
 
-# overrides; then what is said
+# overrides; then the message
 REFUSED = {
     "no module": (
         ("model.function=nest:build",),

@@ -1,4 +1,4 @@
-"""A model whose outputs are already probabilities is hinted at, whatever its initial weights."""
+"""A model whose outputs are already probabilities gets a hint, whatever its initial weights."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Nothing(Kept):
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module in the current directory, of another name in each test: it is imported once."""
+    """A module in the current directory, with a new name in each test: it is imported once."""
     monkeypatch.chdir(tmp_path)
     Path("promised.py").write_text(PROGRAMS, encoding="utf-8")
     return "promised"

@@ -1,4 +1,4 @@
-"""Modules that compute something else each time that they are imported are refused."""
+"""Modules that give different results each time they are imported are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""doctor: what it finds of this machine, and that what is wrong has its fix."""
+"""doctor: what it finds on this machine, with a fix for every problem."""
 
 from __future__ import annotations
 

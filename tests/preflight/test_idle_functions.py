@@ -1,4 +1,4 @@
-"""Losses and optimizers that do not do what their author means are named."""
+"""Losses and optimizers that do not do what their author intended are named."""
 
 from __future__ import annotations
 

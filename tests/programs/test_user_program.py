@@ -466,7 +466,12 @@ class Picky(Base):
     ("overrides", "key", "found", "hint"),
     [
         (["Teache"], "program", "no class 'Teache' in the module", "did you mean"),
-        (["Teacher", "train.pul=1.0"], "pul", "has no argument 'pul'", "did you mean 'train.pull'?"),
+        (
+            ["Teacher", "train.pul=1.0"],
+            "pul",
+            "has no argument 'pul'",
+            "did you mean 'train.pull'?",
+        ),
         (
             ["Base", "train.momentum=0.1"],
             "momentum",
@@ -502,7 +507,12 @@ class Picky(Base):
             "evaluate' raised SystemExit (own_programs.py, line ",
             "fix it",
         ),
-        (["Alone"], "program", "returns float64 of shape ()", 'return {"loss": ..., "largest": ...}'),
+        (
+            ["Alone"],
+            "program",
+            "returns float64 of shape ()",
+            'return {"loss": ..., "largest": ...}',
+        ),
         (["Other"], "program", "returns loss, smallest, but not largest", 'return {"loss": ...'),
         (["More"], "program", "returns largest, loss, smallest", '["largest", "smallest"]'),
         (["Rows"], "program", "float64 of shape (64,) as largest", "return one number"),

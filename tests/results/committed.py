@@ -1,4 +1,4 @@
-"""A ledger with rounds in it: what a publisher is given."""
+"""A ledger with committed rounds: the input of a publisher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays put together from their buffers are what Arrow makes of the same values."""
+"""Arrays assembled from their buffers equal those that Arrow makes of the same values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = st.sampled_from([*VALUES]).flatmap(
     lambda kind: st.tuples(st.just(kind), st.lists(st.none() | VALUES[kind]))
 )
 
-# publishes two rounds, in a program of its own
+# publishes two rounds, in a separate program
 PUBLISHING = """
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The digest sees every deterministic value, and nothing else."""
+"""The digest depends on every deterministic value, and nothing else."""
 
 from __future__ import annotations
 

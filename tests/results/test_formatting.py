@@ -1,4 +1,4 @@
-"""Numbers and times are written one way everywhere."""
+"""Numbers and times are written the same way everywhere."""
 
 from __future__ import annotations
 

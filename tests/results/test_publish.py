@@ -1,4 +1,4 @@
-"""What is committed is published: all of it, once, and never half."""
+"""Committed rows are published completely and once, and files are never partial."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.results.committed import METRICS, STEPS_PER_EPOCH, TRIALS, close_roun
 
 
 class Clock:
-    """A clock that moves on by `step_s` whenever it is read."""
+    """A clock that advances by `step_s` whenever it is read."""
 
     def __init__(self, step_s: float = 0.0) -> None:
         self.now = 1000.0
@@ -33,12 +33,12 @@ class Clock:
 
 
 def publisher(run_dir: RunDir, clock: Clock | None = None) -> Publisher:
-    """A publisher for whom no time passes, unless by `clock`."""
+    """A publisher for which no time passes, unless by `clock`."""
     return Publisher(run_dir, study(), clock or Clock())
 
 
 def parts(run_dir: RunDir) -> list[str]:
-    """The names of what is in metrics/."""
+    """The names of the files in metrics/."""
     return sorted(path.name for path in run_dir.metrics.iterdir())
 
 

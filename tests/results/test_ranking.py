@@ -94,7 +94,7 @@ def test_the_incremental_front_equals_that_of_all_rows(
     told: tuple[list[str], list[dict[str, Any]]],
 ) -> None:
     ways, rows = told
-    assume(len(ways) > 1)  # of one objective all trials are on the front
+    assume(len(ways) > 1)  # with one objective all trials are on the front
     front = ParetoFront(ways)
     for end in range(len(rows) + 1):
         front.tell(rows[max(0, end - 1) : end])

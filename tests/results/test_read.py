@@ -1,4 +1,4 @@
-"""Results come back as pandas, as they were published."""
+"""Results are loaded as pandas objects, as they were published."""
 
 from __future__ import annotations
 

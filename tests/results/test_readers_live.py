@@ -1,4 +1,4 @@
-"""pandas, Polars and DuckDB read a study for as long as it runs, and never meet half a file."""
+"""pandas, Polars and DuckDB read a study while it runs, and never find a partial file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file is replaced as a whole, wherever its run directory is named from."""
+"""A file is replaced as a whole, however its run directory is named."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ peak_memory_bytes model_path boundary xla_threads"""
 
 
 def columns(schema: pa.Schema) -> str:
-    """The columns as a text, to be compared whole."""
+    """The columns as one text, to be compared as a whole."""
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 

@@ -1,4 +1,4 @@
-"""A reader that started with one version of a file can finish during the next two."""
+"""A reader that began with one version of a file can finish during the next two."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def target(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(target: Path, tmp_path: Path) -> Callable[[], TableFile]:
-    """A new start of the program, which finds the file of the one before it."""
+    """A new start of the program, which finds the file of the previous one."""
     return lambda: TableFile(target, tmp_path / "staging")
 
 

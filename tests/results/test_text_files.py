@@ -1,4 +1,4 @@
-"""A text file that a command writes is there whole, or not at all."""
+"""A text file that a command writes is complete, or does not exist."""
 
 from __future__ import annotations
 

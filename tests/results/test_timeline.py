@@ -1,4 +1,4 @@
-"""Where the time of a program goes: nothing counts twice and nothing is left out."""
+"""Where the time of a program is spent: nothing counts twice and nothing is left out."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_spans_are_in_the_order_of_sessions() -> None:
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """A study of one thread that was ended and begun again with more trials."""
+    """A study of one thread that was ended and resumed with more trials."""
     directory = tmp_path_factory.mktemp("resumed")
     short = ("study.n_trials=2", "search.train.epochs.high=2")
     sweeper.run(study_in(directory, STUDY, *short))

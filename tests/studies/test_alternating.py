@@ -1,4 +1,4 @@
-"""A study of parts that are trained in turns: killed, run again, in workers, and what it keeps."""
+"""A study of parts trained in turns: killed, resumed, in workers, and what it keeps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STUDY = bent(
     "execution={strategy='exact',threads=1,workers=0}",
     "results.keep_models=2",
 )
-# a pair of trials takes ten rounds of two epochs: the second is in the middle after 15
+# a pair of trials takes ten rounds of two epochs: the second is half done after 15
 MIDDLE = 15
 HEADS = """\
 import equinox as eqx
@@ -127,7 +127,7 @@ def test_a_trial_of_a_padded_class_is_run_again_bit_for_bit(tmp_path: Path) -> N
 
 
 def run_killed(directory: Path, cache: Path, *settings: str) -> Results:
-    """Killed when two trials have ended and two are in the middle, then brought to its end."""
+    """Killed when two trials have ended and two are half done, then resumed to its end."""
     turns_in(directory)
     run_dir = RunDir(directory / "run")
     words = [word for setting in ("results.dir=run", *settings) for word in ("--set", setting)]
@@ -144,7 +144,7 @@ def run_killed(directory: Path, cache: Path, *settings: str) -> Results:
 def test_a_kill_changes_nothing_in_a_worker_with_a_program_for_each_phase(
     results: Results, compile_cache: Path, tmp_path: Path
 ) -> None:
-    """It is another class, so only what was trained is the same: that to the bit."""
+    """It is a different class, so only the trained results are the same, bit for bit."""
     settings = ("execution.strategy=process", "execution.workers=1", "train.switching=flag")
     found = run_killed(tmp_path, compile_cache, *settings)
 

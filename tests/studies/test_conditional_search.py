@@ -102,7 +102,7 @@ def test_queued_trials_come_first() -> None:
     assert second["width"] == 8
     assert (third["layer_norm"], third["dropout"]) == (True, 0.0)
     drawn = asked(study([NORM, DROPOUT, RANDOM]), 1)[0]
-    assert first["width"] == drawn["width"]  # as it would be without a queue
+    assert first["width"] == drawn["width"]  # as without a queue
 
 
 @pytest.mark.parametrize("name", ["or", "in steps", "of powers", "log"])
@@ -158,7 +158,7 @@ def test_a_forecast_counts_trials_under_conditions() -> None:
     assert sum(trials.values()) == 36
 
 
-# two trials of one class, of which the second draws what is searched with two epochs
+# two trials of one class; the second draws what is searched with two epochs
 TWO_TRIALS = (
     "study.n_trials=2",
     "study.enqueue=[{epochs=1},{epochs=2}]",

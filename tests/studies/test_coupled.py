@@ -1,4 +1,4 @@
-"""A study of `coupled` is planned, refused and trained as any other."""
+"""A study of `coupled` is planned, refused and trained like any other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(models, batch, key):
 def wrong(models, batch, key):
     return models["nobody"](batch.x)
 """
-# two models of which one follows the other, on data with a target
+# two models, one of which follows the other, on data with a target
 PUPIL = (
     'data={source="sklearn",name="diabetes"}',
     "model={teacher={depth=1,width=8,out_size=1},pupil={depth=1,width=4,out_size=1}}",

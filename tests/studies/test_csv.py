@@ -1,4 +1,4 @@
-"""A user's own table: what is unfit is named by column and line; once fixed, the study runs."""
+"""A user's own table: errors are named by column and line; when they are fixed, the study runs."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_a_bad_table_is_refused_by_column_and_line_and_runs_once_fixed(
     assert f"{best['value']:.4g}" in done.stdout
     assert results.buckets()["lanes_live"].sum() == trials["epochs_done"].sum()
 
-    # the same study does not go on with other data
+    # the same study does not resume with other data
     write(command, fruit(61))
     other = command("run", "study.toml")
     assert other.returncode == 2
     changed = "study.toml:10: data: the data is not what it was when the study in runs/wine began; "
     assert other.stderr.startswith(changed)
 
-    # nor are its trials trained again on them, to be compared with what was recorded
+    # nor are its trials repeated on them, to be compared with the recorded values
     for words in (("confirm",), ("reproduce",), ("refit", "--to", "home")):
         refused = command(words[0], "runs/wine", *words[1:], "--quiet")
         assert (refused.returncode, refused.stdout) == (2, ""), words

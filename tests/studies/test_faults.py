@@ -1,4 +1,4 @@
-"""A crash at every fault point loses nothing, doubles nothing and changes no row."""
+"""A crash at any fault point loses nothing, duplicates nothing and changes no row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.command_line import CommandLine
 from tests.crashes import IN_WORKERS, PROGRAMS, STRATEGIES, Study
 from tests.processes import ROOT
 
-# instants that no study without workers, and none whose workers train all, passes in this process
+# instants that occur in this process neither without workers nor if workers train everything
 _OF_WORKERS = {Step.SEND_DATA, Step.START_WORKER, Step.RETURN_OUTCOME}
 
 
@@ -115,7 +115,7 @@ def test_every_step_is_used_once_in_the_code() -> None:
     assert len(INSTANTS) == 2 * len(Step) >= 25
 
 
-# of every third step one instant, before it or after it by turns
+# for every third step one instant, before and after it in turn
 _SOME = tuple(f"{step}:{('begin', 'end')[index % 2]}" for index, step in enumerate(Step))[::3]
 
 
@@ -127,7 +127,7 @@ _SOME = tuple(f"{step}:{('begin', 'end')[index % 2]}" for index, step in enumera
 def test_a_crash_at_each_instant_one_after_the_other(
     instants: Sequence[str], tmp_path: Path
 ) -> None:
-    """Each session goes on where the one before was struck; a study that ends is begun anew."""
+    """Each session resumes where the previous one crashed; a finished study is started again."""
     unbroken = Study(tmp_path / "unbroken", "supervised", "padded")
     passed = unbroken.instants()
     assert {instant for instant in INSTANTS if instant not in passed} == {
@@ -184,7 +184,7 @@ def test_a_full_disk_at_any_step_ends_the_study_cleanly(tmp_path: Path) -> None:
 def test_a_crash_at_each_instant_of_each_program(
     program: str, strategy: str, tmp_path: Path
 ) -> None:
-    """At the first, the middle and the last passing of each, in a study of its own."""
+    """At the first, the middle and the last time of each, in a separate study."""
     unbroken = Study(tmp_path / "unbroken", program, strategy)
     passed = dict(unbroken.instants())
     expected = unbroken.left()
@@ -194,7 +194,7 @@ def test_a_crash_at_each_instant_of_each_program(
     for instant, count in passed.items():
         for at in sorted({1, (count + 1) // 2, count}):
             struck = Study(tmp_path / f"{instant}-{at}".replace(":", "-"), program, strategy)
-            # how often status.json is written depends on the time: the last passing may not come
+            # how often status.json is written depends on the time: the last time may not come
             if struck.crash(instant, at):
                 struck.run()
             else:

@@ -1,4 +1,4 @@
-"""Any valid study file goes through `validate` and `plan`; a broken one is refused by its line."""
+"""Any valid study file passes `validate` and `plan`; a broken one is refused by its line."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ SCHEMA = study_schema()
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A study file to plan; the environment that planning sets is put back."""
-    assert sklearn.__version__  # where it is imported already, data are prepared in this process
+    """A study file to plan; the environment that planning sets is restored."""
+    assert sklearn.__version__  # if it is imported already, data is prepared in this process
     directory = tmp_path_factory.mktemp("generated")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
@@ -45,7 +45,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def plan_all(path: Path, of: SearchStrategy[Study], count: int) -> None:
-    """Validate and plan so many studies."""
+    """Validate and plan this many studies."""
     planned = 0
 
     @some(count)
@@ -68,7 +68,7 @@ def plan_all(path: Path, of: SearchStrategy[Study], count: int) -> None:
 
 
 def refuse_all(path: Path, breakage: Breakage, count: int) -> None:
-    """Break so many studies in one way; each is refused there, and nowhere else."""
+    """Break this many studies in one way; each is refused there, and nowhere else."""
     refused = 0
 
     @some(count)

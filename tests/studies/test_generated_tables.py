@@ -1,4 +1,4 @@
-"""Tables of every kind are trained on, or refused by the file, the column and the fix."""
+"""Tables of every kind are used for training, or refused with the file, the column and a fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.generated.columns import GOOD, ODD, Kind, table_of
 from tests.generated.effort import some
 from tests.small_studies import bent
 
-assert sklearn.__version__  # where it is imported, data are prepared in this process
+assert sklearn.__version__  # if it is imported, data is prepared in this process
 
 STUDY = """\
 version = 1
@@ -53,7 +53,7 @@ def are_finite(data: Dataset) -> bool:
 
 
 def prepared(config: StudyConfig) -> Dataset | None:
-    """The data of a study, all finite; None if they are refused with a clear message."""
+    """The data of a study, all finite; None if it is refused with a clear message."""
     try:
         data = prepare(config)
     except DataError as error:
@@ -75,7 +75,7 @@ def check_words(error: SweeperError) -> None:
 
 
 def try_all(here: Path, count: int) -> None:
-    """Prepare so many generated tables, and plan each that is fit."""
+    """Prepare this many generated tables, and plan each that can be used."""
     fit = refused = 0
 
     @some(count)

@@ -1,4 +1,4 @@
-"""One study, one digest: whatever trains it, however often it is killed, cold cache or warm."""
+"""One study, one digest: whatever trains it, however often it is killed, cold or warm cache."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ EARLY = (
     "search.optimizer.lr.low=1e-3",
     "search.optimizer.lr.high=3e-2",
 )
-# What the default, TPE with median pruning, does not bring into play. Every sampler with every
-# pruner is crashed in `test_study_goals`; grid, replicates and folds are killed in
-# `test_replicated_study`.
+# What the default, TPE with median pruning, does not use. Every sampler with every pruner is
+# crashed in `test_study_goals`; grid, replicates and folds are killed in `test_replicated_study`.
 GOALS = {
     "several objectives, bounded, with nsgaii": (
         "study.metric=['val_accuracy','n_parameters']",
@@ -83,7 +82,7 @@ MORE_GOALS = {
 
 @dataclass(frozen=True)
 class Study:
-    """The golden study in a directory of its own."""
+    """The golden study in a separate directory."""
 
     directory: Path
     cache: Path
@@ -93,7 +92,7 @@ class Study:
     more: tuple[str, ...] = ()
 
     def start(self) -> subprocess.Popen[str]:
-        """Run it, or go on with it."""
+        """Start or resume it."""
         size, directory = f"study.n_trials={self.n_trials}", f"results.dir={self.directory}/run"
         strategy = f"execution.strategy={self.strategy}"
         settings = (*SMALL, *PLACES[self.place], size, directory, strategy, *self.more)
@@ -107,8 +106,8 @@ class Study:
     def run_killed(self, kills: int) -> None:
         """Kill it `kills` times at random instants, then let it end.
 
-        Every other kill strikes while the program starts, the others up to two rounds after the
-        one in which the last kill struck.
+        Every second kill happens while the program starts, the others up to two rounds after the
+        round of the previous kill.
         """
         chance = random.Random(f"{self.place} {kills}")
         for index in range(kills):
@@ -123,7 +122,7 @@ class Study:
         finish(self.start())
 
     def _round(self) -> int:
-        """How many rounds are closed, as `status` tells it."""
+        """How many rounds are closed, according to `status`."""
         run_dir = RunDir(self.directory / "run")
         return read_status(run_dir).round if run_dir.status.exists() else 0
 
@@ -148,7 +147,7 @@ def run_golden(
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Golden]:
-    """The golden run of each strategy, made when it is first asked for."""
+    """The golden run of each strategy, made when it is first needed."""
     return cache(lambda strategy: run_golden(tmp_path_factory, 10, strategy))
 
 
@@ -192,7 +191,7 @@ def test_rows_do_not_depend_on_where_trials_run(
 def test_rows_do_not_depend_on_kills(
     strategy: str, place: str, golden: Callable[[str], Golden], tmp_path: Path
 ) -> None:
-    """In another place than the golden run, so that neither changes one."""
+    """In a different place than the golden run, so that neither changes the other."""
     digest, warm = golden(strategy)
     study = Study(tmp_path, warm, place, strategy=strategy)
     study.run_killed(kills=2)

@@ -1,4 +1,4 @@
-"""`kill -9` at random instants, of each program in another strategy: no row is lost or other."""
+"""`kill -9` at random instants, of each program in a different strategy: no row changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.processes import finish, kill, start
 COMBINATIONS = (("supervised", "padded"), ("alternating", "exact"), ("coupled", "process"))
 
 
-# what a study that goes on comes by, one after the other, before it commits anything new
+# what a resumed study passes, one after the other, before it commits anything new
 OF_A_RESUME = (
     "ledger.session:begin",
     "ledger.session:end",
@@ -37,7 +37,7 @@ OF_A_RESUME = (
 
 
 def begin(study: Study, cache: Path, fault: str = "") -> subprocess.Popen[str]:
-    """The study as a process, from where it is."""
+    """The study as a process, from its present state."""
     settings = f"results.dir={study.run_dir.root}", f"execution.strategy={study.strategy}"
     overrides = [word for setting in settings for word in ("--set", setting)]
     command = ["run", "study.toml", "--quiet", *overrides]
@@ -53,7 +53,7 @@ def studies(directory: Path, program: str, strategy: str) -> Iterator[Study]:
 
 
 def check_kills(directory: Path, cache: Path, program: str, strategy: str, kills: int) -> None:
-    """Kill it `kills` times; a study that ends is compared, and another one begun."""
+    """Kill it `kills` times; a finished study is compared, and another one begun."""
     chance = random.Random(f"{program} {strategy}")
     every = studies(directory, program, strategy)
     unbroken, study = next(every), next(every)

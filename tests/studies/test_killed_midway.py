@@ -1,4 +1,4 @@
-"""A study that is killed at epoch 17 of 40 and goes on is, bit for bit, one that was not."""
+"""A study that is killed at epoch 17 of 40 and resumed is, bit for bit, one that was not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STUDIES: Mapping[str, tuple[str, ...]] = {
         PARTS,
         "train.batch_size=4",
         "train.phases.fit.epochs=5",
-        "train.phases.follow.epochs=3",  # the kill strikes in the middle of it
+        "train.phases.follow.epochs=3",  # the process is killed in the middle of it
         "search={train={phases={fit={lr={type='float',low=1e-4,high=1e-2,log=true}}}}}",
     ),
     "coupled": (
@@ -47,7 +47,7 @@ STUDIES: Mapping[str, tuple[str, ...]] = {
         "search={optimizer={generator={lr={type='float',low=1e-4,high=1e-2,log=true}}}}",
     ),
 }
-# it says when it trains on from `MIDWAY`, and commits nothing that it trains then
+# it prints a line when it trains on from `MIDWAY`, and commits nothing after that
 STARTED = """
 import sys, time
 import sweeper

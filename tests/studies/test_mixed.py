@@ -1,4 +1,4 @@
-"""A study of MLPs and user-defined networks: those that match no program go to workers."""
+"""A study of MLPs and user-defined networks: those without a shared program go to workers."""
 
 from __future__ import annotations
 

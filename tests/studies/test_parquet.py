@@ -98,7 +98,7 @@ def test_a_parquet_of_mixed_types_is_planned_run_and_resumed(study: CommandLine)
     assert trials["state"].eq("COMPLETE").all()
     assert trials["value"].min() < np.log(2)
 
-    # the same study does not go on with another file
+    # the same study does not resume with another file
     write(study, visits().assign(ward=1))
     refused = study("run", "study.toml")
     assert (refused.returncode, refused.stderr) == (

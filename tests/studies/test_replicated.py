@@ -1,4 +1,4 @@
-"""A study of replicates and folds: what its rows say, and that it goes on like any other."""
+"""A study of replicates and folds: its rows, and that it resumes like any other."""
 
 from __future__ import annotations
 

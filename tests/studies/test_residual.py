@@ -1,4 +1,4 @@
-"""The study of residual networks, which shows how a model of one's own is brought."""
+"""The study of residual networks, which shows how to use a user-defined model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeper.config.user_code import load_function
 
 STUDIES = Path(__file__).parents[2] / "studies"
 STUDY = STUDIES / "residual.toml"
-# one structure of the space, for each costs a compilation
+# one structure of the space, because each must be compiled
 SHORT = (
     "study.n_trials=2",
     "study.pruner={name='none'}",

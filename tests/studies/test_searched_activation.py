@@ -1,4 +1,4 @@
-"""A setting that every trial draws has nothing of the value that the file fixes for it."""
+"""A setting that every trial draws does not depend on the value that the file fixes for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.small_studies import DIGITS, bent
 
 
 def test_the_activation_of_the_file_need_not_be_among_those_drawn(tmp_path: Path) -> None:
-    """Classes are compiled before the first trial is asked, for an example of their trials."""
+    """Classes are compiled before the first trial is proposed, for an example of their trials."""
     study = bent(
         DIGITS,
         "study.n_trials=8",

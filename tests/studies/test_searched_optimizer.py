@@ -50,7 +50,7 @@ workers = 1
 """
 
 
-# of so many trials some can share a padded class
+# with this many trials some can share a padded class
 MORE = ("study.n_trials=6", "study.seed=2")
 
 

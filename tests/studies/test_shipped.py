@@ -1,4 +1,4 @@
-"""Each study file of the project trains as it stands, but for fewer trials and epochs."""
+"""Each study file of the project trains unchanged, except for fewer trials and epochs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = [
     pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
     for name in sorted(path.stem for path in STUDIES.glob("*.toml"))
 ]
-EPOCHS = {"alternating": 16}  # to come to each phase
+EPOCHS = {"alternating": 16}  # to reach each phase
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,7 +43,7 @@ def test_every_trial_of_it_completes(name: str, command: CommandLine) -> None:
 
 
 def _make_data(study: str, directory: Path) -> None:
-    """Run the Python that the head of a study file gives for its data, if it gives any."""
+    """Run the Python at the top of a study file for its data, if there is any."""
     given = re.search(r'^# Data: python -c "(.+)"$', study, re.MULTILINE)
     if given is not None:
         subprocess.run([sys.executable, "-c", given[1]], cwd=directory, check=True)

@@ -140,7 +140,7 @@ def test_a_trial_is_compared_with_at_least_n_startup_trials_others(name: str) ->
     config = _pruned_by(f"{name},n_startup_trials=4")
     study = Study(config)
     specs = study.ask(6, 0)
-    for spec in specs[:4]:  # of four completed trials three came to epoch 3
+    for spec in specs[:4]:  # of four completed trials three reached epoch 3
         study.report(spec.number, 1, [1.0, 0.9, 0.8][: 2 if spec.number == 0 else 3])
         study.tell(spec.number, TrialState.COMPLETE, [0.8])
     study.report(4, 1, [1.0, 0.9, 2.0])

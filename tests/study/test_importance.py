@@ -1,4 +1,4 @@
-"""What is known of a parameter rests on the trials that have it, in whatever order they ended."""
+"""The importance of a parameter depends on the trials that have it, not on their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study written for Optuna's own tools has all its trials, with states, values and curves."""
+"""A study exported for Optuna's tools has all its trials, with states, values and curves."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_trial_is_exported_completely(run_dir: RunDir, tmp_path: Path) -> 
         "weight_decay": FloatDistribution(0.0, 0.1),
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that trials are few
+        warnings.simplefilter("ignore")  # that there are few trials
         assert set(optuna.importance.get_param_importances(study)) == set(known)
 
 
@@ -91,7 +91,7 @@ def test_all_objectives_are_exported_and_the_front_is_the_same(
     assert study.metric_names == ["val_loss", "n_parameters"]
     values = [list(pair) for pair in zip(rows["value"], rows["value_1"], strict=True)]
     assert [trial.values for trial in study.trials] == values
-    # what `optuna.visualization.plot_pareto_front` draws apart from the others
+    # what `optuna.visualization.plot_pareto_front` draws separately
     front = sorted(trial.number for trial in study.best_trials)
     assert front == sorted(row["trial_number"] for row in read_status(results.run_dir).front)
     assert 0 < len(front) < 8

@@ -1,4 +1,4 @@
-"""An error in a user-defined sampler or pruner ends a study in order, and it can resume."""
+"""An error in a user-defined sampler or pruner ends a study cleanly, and it can resume."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_what_a_sampler_stores_must_be_json(kept: str, why: str, tmp_path: Path)
 
 
 def test_a_study_resumes_once_its_sampler_is_fixed(tmp_path: Path, command: CommandLine) -> None:
-    """As if it had never been broken: nothing that was committed is lost or trained again."""
+    """As if it had never been broken: nothing that was committed is lost or repeated."""
     command.write(TEXT)
     (tmp_path / "own.py").write_text(module("BEFORE", "sys.exit(0)"), encoding="utf-8")
     broken = command("run", "study.toml")

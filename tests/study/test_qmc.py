@@ -1,4 +1,4 @@
-"""Quasi-random proposals are Optuna's own, however long a study is."""
+"""Quasi-random proposals equal Optuna's own, however long a study is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPACE = {
     "only": FloatDistribution(2.0, 2.0),
     "kind": CategoricalDistribution(("a", "b", "c")),
 }
-# an ask, or how the trial that has been live for longest ends
+# a proposal, or how the trial that has been live for longest ends
 STEPS = ("ask", "ask", TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 

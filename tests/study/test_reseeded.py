@@ -1,4 +1,4 @@
-"""What is kept up in the storage is what Optuna's own would find."""
+"""Running totals in the storage equal what Optuna itself would find."""
 
 from __future__ import annotations
 

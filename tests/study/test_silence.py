@@ -1,4 +1,4 @@
-"""Optuna warns of nothing that a study file asks for rightly."""
+"""Optuna does not warn about settings that are valid in a study file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A float in steps is drawn by the place of its value, so that rounding loses none."""
+"""A float in steps is drawn by the index of its value, so that rounding loses none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sweeper.study.space import AS_WRITTEN, decode, distribution
 def test_each_value_is_drawn_as_often_as_another(low: float, step: float, steps: float) -> None:
     entry = FloatSearch(type="float", low=low, high=low + steps * step, step=step)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # Optuna's, of a range that it cuts off
+        warnings.simplefilter("error")  # Optuna's own, of a range that it truncates
         drawn_from = distribution(entry)
     values = entry.values()
     assert values is not None

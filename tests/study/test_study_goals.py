@@ -1,4 +1,4 @@
-"""Samplers and pruners by name, several objectives, constraints, a timeout: what studies end with.
+"""Samplers and pruners, objectives, constraints and timeouts: how studies end.
 
 Each study runs on the round machine; what a crash changes there is `test_round_machine`'s subject.
 """
@@ -94,7 +94,7 @@ def test_a_diverged_trial_has_no_values() -> None:
 
 
 class Keeping:
-    """Takes down whose weights are asked for and kept."""
+    """Records whose weights are saved and kept."""
 
     def __init__(self) -> None:
         self.kept: set[int] = set()
@@ -153,7 +153,7 @@ def test_the_best_trial_is_none_without_a_feasible_one() -> None:
 
 
 def test_samplers_learn_which_trials_violate_constraints() -> None:
-    """Only the smallest networks keep it, of which without it nobody would draw many."""
+    """Only the smallest networks satisfy it; without it few would be drawn."""
     tpe = "study.sampler={name='tpe',n_startup_trials=10}"
     bounded = "study.constraints=[{metric='n_parameters',max=24}]"
     many = ("study.n_trials=60", "schedule.parallel=4", tpe, "train.epochs=2")
@@ -210,8 +210,8 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     cut = ended(ledger, "10s")
     assert cut.timeout == "10s"
     assert "longer study.timeout to continue with new trials" in going_on(cut)
-    assert ended(ledger, "2h").timeout is None  # although trials of before were cut short
-    # struck when all was done
+    assert ended(ledger, "2h").timeout is None  # although earlier trials were cut short
+    # killed after everything was done
     assert ended(ledger, "11s").timeout is None
     all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
     assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
