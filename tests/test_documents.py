@@ -187,3 +187,9 @@ def test_every_script_is_documented() -> None:
     files = {path.name for path in (ROOT / "scripts").iterdir() if path.is_file()}
     named = set(re.findall(r"`scripts/(\w+)", CONTRIBUTING))
     assert files - named == {"environment"}  # which the others read
+
+
+def test_files_that_contributors_are_sent_to_exist() -> None:
+    named = set(re.findall(r"`((?:sweeper|tests|scripts)/[\w./-]+)`", CONTRIBUTING))
+    assert len(named) > 20
+    assert [name for name in named if "NAME" not in name and not (ROOT / name).exists()] == []

@@ -33,7 +33,7 @@ RECIPES = [
     if block.startswith(tuple(f"import {name}" for name in LIBRARIES))
 ]
 # what takes long, and what a shell does; scripts/guides alone runs these
-SLOW = re.compile(r"check-program|confirm|reproduce|SWEEPER_FAULT|runs/killed")
+SLOW = re.compile(r"check-program|confirm|reproduce|SWEEPER_FAULT|runs/killed|XDG|engine")
 NOT_WORDS = re.compile(r"[^A-Za-z_-]+")
 
 

@@ -125,12 +125,13 @@ def _named(link: re.Match[str]) -> str:
 
 
 def _explain(topic: str, setting: str) -> str:
-    """What the guide `settings` says about a setting, or about all settings of a table."""
+    """What the guide `settings` says about a setting, also by its last part, or about a table."""
     if topic != SETTINGS:
         hint = f"write `sweeper guide {SETTINGS} {setting}`"
         raise StudyError(Problem("", "SETTING", f"guide '{topic}' lists no settings", hint))
     rows = [*_rows(read_guide(topic))]
     found = [row for row in rows if re.fullmatch(_pattern(row[0]), setting)]
+    found = found or [row for row in rows if f".{row[0]}.".endswith(f".{setting}.")]
     found = found or [row for row in rows if row[0].startswith(f"{setting}.")]
     if not found:
         hint = did_you_mean(setting, [row[0] for row in rows])
