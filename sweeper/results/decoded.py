@@ -113,12 +113,12 @@ def _check_schema(schema: pa.Schema) -> None:
     """
     known = schema.metadata or {}
     about_study, digest = known.get(METADATA_KEY), known.get(DIGEST_KEY)
-    if about_study is None and digest is None:
-        return
-    if digest is None:
+    if digest is not None:
+        is_whole = about_study is not None and schema_digest(schema, about_study) == digest
+    elif about_study is not None:
         is_whole = [*json.loads(about_study).get("columns", schema.names)] == schema.names
     else:
-        is_whole = about_study is not None and schema_digest(schema, about_study) == digest
+        return
     if not is_whole:
         raise ValueError("the columns are not those that were written")
 
