@@ -176,7 +176,7 @@ def run(
     )
     while not sweep.finished:
         plan = sweep.open()
-        sweep.close(plan, sweep.train(plan))
+        sweep.close(sweep.train(plan))
     return sweep
 
 

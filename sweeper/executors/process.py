@@ -20,7 +20,7 @@ from typing import Any
 from sweeper.errors import Problem, SetupError
 from sweeper.executors import worker
 from sweeper.executors.devices import carried_fraction
-from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.inline import finished, started
 from sweeper.executors.retry import Retrying, TrialTimeoutError, WorkerDiedError
 from sweeper.executors.worker import WorkerSetup
@@ -32,6 +32,7 @@ from sweeper.executors.worker_process import (
 )
 from sweeper.results.events import Observer, Warned
 from sweeper.results.timeline import Activity, Span, Timeline
+from sweeper.trial import Place
 
 # a worker reads its libraries and the data, and opens the device
 _START_S = 300.0

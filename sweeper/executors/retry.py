@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.scheduler.capacity import lowest
-from sweeper.trial import Curve, Failure, Reason
+from sweeper.trial import Curve, Failure, LaneRecord, Place, Reason
 
 
 class WorkerDiedError(Exception):
@@ -108,7 +108,7 @@ class Retrying:
 def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:
     """The outcome of `work` in which every lane failed and none has a state."""
     lanes = tuple(
-        LaneResult(
+        LaneRecord(
             number=lane.number,
             curve=Curve(lane.number, lane.epoch_from + 1, np.empty((0, 0)), 0),
             checkpoint="",

@@ -18,7 +18,7 @@ from sweeper.config.user_code import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes
-from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
     TrialStart,
@@ -44,7 +44,7 @@ from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler import plan
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.switching import branch_classes
-from sweeper.trial import Failure, Reason, Scalar
+from sweeper.trial import Failure, Place, Reason, Scalar
 
 _MAX_TOLD = 200  # letters
 _log = logging.getLogger("sweeper")

@@ -33,7 +33,6 @@ from sweeper.ledger.records import (
     Closing,
     OpenRound,
     memory_of,
-    pack,
     unpack,
 )
 from sweeper.process import package_version
@@ -274,8 +273,8 @@ class Ledger:
                 self._insert(
                     "bucket",
                     {"round": number, "bucket": record.row["bucket_id"]},
-                    record.row,
-                    pack(record.curves),
+                    record.body(),
+                    record.packed_curves(),
                 )
                 for record in sorted(buckets, key=lambda record: record.row["bucket_id"])
             ]
@@ -328,7 +327,7 @@ class Ledger:
         found: dict[int, list[BucketRecord]] = {}
         query = "SELECT round, body, curves FROM bucket ORDER BY round, bucket"
         for number, body, packed in self._rows(query):
-            record = BucketRecord(json.loads(body), tuple(unpack(packed)))
+            record = BucketRecord.from_stored(json.loads(body), packed)
             found.setdefault(number, []).append(record)
         return found
 

@@ -122,7 +122,7 @@ class StudyRun:
         # what is committed is published while the next round trains; at first, no rows at all
         outcomes = self._sweep.train(plan, self._publish)
         with spending(Activity.COMMIT):
-            self._sweep.close(plan, outcomes)
+            self._sweep.close(outcomes)
         for class_id, shortage in shortages(outcomes).items():
             if class_id not in self._warned_of:
                 self._warned_of.add(class_id)
