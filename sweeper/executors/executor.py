@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,11 +64,15 @@ class Outcome:
     spans: tuple[Span, ...] = ()
 
 
-class Executor(Protocol):
-    """Trains the buckets of a round; outcomes come in any order, one for each."""
+TrainRound = Callable[[Iterable[Work]], Iterator[Outcome]]
+"""Starts to train the buckets of a round at once; yields the outcome of each as it ends."""
 
-    def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
-        """Start on `works` at once; gives the outcome of each, as it comes."""
+
+class Executor(Protocol):
+    """Trains buckets, in whichever of its threads or workers is free."""
+
+    def submit(self, work: Work) -> Future[Outcome]:
+        """Queue `work`."""
         ...
 
     def close(self) -> None:

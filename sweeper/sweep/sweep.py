@@ -81,7 +81,7 @@ class Sweep:
         `meanwhile` is done while they train, and proposals for later rounds are drawn.
         """
         self._works = [self._work(bucket) for bucket in plan.buckets]
-        training = self._parts.executor.train(self._works)
+        training = self._parts.train(self._works)
         meanwhile()
         timeline = self._parts.timeline
         with timeline.spending(Activity.ASK), fault_points(Step.ASK_AHEAD):
