@@ -150,10 +150,12 @@ class Trainer:
 
     def _train(self, work: Work, place: Place, started_at: float, *, alone: bool) -> Outcome:
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        program = self.classes.program(work.program, settings[0])
+        program = self.classes.program(work.program, settings[0]).layout
         compiled = self.classes.compiled(work.program, work.specs[0].params)
         compile_s = self.classes.claimed_s(work.program)
-        parts = self.classes.parts(settings[0].train.batch_size, program)
+        parts = self.classes.parts(
+            settings[0].train.batch_size, is_spread=bool(work.program.branches)
+        )
         pairs = zip(work.bucket.lanes, settings, strict=True)
         files = self._files(work)
         starts = [self._start(program, lane, its, files) for lane, its in pairs]

@@ -17,7 +17,7 @@ from jaxtyping import Array, PyTree
 from sweeper.config import Settings
 from sweeper.models.network import Network
 from sweeper.models.part_networks import PartNetworks, traced_of
-from sweeper.programs.base import Tabled, begun
+from sweeper.programs.base import Tabled
 from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import Leaves, lane_state, plain_optimizer, plain_state
 from sweeper.programs.optimizers import optimizer_of
@@ -60,7 +60,7 @@ class OfParts(Tabled):
             part: self.optimizer_in(part, lane, 0).init(vector)
             for part, vector in state.model.items()
         }
-        return begun(self.settings, state, moments, self.data.dtype)
+        return self.epochs.begin(state, moments, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
         def own(network: Network, part: str, leaf: Any) -> Any:

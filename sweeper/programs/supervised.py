@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 from jaxtyping import Array, Float, Int
@@ -17,6 +17,7 @@ from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.parts import OfParts
 from sweeper.programs.program import (
     Batch,
+    Epochs,
     Hparams,
     LaneParameters,
     Metrics,
@@ -35,9 +36,11 @@ class Supervised(OfParts):
         """The one part of the model."""
         return self.parts.by_name[""]
 
-    def roomy(self, state: State) -> State:
-        # else it would be cleared at each step
-        return replace(state, room=self.network.room(self.settings.train.batch_size))
+    @property
+    def epochs(self) -> Epochs:
+        # made once an epoch, because each step would clear it
+        room = partial(self.network.room, self.settings.train.batch_size)
+        return replace(super().epochs, workspace=room)
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]

@@ -20,7 +20,7 @@ from sweeper.config.user_keywords import keywords_of
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
-from sweeper.programs.base import Tabled, begun, stepped
+from sweeper.programs.base import Tabled, stepped
 from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import Leaves, parameters_of, plain_optimizer
 from sweeper.programs.program import (
@@ -148,7 +148,7 @@ class Own(Tabled):
         model, opt_state = self.begun_by_user(state, lane)
         arrays = (*map(jnp.asarray, jax.tree.leaves(parameters_of(model))),)
         state = replace(state, model={"": arrays})
-        return begun(self.settings, state, _arrays(opt_state), self.data.dtype)
+        return self.epochs.begin(state, _arrays(opt_state), self.data.dtype)
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
