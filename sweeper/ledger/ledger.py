@@ -33,6 +33,7 @@ from sweeper.ledger.records import (
     Closing,
     OpenRound,
     memory_of,
+    pack,
     unpack,
 )
 from sweeper.process import package_version
@@ -274,7 +275,7 @@ class Ledger:
                     "bucket",
                     {"round": number, "bucket": record.row["bucket_id"]},
                     record.body(),
-                    record.packed_curves(),
+                    pack([lane.curve for lane in record.lanes]),
                 )
                 for record in sorted(buckets, key=lambda record: record.row["bucket_id"])
             ]

@@ -27,13 +27,9 @@ class BucketRecord:
         """The row with the lanes, but for their curves, in their JSON form."""
         return {**self.row, "lanes": [_body_of(lane) for lane in self.lanes]}
 
-    def packed_curves(self) -> bytes:
-        """The curves of the lanes as one blob."""
-        return pack([lane.curve for lane in self.lanes])
-
     @staticmethod
     def from_stored(body: dict[str, Any], packed: bytes) -> BucketRecord:
-        """The record from what `body` and `packed_curves` returned."""
+        """The record from its `body` and its packed curves."""
         lanes = zip(body.pop("lanes"), unpack(packed), strict=True)
         return BucketRecord(body, tuple(_lane_of(curve=curve, **lane) for lane, curve in lanes))
 

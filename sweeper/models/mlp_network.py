@@ -112,23 +112,13 @@ class MlpNetwork:
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-    ) -> Float[Array, "batch out"]:
-        return self.outputs_over(None, parameters, x, traced, keys, dropout)[0]
-
-    def outputs_over(
-        self,
-        room: Workspace | None,
-        parameters: Vector,
-        x: Float[AnyArray, "batch features"],
-        traced: Traced,
-        keys: PRNGKeyArray | None,
-        dropout: Float[AnyArray, ""] | float,
+        room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
         if self._is_loop:
             told = LaneInputs(**traced, keys=keys, dropout=dropout)
             given = jnp.asarray(parameters), jnp.asarray(x), told, room
             return layer_loop.outputs_over(self._loops, *given)
-        model: Any = self.called(parameters, traced)
+        model: Any = self.model(parameters, traced)
         activation = self._activation(traced)
         return model(x, keys=keys, dropout=dropout, activation=activation), None
 
@@ -152,7 +142,9 @@ class MlpNetwork:
             loop = replace(loop, shape=replace(self.shape, width=width))
         return (0, loop.weight_at(traced["depth"])), (loop.weight_at(self.shape.depth), ends[-1])
 
-    def model(self, parameters: Vector | None = None) -> MLP:
+    def model(
+        self, parameters: Vector | None = None, traced: Traced | None = None
+    ) -> MLP | PaddedMLP:
         if parameters is None:
             return self._abstract
         arrays = [
@@ -160,7 +152,11 @@ class MlpNetwork:
             for part, leaf in zip(parted(parameters, self._sizes), self.shape.leaves, strict=True)
         ]
         structure = jax.tree.structure(self._abstract)
-        return jax.tree.unflatten(structure, [arrays[index] for index in self._order])
+        model: MLP = jax.tree.unflatten(structure, [arrays[index] for index in self._order])
+        if traced is None or not self.padded:
+            return model
+        masked = bool(OTHER_THAN_ZERO & set(self.activations))
+        return PaddedMLP(model, traced["width"], traced["depth"], masked)
 
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         return self._abstract
@@ -214,13 +210,6 @@ class MlpNetwork:
             own = replace(self, shape=replace(self.shape, depth=depth))
             row[own.shape.leaves_in(self.shape)] = own._amounts
         return found
-
-    def called(self, parameters: Vector, traced: Traced) -> MLP | PaddedMLP:
-        model = self.model(parameters)
-        if not self.padded:
-            return model
-        masked = bool(OTHER_THAN_ZERO & set(self.activations))
-        return PaddedMLP(model, traced["width"], traced["depth"], masked)
 
     def _activation(self, traced: Traced) -> Activation | None:
         if len(self.activations) == 1:

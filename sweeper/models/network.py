@@ -66,7 +66,7 @@ class Network(Protocol):
         ...
 
     def room(self, rows: int) -> Workspace | None:
-        """What `outputs_over` writes over first, for batches of so many rows; None if nothing."""
+        """What `outputs` writes over first, for batches of so many rows; None if nothing."""
         ...
 
     def outputs(
@@ -76,22 +76,12 @@ class Network(Protocol):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-    ) -> Float[Array, "batch out"]:
-        """The outputs for each example; `keys`, one an example, are given in training alone."""
-        ...
-
-    def outputs_over(
-        self,
-        room: Workspace | None,
-        parameters: Vector,
-        x: Float[AnyArray, "batch features"],
-        traced: Traced,
-        keys: PRNGKeyArray | None,
-        dropout: Float[AnyArray, ""] | float,
+        room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
-        """The same in training, and what layers gave, over what a step of the lane left.
+        """The outputs for each example; `keys`, one an example, are given in training alone.
 
-        Together with the gradient it is the room of the next step.
+        In the `room` that a step left, also the activations of the layers; with the gradient they
+        are the room of the next step.
         """
         ...
 
@@ -103,14 +93,13 @@ class Network(Protocol):
         """Where in the vector a lane's own parameters are; None where that is not worth telling."""
         ...
 
-    def model(self, parameters: Vector | None = None) -> eqx.Module:
-        """The model as Equinox has it, with these parameters or with their shapes alone."""
+    def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> eqx.Module:
+        """The model as Equinox has it, with these parameters or with their shapes alone.
+
+        If a lane's `traced` values are given, it can be called although it is padded.
+        """
         ...
 
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         """The model with the shapes of its parameters, and without anything else of it."""
-        ...
-
-    def called(self, parameters: Vector, traced: Traced) -> eqx.Module:
-        """What maps an example to its outputs, also where it is padded."""
         ...

@@ -52,9 +52,8 @@ class Supervised(OfParts):
 
         def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Activations | None]]:
             dropout = lane.hparams.get("model.dropout", 0.0)
-            outputs, given = self.network.outputs_over(
-                state.room, parameters, batch.x, lane.traced, keys, dropout
-            )
+            told = batch.x, lane.traced, keys, dropout, state.room
+            outputs, given = self.network.outputs(parameters, *told)
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
             return self._criterion.minimised(outputs, batch.y, hparams), (outputs, given)
 
@@ -71,7 +70,7 @@ class Supervised(OfParts):
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         model = measured(state)[""]
-        outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced), data.x)
+        outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced)[0], data.x)
         # labels are smoothed in training alone: losses of trials that differ in it are compared
         hparams = _some(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams)
