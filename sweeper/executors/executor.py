@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
+from sweeper.results.events import BucketFinished, BucketStarted
 from sweeper.results.timeline import Span
 from sweeper.scheduler.capacity import Ceiling
 from sweeper.scheduler.classes import Bucket, ProgramClass
@@ -62,6 +63,30 @@ class Outcome:
     own_programs: int = 0
     shortage: str = ""
     spans: tuple[Span, ...] = ()
+
+
+def started(work: Work, place: str) -> BucketStarted:
+    """The event of a bucket taken up at `place`."""
+    bucket, program = work.bucket, work.program
+    return BucketStarted(
+        bucket.bucket,
+        bucket.class_id,
+        program.strategy,
+        place,
+        bucket.numbers,
+        max(lane.epoch_to for lane in bucket.lanes),
+    )
+
+
+def finished(outcome: Outcome) -> BucketFinished:
+    """The event of a bucket that has trained."""
+    return BucketFinished(
+        outcome.bucket.bucket,
+        outcome.place.place,
+        outcome.compile_s,
+        outcome.cache_hit,
+        outcome.train_s,
+    )
 
 
 TrainRound = Callable[[Iterable[Work]], Iterator[Outcome]]

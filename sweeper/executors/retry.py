@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.executor import Outcome, Work, finished, started
+from sweeper.results.events import Observer, Warned
 from sweeper.scheduler.capacity import lowest
 from sweeper.trial import Curve, Failure, LaneRecord, Place, Reason
 
@@ -103,6 +104,16 @@ class Retrying:
         )
         trials = f"trial {named}" if len(numbers) == 1 else f"trials {named}"
         self.tell(f"{death.how} over {trials}; {what}")
+
+
+def train_observed(
+    work: Work, place: str, attempt: Attempt, retries: int, observer: Observer
+) -> Outcome:
+    """The outcome of `work` at `place`, of which `observer` hears."""
+    observer(started(work, place))
+    outcome = Retrying(attempt, retries, lambda said: observer(Warned(said))).train(work)
+    observer(finished(outcome))
+    return outcome
 
 
 def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:

@@ -28,22 +28,18 @@ Stretch = tuple[Any, Any]
 
 
 class Network(Protocol):
-    """A kind of model with the parameters of one trial, or of every trial of a padded class."""
+    """A kind of model with the parameters of one trial, or of every trial of a padded class.
+
+    `n_parameters` is the length of its vector, `decay` what weight decay touches. `needs_keys` says
+    that outputs take keys in training: for dropout, and for what a user-defined model draws.
+    """
 
     @property
-    def n_parameters(self) -> int:
-        """The length of the vector."""
-        ...
-
+    def n_parameters(self) -> int: ...
     @property
-    def decay(self) -> Decay:
-        """What weight decay touches."""
-        ...
-
+    def decay(self) -> Decay: ...
     @property
-    def needs_keys(self) -> bool:
-        """Whether outputs take keys in training: for dropout, and for what a user draws."""
-        ...
+    def needs_keys(self) -> bool: ...
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
         """The vector of a trial with `settings` before it is trained."""

@@ -13,8 +13,10 @@ from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
+from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.programs.data_spec import DataSpec
@@ -25,6 +27,7 @@ from sweeper.programs.program import (
     Parameters,
     State,
 )
+from sweeper.programs.schedules import schedule_steps
 from sweeper.scheduler.cost import MEASURED_ROWS
 
 
@@ -72,6 +75,14 @@ class Tabled(ABC):
     @property
     def phases(self) -> Mapping[str, Self]:
         return {}
+
+    def _hparams(self, settings: Settings) -> dict[str, float]:
+        return settings.traced() | schedule_steps(settings, self.data)
+
+    def _arrays_of(self, settings: Settings) -> dict[str, NDArray[Any]]:
+        """The traced hyperparameters as a lane has them: with Python floats Optax uses float32."""
+        dtype = self.data.dtype
+        return {key: np.asarray(value, dtype) for key, value in self._hparams(settings).items()}
 
 
 Outputs = TypeVar("Outputs")

@@ -22,7 +22,7 @@ from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import Leaves, lane_state, plain_optimizer, plain_state
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import AnyArray, LaneParameters, OfUse, State, whole
-from sweeper.programs.schedules import hparams_of, schedule_steps
+from sweeper.programs.schedules import hparams_of
 from sweeper.trial import generator, words
 
 
@@ -141,18 +141,13 @@ class OfParts(Tabled):
 
     def _optimizers(self, settings: Settings) -> Mapping[str, optax.GradientTransformation]:
         """The optimizer of each part as Optax has it, over the arrays of its model."""
-        # arrays, as a lane has them: with numbers of Python Optax computes some in float32
-        numbers = self._hparams(settings).items()
-        hparams = {key: np.asarray(value, self.data.dtype) for key, value in numbers}
+        hparams = self._arrays_of(settings)
         return {
             part: plain_optimizer(
                 self.settings_of(part, settings), hparams_of(part, hparams, settings), network
             )
             for part, network in self.parts.networks
         }
-
-    def _hparams(self, settings: Settings) -> dict[str, float]:
-        return settings.traced() | schedule_steps(settings, self.data)
 
     @cached_property
     def _blank(self) -> State:

@@ -163,14 +163,9 @@ class Layout(Protocol):
     """
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """Names of what is measured each epoch."""
-        ...
-
+    def metrics(self) -> tuple[str, ...]: ...
     @property
-    def test_metrics(self) -> tuple[str, ...]:
-        """Names of what is measured on the test part."""
-        ...
+    def test_metrics(self) -> tuple[str, ...]: ...
 
     def abstract(self) -> PyTree:
         """Shapes and dtypes of a lane's state, and with them its PyTree structure."""
@@ -303,27 +298,19 @@ class Epochs:
 
 
 class Program(Protocol):
-    """A way to train the trials of one structure, or of those that padding brings together."""
+    """A way to train the trials of one structure, or of those that padding brings together.
+
+    `phases` are the programs of each phase alone; empty if one program serves all.
+    """
 
     @property
-    def layout(self) -> Layout:
-        """How trials become its lanes."""
-        ...
-
+    def layout(self) -> Layout: ...
     @property
-    def saver(self) -> Saver:
-        """How states are saved."""
-        ...
-
+    def saver(self) -> Saver: ...
     @property
-    def epochs(self) -> Epochs:
-        """What happens around its epochs."""
-        ...
-
+    def epochs(self) -> Epochs: ...
     @property
-    def phases(self) -> Mapping[str, Program]:
-        """The program of each phase alone; empty if one program serves all."""
-        ...
+    def phases(self) -> Mapping[str, Program]: ...
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         """The state of trial `number` before its first step, in NumPy arrays, at step 0."""
