@@ -31,6 +31,7 @@ from sweeper.models.mlp import (
     AnyArray,
     MlpShape,
     PaddedMLP,
+    Padding,
 )
 from sweeper.models.network import Stretch, Traced, Vector
 from sweeper.models.vectors import parted
@@ -66,7 +67,8 @@ class MlpNetwork:
         return self.has_dropout
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
-        return self.padded_from(self._own(settings).initial(rng, self.dtype), settings)
+        own, padding = self._own(settings).initial(rng, self.dtype), self.padding(settings)
+        return own if padding is None else padding.pad(own)
 
     def traced(self, settings: Settings) -> dict[str, int]:
         model = _mlp(settings)
@@ -79,25 +81,9 @@ class MlpNetwork:
             told["activation"] = self.activations.index(model.activation)
         return told
 
-    def own_parameters(self, settings: Settings) -> int:
-        return self._own(settings).n_parameters
-
-    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape, run = self._own(settings), self._run(settings)
-        if shape == self.shape:
-            return vector
-        parts = shape.within(run, vector[: run.n_parameters])
-        return np.concatenate([part.ravel() for part in parts])
-
-    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape, run = self._own(settings), self._run(settings)
-        if shape == self.shape:
-            return own
-        vector = np.zeros(self.n_parameters, own.dtype)
-        parts = shape.within(run, vector[: run.n_parameters])
-        for target, part in zip(parts, shape.within(shape, own), strict=True):
-            target[...] = part
-        return vector
+    def padding(self, settings: Settings) -> Padding | None:
+        own = self._own(settings)
+        return None if own == self.shape else Padding(own, self._run(settings), self.shape)
 
     def room(self, rows: int) -> Workspace | None:
         if not self._is_loop:

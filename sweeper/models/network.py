@@ -19,7 +19,7 @@ from sweeper.config import Settings
 from sweeper.models.decay import Decay
 from sweeper.models.decay_masks import Amounts, Places
 from sweeper.models.layer_loop import Activations, Workspace
-from sweeper.models.mlp import AnyArray
+from sweeper.models.mlp import AnyArray, Padding
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, Int[AnyArray, ""]]
@@ -49,16 +49,8 @@ class Network(Protocol):
         """What of the trial's structure the compiled program is told at run time."""
         ...
 
-    def own_parameters(self, settings: Settings) -> int:
-        """How many of the parameters are the trial's own: all of them where nothing is padded."""
-        ...
-
-    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        """The trial's own part of `vector`, which has one number a parameter."""
-        ...
-
-    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        """The vector whose own part is `own` and whose padding is zero."""
+    def padding(self, settings: Settings) -> Padding | None:
+        """How the vector holds the trial's own parameters; None if they are all of it."""
         ...
 
     def room(self, rows: int) -> Workspace | None:

@@ -135,14 +135,8 @@ class UserNetwork:
     def traced(self, settings: Settings) -> dict[str, int]:
         return {}
 
-    def own_parameters(self, settings: Settings) -> int:
-        return self.n_parameters
-
-    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        return vector
-
-    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        return own
+    def padding(self, settings: Settings) -> None:
+        return None
 
     def room(self, rows: int) -> None:
         return None

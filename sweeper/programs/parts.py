@@ -64,25 +64,27 @@ class OfParts(Tabled):
 
     def exact_abstract(self, settings: Settings) -> State:
         def own(network: Network, part: str, leaf: Any) -> Any:
-            if leaf.shape != (network.n_parameters,):
+            padding = network.padding(settings.of_part(part))
+            if padding is None or leaf.shape != (network.n_parameters,):
                 return leaf
-            size = network.own_parameters(settings.of_part(part))
-            return jax.ShapeDtypeStruct((size,), leaf.dtype)
+            return jax.ShapeDtypeStruct((padding.own.n_parameters,), leaf.dtype)
 
         return self.parts.over_parameters(own, self._abstract)
 
     def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
         def own(network: Network, part: str, leaf: Any) -> Any:
+            padding = network.padding(settings.of_part(part))
             is_vector = leaf.shape == (network.n_parameters,)
-            return network.own(leaf, settings.of_part(part)) if is_vector else leaf
+            return leaf if padding is None or not is_vector else padding.cut(leaf)
 
         return self.parts.over_parameters(own, of_use(state))
 
     def padded(self, state: State, settings: Settings) -> State:
         def spread(network: Network, part: str, leaf: Any) -> Any:
-            its = settings.of_part(part)
-            is_vector = leaf.shape == (network.own_parameters(its),)
-            return network.padded_from(leaf, its) if is_vector else leaf
+            padding = network.padding(settings.of_part(part))
+            if padding is None or leaf.shape != (padding.own.n_parameters,):
+                return leaf
+            return padding.pad(leaf)
 
         return self.parts.over_parameters(spread, state)
 
