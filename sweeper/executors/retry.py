@@ -109,7 +109,7 @@ class Retrying:
 def train_observed(
     work: Work, place: str, attempt: Attempt, retries: int, observer: Observer
 ) -> Outcome:
-    """The outcome of `work` at `place`, of which `observer` hears."""
+    """The outcome of `work` at `place`; reports its start and end to `observer`."""
     observer(started(work, place))
     outcome = Retrying(attempt, retries, lambda said: observer(Warned(said))).train(work)
     observer(finished(outcome))
