@@ -323,10 +323,10 @@ def run_prepared(
         )
         executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
         if held.deaths < MAX:  # the compilation may be what crashes
-            prepare_classes(config, data, held.forecast, executor)
+            prepare_classes(config, data, held.forecast, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun
 
-        begun = StudyRun(config, data, held, executor, tell, timeline)
+        begun = StudyRun(config, data, held, executor.train, tell, timeline)
         return begun.to_the_end(stop or threading.Event())

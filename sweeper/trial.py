@@ -6,6 +6,7 @@ different purposes are independent, and a new draw changes no other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -24,6 +25,11 @@ OVER = -np.inf
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass by name; unlike `asdict` it does not copy their contents."""
     return {one.name: getattr(value, one.name) for one in fields(value)}
+
+
+def finite(value: float) -> float | None:
+    """`value` as a column holds it: None if it is not finite."""
+    return float(value) if math.isfinite(value) else None
 
 
 class TrialState(StrEnum):
@@ -124,6 +130,52 @@ class Curve:
     def last_epoch(self) -> int:
         """The last epoch of the curve; `first_epoch - 1` where it is empty."""
         return self.first_epoch + len(self.values) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a bucket ran. `memory_fraction` is what the environment carried when JAX started.
+
+    `xla_threads` is the number of threads that a program has there, on a CPU.
+    """
+
+    place: str
+    device: str
+    host: str
+    worker_pid: int | None
+    memory_fraction: float | None
+    bytes_limit: int | None
+    xla_threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRecord:
+    """The result of one lane in one round: its curve, or the `failure` for which it has none.
+
+    `checkpoint` is the file that holds its state, empty if it failed; `retrained` says that its
+    last checkpoint was damaged, and it began again. `test` holds the test metrics after the last
+    epoch in the program's order, `test_std` their sample standard deviations over several members.
+    `attempts` includes the attempts of its bucket. `ended` says that it stopped early. `capacity`
+    is that of the program that trained it, if one did. `lane_s` and `compile_share_s` are its
+    shares of the time of its bucket, set when the round closes.
+
+    The ledger does not keep `checkpoint`, `retrained` and `ended`: they matter in the round alone.
+    """
+
+    number: int
+    curve: Curve
+    checkpoint: str
+    test: tuple[float, ...]
+    place: Place
+    diverged_epoch: int | None = None
+    retrained: bool = False
+    failure: Failure | None = None
+    attempts: int = 1
+    ended: bool = False
+    capacity: int | None = None
+    test_std: tuple[float, ...] = ()
+    lane_s: float = 0.0
+    compile_share_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

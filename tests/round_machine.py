@@ -158,7 +158,7 @@ def run(
         SweepContext(
             config=config,
             ledger=ledger,  # type: ignore[arg-type]
-            executor=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing),
+            train=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing).train,
             store=store or NoStore(),
             clock=clock,
             structure_of=Structures(
@@ -176,7 +176,7 @@ def run(
     )
     while not sweep.finished:
         plan = sweep.open()
-        sweep.close(plan, sweep.train(plan))
+        sweep.close(sweep.train(plan))
     return sweep
 
 

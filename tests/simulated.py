@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.retry import Retrying, WorkerDiedError
 from sweeper.scheduler.classes import Lane
-from sweeper.trial import Curve, TrialSpec, generator
+from sweeper.trial import Curve, LaneRecord, Place, TrialSpec, generator
 
 _PLACE = Place("simulated", "simulated", "simulated", 0, None, None)
 
@@ -54,12 +54,12 @@ class SimulatedExecutor:
         )
         return Outcome(work.bucket, lanes, {file: "-"}, _PLACE, 0.0, 0.0, False, 0.0, None, 1)
 
-    def _lane(self, lane: Lane, spec: TrialSpec, file: str) -> LaneResult:
+    def _lane(self, lane: Lane, spec: TrialSpec, file: str) -> LaneRecord:
         epochs = range(lane.epoch_from + 1, lane.epoch_to + 1)
         rows = np.array([self.measure(spec, epoch) for epoch in epochs], dtype=np.float64)
         bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         diverged = int(bad[0]) + 1 if len(bad) else None
-        return LaneResult(
+        return LaneRecord(
             number=lane.number,
             curve=Curve(lane.number, lane.epoch_from + 1, rows[:diverged], steps_per_epoch=1),
             checkpoint=file,

@@ -60,9 +60,16 @@ class MlpTable(_MlpKeys):
         default="mlp", description="a multilayer perceptron"
     )
 
+    @property
+    def with_hidden_layers(self) -> Mapping[str, tuple[int, int]]:
+        """Width and depth, which can be padded, by the empty name; empty if it is linear."""
+        return {"": (self.width, self.depth)} if self.depth else {}
+
 
 class PythonTable(_PythonKeys):
     """A model that a user-defined `function` builds."""
+
+    with_hidden_layers: ClassVar[Mapping[str, tuple[int, int]]] = {}
 
     kind: Annotated[Literal["python"], FIXED] = Field(description="your own model")
 
@@ -149,9 +156,8 @@ class PartsTable(Named):
     @property
     def with_hidden_layers(self) -> Mapping[str, tuple[int, int]]:
         """Width and depth of each MLP with hidden layers, which can be padded."""
-        parts = self.parts.items()
-        mlps = ((name, part) for name, part in parts if isinstance(part, MlpPart))
-        return {name: (part.width, part.depth) for name, part in mlps if part.depth > 0}
+        sizes = ((name, part.with_hidden_layers.get("")) for name, part in self.parts.items())
+        return {name: size for name, size in sizes if size is not None}
 
 
 def has_parts(raw: object) -> bool:

@@ -165,6 +165,11 @@ class StudyConfig(Table):
         return tuple(kind for kind in _KINDS if kind in drawn)
 
     @property
+    def has_plain_mlps(self) -> bool:
+        """Whether the whole model of some trial is a multilayer perceptron."""
+        return "mlp" in self.kinds
+
+    @property
     def has_user_models(self) -> bool:
         """Whether a user-defined function builds the model of some trial, or a part of it."""
         if isinstance(self.model, PartsTable):

@@ -143,9 +143,8 @@ class Classes:
             return None
         return replace(work, program=exact)
 
-    def parts(self, batch_size: int, program: Program | Switch) -> DeviceData:
-        """The data on the first device, or on all, for programs with batches of this size."""
-        is_spread = isinstance(program, Switch)
+    def parts(self, batch_size: int, *, is_spread: bool) -> DeviceData:
+        """The data on the first device, or spread over all, for batches of this size."""
         key = batch_size, is_spread
         with self._lock:
             if key not in self._parts:
@@ -164,8 +163,8 @@ class Classes:
         with self.timeline.spending(Activity.COMPILE, class_id=program_class.class_id) as span:
             settings = self._config.filled(params)
             program = self.program(program_class, settings)
-            parts = self.parts(settings.train.batch_size, program)
-            lanes = abstract_lanes(program, program_class.capacity, settings)
+            parts = self.parts(settings.train.batch_size, is_spread=bool(program_class.branches))
+            lanes = abstract_lanes(program.layout, program_class.capacity, settings)
             with fault_points(Step.COMPILE):
                 compiled = compile_class(program_class, program, lanes, parts, self.devices)
             if compiled.cache_hit:

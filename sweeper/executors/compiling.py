@@ -72,9 +72,7 @@ def compile_class(
     That of several structures is compiled for all `devices`, any other for the first of them;
     `parts` have to lie there.
     """
-    phases: Mapping[str, Program | Switch] = {
-        name: program.in_phase(name) for name in program.phases
-    }
+    phases: Mapping[str, Program | Switch] = program.phases
     hits, runs, memory = _cache_hits.count, dict[str, Run](), list[int | None]()
     for phase, own in (phases or {_WHOLE: program}).items():
         name = "_".join(filter(None, ("segment", program_class.class_id, phase)))

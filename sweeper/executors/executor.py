@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
+from sweeper.results.events import BucketFinished, BucketStarted
 from sweeper.results.timeline import Span
 from sweeper.scheduler.capacity import Ceiling
 from sweeper.scheduler.classes import Bucket, ProgramClass
-from sweeper.trial import Curve, Failure, TrialSpec
+from sweeper.trial import LaneRecord, Place, TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,49 +35,6 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a bucket ran. `memory_fraction` is what the environment carried when JAX started.
-
-    `xla_threads` is how many a program has there, on a CPU.
-    """
-
-    place: str
-    device: str
-    host: str
-    worker_pid: int | None
-    memory_fraction: float | None
-    bytes_limit: int | None
-    xla_threads: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LaneResult:
-    """What one lane came to, and where: a curve that ends where it diverged, or why there is none.
-
-    `checkpoint` is the file, in the run's directory of checkpoints, that holds its state; empty
-    where it failed. `retrained` says that its checkpoint was damaged and it began anew. `test`
-    holds the test metrics after the last epoch, in the program's order, `test_std` their sample
-    standard deviations where the trial has several members; `attempts` counts the
-    tries, those of its companions included while they were in one bucket. `ended` says that it is
-    over, whatever epochs are left. `capacity` is that of the program that trained it; None
-    where none did.
-    """
-
-    number: int
-    curve: Curve
-    checkpoint: str
-    test: tuple[float, ...]
-    place: Place
-    diverged_epoch: int | None = None
-    retrained: bool = False
-    failure: Failure | None = None
-    attempts: int = 1
-    ended: bool = False
-    capacity: int | None = None
-    test_std: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """One bucket's round: a result a lane, the digests of its checkpoints, and what it took.
 
@@ -88,7 +47,7 @@ class Outcome:
     """
 
     bucket: Bucket
-    lanes: tuple[LaneResult, ...]
+    lanes: tuple[LaneRecord, ...]
     digests: Mapping[str, str]
     place: Place
     started_at: float
@@ -106,11 +65,39 @@ class Outcome:
     spans: tuple[Span, ...] = ()
 
 
-class Executor(Protocol):
-    """Trains the buckets of a round; outcomes come in any order, one for each."""
+def started(work: Work, place: str) -> BucketStarted:
+    """The event of a bucket taken up at `place`."""
+    bucket, program = work.bucket, work.program
+    return BucketStarted(
+        bucket.bucket,
+        bucket.class_id,
+        program.strategy,
+        place,
+        bucket.numbers,
+        max(lane.epoch_to for lane in bucket.lanes),
+    )
 
-    def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
-        """Start on `works` at once; gives the outcome of each, as it comes."""
+
+def finished(outcome: Outcome) -> BucketFinished:
+    """The event of a bucket that has trained."""
+    return BucketFinished(
+        outcome.bucket.bucket,
+        outcome.place.place,
+        outcome.compile_s,
+        outcome.cache_hit,
+        outcome.train_s,
+    )
+
+
+TrainRound = Callable[[Iterable[Work]], Iterator[Outcome]]
+"""Starts to train the buckets of a round at once; yields the outcome of each as it ends."""
+
+
+class Executor(Protocol):
+    """Trains buckets, in whichever of its threads or workers is free."""
+
+    def submit(self, work: Work) -> Future[Outcome]:
+        """Queue `work`."""
         ...
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
@@ -21,7 +20,7 @@ from sweeper.executors.claims import (
     shares_of,
 )
 from sweeper.executors.devices import worker_cpus, worker_environment
-from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.executor import Executor, Outcome, Work
 from sweeper.executors.inline import InlineExecutor
 from sweeper.executors.jax_setup import own_fraction, own_xla_threads
 from sweeper.executors.placement import turns_on
@@ -38,18 +37,6 @@ from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
 
 
-class Queue(Protocol):
-    """An executor that takes buckets one by one."""
-
-    def submit(self, work: Work) -> Future[Outcome]:
-        """Queue `work`."""
-        ...
-
-    def close(self) -> None:
-        """End every thread and process."""
-        ...
-
-
 class Fleet:
     """Sends each bucket of a plan to its side, or to the only side there is.
 
@@ -60,11 +47,11 @@ class Fleet:
     def __init__(
         self,
         inline: InlineExecutor | None,
-        start_workers: Callable[[], Queue] | None,
+        start_workers: Callable[[], Executor] | None,
     ) -> None:
         self.inline = inline
         self._start_workers = start_workers
-        self.process: Queue | None = None
+        self.process: Executor | None = None
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class of threads ahead; `params` are those of any of its trials."""
@@ -72,7 +59,7 @@ class Fleet:
             self.inline.prepare(program_class, params)
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
-        """Queue `works` at once; gives the outcome of each, as it comes."""
+        """Executor `works` at once; gives the outcome of each, as it comes."""
         return _completed([self._side(work).submit(work) for work in works])
 
     def close(self) -> None:
@@ -81,7 +68,7 @@ class Fleet:
             if side is not None:
                 side.close()
 
-    def _side(self, work: Work) -> Queue:
+    def _side(self, work: Work) -> Executor:
         wants_workers = work.bucket.side == "process" or self.inline is None
         if wants_workers and self.process is None and self._start_workers is not None:
             self.process = self._start_workers()
@@ -148,7 +135,7 @@ def _cluster(
 
     executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
 
-    def begin() -> Queue:
+    def begin() -> Executor:
         _send(data, run_dir)
         return executor
 
@@ -199,7 +186,7 @@ def _process(
     workers: int,
     start: SavedStart | None,
     timeline: Timeline,
-) -> Queue:
+) -> Executor:
     check_fits_workers(config, data)
     from sweeper.executors.process import (
         ProcessExecutor,  # loky takes a while to import

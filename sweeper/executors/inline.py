@@ -13,12 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sweeper.config.user_code import is_raised
-from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.executor import Outcome, Work, finished, started
 from sweeper.executors.placement import DeviceQueues
 from sweeper.executors.trainer import Trainer
 from sweeper.results.events import (
-    BucketFinished,
-    BucketStarted,
     CompileFinished,
     CompileStarted,
     Observer,
@@ -26,30 +24,6 @@ from sweeper.results.events import (
 from sweeper.results.timeline import Timeline
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
-
-
-def started(work: Work, place: str) -> BucketStarted:
-    """The event of a bucket taken up at `place`."""
-    bucket, program = work.bucket, work.program
-    return BucketStarted(
-        bucket.bucket,
-        bucket.class_id,
-        program.strategy,
-        place,
-        bucket.numbers,
-        max(lane.epoch_to for lane in bucket.lanes),
-    )
-
-
-def finished(outcome: Outcome) -> BucketFinished:
-    """The event of a bucket that has trained."""
-    return BucketFinished(
-        outcome.bucket.bucket,
-        outcome.place.place,
-        outcome.compile_s,
-        outcome.cache_hit,
-        outcome.train_s,
-    )
 
 
 class _Class:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.errors import counted
-from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.jax_setup import own_xla_threads
 from sweeper.programs.data_spec import is_blank
 from sweeper.programs.program import Layout
 from sweeper.programs.segment import Lanes, Segment
 from sweeper.scheduler import plan
-from sweeper.trial import OVER, Curve, Member, Reason
+from sweeper.trial import OVER, Curve, LaneRecord, Member, Place, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[in
 
 def result(
     lane: plan.Lane, segment: Segment, lanes: slice, judged: Sequence[int], steps: int, place: Place
-) -> LaneResult:
+) -> LaneRecord:
     """What the `lanes` of a trial measured in this round, up to the first epoch not finite in all.
 
     Where one diverged there are no test scores: they would be of a later epoch than the last.
@@ -120,7 +120,7 @@ def result(
     rows[~alive] = OVER
     tests = np.asarray(segment.test[lanes], np.float64)
     is_told, has_spread = not len(bad), len(tests) > 1
-    return LaneResult(
+    return LaneRecord(
         number=lane.number,
         curve=Curve.of_members(lane.number, lane.epoch_from + 1, rows[:, :length], steps),
         checkpoint="",

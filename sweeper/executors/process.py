@@ -20,9 +20,8 @@ from typing import Any
 from sweeper.errors import Problem, SetupError
 from sweeper.executors import worker
 from sweeper.executors.devices import carried_fraction
-from sweeper.executors.executor import Outcome, Place, Work
-from sweeper.executors.inline import finished, started
-from sweeper.executors.retry import Retrying, TrialTimeoutError, WorkerDiedError
+from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.retry import TrialTimeoutError, WorkerDiedError, train_observed
 from sweeper.executors.worker import WorkerSetup
 from sweeper.executors.worker_process import (
     GoneError,
@@ -30,17 +29,14 @@ from sweeper.executors.worker_process import (
     WorkerProcess,
     block_interrupts,
 )
-from sweeper.results.events import Observer, Warned
+from sweeper.results.events import Observer
 from sweeper.results.timeline import Activity, Span, Timeline
+from sweeper.trial import Place
 
 # a worker reads its libraries and the data, and opens the device
 _START_S = 300.0
 # a start that fails may be the fault of a moment; as many in a row are not
 _STARTS = 3
-
-
-def _nothing_to_send() -> None:
-    """The data are where the worker is."""
 
 
 class ClosedError(Exception):
@@ -61,7 +57,7 @@ class Slot:
     environment: dict[str, str]
     log: Path
     trial_timeout_s: float | None = None
-    send: Callable[[], None] = _nothing_to_send
+    send: Callable[[], None] = lambda: None  # the data are where the worker is
     timeline: Timeline = field(default_factory=Timeline)
     _worker: WorkerProcess | None = field(default=None, init=False)
     _compiled: set[str] = field(default_factory=set[str], init=False)
@@ -189,12 +185,6 @@ class ProcessExecutor:
     def _train(self, work: Work) -> Outcome:
         slot = self._free.get()
         try:
-            self._observer(started(work, slot.place))
-            outcome = Retrying(slot.attempt, self._retries, self._warn).train(work)
-            self._observer(finished(outcome))
-            return outcome
+            return train_observed(work, slot.place, slot.attempt, self._retries, self._observer)
         finally:
             self._free.put(slot)
-
-    def _warn(self, told: str) -> None:
-        self._observer(Warned(told))

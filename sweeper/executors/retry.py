@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from sweeper.executors.executor import LaneResult, Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work, finished, started
+from sweeper.results.events import Observer, Warned
 from sweeper.scheduler.capacity import lowest
-from sweeper.trial import Curve, Failure, Reason
+from sweeper.trial import Curve, Failure, LaneRecord, Place, Reason
 
 
 class WorkerDiedError(Exception):
@@ -105,10 +106,20 @@ class Retrying:
         self.tell(f"{death.how} over {trials}; {what}")
 
 
+def train_observed(
+    work: Work, place: str, attempt: Attempt, retries: int, observer: Observer
+) -> Outcome:
+    """The outcome of `work` at `place`; reports its start and end to `observer`."""
+    observer(started(work, place))
+    outcome = Retrying(attempt, retries, lambda said: observer(Warned(said))).train(work)
+    observer(finished(outcome))
+    return outcome
+
+
 def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:
     """The outcome of `work` in which every lane failed and none has a state."""
     lanes = tuple(
-        LaneResult(
+        LaneRecord(
             number=lane.number,
             curve=Curve(lane.number, lane.epoch_from + 1, np.empty((0, 0)), 0),
             checkpoint="",

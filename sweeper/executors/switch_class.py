@@ -36,7 +36,7 @@ def on_each(devices: Sequence[Any]) -> NamedSharding:
 
 def work_of(program: Switch) -> NDArray[np.float64]:
     """About what an epoch of each branch costs: as much as it has parameters."""
-    models = (jax.tree.leaves(branch.abstract().model) for branch in program.branches)
+    models = (jax.tree.leaves(branch.layout.abstract().model) for branch in program.branches)
     return np.array([sum(leaf.size for leaf in model) for model in models], np.float64)
 
 

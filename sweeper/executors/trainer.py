@@ -18,7 +18,7 @@ from sweeper.config.user_code import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes
-from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
     TrialStart,
@@ -44,7 +44,7 @@ from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler import plan
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.switching import branch_classes
-from sweeper.trial import Failure, Reason, Scalar
+from sweeper.trial import Failure, Place, Reason, Scalar
 
 _MAX_TOLD = 200  # letters
 _log = logging.getLogger("sweeper")
@@ -150,10 +150,12 @@ class Trainer:
 
     def _train(self, work: Work, place: Place, started_at: float, *, alone: bool) -> Outcome:
         settings = [self._config.filled(spec.params) for spec in work.specs]
-        program = self.classes.program(work.program, settings[0])
+        program = self.classes.program(work.program, settings[0]).layout
         compiled = self.classes.compiled(work.program, work.specs[0].params)
         compile_s = self.classes.claimed_s(work.program)
-        parts = self.classes.parts(settings[0].train.batch_size, program)
+        parts = self.classes.parts(
+            settings[0].train.batch_size, is_spread=bool(work.program.branches)
+        )
         pairs = zip(work.bucket.lanes, settings, strict=True)
         files = self._files(work)
         starts = [self._start(program, lane, its, files) for lane, its in pairs]

@@ -274,8 +274,8 @@ class Ledger:
                 self._insert(
                     "bucket",
                     {"round": number, "bucket": record.row["bucket_id"]},
-                    record.row,
-                    pack(record.curves),
+                    record.body(),
+                    pack([lane.curve for lane in record.lanes]),
                 )
                 for record in sorted(buckets, key=lambda record: record.row["bucket_id"])
             ]
@@ -328,7 +328,7 @@ class Ledger:
         found: dict[int, list[BucketRecord]] = {}
         query = "SELECT round, body, curves FROM bucket ORDER BY round, bucket"
         for number, body, packed in self._rows(query):
-            record = BucketRecord(json.loads(body), tuple(unpack(packed)))
+            record = BucketRecord.from_stored(json.loads(body), packed)
             found.setdefault(number, []).append(record)
         return found
 

@@ -5,6 +5,7 @@ The curves of a bucket are one blob, because a row per lane would make the ledge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,15 +13,62 @@ from typing import Any
 import numpy as np
 
 from sweeper.results.timeline import Span
-from sweeper.trial import Curve, Memory, TrialSpec
+from sweeper.trial import Curve, Failure, LaneRecord, Memory, Place, TrialSpec, finite
 
 
 @dataclass(frozen=True, slots=True)
 class BucketRecord:
-    """The result of a bucket in its round: its row of buckets.parquet, and its lanes' curves."""
+    """The result of a bucket in its round: its row of buckets.parquet, and its lanes."""
 
     row: Mapping[str, Any]
-    curves: tuple[Curve, ...]
+    lanes: tuple[LaneRecord, ...]
+
+    def body(self) -> dict[str, Any]:
+        """The row with the lanes, but for their curves, in their JSON form."""
+        return {**self.row, "lanes": [_body_of(lane) for lane in self.lanes]}
+
+    @staticmethod
+    def from_stored(body: dict[str, Any], packed: bytes) -> BucketRecord:
+        """The record from its `body` and its packed curves."""
+        lanes = zip(body.pop("lanes"), unpack(packed), strict=True)
+        return BucketRecord(body, tuple(_lane_of(curve=curve, **lane) for lane, curve in lanes))
+
+
+def _body_of(lane: LaneRecord) -> dict[str, Any]:
+    return {
+        "number": lane.number,
+        "test": [finite(value) for value in lane.test],
+        "test_std": [finite(value) for value in lane.test_std],
+        "diverged_epoch": lane.diverged_epoch,
+        "attempts": lane.attempts,
+        "capacity": lane.capacity,
+        "place": lane.place,
+        "failure": lane.failure,
+        "lane_s": lane.lane_s,
+        "compile_share_s": lane.compile_share_s,
+    }
+
+
+def _lane_of(
+    *,
+    test: Sequence[float | None],
+    place: Mapping[str, Any],
+    failure: Mapping[str, Any] | None,
+    test_std: Sequence[float | None] = (),  # ledgers of earlier versions have none
+    **lane: Any,
+) -> LaneRecord:
+    return LaneRecord(
+        checkpoint="",
+        test=_with_nan(test),
+        test_std=_with_nan(test_std),
+        place=Place(**place),
+        failure=None if failure is None else Failure(**failure),
+        **lane,
+    )
+
+
+def _with_nan(values: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(math.nan if value is None else value for value in values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,28 @@ def _places(
     ]
 
 
+@dataclass(frozen=True)
+class Padding:
+    """How the vector of a network `padded` holds the parameters of a shape that runs at `run`."""
+
+    own: MlpShape
+    run: MlpShape
+    padded: MlpShape
+
+    def cut(self, vector: NDArray[Any]) -> NDArray[Any]:
+        """The trial's own part of `vector`."""
+        parts = self.own.within(self.run, vector[: self.run.n_parameters])
+        return np.concatenate([part.ravel() for part in parts])
+
+    def pad(self, own: NDArray[Any]) -> NDArray[Any]:
+        """The vector whose own part is `own` and whose padding is zero."""
+        vector = np.zeros(self.padded.n_parameters, own.dtype)
+        parts = self.own.within(self.run, vector[: self.run.n_parameters])
+        for target, part in zip(parts, self.own.within(self.own, own), strict=True):
+            target[...] = part
+        return vector
+
+
 class PaddedMLP(eqx.Module):
     """`mlp` as a lane of which `width` units and `depth` hidden layers are used, both traced.
 

@@ -31,6 +31,7 @@ from sweeper.models.mlp import (
     AnyArray,
     MlpShape,
     PaddedMLP,
+    Padding,
 )
 from sweeper.models.network import Stretch, Traced, Vector
 from sweeper.models.vectors import parted
@@ -66,7 +67,8 @@ class MlpNetwork:
         return self.has_dropout
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
-        return self.padded_from(self._own(settings).initial(rng, self.dtype), settings)
+        own, padding = self._own(settings).initial(rng, self.dtype), self.padding(settings)
+        return own if padding is None else padding.pad(own)
 
     def traced(self, settings: Settings) -> dict[str, int]:
         model = _mlp(settings)
@@ -79,25 +81,9 @@ class MlpNetwork:
             told["activation"] = self.activations.index(model.activation)
         return told
 
-    def own_parameters(self, settings: Settings) -> int:
-        return self._own(settings).n_parameters
-
-    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape, run = self._own(settings), self._run(settings)
-        if shape == self.shape:
-            return vector
-        parts = shape.within(run, vector[: run.n_parameters])
-        return np.concatenate([part.ravel() for part in parts])
-
-    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        shape, run = self._own(settings), self._run(settings)
-        if shape == self.shape:
-            return own
-        vector = np.zeros(self.n_parameters, own.dtype)
-        parts = shape.within(run, vector[: run.n_parameters])
-        for target, part in zip(parts, shape.within(shape, own), strict=True):
-            target[...] = part
-        return vector
+    def padding(self, settings: Settings) -> Padding | None:
+        own = self._own(settings)
+        return None if own == self.shape else Padding(own, self._run(settings), self.shape)
 
     def room(self, rows: int) -> Workspace | None:
         if not self._is_loop:
@@ -112,23 +98,13 @@ class MlpNetwork:
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-    ) -> Float[Array, "batch out"]:
-        return self.outputs_over(None, parameters, x, traced, keys, dropout)[0]
-
-    def outputs_over(
-        self,
-        room: Workspace | None,
-        parameters: Vector,
-        x: Float[AnyArray, "batch features"],
-        traced: Traced,
-        keys: PRNGKeyArray | None,
-        dropout: Float[AnyArray, ""] | float,
+        room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
         if self._is_loop:
             told = LaneInputs(**traced, keys=keys, dropout=dropout)
             given = jnp.asarray(parameters), jnp.asarray(x), told, room
             return layer_loop.outputs_over(self._loops, *given)
-        model: Any = self.called(parameters, traced)
+        model: Any = self.model(parameters, traced)
         activation = self._activation(traced)
         return model(x, keys=keys, dropout=dropout, activation=activation), None
 
@@ -152,7 +128,9 @@ class MlpNetwork:
             loop = replace(loop, shape=replace(self.shape, width=width))
         return (0, loop.weight_at(traced["depth"])), (loop.weight_at(self.shape.depth), ends[-1])
 
-    def model(self, parameters: Vector | None = None) -> MLP:
+    def model(
+        self, parameters: Vector | None = None, traced: Traced | None = None
+    ) -> MLP | PaddedMLP:
         if parameters is None:
             return self._abstract
         arrays = [
@@ -160,7 +138,11 @@ class MlpNetwork:
             for part, leaf in zip(parted(parameters, self._sizes), self.shape.leaves, strict=True)
         ]
         structure = jax.tree.structure(self._abstract)
-        return jax.tree.unflatten(structure, [arrays[index] for index in self._order])
+        model: MLP = jax.tree.unflatten(structure, [arrays[index] for index in self._order])
+        if traced is None or not self.padded:
+            return model
+        masked = bool(OTHER_THAN_ZERO & set(self.activations))
+        return PaddedMLP(model, traced["width"], traced["depth"], masked)
 
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         return self._abstract
@@ -214,13 +196,6 @@ class MlpNetwork:
             own = replace(self, shape=replace(self.shape, depth=depth))
             row[own.shape.leaves_in(self.shape)] = own._amounts
         return found
-
-    def called(self, parameters: Vector, traced: Traced) -> MLP | PaddedMLP:
-        model = self.model(parameters)
-        if not self.padded:
-            return model
-        masked = bool(OTHER_THAN_ZERO & set(self.activations))
-        return PaddedMLP(model, traced["width"], traced["depth"], masked)
 
     def _activation(self, traced: Traced) -> Activation | None:
         if len(self.activations) == 1:

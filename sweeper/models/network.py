@@ -19,7 +19,7 @@ from sweeper.config import Settings
 from sweeper.models.decay import Decay
 from sweeper.models.decay_masks import Amounts, Places
 from sweeper.models.layer_loop import Activations, Workspace
-from sweeper.models.mlp import AnyArray
+from sweeper.models.mlp import AnyArray, Padding
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, Int[AnyArray, ""]]
@@ -28,22 +28,18 @@ Stretch = tuple[Any, Any]
 
 
 class Network(Protocol):
-    """A kind of model with the parameters of one trial, or of every trial of a padded class."""
+    """A kind of model with the parameters of one trial, or of every trial of a padded class.
+
+    `n_parameters` is the length of its vector, `decay` what weight decay touches. `needs_keys` says
+    that outputs take keys in training: for dropout, and for what a user-defined model draws.
+    """
 
     @property
-    def n_parameters(self) -> int:
-        """The length of the vector."""
-        ...
-
+    def n_parameters(self) -> int: ...
     @property
-    def decay(self) -> Decay:
-        """What weight decay touches."""
-        ...
-
+    def decay(self) -> Decay: ...
     @property
-    def needs_keys(self) -> bool:
-        """Whether outputs take keys in training: for dropout, and for what a user draws."""
-        ...
+    def needs_keys(self) -> bool: ...
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
         """The vector of a trial with `settings` before it is trained."""
@@ -53,20 +49,12 @@ class Network(Protocol):
         """What of the trial's structure the compiled program is told at run time."""
         ...
 
-    def own_parameters(self, settings: Settings) -> int:
-        """How many of the parameters are the trial's own: all of them where nothing is padded."""
-        ...
-
-    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        """The trial's own part of `vector`, which has one number a parameter."""
-        ...
-
-    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        """The vector whose own part is `own` and whose padding is zero."""
+    def padding(self, settings: Settings) -> Padding | None:
+        """How the vector holds the trial's own parameters; None if they are all of it."""
         ...
 
     def room(self, rows: int) -> Workspace | None:
-        """What `outputs_over` writes over first, for batches of so many rows; None if nothing."""
+        """What `outputs` writes over first, for batches of so many rows; None if nothing."""
         ...
 
     def outputs(
@@ -76,22 +64,12 @@ class Network(Protocol):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-    ) -> Float[Array, "batch out"]:
-        """The outputs for each example; `keys`, one an example, are given in training alone."""
-        ...
-
-    def outputs_over(
-        self,
-        room: Workspace | None,
-        parameters: Vector,
-        x: Float[AnyArray, "batch features"],
-        traced: Traced,
-        keys: PRNGKeyArray | None,
-        dropout: Float[AnyArray, ""] | float,
+        room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
-        """The same in training, and what layers gave, over what a step of the lane left.
+        """The outputs for each example; `keys`, one an example, are given in training alone.
 
-        Together with the gradient it is the room of the next step.
+        In the `room` that a step left, also the activations of the layers; with the gradient they
+        are the room of the next step.
         """
         ...
 
@@ -103,14 +81,13 @@ class Network(Protocol):
         """Where in the vector a lane's own parameters are; None where that is not worth telling."""
         ...
 
-    def model(self, parameters: Vector | None = None) -> eqx.Module:
-        """The model as Equinox has it, with these parameters or with their shapes alone."""
+    def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> eqx.Module:
+        """The model as Equinox has it, with these parameters or with their shapes alone.
+
+        If a lane's `traced` values are given, it can be called although it is padded.
+        """
         ...
 
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         """The model with the shapes of its parameters, and without anything else of it."""
-        ...
-
-    def called(self, parameters: Vector, traced: Traced) -> eqx.Module:
-        """What maps an example to its outputs, also where it is padded."""
         ...

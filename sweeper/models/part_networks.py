@@ -126,12 +126,12 @@ class PartNetworks:
         if key is not None and network.needs_keys:
             keys = jax.random.split(key, len(x))
         dropout = (hparams or {}).get(f"model.{name}.dropout", 0.0)
-        return network.outputs(parameters, x, traced_of(name, traced), keys, dropout)
+        return network.outputs(parameters, x, traced_of(name, traced), keys, dropout)[0]
 
     def called(self, parameters: Vectors, traced: Traced) -> dict[str, eqx.Module]:
         """Each part as what maps an example to its outputs, also where it is padded."""
         return {
-            name: network.called(parameters[name], traced_of(name, traced))
+            name: network.model(parameters[name], traced_of(name, traced))
             for name, network in self.networks
         }
 

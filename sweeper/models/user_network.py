@@ -135,14 +135,8 @@ class UserNetwork:
     def traced(self, settings: Settings) -> dict[str, int]:
         return {}
 
-    def own_parameters(self, settings: Settings) -> int:
-        return self.n_parameters
-
-    def own(self, vector: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        return vector
-
-    def padded_from(self, own: NDArray[Any], settings: Settings) -> NDArray[Any]:
-        return own
+    def padding(self, settings: Settings) -> None:
+        return None
 
     def room(self, rows: int) -> None:
         return None
@@ -154,23 +148,13 @@ class UserNetwork:
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-    ) -> Float[Array, "batch out"]:
+        room: Workspace | None = None,
+    ) -> tuple[Float[Array, "batch out"], None]:
         model: Any = self.model(parameters)
         if keys is None:
-            return jax.vmap(lambda x: evaluated(model, x))(x).astype(self.dtype)
+            return jax.vmap(lambda x: evaluated(model, x))(x).astype(self.dtype), None
         call = with_key if self._passes_key else without_key
-        return jax.vmap(lambda x, key: call(key, model, x))(x, keys).astype(self.dtype)
-
-    def outputs_over(
-        self,
-        room: Workspace | None,
-        parameters: Vector,
-        x: Float[AnyArray, "batch features"],
-        traced: Traced,
-        keys: PRNGKeyArray | None,
-        dropout: Float[AnyArray, ""] | float,
-    ) -> tuple[Float[Array, "batch out"], None]:
-        return self.outputs(parameters, x, traced, keys, dropout), None
+        return jax.vmap(lambda x, key: call(key, model, x))(x, keys).astype(self.dtype), None
 
     def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
         ends = np.cumsum([math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]).tolist()
@@ -183,7 +167,7 @@ class UserNetwork:
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         return self._abstract[0]
 
-    def model(self, parameters: Vector | None = None) -> Any:
+    def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> Any:
         if parameters is None:
             return eqx.combine(*self._abstract)
         sizes = [math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]
@@ -196,9 +180,6 @@ class UserNetwork:
             jax.tree.unflatten(structure, [arrays[index] for index in range(len(arrays))]),
             self._rest,
         )
-
-    def called(self, parameters: Vector, traced: Traced) -> Any:
-        return self.model(parameters)
 
     def built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
         """The parameters of a fresh model, and the rest of it."""

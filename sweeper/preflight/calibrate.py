@@ -179,7 +179,7 @@ def _compiled(case: Case) -> _Ready:
     )
     spec = DataSpec(IN, OUT, case.rows, (0.0,), (1.0,), False, "float32", 0)
     program = Programs(spec).of_class(program_class, settings)
-    abstract = abstract_lanes(program, program_class.capacity, settings)
+    abstract = abstract_lanes(program.layout, program_class.capacity, settings)
     parts = _parts(case)
     before = time.perf_counter()
     devices = jax.local_devices()
@@ -187,7 +187,9 @@ def _compiled(case: Case) -> _Ready:
     compile_s = time.perf_counter() - before
     first, stop = np.array(0, np.int32), np.array(case.epochs, np.int32)
     lanes = [
-        Lanes(program.init(index, settings), program.lane(index, settings), first, first, stop)
+        Lanes(
+            program.init(index, settings), program.layout.lane(index, settings), first, first, stop
+        )
         for index in range(program_class.capacity)
     ]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)

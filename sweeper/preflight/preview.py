@@ -191,7 +191,7 @@ class Preview:
         strategy = self.config.execution.strategy
         if strategy == "switch" and key != "train.batch_size":
             return "branches"
-        is_size = key in ("model.width", "model.depth") and "mlp" in self.config.kinds
+        is_size = key in ("model.width", "model.depth") and self.config.has_plain_mlps
         is_size = is_size and self.config.train.is_padded
         return "padded" if is_size and strategy in ("auto", "padded") else "yes"
 
@@ -244,7 +244,7 @@ class Preview:
         """What would let more trials stack, if hardly two of them have the same structure."""
         share = partnered_share(self.config, n_proposals(self.config))
         if (
-            "mlp" not in self.config.kinds
+            not self.config.has_plain_mlps
             or not self.forecast.families
             or share >= _FEW
             or self.config.trial is not None

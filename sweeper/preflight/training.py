@@ -73,12 +73,12 @@ def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
     programs = Programs(replace(data_spec(config, data), dtype=dtype))
     program = programs.exact(settings)
     networks = programs.networks(settings).values()
-    state, lane = program.abstract(), program.lane(0, settings)
+    state, lane = program.layout.abstract(), program.layout.lane(0, settings)
     batch = _batch(settings.train.batch_size, data)
 
     def trained(key: Any, state: Any, batch: Batch) -> object:
         fresh = [one.built(key) for one in networks if isinstance(one, UserNetwork)]
-        begun = program.roomy(program.begin(state, lane))
+        begun = program.epochs.enter(program.begin(state, lane))
         moved, measured = program.step(begun, batch, lane, jnp.zeros((), jnp.int32))
         return fresh, moved, measured, program.evaluate(moved, batch, lane)
 

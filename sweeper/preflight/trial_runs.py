@@ -115,7 +115,7 @@ class TrialRuns:
         """The StableHLO text that a class is compiled from, traced again."""
         program, settings = self.program, self.config.filled({})
         parts = device_parts(self.config, self.data, settings.train.batch_size)
-        lanes = abstract_lanes(program, N_TRIALS, settings)
+        lanes = abstract_lanes(program.layout, N_TRIALS, settings)
         # what is printed during tracing is shown when a study starts, so not here
         with redirect_stdout(StringIO()):
             return jax.jit(segment(program, "map")).lower(lanes, parts).as_text()
@@ -124,7 +124,7 @@ class TrialRuns:
         """The arrays of a trial's model at its end."""
         lane = next(lane for lane in outcome.lanes if lane.number == number)
         file = LaneFile(self.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
-        like = self.program.exact_abstract(self.config.filled({}))
+        like = self.program.layout.exact_abstract(self.config.filled({}))
         ended = replace(like, optimizer=None, step=None, average=None, kept=None, patience=None)
         return jax.tree.leaves(file.lane(number, ended))
 

@@ -243,7 +243,7 @@ def _meant_as_key(
 def _not_taken(
     config: StudyConfig, table: PythonTable, holder: str, name: str, own: list[str]
 ) -> tuple[str, str]:
-    others = [*MlpTable.model_fields] if "mlp" in config.kinds else []
+    others = [*MlpTable.model_fields] if config.has_plain_mlps else []
     near = get_close_matches(name, [*own, *others], n=1)
     takes = f"its arguments are {', '.join(own)}" if own else "remove it"
     hint = f"did you mean '{holder}.{near[0]}'?" if near else takes
@@ -251,7 +251,7 @@ def _not_taken(
 
 
 def _not_given(config: StudyConfig, table: PythonTable, name: str) -> tuple[str, str]:
-    if "mlp" in config.kinds and name in MlpTable.model_fields:
+    if config.has_plain_mlps and name in MlpTable.model_fields:
         return (
             f"'{table.function}' takes '{name}', which belongs to the MLP",
             "rename the argument",

@@ -28,6 +28,7 @@ from sweeper.programs.parts import OfParts
 from sweeper.programs.program import (
     AnyArray,
     Batch,
+    Epochs,
     Hparams,
     LaneParameters,
     Metrics,
@@ -79,18 +80,14 @@ class Alternating(OfParts):
         return (*losses, *(metric(outputs[judged], data.y) for metric in self._metrics))
 
     @property
-    def has_clock(self) -> bool:
-        return self.phase is None
+    def epochs(self) -> Epochs:
+        return replace(super().epochs, has_clock=self.phase is None)
 
     @property
-    def phases(self) -> tuple[str, ...]:
+    def phases(self) -> Mapping[str, Alternating]:
         if self._train.switching == "cond":
-            return ()
-        return tuple(self._train.by_phase)
-
-    def in_phase(self, name: str) -> Alternating:
-        """The program of one phase alone."""
-        return replace(self, phase=name)
+            return {}
+        return {name: replace(self, phase=name) for name in self._train.by_phase}
 
     def _step_in(
         self, name: str, state: State, batch: Batch, lane: LaneParameters

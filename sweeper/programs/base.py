@@ -7,43 +7,28 @@ caches hold, so rows are evaluated a block at a time.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Float, PyTree
+from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.config.settings import MetricRule
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import (
     AnyArray,
-    BestWeights,
+    Epochs,
     LaneParameters,
     Parameters,
-    Patience,
     State,
-    in_training,
-    measured,
 )
+from sweeper.programs.schedules import schedule_steps
 from sweeper.scheduler.cost import MEASURED_ROWS
-
-
-def begun(settings: Settings, state: State, optimizer: PyTree[Array], dtype: str) -> State:
-    """`state` at step 0, with this state of its optimizer and what else it carries from there."""
-    model: Any = jax.tree.map(jnp.asarray, state.model)
-    worst, none_waited = jnp.asarray(-jnp.inf, dtype), jnp.zeros_like(state.step)
-    begun = State(
-        state.model,
-        optimizer,
-        state.step,
-        average=model if settings.has("train.ema") else None,
-        patience=None if settings.stops is None else Patience(worst, none_waited),
-    )
-    return begun if settings.keeps is None else replace(begun, kept=_kept(settings, begun, worst))
 
 
 def stepped(
@@ -55,51 +40,6 @@ def stepped(
         decay = lane.hparams["train.ema"]
         average = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, average, model)
     return State(model, optimizer, state.step + 1, average, state.kept, state.patience)
-
-
-def remembered(
-    settings: Settings,
-    metrics: Sequence[str],
-    state: State,
-    row: Float[Array, " metrics"],
-    lane: LaneParameters,
-) -> State:
-    """`state` after an epoch that measured `row`, which has the order of `metrics`."""
-    kept, patience = state.kept, state.patience
-    if kept is not None and settings.keeps is not None:
-        score = _score(row, metrics, settings.keeps)
-        score = jnp.where(jnp.isfinite(score), score, -jnp.inf)
-        # where nothing was finite so far, the last is as good as any
-        is_best = (score > kept.score) | jnp.isneginf(kept.score)
-        fresh = _kept(settings, state, score)
-        kept = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), fresh, kept)
-    if patience is not None and settings.stops is not None:
-        score = _score(row, metrics, settings.stops)
-        least = patience.score + lane.hparams["train.early_stop.min_delta"]
-        is_better = jnp.isfinite(score) & (score > least)
-        patience = Patience(
-            jnp.where(is_better, score, patience.score),
-            jnp.where(is_better, 0, patience.waited + 1),
-        )
-    return replace(state, kept=kept, patience=patience)
-
-
-def has_ended(state: State, lane: LaneParameters) -> Bool[Array, ""]:
-    """Whether the lane ends after this epoch; asked where it may."""
-    assert state.patience is not None, "asked where lanes may end early"
-    return jnp.asarray(state.patience.waited >= lane.hparams["train.early_stop.patience"])
-
-
-def _kept(settings: Settings, state: State, score: Float[Array, ""]) -> BestWeights:
-    """What is kept of `state` after an epoch that is the best so far."""
-    training = in_training(state) if settings.saves else None
-    return BestWeights(jax.tree.map(jnp.asarray, measured(state)), score, training)
-
-
-def _score(row: Float[Array, " metrics"], metrics: Sequence[str], judge: MetricRule) -> Array:
-    """What an epoch is worth, of which more is better."""
-    value = row[metrics.index(judge.metric)]
-    return value if judge.maximize else -value
 
 
 @dataclass(frozen=True)
@@ -121,28 +61,28 @@ class Tabled(ABC):
         return self.settings.train.test_metric_names if self.data.has_test else ()
 
     @property
-    def has_clock(self) -> bool:
-        return False
+    def layout(self) -> Self:
+        return self
 
     @property
-    def phases(self) -> tuple[str, ...]:
-        return ()
-
-    def in_phase(self, name: str) -> Self:
-        raise AssertionError("a program without phases")
-
-    def roomy(self, state: State) -> State:
-        return state
+    def saver(self) -> Self:
+        return self
 
     @property
-    def ends_early(self) -> bool:
-        return self.settings.stops is not None
+    def epochs(self) -> Epochs:
+        return Epochs(self.settings, self.metrics)
 
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: LaneParameters) -> State:
-        return remembered(self.settings, self.metrics, state, row, lane)
+    @property
+    def phases(self) -> Mapping[str, Self]:
+        return {}
 
-    def has_ended(self, state: State, lane: LaneParameters) -> Bool[Array, ""]:
-        return has_ended(state, lane)
+    def _hparams(self, settings: Settings) -> dict[str, float]:
+        return settings.traced() | schedule_steps(settings, self.data)
+
+    def _arrays_of(self, settings: Settings) -> dict[str, NDArray[Any]]:
+        """The traced hyperparameters as a lane has them: with Python floats Optax uses float32."""
+        dtype = self.data.dtype
+        return {key: np.asarray(value, dtype) for key, value in self._hparams(settings).items()}
 
 
 Outputs = TypeVar("Outputs")

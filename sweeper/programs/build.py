@@ -180,9 +180,8 @@ class Programs:
 
     def _network(self, program_class: ProgramClass, settings: Settings) -> Network:
         model = settings.model
-        if isinstance(model, PythonTable):
-            return self._user_network(settings, model, self._data)
-        assert isinstance(model, MlpTable)
+        if not isinstance(model, MlpTable):
+            return self._exact_network(settings, self._data)
         told = json.loads(program_class.settings).get("model.activation")
         activations = told if isinstance(told, list) else (model.activation,)
         size = program_class.padded_width, program_class.padded_depth

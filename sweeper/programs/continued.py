@@ -6,6 +6,7 @@ schedule of the learning rate begins anew.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from sweeper.config.user_program import OwnProgramTable
 from sweeper.errors import Problem, SetupError, counted
 from sweeper.programs.data_spec import DataSpec, blank_of
 from sweeper.programs.optax_state import parameters_of
-from sweeper.programs.program import LaneParameters, Program, State
+from sweeper.programs.program import LaneParameters, Layout, Program, State
 from sweeper.programs.saved_file import MODEL, OPTIMIZER, TRAINED, SavedFile, read_saved
 
 # optimizers that are one under two names
@@ -146,23 +147,29 @@ class Continued:
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
         """The state of a trial before its first step, in NumPy arrays, at step 0."""
         file, fresh = self._start.file, self._own.init(number, settings, replicate)
-        like, like_moments = self._like
-        judged = self._own.with_model(fresh, file.tree(MODEL, like))
+        own, (like, like_moments) = self._own.saver, self._like
+        judged = own.with_model(fresh, file.tree(MODEL, like))
         if not self._has_moments:
-            return self._program.padded(judged, settings)
-        state = self._own.with_opt_state(
+            return self._program.layout.padded(judged, settings)
+        state = own.with_opt_state(
             judged, file.tree(OPTIMIZER, like_moments), self._start.settings, settings
         )
         if fresh.average is not None:
-            state = self._own.with_model(state, file.tree(TRAINED, like))
+            state = own.with_model(state, file.tree(TRAINED, like))
             state = replace(state, average=judged.model)
-        return self._program.padded(state, settings)
+        return self._program.layout.padded(state, settings)
 
-    def in_phase(self, name: str) -> Program:
-        """The program of one phase alone."""
-        program = self._program.in_phase(name)
-        continued = Continued(program, self._own, self._saved, self._start, self._settings)
-        return cast(Program, continued)
+    @property
+    def layout(self) -> Layout:
+        """That of the program, but for `init`."""
+        return cast(Layout, self)
+
+    @property
+    def phases(self) -> Mapping[str, Program]:
+        """The program of each phase alone."""
+        its = self._own, self._saved, self._start, self._settings
+        phases = self._program.phases.items()
+        return {name: cast(Program, Continued(program, *its)) for name, program in phases}
 
     def begin(self, state: State, lane: LaneParameters) -> State:
         """`state` at step 0 with what is made inside the compiled program."""
@@ -174,9 +181,9 @@ class Continued:
     @cached_property
     def _like(self) -> tuple[PyTree, PyTree]:
         """Shapes and dtypes of the model and of its optimizer's state, as they were saved."""
-        blank = blank_of(self._saved.abstract())
-        moments = self._saved.opt_state(blank, self._start.settings)
-        return _as_saved((parameters_of(self._saved.model(blank)), moments), self._start)
+        blank = blank_of(self._saved.layout.abstract())
+        moments = self._saved.saver.opt_state(blank, self._start.settings)
+        return _as_saved((parameters_of(self._saved.saver.model(blank)), moments), self._start)
 
 
 def check_leaves(program: Program, start: SavedStart) -> None:
@@ -185,7 +192,7 @@ def check_leaves(program: Program, start: SavedStart) -> None:
     Raises:
         SetupError: it names those that differ.
     """
-    like = parameters_of(program.model(blank_of(program.abstract())))
+    like = parameters_of(program.saver.model(blank_of(program.layout.abstract())))
     start.file.tree(MODEL, _as_saved(like, start))
 
 

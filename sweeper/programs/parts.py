@@ -17,12 +17,12 @@ from jaxtyping import Array, PyTree
 from sweeper.config import Settings
 from sweeper.models.network import Network
 from sweeper.models.part_networks import PartNetworks, traced_of
-from sweeper.programs.base import Tabled, begun
+from sweeper.programs.base import Tabled
 from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import Leaves, lane_state, plain_optimizer, plain_state
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import AnyArray, LaneParameters, OfUse, State, whole
-from sweeper.programs.schedules import hparams_of, schedule_steps
+from sweeper.programs.schedules import hparams_of
 from sweeper.trial import generator, words
 
 
@@ -60,29 +60,31 @@ class OfParts(Tabled):
             part: self.optimizer_in(part, lane, 0).init(vector)
             for part, vector in state.model.items()
         }
-        return begun(self.settings, state, moments, self.data.dtype)
+        return self.epochs.begin(state, moments, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
         def own(network: Network, part: str, leaf: Any) -> Any:
-            if leaf.shape != (network.n_parameters,):
+            padding = network.padding(settings.of_part(part))
+            if padding is None or leaf.shape != (network.n_parameters,):
                 return leaf
-            size = network.own_parameters(settings.of_part(part))
-            return jax.ShapeDtypeStruct((size,), leaf.dtype)
+            return jax.ShapeDtypeStruct((padding.own.n_parameters,), leaf.dtype)
 
         return self.parts.over_parameters(own, self._abstract)
 
     def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
         def own(network: Network, part: str, leaf: Any) -> Any:
+            padding = network.padding(settings.of_part(part))
             is_vector = leaf.shape == (network.n_parameters,)
-            return network.own(leaf, settings.of_part(part)) if is_vector else leaf
+            return leaf if padding is None or not is_vector else padding.cut(leaf)
 
         return self.parts.over_parameters(own, of_use(state))
 
     def padded(self, state: State, settings: Settings) -> State:
         def spread(network: Network, part: str, leaf: Any) -> Any:
-            its = settings.of_part(part)
-            is_vector = leaf.shape == (network.own_parameters(its),)
-            return network.padded_from(leaf, its) if is_vector else leaf
+            padding = network.padding(settings.of_part(part))
+            if padding is None or leaf.shape != (padding.own.n_parameters,):
+                return leaf
+            return padding.pad(leaf)
 
         return self.parts.over_parameters(spread, state)
 
@@ -141,18 +143,13 @@ class OfParts(Tabled):
 
     def _optimizers(self, settings: Settings) -> Mapping[str, optax.GradientTransformation]:
         """The optimizer of each part as Optax has it, over the arrays of its model."""
-        # arrays, as a lane has them: with numbers of Python Optax computes some in float32
-        numbers = self._hparams(settings).items()
-        hparams = {key: np.asarray(value, self.data.dtype) for key, value in numbers}
+        hparams = self._arrays_of(settings)
         return {
             part: plain_optimizer(
                 self.settings_of(part, settings), hparams_of(part, hparams, settings), network
             )
             for part, network in self.parts.networks
         }
-
-    def _hparams(self, settings: Settings) -> dict[str, float]:
-        return settings.traced() | schedule_steps(settings, self.data)
 
     @cached_property
     def _blank(self) -> State:

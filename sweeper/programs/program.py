@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
 from sweeper.config import Settings
+from sweeper.config.settings import MetricRule
 from sweeper.models.layer_loop import Workspace
 
 AnyArray = Array | np.ndarray
@@ -160,14 +163,9 @@ class Layout(Protocol):
     """
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """Names of what is measured each epoch."""
-        ...
-
+    def metrics(self) -> tuple[str, ...]: ...
     @property
-    def test_metrics(self) -> tuple[str, ...]:
-        """Names of what is measured on the test part."""
-        ...
+    def test_metrics(self) -> tuple[str, ...]: ...
 
     def abstract(self) -> PyTree:
         """Shapes and dtypes of a lane's state, and with them its PyTree structure."""
@@ -194,30 +192,22 @@ class Layout(Protocol):
         ...
 
 
-class Program(Layout, Protocol):
-    """A way to train the trials of one structure, or of those that padding brings together."""
-
-    def abstract(self) -> State: ...
-
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State: ...
-
-    def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters: ...
-
-    def padded(self, state: State, settings: Settings) -> State: ...
+class Saver(Protocol):
+    """Converts the states of trials to and from what is saved: as Equinox and Optax have them."""
 
     def model(self, state: State) -> eqx.Module:
-        """The model with the parameters of `state`, as Equinox has it."""
+        """The model with the parameters of `state`."""
         ...
 
     def optimizer(self, settings: Settings) -> Any:
-        """The optimizer of a trial as Optax has it, over the arrays of the model.
+        """The optimizer of a trial, over the arrays of the model.
 
-        One for each part by its name, where the model has several.
+        One for each part by its name, if the model has several.
         """
         ...
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
-        """What that optimizer's state is in `state`, without padding, in NumPy arrays."""
+        """The state of that optimizer in `state`, without padding, in NumPy arrays."""
         ...
 
     def with_model(self, state: State, model: PyTree[AnyArray]) -> State:
@@ -227,18 +217,107 @@ class Program(Layout, Protocol):
     def with_opt_state(
         self, state: State, opt_state: PyTree[AnyArray], saved: Settings, settings: Settings
     ) -> State:
-        """`state`, a trial's own, with what `opt_state` gave for a trial of `saved`.
+        """`state`, a trial's own, with what `opt_state` returned for a trial of `saved`.
 
         The optimizers of both are the same, their schedules need not be.
         """
         ...
 
-    def begin(self, state: State, lane: LaneParameters) -> State:
-        """`state` at step 0 with what is made inside the compiled program: optimizer states."""
+
+@dataclass(frozen=True)
+class Epochs:
+    """What happens around the epochs of a lane: it keeps its best weights, and may end early.
+
+    `metrics` names what an epoch measures. `has_clock` says that a step depends on its epoch,
+    which lanes side by side then share. `workspace` makes what the steps of an epoch write over.
+    """
+
+    settings: Settings
+    metrics: tuple[str, ...]
+    has_clock: bool = False
+    workspace: Callable[[], Workspace | None] = lambda: None
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether a lane may end before its last epoch."""
+        return self.settings.stops is not None
+
+    def begin(self, state: State, optimizer: PyTree[Array], dtype: str) -> State:
+        """`state` at step 0, with this optimizer state and all else that it carries from there."""
+        model: Any = jax.tree.map(jnp.asarray, state.model)
+        worst, none_waited = jnp.asarray(-jnp.inf, dtype), jnp.zeros_like(state.step)
+        begun = State(
+            state.model,
+            optimizer,
+            state.step,
+            average=model if self.settings.has("train.ema") else None,
+            patience=None if self.settings.stops is None else Patience(worst, none_waited),
+        )
+        return (
+            begun if self.settings.keeps is None else replace(begun, kept=self._kept(begun, worst))
+        )
+
+    def enter(self, state: State) -> State:
+        """`state` as the steps of an epoch pass it on, with its workspace."""
+        return replace(state, room=self.workspace())
+
+    def remember(self, state: State, row: Float[Array, " metrics"], lane: LaneParameters) -> State:
+        """`state` after an epoch that measured `row`."""
+        kept, patience = state.kept, state.patience
+        if kept is not None and self.settings.keeps is not None:
+            score = self._score(row, self.settings.keeps)
+            score = jnp.where(jnp.isfinite(score), score, -jnp.inf)
+            # if nothing was finite so far, the last is as good as any
+            is_best = (score > kept.score) | jnp.isneginf(kept.score)
+            fresh = self._kept(state, score)
+            kept = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), fresh, kept)
+        if patience is not None and self.settings.stops is not None:
+            score = self._score(row, self.settings.stops)
+            least = patience.score + lane.hparams["train.early_stop.min_delta"]
+            is_better = jnp.isfinite(score) & (score > least)
+            patience = Patience(
+                jnp.where(is_better, score, patience.score),
+                jnp.where(is_better, 0, patience.waited + 1),
+            )
+        return replace(state, kept=kept, patience=patience)
+
+    def has_ended(self, state: State, lane: LaneParameters) -> Bool[Array, ""]:
+        """Whether the lane ends after this epoch; asked where it may."""
+        assert state.patience is not None, "asked where lanes may end early"
+        return jnp.asarray(state.patience.waited >= lane.hparams["train.early_stop.patience"])
+
+    def _kept(self, state: State, score: Float[Array, ""]) -> BestWeights:
+        """What is kept of `state` after an epoch that is the best so far."""
+        training = in_training(state) if self.settings.saves else None
+        return BestWeights(jax.tree.map(jnp.asarray, measured(state)), score, training)
+
+    def _score(self, row: Float[Array, " metrics"], rule: MetricRule) -> Array:
+        """What an epoch is worth, of which more is better."""
+        value = row[self.metrics.index(rule.metric)]
+        return value if rule.maximize else -value
+
+
+class Program(Protocol):
+    """A way to train the trials of one structure, or of those that padding brings together.
+
+    `phases` are the programs of each phase alone; empty if one program serves all.
+    """
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def saver(self) -> Saver: ...
+    @property
+    def epochs(self) -> Epochs: ...
+    @property
+    def phases(self) -> Mapping[str, Program]: ...
+
+    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        """The state of trial `number` before its first step, in NumPy arrays, at step 0."""
         ...
 
-    def roomy(self, state: State) -> State:
-        """`state` as the steps of an epoch hand it on, with the room that they need."""
+    def begin(self, state: State, lane: LaneParameters) -> State:
+        """`state` at step 0 with what is made inside the compiled program: optimizer states."""
         ...
 
     def step(
@@ -249,31 +328,4 @@ class Program(Layout, Protocol):
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         """What the model scores on `data`, without dropout."""
-        ...
-
-    @property
-    def has_clock(self) -> bool:
-        """Whether what a step does depends on its epoch, which lanes side by side then share."""
-        ...
-
-    @property
-    def phases(self) -> tuple[str, ...]:
-        """The phases that have a compiled program each; empty where one program serves all."""
-        ...
-
-    def in_phase(self, name: str) -> Program:
-        """The program of one of these phases alone."""
-        ...
-
-    @property
-    def ends_early(self) -> bool:
-        """Whether a lane may end before its last epoch."""
-        ...
-
-    def remember(self, state: State, row: Float[Array, " metrics"], lane: LaneParameters) -> State:
-        """`state` after an epoch that measured `row`: what was best of it is kept."""
-        ...
-
-    def has_ended(self, state: State, lane: LaneParameters) -> Bool[Array, ""]:
-        """Whether the lane ends after this epoch; asked where it may."""
         ...

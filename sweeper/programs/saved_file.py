@@ -233,12 +233,12 @@ class PlainState:
 
 def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, NDArray[Any]]:
     """The leaves of a trial's own `state`, as `at_its_best` or `only_model` gives it."""
-    tensors = named(parameters_of(program.model(restored(state))), MODEL)
+    tensors = named(parameters_of(program.saver.model(restored(state))), MODEL)
     if state.optimizer is not None:
-        tensors |= named(program.opt_state(state, settings), OPTIMIZER)
+        tensors |= named(program.saver.opt_state(state, settings), OPTIMIZER)
     if state.average is not None:
         its = State(state.model, state.optimizer, state.step)
-        tensors |= named(parameters_of(program.model(its)), TRAINED)
+        tensors |= named(parameters_of(program.saver.model(its)), TRAINED)
     return tensors
 
 
@@ -248,19 +248,19 @@ def plain_state_of(file: SavedFile, program: Program, settings: Settings) -> Pla
     Raises:
         SetupError: a leaf is missing, is one too many, or does not fit.
     """
-    blank = blank_of(program.abstract())
-    like, rest = eqx.partition(program.model(blank), eqx.is_inexact_array)
+    blank = blank_of(program.layout.abstract())
+    like, rest = eqx.partition(program.saver.model(blank), eqx.is_inexact_array)
 
     def model(under: str) -> eqx.Module:
         return eqx.combine(_on_device(file.tree(under, like)), rest)
 
     judged, opt_state = model(MODEL), None
     if file.record["has_optimizer"]:
-        opt_state = _on_device(file.tree(OPTIMIZER, program.opt_state(blank, settings)))
+        opt_state = _on_device(file.tree(OPTIMIZER, program.saver.opt_state(blank, settings)))
     return PlainState(
         model=judged,
         trained=model(TRAINED) if file.has(TRAINED) else judged,
-        optimizer=program.optimizer(settings),
+        optimizer=program.saver.optimizer(settings),
         opt_state=opt_state,
     )
 

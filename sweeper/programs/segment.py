@@ -111,7 +111,7 @@ def segment(
     with a clock all in the same epoch.
     """
 
-    if lane_loop == "vmap" and program.has_clock:
+    if lane_loop == "vmap" and program.epochs.has_clock:
         return lambda lanes, parts: train_together(program, lanes, parts)
 
     def lanes(lanes: Lanes, parts: DeviceData) -> Segment:
@@ -127,7 +127,7 @@ def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
     """One lane, unstacked, from its start to its stop."""
     dtype = parts.train.x.dtype
     order = _at(jnp.asarray(parts.order), lane.member)
-    curve = jnp.zeros((len(order), len(program.metrics)), dtype)
+    curve = jnp.zeros((len(order), len(program.layout.metrics)), dtype)
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
         state, curve = carry
@@ -135,23 +135,23 @@ def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
         row = jnp.stack((*trained, *_validate(program, state, lane, parts)))
         # not `.at[index]`: XLA would look at each epoch whether its index is within bounds
         curve = lax.dynamic_update_index_in_dim(curve, row, index, 0)
-        return program.remember(state, row, lane.lane), curve
+        return program.epochs.remember(state, row, lane.lane), curve
 
     state = _begun(program, lane)
-    if not program.ends_early:
+    if not program.epochs.ends_early:
         state, curve = lax.fori_loop(lane.start, lane.stop, epoch, (state, curve))
         return Segment(state, curve, _test(program, state, lane, parts))
 
     def goes_on(carry: tuple[Int[Array, ""], tuple[State, Array]]) -> Bool[Array, ""]:
         index, (state, _) = carry
-        return (index < lane.stop) & ~program.has_ended(state, lane.lane)
+        return (index < lane.stop) & ~program.epochs.has_ended(state, lane.lane)
 
     last, (state, curve) = lax.while_loop(
         goes_on,
         lambda carry: (carry[0] + 1, epoch(*carry)),
         (jnp.asarray(lane.start), (state, curve)),
     )
-    ended = program.has_ended(state, lane.lane)
+    ended = program.epochs.has_ended(state, lane.lane)
     return Segment(state, curve, _test(program, state, lane, parts), last, ended)
 
 
@@ -168,17 +168,17 @@ def train_together(program: Program, lanes: Lanes, parts: DeviceData) -> Segment
     """
     order = jnp.asarray(parts.order)
     n_lanes, n_epochs = len(lanes.start), order.shape[1]
-    curves = jnp.zeros((n_lanes, n_epochs, len(program.metrics)), parts.train.x.dtype)
+    curves = jnp.zeros((n_lanes, n_epochs, len(program.layout.metrics)), parts.train.x.dtype)
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array, Array]) -> Any:
         def one(lane: Lanes, state: State, curve: Array, last: Array) -> Any:
             is_on = (lane.start <= index) & (index < lane.stop)
-            if program.ends_early:
-                is_on &= ~program.has_ended(state, lane.lane)
+            if program.epochs.ends_early:
+                is_on &= ~program.epochs.has_ended(state, lane.lane)
             rows = order[lane.member, index]
             fresh, trained = _train_epoch(program, state, lane, parts, rows, index)
             row = jnp.stack((*trained, *_validate(program, fresh, lane, parts)))
-            fresh = program.remember(fresh, row, lane.lane)
+            fresh = program.epochs.remember(fresh, row, lane.lane)
             new = fresh, curve.at[index].set(row), index + 1
             return jax.tree.map(
                 lambda new, old: jnp.where(is_on, new, old), new, (state, curve, last)
@@ -192,9 +192,9 @@ def train_together(program: Program, lanes: Lanes, parts: DeviceData) -> Segment
     start = state, curves, jnp.asarray(lanes.start)
     state, curves, last = lax.fori_loop(first, jnp.max(lanes.stop), epoch, start)
     test = jax.vmap(lambda lane, state: _test(program, state, lane, parts))(lanes, state)
-    if not program.ends_early:
+    if not program.epochs.ends_early:
         return Segment(state, curves, test)
-    ended = jax.vmap(program.has_ended)(state, lanes.lane)
+    ended = jax.vmap(program.epochs.has_ended)(state, lanes.lane)
     return Segment(state, curves, test, last, ended)
 
 
@@ -211,7 +211,7 @@ def _train_epoch(
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
         return program.step(state, parts.rows(rows, lane.member), lane.lane, epoch)
 
-    state, measured = lax.scan(step, program.roomy(state), order)
+    state, measured = lax.scan(step, program.epochs.enter(state), order)
     return replace(state, room=None), tuple(jnp.mean(values) for values in measured)
 
 
@@ -243,12 +243,12 @@ def _test(
 ) -> Float[Array, " metrics"]:
     """The scores on the test part; an empty lane has none to compute."""
     dtype = parts.train.x.dtype
-    if not program.test_metrics:
+    if not program.layout.test_metrics:
         return jnp.zeros(0, dtype)
     return lax.cond(
         lane.start < lane.stop,
         lambda: jnp.stack(
             program.evaluate(restored(state), parts.scaled(parts.test, lane.member), lane.lane)
         ),
-        lambda: jnp.zeros(len(program.test_metrics), dtype),
+        lambda: jnp.zeros(len(program.layout.test_metrics), dtype),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 from jaxtyping import Array, Float, Int
@@ -17,6 +17,7 @@ from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.parts import OfParts
 from sweeper.programs.program import (
     Batch,
+    Epochs,
     Hparams,
     LaneParameters,
     Metrics,
@@ -35,9 +36,11 @@ class Supervised(OfParts):
         """The one part of the model."""
         return self.parts.by_name[""]
 
-    def roomy(self, state: State) -> State:
-        # else it would be cleared at each step
-        return replace(state, room=self.network.room(self.settings.train.batch_size))
+    @property
+    def epochs(self) -> Epochs:
+        # made once an epoch, because each step would clear it
+        room = partial(self.network.room, self.settings.train.batch_size)
+        return replace(super().epochs, workspace=room)
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
@@ -49,9 +52,8 @@ class Supervised(OfParts):
 
         def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Activations | None]]:
             dropout = lane.hparams.get("model.dropout", 0.0)
-            outputs, given = self.network.outputs_over(
-                state.room, parameters, batch.x, lane.traced, keys, dropout
-            )
+            told = batch.x, lane.traced, keys, dropout, state.room
+            outputs, given = self.network.outputs(parameters, *told)
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
             return self._criterion.minimised(outputs, batch.y, hparams), (outputs, given)
 
@@ -68,7 +70,7 @@ class Supervised(OfParts):
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         model = measured(state)[""]
-        outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced), data.x)
+        outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced)[0], data.x)
         # labels are smoothed in training alone: losses of trials that differ in it are compared
         hparams = _some(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams)

@@ -109,11 +109,11 @@ class Switch:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return self.branches[0].metrics
+        return self.branches[0].layout.metrics
 
     @property
     def test_metrics(self) -> tuple[str, ...]:
-        return self.branches[0].test_metrics
+        return self.branches[0].layout.test_metrics
 
     def abstract(self) -> Vectors:
         return self.states.abstract
@@ -122,36 +122,41 @@ class Switch:
         return self.states.packed(self._own(settings).init(number, settings, replicate))
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> BranchLane:
-        own = self._own(settings).lane(number, settings, replicate)
+        own = self._own(settings).layout.lane(number, settings, replicate)
         return BranchLane(np.array(self.branch_of(settings), np.int32), self.lanes.packed(own))
 
     def exact_abstract(self, settings: Settings) -> State:
-        return self._own(settings).exact_abstract(settings)
+        return self._own(settings).layout.exact_abstract(settings)
 
     def exact(self, state: Vectors, settings: Settings, of_use: OfUse = whole) -> State:
         own = self.states.unpacked(state, self.branch_of(settings))
-        return self._own(settings).exact(own, settings, of_use)
+        return self._own(settings).layout.exact(own, settings, of_use)
 
     def padded(self, state: State, settings: Settings) -> Vectors:
-        return self.states.packed(self._own(settings).padded(state, settings))
+        return self.states.packed(self._own(settings).layout.padded(state, settings))
 
     @property
-    def phases(self) -> tuple[str, ...]:
-        return self.branches[0].phases
+    def layout(self) -> Switch:
+        return self
 
-    def in_phase(self, name: str) -> Switch:
-        return replace(self, branches=tuple(branch.in_phase(name) for branch in self.branches))
+    @property
+    def phases(self) -> Mapping[str, Switch]:
+        every = [branch.phases for branch in self.branches]
+        return {
+            name: replace(self, branches=tuple(phases[name] for phases in every))
+            for name in every[0]
+        }
 
     @cached_property
     def states(self) -> Packing:
         """How states travel."""
-        return Packing(tuple(program.abstract() for program in self.branches))
+        return Packing(tuple(program.layout.abstract() for program in self.branches))
 
     @cached_property
     def lanes(self) -> Packing:
         """How what tells lanes of a branch apart travels."""
         pairs = zip(self.branches, self.settings, strict=True)
-        return Packing(tuple(program.lane(0, settings) for program, settings in pairs))
+        return Packing(tuple(program.layout.lane(0, settings) for program, settings in pairs))
 
     def _own(self, settings: Settings) -> Program:
         return self.branches[self.branch_of(settings)]

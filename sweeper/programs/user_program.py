@@ -20,7 +20,7 @@ from sweeper.config.user_keywords import keywords_of
 from sweeper.config.user_program import OwnProgramTable
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
-from sweeper.programs.base import Tabled, begun, stepped
+from sweeper.programs.base import Tabled, stepped
 from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import Leaves, parameters_of, plain_optimizer
 from sweeper.programs.program import (
@@ -33,7 +33,6 @@ from sweeper.programs.program import (
     measured,
     whole,
 )
-from sweeper.programs.schedules import schedule_steps
 from sweeper.trial import generator, words
 
 _OF_INIT, _OF_STEPS = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
@@ -128,9 +127,7 @@ class Own(Tabled):
         return eqx.combine(jax.tree.unflatten(structure, state.model[""]), self._rest)
 
     def optimizer(self, settings: Settings) -> optax.GradientTransformation:
-        hparams = self._hparams(settings).items()
-        arrays = {key: np.asarray(value, self.data.dtype) for key, value in hparams}
-        return plain_optimizer(settings, arrays, self.network)
+        return plain_optimizer(settings, self._arrays_of(settings), self.network)
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
         return state.optimizer
@@ -148,7 +145,7 @@ class Own(Tabled):
         model, opt_state = self.begun_by_user(state, lane)
         arrays = (*map(jnp.asarray, jax.tree.leaves(parameters_of(model))),)
         state = replace(state, model={"": arrays})
-        return begun(self.settings, state, _arrays(opt_state), self.data.dtype)
+        return self.epochs.begin(state, _arrays(opt_state), self.data.dtype)
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
@@ -198,9 +195,6 @@ class Own(Tabled):
 
     def _optimizer(self, lane: LaneParameters) -> optax.GradientTransformation:
         return plain_optimizer(self.settings, lane.hparams, self.network)
-
-    def _hparams(self, settings: Settings) -> dict[str, float]:
-        return settings.traced() | schedule_steps(settings, self.data)
 
     @property
     def _train(self) -> OwnProgramTable:

@@ -128,7 +128,7 @@ def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
     columns = _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
     padded = (PADDED_PARTS,) if "parts" in config.kinds else ()
     spreads = _spreads(test_metrics) if len(config.members) > 1 else ()
-    widths = (RUN_WIDTHS,) if "mlp" in config.kinds else ()
+    widths = (RUN_WIDTHS,) if config.has_plain_mlps else ()
     fixed_start = (FIXED_START,) if config.has_user_models else ()
     return (*columns, *padded, *spreads, BOUNDARY, *widths, XLA_THREADS, *fixed_start)
 

@@ -14,7 +14,7 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.model import PartsTable
+from sweeper.config.model import MlpTable, PartsTable
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload
@@ -303,7 +303,7 @@ def _workloads(
             in_size=in_size,
             out_size=out_size,
             batch_size=runs * whole.batch_size,
-            layer_norm=part.kind == "mlp" and part.layer_norm,
+            layer_norm=isinstance(part, MlpTable) and part.layer_norm,
             dropout=its.has("model.dropout"),
             optimizer_slots=its.sole_optimizer.slots,
         )
@@ -326,7 +326,7 @@ def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequ
         return {}
     keys = [key for key in _lengths(config) if config.entry(key) is not None]
     activation = config.entry("model.activation")
-    is_told = config.train.is_padded and "mlp" in config.kinds
+    is_told = config.train.is_padded and config.has_plain_mlps
     if isinstance(activation, CategoricalSearch) and is_told:
         keys.append("model.activation")
     return {key: config.drawn_values(key) or () for key in keys}
@@ -356,7 +356,7 @@ def workload_of(
         steps=max(1, data.train_rows // train.batch_size),
         epochs=float(mean) * len(config.members),
         val_rows=data.val_rows,
-        layer_norm=model.kind == "mlp" and model.layer_norm,
+        layer_norm=isinstance(model, MlpTable) and model.layer_norm,
         dropout=settings.has("model.dropout"),
         n_activations=len(traced.get("model.activation", ("",))),
         optimizer_slots=settings.optimizer.slots

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.conditions import is_active, needed
+from sweeper.config.model import MlpTable
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
 from sweeper.config.space import any_value
 from sweeper.scheduler.lattice import Cell, Sizes, plain_size
@@ -43,7 +44,7 @@ def families_of(
 
     Models of the user's own have none.
     """
-    if "mlp" not in config.kinds:
+    if not config.has_plain_mlps:
         return
     entries = {key: chances(config.search[key]) for key in _telling(config, traced)}
     if math.prod(len(entry) for entry in entries.values()) > _MAX_FAMILIES:
@@ -68,7 +69,7 @@ def _share_of_mlps(config: StudyConfig, params: Mapping[str, Scalar]) -> float:
     """Of the trials with such parameters, those whose model is an MLP."""
     entry = config.search.get("model.kind")
     if entry is None or entry.column("model.kind") not in params:
-        return float(config.filled(params).model.kind == "mlp")
+        return float(isinstance(config.filled(params).model, MlpTable))
     choices = entry.values() or ()
     return choices.count("mlp") / len(choices)
 
@@ -102,7 +103,7 @@ def cells_of(
     trials: float,
 ) -> Iterator[Cell]:
     model = config.filled(example).model
-    assert model.kind == "mlp", "no other has a family"
+    assert isinstance(model, MlpTable), "no other has a family"
     pinned = _telling(config, traced)
     widths, depths = (
         {own: 1.0} if key in pinned or entry is None else chances(entry)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from sweeper.config import Settings
-from sweeper.config.model import ModelKind, PartsTable
-from sweeper.scheduler.lattice import Sizes, plain_size
+from sweeper.config.model import MlpTable, ModelKind
+from sweeper.scheduler.lattice import Sizes
 from sweeper.trial import Scalar, TrialSpec
 
 # what hidden layers alone have use for
@@ -110,7 +110,7 @@ def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> d
     several = {name: list(values) for name, values in traced.items()}
     own = settings.structure()
     everything: dict[str, object] = {**own, **{k: v for k, v in several.items() if k in own}}
-    if settings.model.kind == "mlp" and settings.model.depth == 0:
+    if isinstance(settings.model, MlpTable) and not settings.model.depth:
         return {key: value for key, value in everything.items() if key not in _HIDDEN}
     return everything
 
@@ -145,7 +145,4 @@ def may_draw(compiled: str) -> bool:
 
 def sizes_of(settings: Settings) -> Sizes:
     """The sizes of the parts that can be padded: MLPs with hidden layers."""
-    model = settings.model
-    if isinstance(model, PartsTable):
-        return tuple((name, *size) for name, size in model.with_hidden_layers.items())
-    return plain_size(model.width, model.depth) if model.kind == "mlp" and model.depth else ()
+    return tuple((name, *size) for name, size in settings.model.with_hidden_layers.items())

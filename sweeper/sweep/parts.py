@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sweeper.config import StudyConfig
-from sweeper.executors.executor import Executor
+from sweeper.executors.executor import TrainRound
 from sweeper.ledger import Ledger
 from sweeper.results.timeline import Timeline
 from sweeper.scheduler.classes import Policy
@@ -32,7 +32,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SweepContext:
-    """Study, ledger, executor, files and policy of a sweep.
+    """Study, ledger, training, files and policy of a sweep.
 
     `boundary` is what its session marks rows with, if anything. `ahead_after` is how many trials
     must have ended before proposals are drawn while others train, `busy_with` how many trials keep
@@ -42,7 +42,7 @@ class SweepContext:
 
     config: StudyConfig
     ledger: Ledger
-    executor: Executor
+    train: TrainRound
     store: Store
     structure_of: StructureOf
     policy: Policy

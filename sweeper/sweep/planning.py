@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -118,22 +118,18 @@ def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> 
     )
 
 
-class Preparing(Protocol):
-    """What compiles a class before any bucket asks for it."""
-
-    def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
-        """Begin with it; `params` are those of any of its trials."""
-        ...
+Prepare = Callable[[ProgramClass, Mapping[str, Scalar]], None]
+"""Begins to compile a class; the parameters are those of any of its trials."""
 
 
 def prepare_classes(
-    config: StudyConfig, data: Dataset, foreseen_: Forecast, executor: Preparing
+    config: StudyConfig, data: Dataset, forecast: Forecast, prepare: Prepare
 ) -> None:
     """Begin to compile the classes of the lattice that some trial will surely be in."""
-    structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
-    policy = policy_of(config, rungs(config), foreseen_, config.study.n_trials)
+    structure_of = structures(config, Programs(data_spec(config, data)), forecast.lane_loop)
+    policy = policy_of(config, rungs(config), forecast, config.study.n_trials)
     for program_class, params in _likely_classes(config, structure_of, policy):
-        executor.prepare(program_class, params)
+        prepare(program_class, params)
 
 
 def _likely_classes(

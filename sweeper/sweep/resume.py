@@ -54,10 +54,11 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
             spec=trial.spec,
             reports=[] if index is None else reports(trial.column(index)),
             attributes=state.kept.get(number, {}),
-            state=_state(row := state.ended.get(number)),
+            state=None if row is None else TrialState(str(row["state"])),
             values=_values(row, columns),
         )
         for number, trial in sorted(everyone.items())
+        for row in (state.ended.get(number),)
     ]
     return Restored(state, Past(past, state.kept_with_study), open_plan)
 
@@ -74,10 +75,6 @@ def reports(values: Iterable[float]) -> list[float]:
     A reported NaN would count as a good end in some samplers; a short history counts as a bad one.
     """
     return list(takewhile(math.isfinite, values))
-
-
-def _state(row: Mapping[str, object] | None) -> TrialState | None:
-    return None if row is None else TrialState(str(row["state"]))
 
 
 def _values(row: Mapping[str, object] | None, columns: Sequence[str]) -> tuple[float, ...]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from sweeper.config.settings import MetricRule
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, StudyTable
-from sweeper.executors.executor import LaneResult, Outcome, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.results.columns import spread_of
 from sweeper.results.ranking import value_columns
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.sweep.state import Running
-from sweeper.trial import OVER, Reason, TrialState, fields_of
+from sweeper.trial import OVER, LaneRecord, Reason, TrialState, fields_of, finite
 
 # of a constraint whose metric is not finite: it is broken, as far as that can be told
 _UNTOLD = 1e9
@@ -56,8 +56,8 @@ def bucket_record(
 ) -> BucketRecord:
     """What the ledger keeps of a bucket; each trial had `members` lanes.
 
-    `class_name` is its class in words, `boundary` what its session marks rows with. In its row
-    `lanes` is for the trials' own rows, `ceiling` for later rounds: they are no columns.
+    `class_name` is its class in words, `boundary` what its session marks rows with. `ceiling` in
+    its row is not a column: later rounds need it.
     """
     bucket, program = work.bucket, work.program
     epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
@@ -95,9 +95,8 @@ def bucket_record(
         "boundary": boundary,
         "ceiling": None if ceiling is None else asdict(ceiling),
         "finished_at": outcome.finished_at or None,
-        "lanes": [_lane(work, lane, outcome, sum(epochs)) for lane in outcome.lanes],
     }
-    return BucketRecord(row, tuple(lane.curve for lane in outcome.lanes))
+    return BucketRecord(row, _lanes(work, outcome, sum(epochs)))
 
 
 def _predicted_compile_s(work: Work, outcome: Outcome) -> float | None:
@@ -126,20 +125,17 @@ def _outcome(work: Work, outcome: Outcome) -> str:
     return "; ".join(said)
 
 
-def _lane(work: Work, lane: LaneResult, outcome: Outcome, epochs: int) -> dict[str, Any]:
-    share = len(lane.curve.values) / max(epochs, 1)
-    return {
-        "number": lane.number,
-        "test": [finite(value) for value in lane.test],
-        "test_std": [finite(value) for value in lane.test_std],
-        "diverged_epoch": lane.diverged_epoch,
-        "attempts": lane.attempts + work.deaths,
-        "capacity": lane.capacity,
-        "place": fields_of(lane.place),
-        "failure": None if lane.failure is None else fields_of(lane.failure),
-        "lane_s": outcome.train_s * share,
-        "compile_share_s": outcome.compile_s / len(outcome.lanes),
-    }
+def _lanes(work: Work, outcome: Outcome, epochs: int) -> tuple[LaneRecord, ...]:
+    """The lanes of a bucket that trained so many `epochs` in all, with their shares of its time."""
+    return tuple(
+        replace(
+            lane,
+            attempts=lane.attempts + work.deaths,
+            lane_s=outcome.train_s * (len(lane.curve.values) / max(epochs, 1)),
+            compile_share_s=outcome.compile_s / len(outcome.lanes),
+        )
+        for lane in outcome.lanes
+    )
 
 
 def trial_row(
@@ -157,13 +153,11 @@ def trial_row(
     finished_at: float,
 ) -> dict[str, Any]:
     """The row of a finished trial; columns that are not named here are null."""
-    spec, lane, last = trial.spec, trial.lane, trial.rows[-1]
-    failure: Mapping[str, Any] = lane["failure"] or {}
-    final = trial.curves[-1].values[-1] if trial.curves else [math.nan] * len(metrics)
+    spec, lane, last, curves = trial.spec, trial.lanes[-1], trial.rows[-1], trial.curves
+    final = curves[-1].values[-1] if curves else [math.nan] * len(metrics)
     best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, study))
     values = zip(value_columns(len(study.objectives)), verdict.values, strict=False)
     members = values_of(trial, metrics, study.objectives[0], keeps) if verdict.values else []
-    mine = [own for row in trial.rows for own in row["lanes"] if own["number"] == spec.number]
     return {
         "run_id": run_id,
         "trial_number": spec.number,
@@ -177,8 +171,8 @@ def trial_row(
         **{f"params_{name}": value for name, value in spec.params.items()},
         "params_json": json.dumps(dict(spec.params)),
         **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
-        **dict(zip(map(spread_of, test_metrics), lane.get("test_std", ()), strict=False)),
-        **dict(zip(test_metrics, lane["test"], strict=False)),
+        **dict(zip(map(spread_of, test_metrics), map(finite, lane.test_std), strict=False)),
+        **dict(zip(test_metrics, map(finite, lane.test), strict=False)),
         "value_std": _spread(members),
         "n_replicates": study.replicates,
         "n_folds": study.folds or 1,
@@ -186,7 +180,7 @@ def trial_row(
         "strategy": program.strategy,
         "class_id": program.class_id,
         "lane_loop": program.lane_loop,
-        "capacity": lane.get("capacity") or program.capacity,
+        "capacity": lane.capacity or program.capacity,
         "padded_width": program.padded_width,
         "padded_depth": program.padded_depth,
         "padded_parts": program.padded_parts or None,
@@ -197,17 +191,17 @@ def trial_row(
         "first_round": trial.rows[0]["round"],
         "last_round": last["round"],
         "seed": study.seed,
-        "diverged_epoch": lane["diverged_epoch"],
-        "error_type": failure.get("error_type"),
-        "error_message": failure.get("error_message"),
-        "attempts": sum(own["attempts"] for own in mine) - len(mine) + 1,
+        "diverged_epoch": lane.diverged_epoch,
+        "error_type": lane.failure and lane.failure.error_type,
+        "error_message": lane.failure and lane.failure.error_message,
+        "attempts": sum(own.attempts - 1 for own in trial.lanes) + 1,
         "started_at": trial.rows[0]["started_at"],
         "finished_at": finished_at,
-        "train_s": sum(own["lane_s"] for own in mine),
-        "compile_share_s": sum(own["compile_share_s"] for own in mine),
+        "train_s": sum(own.lane_s for own in trial.lanes),
+        "compile_share_s": sum(own.compile_share_s for own in trial.lanes),
         "lane_s": sum(row["train_s"] for row in trial.rows),
         "peak_memory_bytes": last["memory_peak_bytes"],
-        **lane["place"],
+        **fields_of(lane.place),
         "boundary": boundary,
         "feasible": all(e <= 0 for e in verdict.excesses.values()) if verdict.excesses else None,
     }
@@ -221,11 +215,6 @@ def _first_objective(
     if name == N_PARAMETERS:
         return [float(structure.n_parameters)] * trial.epochs_done, maximize
     return trial.column(metrics.index(name)), maximize
-
-
-def finite(value: float) -> float | None:
-    """`value` as a column holds it: null where it is not a number or not finite."""
-    return float(value) if math.isfinite(value) else None
 
 
 def _spread(values: Sequence[float]) -> float | None:

@@ -11,7 +11,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
 from sweeper.errors import SetupError, counted, not_written, printable
 from sweeper.executors.claims import devices_of, n_workers
-from sweeper.executors.executor import Executor
+from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -45,7 +45,7 @@ class StudyRun:
         config: StudyConfig,
         data: Dataset,
         session: Session,
-        executor: Executor,
+        train: TrainRound,
         observer: Observer,
         timeline: Timeline,
     ) -> None:
@@ -55,7 +55,7 @@ class StudyRun:
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._config = config
         self._run_dir = session.run_dir
-        self._sweep = Sweep(_parts(config, data, session, executor, timeline))
+        self._sweep = Sweep(_parts(config, data, session, train, timeline))
         self._published = Published(session.ledger, session.run_dir)
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
@@ -122,7 +122,7 @@ class StudyRun:
         # what is committed is published while the next round trains; at first, no rows at all
         outcomes = self._sweep.train(plan, self._publish)
         with spending(Activity.COMMIT):
-            self._sweep.close(plan, outcomes)
+            self._sweep.close(outcomes)
         for class_id, shortage in shortages(outcomes).items():
             if class_id not in self._warned_of:
                 self._warned_of.add(class_id)
@@ -170,7 +170,7 @@ def _parts(
     config: StudyConfig,
     data: Dataset,
     session: Session,
-    executor: Executor,
+    train: TrainRound,
     timeline: Timeline,
 ) -> SweepContext:
     spec = data_spec(config, data)
@@ -181,7 +181,7 @@ def _parts(
     return SweepContext(
         config=config,
         ledger=session.ledger,
-        executor=executor,
+        train=train,
         store=store,
         structure_of=structures(config, programs, session.forecast.lane_loop),
         policy=policy_of(
@@ -191,8 +191,8 @@ def _parts(
             session.largest_n_trials,
             len(devices_of(config)),
         ),
-        metrics=program.metrics,
-        test_metrics=program.test_metrics,
+        metrics=program.layout.metrics,
+        test_metrics=program.layout.test_metrics,
         run_id=session.run_id,
         deaths=session.deaths,
         boundary=session.mark,

@@ -16,7 +16,7 @@ from sweeper.ledger import BucketRecord, Closing
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, is_feasible
 from sweeper.scheduler.capacity import Ceiling
 from sweeper.scheduler.classes import LiveTrial, Plan, ProgramClass
-from sweeper.trial import Curve, Memory, Reason, TrialSpec
+from sweeper.trial import Curve, LaneRecord, Memory, Reason, TrialSpec
 
 
 class EndedTrials(Mapping[int, Row]):
@@ -67,25 +67,24 @@ class EndedTrials(Mapping[int, Row]):
 class Running:
     """A trial from its first round on: what it was asked, and what its buckets brought so far.
 
-    `rows` are the rows of buckets.parquet that it was part of, with its own share in `lanes`.
+    `rows` are the rows of buckets.parquet that it was part of, `lanes` its own lane in each.
     """
 
     spec: TrialSpec
     class_id: str = ""
     checkpoint: str = ""
-    curves: list[Curve] = field(default_factory=list[Curve])
     rows: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    lanes: list[LaneRecord] = field(default_factory=list[LaneRecord])
+
+    @property
+    def curves(self) -> list[Curve]:
+        """What its lanes measured; those that failed did not."""
+        return [lane.curve for lane in self.lanes if len(lane.curve.values)]
 
     @property
     def epochs_done(self) -> int:
         """The last epoch that is committed."""
-        return self.curves[-1].last_epoch if self.curves else 0
-
-    @property
-    def lane(self) -> Mapping[str, Any]:
-        """What its last bucket said of this trial's lane."""
-        lanes = self.rows[-1]["lanes"]
-        return next(lane for lane in lanes if lane["number"] == self.spec.number)
+        return max((lane.curve.last_epoch for lane in self.lanes), default=0)
 
     def live(self, epochs: int) -> LiveTrial:
         """The trial as the scheduler sees it."""
@@ -150,11 +149,10 @@ class SweepState:
             if ceiling := row.get("ceiling"):  # rows of older versions have none
                 known = self.ceilings.get(row["class_id"], frozenset())
                 self.ceilings[row["class_id"]] = known | {Ceiling(**ceiling)}
-            for curve in record.curves:
-                trial = self.running[curve.number]
+            for lane in record.lanes:
+                trial = self.running[lane.number]
                 trial.rows.append(record.row)
-                if len(curve.values):
-                    trial.curves.append(curve)
+                trial.lanes.append(lane)
 
     def draw_ahead(self, specs: Iterable[TrialSpec]) -> None:
         """Let proposals wait for a later round; those that wait already stay."""

@@ -46,7 +46,7 @@ class RunStore:
         settings = self.config.filled(spec.params)
         program = self.programs.exact(settings)
         path = self.run_dir.checkpoints / checkpoint
-        like = (at_its_best if settings.saves else only_model)(program.abstract())
+        like = (at_its_best if settings.saves else only_model)(program.layout.abstract())
         try:
             file = LaneFile(path, digest)
             states = [file.lane(spec.number, like, member) for member in self._members]
@@ -56,7 +56,7 @@ class RunStore:
         for member, state in zip(self._members, states, strict=True):
             model = self.run_dir.model(spec.number, member)
             with replacing(model, self.run_dir.staging) as staged:
-                eqx.tree_serialise_leaves(staged, program.model(restored(state)))
+                eqx.tree_serialise_leaves(staged, program.saver.model(restored(state)))
             saved = self.run_dir.saved(spec.number, member)
             its = whose(row, member, self.data_digest)
             record = {"has_optimizer": settings.saves, WHOSE: its}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.config.study import N_PARAMETERS
-from sweeper.executors.executor import LaneResult, Outcome, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.results.timeline import Activity
@@ -27,7 +27,7 @@ from sweeper.sweep.resume import judged, reports, restore
 from sweeper.sweep.rows import Verdict, bucket_record, excesses, trial_row, values_of
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.state import Running, SweepState
-from sweeper.trial import Reason, TrialSpec, TrialState
+from sweeper.trial import LaneRecord, Reason, TrialSpec, TrialState
 
 
 class Sweep:
@@ -44,6 +44,7 @@ class Sweep:
         self._study = Study(parts.config, restored.past)
         self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(parts.config)
+        self._works: list[Work] = []  # of the open round
 
     @property
     def finished(self) -> bool:
@@ -79,7 +80,8 @@ class Sweep:
 
         `meanwhile` is done while they train, and proposals for later rounds are drawn.
         """
-        training = self._parts.executor.train(self._works(plan))
+        self._works = [self._work(bucket) for bucket in plan.buckets]
+        training = self._parts.train(self._works)
         meanwhile()
         timeline = self._parts.timeline
         with timeline.spending(Activity.ASK), fault_points(Step.ASK_AHEAD):
@@ -89,12 +91,12 @@ class Sweep:
             timeline.add(outcome.spans)
         return outcomes
 
-    def close(self, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+    def close(self, outcomes: Sequence[Outcome]) -> None:
         """Decide which trials of the open round end, and commit it."""
         state, parts = self.state, self._parts
         spans = parts.timeline.cut()
         state.spent_s = self._spent_before_s + parts.clock() - self._started
-        records = self._records(plan, outcomes)
+        records = self._records(outcomes)
         state.absorb(records)
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
@@ -178,7 +180,7 @@ class Sweep:
         count = max(0, min(wanted, self._n_trials - state.asked))
         state.draw_ahead(self._study.ask(count, state.rounds))
 
-    def _decide(self, lanes: Sequence[LaneResult]) -> dict[int, Mapping[str, Any]]:
+    def _decide(self, lanes: Sequence[LaneRecord]) -> dict[int, Mapping[str, Any]]:
         """The rows of the trials that end in this round.
 
         Every value is reported before any trial is judged, and judgement goes by trial number:
@@ -197,7 +199,7 @@ class Sweep:
             self._study.tell(number, verdict.state, verdict.values)
         return {number: self._row(number, verdict) for number, verdict in ended.items()}
 
-    def _cut_by(self, lanes: Sequence[LaneResult]) -> Reason | None:
+    def _cut_by(self, lanes: Sequence[LaneRecord]) -> Reason | None:
         """What ends the study in a round that brought `lanes`; None where it goes on."""
         config, state = self._parts.config, self.state
         failed = state.ended.counts["FAIL"] + sum(lane.failure is not None for lane in lanes)
@@ -207,7 +209,7 @@ class Sweep:
         is_out_of_time = timeout_s is not None and state.spent_s >= timeout_s
         return Reason.TIMEOUT if is_out_of_time else None
 
-    def _judge(self, lane: LaneResult, cut_by: Reason | None) -> Verdict | None:
+    def _judge(self, lane: LaneRecord, cut_by: Reason | None) -> Verdict | None:
         trial = self.state.running[lane.number]
         if lane.failure is not None:
             return Verdict(TrialState.FAIL, lane.failure.reason)
@@ -256,15 +258,12 @@ class Sweep:
             finished_at=parts.clock(),
         )
 
-    def _works(self, plan: Plan) -> list[Work]:
-        return [self._work(self.state.rounds + 1, bucket) for bucket in plan.buckets]
-
-    def _work(self, number: int, bucket: Bucket) -> Work:
+    def _work(self, bucket: Bucket) -> Work:
         specs = tuple(self.state.running[trial].spec for trial in bucket.numbers)
         digests = self.state.checkpoint_digests
         needed = {lane.checkpoint for lane in bucket.lanes if lane.checkpoint}
         return Work(
-            number,
+            self.state.rounds + 1,
             bucket,
             self.state.classes[bucket.class_id],
             specs,
@@ -273,13 +272,13 @@ class Sweep:
             self._deaths,
         )
 
-    def _records(self, plan: Plan, outcomes: Sequence[Outcome]) -> list[BucketRecord]:
+    def _records(self, outcomes: Sequence[Outcome]) -> list[BucketRecord]:
         members, search = self._parts.policy.members, self._parts.config.search
         return [
             bucket_record(
                 work, outcome, class_name(work.program, search), members, self._parts.boundary
             )
-            for work, outcome in zip(self._works(plan), outcomes, strict=True)
+            for work, outcome in zip(self._works, outcomes, strict=True)
         ]
 
     def _epochs(self, spec: TrialSpec) -> int:

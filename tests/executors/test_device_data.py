@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sweeper.executors.device_data import device_parts
-from tests.programs.conftest import Bench, bench, spec
+from tests.programs.conftest import Bench, bench
 
 __all__ = ["bench"]
 
@@ -16,10 +16,8 @@ def test_batches_of_another_size_take_the_data_that_are_there(
     bench: Callable[..., Bench],
 ) -> None:
     study = bench("search.train.batch_size={type='int',low=8,high=16}")
-    work = study.work([spec(0, batch_size=8)])
-    program = study.trainer.classes.programs.of_class(work.program, study.config.filled({}))
 
-    small, large = (study.trainer.classes.parts(size, program) for size in (8, 16))
+    small, large = (study.trainer.classes.parts(size, is_spread=False) for size in (8, 16))
 
     assert large.train.x.unsafe_buffer_pointer() == small.train.x.unsafe_buffer_pointer()
     assert large.val.x.unsafe_buffer_pointer() == small.val.x.unsafe_buffer_pointer()

@@ -6,18 +6,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sweeper.executors.executor import LaneResult, Place
 from sweeper.executors.lanes import _stacked, judged_columns, result
 from sweeper.programs.data_spec import blank_of, is_blank
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
 from sweeper.scheduler.classes import Lane
+from sweeper.trial import LaneRecord, Place
 
 METRICS = ("train_loss", "val_loss", "val_r2")
 PLACE = Place("thread 0", "cpu:0", "host", 1, None, None)
 
 
-def measured(rows: list[list[float]], objective: str) -> LaneResult:
+def measured(rows: list[list[float]], objective: str) -> LaneRecord:
     """The result of one lane that trained from epoch 2 on."""
     state = State({"": jnp.zeros(1)}, jnp.zeros(1), jnp.zeros(1, int))
     curve = np.vstack([np.zeros((1, 3)), rows])

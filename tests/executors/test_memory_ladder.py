@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.memory_ladder import Ladder, Limit, TooLarge
 from sweeper.executors.retry import failed
 from sweeper.executors.switch_class import joined, parted
 from sweeper.scheduler.capacity import Ceiling, halved
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
-from sweeper.trial import Failure, Reason, TrialSpec
+from sweeper.trial import Failure, Place, Reason, TrialSpec
 from tests.simulated import SimulatedExecutor
 
 LIMIT = Limit("cpu", 1000)

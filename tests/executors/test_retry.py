@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
-from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.retry import Retrying, WorkerDiedError, WorkerLostError
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
-from sweeper.trial import Reason, TrialSpec
+from sweeper.trial import Place, Reason, TrialSpec
 from tests.simulated import SimulatedExecutor
 
 PLACE = Place("dask 0", "", "node", None, None, None)

@@ -141,7 +141,9 @@ def kept_model(study: Bench, trial: TrialSpec, path: Path) -> Any:
     """The weights of a trial as the study saved them."""
     settings = study.config.filled(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
-    return eqx.tree_deserialise_leaves(path, program.model(program.init(trial.number, settings)))
+    return eqx.tree_deserialise_leaves(
+        path, program.saver.model(program.init(trial.number, settings))
+    )
 
 
 def test_a_trial_is_run_again_in_a_class_of_its_own(four: Switched, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def first_nets(study: Bench, of: TrialSpec, replicate: int) -> dict[str, Net]:
     """The parts before the first step."""
     settings = study.config.filled(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
-    start: Any = program.model(program.init(of.number, settings, replicate))
+    start: Any = program.saver.model(program.init(of.number, settings, replicate))
     activations = {"a": jax.nn.relu, "b": jnp.tanh, "c": jax.nn.relu}
     dropout = {"a": 0.0, "b": settings.model.parts["b"].dropout, "c": 0.0}
     return {
@@ -256,7 +256,7 @@ def state_of(
     lane = next(lane for lane in outcome.lanes if lane.number == of.number)
     settings = study.config.filled(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
-    like = program.exact_abstract(settings)
+    like = program.layout.exact_abstract(settings)
     path, digest = study.directory / lane.checkpoint, outcome.digests[lane.checkpoint]
     return LaneFile(path, digest).lane(of.number, like if whole else only_model(like), member)
 
@@ -274,7 +274,7 @@ def agree_in_leaves(
     """Every leaf of the model is that of the plain run, by its norm."""
     settings = study.config.filled(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
-    model: Any = program.model(state_of(study, outcome, of, member))
+    model: Any = program.saver.model(state_of(study, outcome, of, member))
     for name, net in nets.items():
         for ours, theirs in zip(model.parts[name].layers, net.linears, strict=True):
             for leaf in ("weight", "bias"):

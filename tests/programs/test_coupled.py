@@ -112,7 +112,9 @@ def trained(study: Bench, trial: TrialSpec, outcome: Outcome, member: int = 0) -
     (lane,) = (lane for lane in outcome.lanes if lane.number == trial.number)
     assert lane.failure is None, lane.failure.error_message
     file = LaneFile(study.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
-    model: Any = program.model(file.lane(trial.number, only_model(program.abstract()), member))
+    model: Any = program.saver.model(
+        file.lane(trial.number, only_model(program.layout.abstract()), member)
+    )
     return model.parts
 
 
@@ -120,7 +122,7 @@ def plain_nets(study: Bench, trial: TrialSpec, replicate: int) -> tuple[Net, Net
     """Generator and critic before their first step."""
     program = program_of(study, trial)
     settings = study.config.filled(trial.params)
-    start: Any = program.model(program.init(trial.number, settings, replicate))
+    start: Any = program.saver.model(program.init(trial.number, settings, replicate))
     return (
         Net(linears_of(start.parts["generator"]), jax.nn.relu),
         Net(linears_of(start.parts["critic"]), jnp.tanh),
@@ -456,7 +458,7 @@ def first_rows(program: Coupled, state: State, count: int) -> NDArray[Any]:
     """What the generator makes of the noise that every trial is measured with."""
     shared = jax.random.wrap_key_data(words(SEED, "latent of evaluation")[:2])
     noise = jax.random.normal(jax.random.fold_in(shared, 0), (count, 3))
-    model: Any = program.model(state)
+    model: Any = program.saver.model(state)
     return np.asarray(model.parts["generator"](noise))
 
 

@@ -136,8 +136,8 @@ def test_a_trained_lane_without_a_gradient_only_decays(tmp_path: Path) -> None:
     for trial, state in zip(trials, states, strict=True):
         settings = study.config.filled(trial.params)
         program = study.trainer.classes.programs.exact(settings)
-        old = named(program.model(program.init(trial.number, settings)))
-        new = named(program.model(state))
+        old = named(program.saver.model(program.init(trial.number, settings)))
+        new = named(program.saver.model(state))
         shrunk = (1 - 1e-2 * float(trial.params["weight_decay"])) ** steps
         for path, array in old.items():
             kept = path.startswith("norms") and path.endswith("weight")

@@ -33,7 +33,8 @@ def shrunk(program: Alternating, settings: Settings) -> Any:
     updates, _ = optimizer.update(jnp.zeros_like(vector), optimizer.init(vector), vector)
     network = program.parts.by_name["a"]
     moved = np.asarray(optax.apply_updates(vector, updates))
-    return network.own(moved, settings.of_part("a"))
+    padding = network.padding(settings.of_part("a"))
+    return moved if padding is None else padding.cut(moved)
 
 
 def test_the_last_layer_is_that_of_the_trial() -> None:

@@ -39,7 +39,7 @@ def saved(study: Bench, outcome: Outcome, trial: TrialSpec) -> Any:
     settings = study.config.filled(trial.params)
     program = study.trainer.classes.programs.exact(settings)
     file = LaneFile(study.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
-    return program.model(file.lane(trial.number, only_model(program.abstract())))
+    return program.saver.model(file.lane(trial.number, only_model(program.layout.abstract())))
 
 
 def same_weights(model: Any, net: plain.Net) -> None:

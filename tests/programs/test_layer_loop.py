@@ -34,7 +34,7 @@ def compiled(network: MlpNetwork, dropout: float, names: tuple[str, ...]) -> Cal
     numbers = {name: jnp.asarray(1) for name in names}
 
     def score(vector: Array, x: Array, towards: Array, keys: Array | None, traced: Any) -> Any:
-        outputs = network.outputs(vector, x, traced, keys, dropout)
+        outputs, _ = network.outputs(vector, x, traced, keys, dropout)
         return jnp.sum(outputs * towards), outputs
 
     keys = jax.random.split(jax.random.key(3), BATCH) if dropout else None

@@ -64,7 +64,7 @@ def segment(
         rng = np.random.default_rng(nudge)
         states = [State({"": _nudged(s.model[""], rng)}, s.optimizer, s.step) for s in states]
     lanes = stack(work, [TrialStart((state,), 0) for state in states], settings, program)
-    parts = study.trainer.classes.parts(settings[0].train.batch_size, program)
+    parts = study.trainer.classes.parts(settings[0].train.batch_size, is_spread=False)
     compiled = study.trainer.classes.compiled(work.program, specs[0].params)
     found: Segment = jax.device_get(compiled.run(lanes, parts))
     own = [
@@ -259,9 +259,11 @@ def test_a_shape_is_found_again_in_a_larger_one(
     outer = MlpNetwork(large, ("relu",), False, True, "float64", widths=run_widths)
     own = np.random.default_rng(0).normal(size=small.n_parameters)
 
-    vector = outer.padded_from(own, settings)
+    padding = outer.padding(settings)
+    assert padding is not None
+    vector = padding.pad(own)
 
-    np.testing.assert_array_equal(outer.own(vector, settings), own)
+    np.testing.assert_array_equal(padding.cut(vector), own)
     assert np.count_nonzero(vector) == len(own)
     inner = MlpNetwork(small, ("relu",), False, False, "float64")
     run = next((run for run in run_widths if width <= run), large.width)

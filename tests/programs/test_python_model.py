@@ -107,7 +107,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
     program = Programs(data_spec(config, data)).exact(settings)
     net = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
-        program.model(program.init(trial.number, settings)),
+        program.saver.model(program.init(trial.number, settings)),
     )
     parameters = eqx.filter(net, eqx.is_inexact_array)
     mask = eqx.tree_at(

@@ -58,7 +58,7 @@ def state_after(bench: Bench, outcome: Outcome, trial: TrialSpec) -> State:
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     lane = next(lane for lane in outcome.lanes if lane.number == trial.number)
     file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
-    return file.lane(trial.number, program.exact_abstract(settings))
+    return file.lane(trial.number, program.layout.exact_abstract(settings))
 
 
 def saved(bench: Bench, trial: TrialSpec, state: State) -> tuple[SavedStart, PlainState]:
@@ -160,7 +160,7 @@ def test_plain_optax_goes_on_as_the_study_does(
     continued = study.train([other], epochs=(0, 3), **padded).lanes[0].curve.values[:, column]
 
     program = Programs(data_spec(study.config, study.data)).exact(start.settings)
-    optimizer = program.optimizer(study.config.filled(other.params))
+    optimizer = program.saver.optimizer(study.config.filled(other.params))
     fresh: Any = optimizer.init(parameters_of(plain.trained))
     moments = jax.tree.leaves(plain.opt_state)
     if has_schedule(start.settings):  # it begins anew
@@ -202,7 +202,7 @@ def test_the_state_that_is_saved_is_that_of_the_best_epoch(bench: Callable[..., 
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     lane = outcome.lanes[0]
     file = LaneFile(study.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
-    state = file.lane(5, at_its_best(program.abstract()))
+    state = file.lane(5, at_its_best(program.layout.abstract()))
     then = study.train([fast], epochs=(0, best))
     expected = at_its_best(state_after(study, then, fast))
 
@@ -267,7 +267,7 @@ def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
     continued = study.train([other], epochs=(0, 2)).lanes[0].curve.values[:, column]
 
     program: Any = Programs(data_spec(study.config, study.data)).exact(start.settings)
-    optimizers = program.optimizer(study.config.filled(other.params))
+    optimizers = program.saver.optimizer(study.config.filled(other.params))
     states: dict[str, Any] = {}
     for name, part in plain.model.parts.items():  # type: ignore[attr-defined]
         fresh = optimizers[name].init(parameters_of(part))

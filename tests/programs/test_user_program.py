@@ -144,7 +144,7 @@ def plain_model(bench: Bench, trial: TrialSpec, member: Member) -> list[Any]:
     program = exact(bench, trial)
     model = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
-        program.model(program.init(trial.number, settings, member.replicate)),
+        program.saver.model(program.init(trial.number, settings, member.replicate)),
     )
     rows = data.training_rows(member.fold)
     order = epoch_order(config.study.seed, member.replicate, 30, len(rows), 64)
@@ -186,13 +186,13 @@ def ended(bench: Bench, outcome: Outcome, trial: TrialSpec, member: int = 0) -> 
     """The arrays of its model."""
     lane = next(lane for lane in outcome.lanes if lane.number == trial.number)
     program = exact(bench, trial)
-    like = program.exact_abstract(bench.config.filled(trial.params))
+    like = program.layout.exact_abstract(bench.config.filled(trial.params))
     bare = eqx.tree_at(
         lambda state: (state.optimizer, state.step), like, (None, None), is_leaf=lambda x: x is None
     )
     file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
     state = file.lane(trial.number, bare, member)
-    return jax.tree.leaves(eqx.filter(program.model(state), eqx.is_inexact_array))
+    return jax.tree.leaves(eqx.filter(program.saver.model(state), eqx.is_inexact_array))
 
 
 def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeper.config import StudyConfig, parse
 from sweeper.ledger import BucketRecord, Closing, Ledger
-from sweeper.trial import Curve, Memory
+from sweeper.trial import Curve, LaneRecord, Memory, Place
 from tests.small_studies import DIGITS, bent
 
 STUDY = bent(
@@ -42,7 +42,7 @@ def close_rounds(ledger: Ledger, count: int, epochs: int = 3, elapsed_s: float =
         trials = range((number - 1) * TRIALS, number * TRIALS)
         ledger.open_round(number, [], {}, Memory())
         closing = Closing(METRICS, elapsed_s, {}, {})
-        record = BucketRecord(_bucket(number, trials), tuple(curve(n, epochs) for n in trials))
+        record = BucketRecord(_bucket(number, trials), tuple(_lane(n, epochs) for n in trials))
         rows = {n: _row(n, number, epochs, elapsed_s) for n in trials}
         ledger.close_round(number, closing, [record], rows)
 
@@ -54,6 +54,11 @@ def curve(number: int, epochs: int) -> Curve:
     if number % 10 == 5:
         values[-1] = np.nan
     return Curve(number, 1, values, STEPS_PER_EPOCH)
+
+
+def _lane(number: int, epochs: int) -> LaneRecord:
+    place = Place("thread 0", "cpu:0", "host", None, None, None)
+    return LaneRecord(number, curve(number, epochs), "", (), place)
 
 
 def _params(number: int) -> dict[str, int | float | str]:
@@ -87,4 +92,4 @@ def _row(number: int, round_: int, epochs: int, elapsed_s: float) -> dict[str, o
 
 
 def _bucket(number: int, trials: range) -> dict[str, object]:
-    return {"round": number, "bucket_id": 0, "trials": json.dumps(list(trials)), "lanes": []}
+    return {"round": number, "bucket_id": 0, "trials": json.dumps(list(trials))}

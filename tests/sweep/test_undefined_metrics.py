@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.sweep.rows import values_of
 from sweeper.sweep.state import Running
-from sweeper.trial import OVER, Curve, TrialSpec
+from sweeper.trial import OVER, Curve, LaneRecord, Place, TrialSpec
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS, bent
 
@@ -19,7 +19,9 @@ METRICS = ("train_loss", "val_loss", "val_r2")
 def trial(*members: list[list[float]]) -> Running:
     """One whose members measured these values, an epoch a row."""
     running = Running(TrialSpec(0, {}, {}, 0))
-    running.curves.append(Curve.of_members(0, 1, np.array(members), 3))
+    curve = Curve.of_members(0, 1, np.array(members), 3)
+    place = Place("thread 0", "cpu:0", "host", None, None, None)
+    running.lanes.append(LaneRecord(0, curve, "", (), place))
     return running
 
 

@@ -11,9 +11,8 @@ from sweeper.executors.engines.engine import Engine
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.worker_pool import Roster
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.inline import finished, started
-from sweeper.executors.retry import Retrying, WorkerGivenUpError, WorkerLostError
-from sweeper.results.events import Observer, Warned
+from sweeper.executors.retry import WorkerGivenUpError, WorkerLostError, train_observed
+from sweeper.results.events import Observer
 
 _log = logging.getLogger("sweeper")
 
@@ -92,10 +91,4 @@ class EngineExecutor:
 
     def _train(self, work: Work) -> Outcome:
         with leased(self._roster) as lease:
-            self._observer(started(work, lease.place))
-            outcome = Retrying(lease.attempt, self._retries, self._warn).train(work)
-            self._observer(finished(outcome))
-            return outcome
-
-    def _warn(self, told: str) -> None:
-        self._observer(Warned(told))
+            return train_observed(work, lease.place, lease.attempt, self._retries, self._observer)

@@ -11,10 +11,11 @@ from sweeper.errors import SetupError
 from sweeper.executors.engines.engine import ClusterWorker, Engine, GivenUpError, LostError
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.environment import FLAGS
-from sweeper.executors.executor import Outcome, Place, Work
+from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.process import ClosedError
 from sweeper.executors.retry import WorkerDiedError, WorkerGivenUpError, WorkerLostError
 from sweeper.faults import VARIABLE
+from sweeper.trial import Place
 
 # what workers inherit of this program's environment, as those on this machine do
 _INHERITED = (*FLAGS, VARIABLE)
