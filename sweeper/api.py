@@ -41,7 +41,7 @@ from sweeper.study.doubts import doubts, hints
 from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX
-from sweeper.sweep.session.xla_threads import kept_threads, told_of_threads
+from sweeper.sweep.session.xla_threads import kept_threads, threads_message
 
 if TYPE_CHECKING:
     from sweeper.preflight.decay_preview import DecayPreview
@@ -293,7 +293,7 @@ def run_prepared(
         run_dir = RunDir(config.run_dir.absolute())
         kept = kept_threads(config, run_dir, fresh=fresh)
         claim_devices(config, kept)
-        if told := told_of_threads(config, kept, own_xla_threads()):
+        if told := threads_message(config, kept, own_xla_threads()):
             tell(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             tell(Warned(told))

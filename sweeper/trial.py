@@ -28,7 +28,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """`value` as a column holds it: None if it is not finite."""
+    """`value` as stored in a column: None if it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -134,7 +134,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a bucket ran. `memory_fraction` is what the environment carried when JAX started.
+    """Where a bucket ran. `memory_fraction` is from the environment when JAX started.
 
     `xla_threads` is the number of threads that a program has there, on a CPU.
     """
@@ -159,7 +159,7 @@ class LaneRecord:
     is that of the program that trained it, if one did. `lane_s` and `compile_share_s` are its
     shares of the time of its bucket, set when the round closes.
 
-    The ledger does not keep `checkpoint`, `retrained` and `ended`: they matter in the round alone.
+    The ledger does not keep `checkpoint`, `retrained` and `ended`: they only matter in the round.
     """
 
     number: int

@@ -292,7 +292,7 @@ def test_a_model_is_exported_with_the_source_that_it_was_trained_with(
     refused = refusal_of("export", str(theirs.run_dir.root), "--to", "best", "--trust-code")
     module.write_text(text, encoding="utf-8")
 
-    assert "marking.py is not what it was when the model was trained" in str(refused)
+    assert "marking.py has changed since the model was trained" in str(refused)
     assert not (here / "best").exists()
 
 
@@ -464,8 +464,8 @@ def test_links_pipes_and_endless_files_are_not_read(tmp_path: Path, theirs: Thei
         str(tmp_path / "linked"): "a link, which is not followed",
         str(tmp_path / "pipe"): "not a regular file",
         "/dev/zero": "not a regular file",
-        str(tmp_path / "sparse"): "is read only if it is trusted",
-        str(tmp_path / "header"): "is read only if it is trusted",
+        str(tmp_path / "sparse"): "is only read if it is trusted",
+        str(tmp_path / "header"): "is only read if it is trusted",
     }.items():
         with pytest.raises(SetupError, match=found):
             sweeper.load(name)

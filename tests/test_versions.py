@@ -71,13 +71,13 @@ def test_a_study_of_an_earlier_version_can_be_verified_unchanged(
 ) -> None:
     run = run_dir(version)
     found = verify(run)
-    assert found.looked_at[0] == "ledger.db: 4 rounds, 5 trials that have ended, 3 that have not"
+    assert found.looked_at[0] == "ledger.db: 4 rounds, 5 finished trials, 3 unfinished"
     views = {"trials.parquet", "buckets.parquet", "metrics", "status.json", "SCHEMA.md"}
     others = {damage.file for damage in found.damage} - views
     younger = {"models/trial-000002.safetensors"}  # the second file of a kept model
     assert others - {"preparation.json"} == (younger if version == 1 else set())
     (note,) = (damage for damage in found.damage if damage.file == "preparation.json")
-    told = "it does not tell targets, rows, digest, as an earlier version wrote it"
+    told = "it lacks targets, rows, digest, as an earlier version wrote it"
     assert note.found == (told if version == 2 else "it is not there")
     assert written(run.ledger)["schema_version"] == version
 

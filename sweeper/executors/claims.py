@@ -1,4 +1,4 @@
-"""What a study takes of this machine: devices, threads, workers, and memory for its data."""
+"""What a study uses of this machine: devices, threads, workers, and memory for its data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sweeper.process import physical_bytes, usable_cores
 
 
 def n_threads(config: StudyConfig) -> int:
-    """How many threads of this process train; none for an engine, or where trials may be ended."""
+    """How many threads of this process train; none with an engine, or if trials may be killed."""
     if config.execution.trial_timeout is not None or config.execution.engine is not None:
         return 0
     threads = config.execution.threads
@@ -40,8 +40,8 @@ def n_threads(config: StudyConfig) -> int:
 def n_workers(config: StudyConfig) -> int:
     """How many worker processes there may be; they start when they are first needed.
 
-    By default one a core, or one a GPU, whose memory they share with this process. How many an
-    engine has is not known before it is asked: one at least.
+    The default is one per core, or one per GPU, which they share with this process. For an engine
+    the number is not known yet: at least one.
     """
     workers = config.execution.workers
     if workers != "auto":
@@ -52,33 +52,33 @@ def n_workers(config: StudyConfig) -> int:
 
 
 def gpus(config: StudyConfig) -> tuple[str, ...]:
-    """The GPUs that a study may use, as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs that a study may use, as named in CUDA_VISIBLE_DEVICES."""
     return visible_gpus(os.environ)[: _most(config)]
 
 
 def devices_of(config: StudyConfig) -> list[Any]:
-    """The devices of this process that a study trains on: of one kind, at most those asked for."""
+    """The devices of this process that a study trains on: of one kind, at most as many as set."""
     return _of_one_kind(jax.local_devices())[0][: _most(config)]
 
 
 def left_out(config: StudyConfig, devices: Sequence[Any]) -> str | None:
-    """That some of `devices` are of another kind and do not train; None where that is not so."""
+    """A message about `devices` of another kind, which do not train, or None."""
     alike, others = _of_one_kind(devices)
     if not others or len(alike) >= (_most(config) or len(devices)):
         return None
     named = ", ".join(f"{device} ({device.device_kind})" for device in others)
     kind = devices[0].device_kind
     return (
-        f"{named} left out: all that train are of the kind of the first, {kind}, for on others "
-        "values would differ in their last digits; to train on those name them alone in "
-        "CUDA_VISIBLE_DEVICES"
+        f"{named} left out: only devices of the same kind as the first, {kind}, train, since on "
+        "others the last digits of values would differ; to train on those instead, list only "
+        "them in CUDA_VISIBLE_DEVICES"
     )
 
 
 def _of_one_kind(devices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Those of the kind of the first, and all others.
+    """The devices of the same kind as the first, and all others.
 
-    Which device a bucket meets changes from run to run, and must change no bit.
+    The device of a bucket changes from run to run, and must not change any bit.
     """
     kind = devices[0].device_kind
     alike = [device for device in devices if device.device_kind == kind]
@@ -91,9 +91,9 @@ def _most(config: StudyConfig) -> int | None:
 
 
 def n_devices(config: StudyConfig) -> int:
-    """The devices among which lanes side by side are parted.
+    """The number of devices among which parallel lanes are divided.
 
-    Of a cluster as many as may take part: who comes and goes there must not change a program.
+    For a cluster, the maximum number: workers that come and go must not change a program.
     """
     execution = config.execution
     if execution.engine is None:
@@ -102,19 +102,19 @@ def n_devices(config: StudyConfig) -> int:
 
 
 def shares_of(config: StudyConfig) -> Shares:
-    """The memory of a device that this process gets, and that each worker on it gets."""
+    """The share of a device's memory for this process, and for each worker on it."""
     workers = math.ceil(n_workers(config) / max(len(gpus(config)), 1))
     return shares(config.execution.memory_fraction, n_threads(config), workers)
 
 
 def claim_devices(config: StudyConfig, xla_threads: int | None = None) -> None:
-    """Set JAX up, and open this process's devices with its share of their memory.
+    """Set up JAX, and open this process's devices with its share of their memory.
 
-    Of `xla_threads` there are as many as cores that it may use, unless told otherwise. Both are
-    settled by the first study of a process.
+    The number of `xla_threads` is that of the usable cores, unless given. Both are fixed by the
+    first study of a process.
 
     Raises:
-        SetupError: the share that the environment sets for this process leaves workers too little.
+        SetupError: the environment gives this process so large a share that workers get too little.
     """
     if (mine := gpus(config)) != visible_gpus(os.environ):
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
@@ -124,18 +124,18 @@ def claim_devices(config: StudyConfig, xla_threads: int | None = None) -> None:
     variables = {XLA_THREADS: str(xla_threads or usable_cores())}
     if n_threads(config):
         variables[fraction_variable(os.environ)] = f"{shares_of(config).parent:.4f}"
-    else:  # this process looks what the device is, and leaves its memory to the workers
+    else:  # this process only identifies the device, and leaves its memory to the workers
         variables[PREALLOCATE] = "false"
     open_devices(variables)
-    names = of_the_first_kind(mine, jax.local_devices())
-    if names != mine:  # so workers see no others, either
+    names = same_kind_as_first(mine, jax.local_devices())
+    if names != mine:  # so that workers do not see others, either
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
 
 
-def of_the_first_kind(gpus: tuple[str, ...], devices: Sequence[Any]) -> tuple[str, ...]:
-    """The names of those `devices` that train; `gpus` are the names of all.
+def same_kind_as_first(gpus: tuple[str, ...], devices: Sequence[Any]) -> tuple[str, ...]:
+    """The names of the `devices` that train; `gpus` are the names of all.
 
-    Or of fewer, which an earlier study of this process has left.
+    There may be fewer names, left by an earlier study in this process.
     """
     if len(gpus) != len(devices):
         return gpus
@@ -144,10 +144,10 @@ def of_the_first_kind(gpus: tuple[str, ...], devices: Sequence[Any]) -> tuple[st
 
 
 def check_shares(config: StudyConfig, carried: float | None) -> None:
-    """Refuse shares of a GPU that are more than it has in all, if this process has `carried`.
+    """Refuse memory shares that exceed a GPU, if this process has the share `carried`.
 
     Raises:
-        SetupError: with both.
+        SetupError: with both numbers.
     """
     memory = shares_of(config)
     workers = math.ceil(n_workers(config) / len(gpus(config))) if memory.worker else 0
@@ -156,48 +156,48 @@ def check_shares(config: StudyConfig, carried: float | None) -> None:
     variable = fraction_variable(os.environ)
     its, hint = f"{variable}={carried:g} of this process", f"unset {variable}"
     if variable not in os.environ:
-        its = f"{carried:g} that this process has since an earlier study"
-        hint = "run it in a process of its own"
+        its = f"{carried:g} that this process has from an earlier study"
+        hint = "run the study in a separate process"
     told = (
-        f"{workers} workers of {memory.worker:.2f} each, beside {its}, "
-        f"are more than the {MAX:g} of a GPU that can be shared"
+        f"{workers} workers of {memory.worker:.2f} each, next to {its}, "
+        f"exceed the {MAX:g} of a GPU that can be shared"
     )
     hint = f"{hint}, or write a smaller memory_fraction or fewer workers"
     raise SetupError(config.problem("execution.memory_fraction", told, hint))
 
 
 def check_fits(config: StudyConfig, data: Dataset) -> None:
-    """Refuse data that are larger than the share of whoever trains on them.
+    """Refuse data that is larger than the memory share of the processes that train on it.
 
-    That of this process is what the device grants it. Where the device does not tell, its memory
-    is this machine's, which then holds what was prepared and what the device has of it.
+    The share of this process is what the device grants it. If the device does not say, it uses this
+    machine's memory, which then holds both the prepared data and the device's copy.
 
-    What the machines of an engine have is asked of them when they are taken up.
+    For an engine, its machines are asked when they join.
 
     Raises:
-        DataError: with both numbers.
+        DataError: with both sizes.
     """
     if config.execution.engine is not None:
         return
     granted = _granted_bytes()
     if n_threads(config) and granted is None:
-        check_host(config, 2 * data.nbytes, "as they were prepared and as they are trained on")
+        check_host(config, 2 * data.nbytes, "as prepared and as trained on")
     elif n_threads(config) and granted is not None:
-        check_share(config, data.nbytes, granted, "of the device that this process has")
+        check_share(config, data.nbytes, granted, "of the device for this process")
     if config.execution.strategy == "process" or not n_threads(config):
         check_fits_workers(config, data)
 
 
 def check_fits_workers(config: StudyConfig, data: Dataset) -> None:
-    """Refuse data that are larger than the share of each worker.
+    """Refuse data that is larger than the share of each worker.
 
     Raises:
-        DataError: with both numbers.
+        DataError: with both sizes.
     """
     granted = _granted_bytes()
     if granted is None:
         device, whole_bytes = "this machine's memory", physical_bytes()
-    else:  # the share of this process tells how large the device is
+    else:  # the share of this process determines the size of the device
         device = "the device"
         whole_bytes = granted / (own_fraction() or UNCLAIMED)
     if whole_bytes is not None:

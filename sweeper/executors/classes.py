@@ -42,9 +42,9 @@ class _Made:
 
 
 class Classes:
-    """Builds and compiles classes, and keeps the data that they are given; safe for threads.
+    """Builds and compiles classes, and keeps their data on the device; thread-safe.
 
-    Those of several structures run on all `devices`, any other on the first of them.
+    Classes with several structures run on all `devices`, others on the first.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class Classes:
 
     @property
     def limit(self) -> Limit:
-        """What a program may take; asked when a device is open."""
+        """The most memory that a program may take; only call this when a device is open."""
         if self._limit is None:
             self._limit = limit_on(self.devices[0], self._config)
         return self._limit
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
-        """Compile a class ahead, for as many lanes as it may have at a time.
+        """Compile a class in advance, for as many lanes as it may have at a time.
 
         Raises:
-            Exception: what building or compiling the program raised.
+            Exception: whatever building or compiling the program raised.
         """
         capacity: int | None = program_class.capacity
         while capacity is not None:
@@ -92,8 +92,8 @@ class Classes:
         """The compiled program of a class; `params` are those of any of its trials.
 
         Raises:
-            ProgramTooLargeError: it needs more memory than it may take.
-            Exception: what building or compiling the program raised.
+            ProgramTooLargeError: it needs more memory than allowed.
+            Exception: whatever building or compiling the program raised.
         """
         class_id, capacity = program_class.class_id, program_class.capacity
         with self._lock:
@@ -105,12 +105,12 @@ class Classes:
         return made.compiled
 
     def needed_bytes(self, program_class: ProgramClass) -> int | None:
-        """What the compiler said that the program of a class needs, if it was compiled."""
+        """The memory of a class's program according to the compiler, if it was compiled."""
         made = self._made.get((program_class.class_id, program_class.capacity))
         return made.compiled.memory_bytes if made and made.compiled else None
 
     def claimed_s(self, program_class: ProgramClass) -> float:
-        """The seconds that compiling a class took, to the first who asks."""
+        """The seconds that compiling a class took, for the first caller; then 0."""
         with self._lock:
             return self._unclaimed_s.pop(program_class.class_id, 0.0)
 
@@ -122,11 +122,11 @@ class Classes:
         return self.programs.of_class(program_class, settings)
 
     def own(self, work: Work) -> Work | None:
-        """A trial of a padded or a switch class in a class of its own structure; else None."""
+        """A trial of a padded or switch class, moved to a class of its own structure; else None."""
         program, settings = work.program, self._config.filled(work.specs[0].params)
         if program.branches:
             switch = self.program(program, settings)
-            assert isinstance(switch, Switch), "asked of classes with branches"
+            assert isinstance(switch, Switch), "only called for classes with branches"
             exact = branch_classes(program)[switch.branch_of(settings)]
         elif program.padded_width is not None:
             structure = short_hash(canonical(settings.structure()))

@@ -1,7 +1,7 @@
-"""Compiled programs on disk, each behind a digest: a damaged one is compiled again.
+"""Compiled programs on disk, each with a digest: damaged ones are compiled again.
 
-JAX runs what its cache holds unchecked, and never replaces an entry that it cannot read. This
-module wraps JAX's own cache of files, so that JAX_COMPILATION_CACHE_MAX_SIZE still holds.
+JAX runs cached programs unchecked, and never replaces an entry that it cannot read. This module
+wraps JAX's own file cache, so that JAX_COMPILATION_CACHE_MAX_SIZE still applies.
 """
 
 from __future__ import annotations
@@ -19,54 +19,53 @@ from sweeper.rundir import own_directory
 from sweeper.scheduler.signature import short_hash
 
 _DIGEST_BYTES = 16
-_SUFFIXES = ("-cache", "-atime")  # of the files of an entry
-# of the key: to JAX's own cache, in the same directory, an entry with a digest is damaged
+_SUFFIXES = ("-cache", "-atime")  # suffixes of the files of an entry
+# part of the key: for JAX's own cache in the same directory, an entry with a digest is damaged
 _CHECKED = "-checked"
 _log = logging.getLogger("sweeper")
 
 
 class CheckedCache:
-    """JAX's cache in a directory, which returns an entry only as it was written.
+    """JAX's cache in a directory, which only returns entries that are intact.
 
-    No error of the disk is one of the program that is compiled: the entry is missing then, or is
-    not kept.
+    Disk errors never affect the program that is compiled: the entry is then missing or not kept.
     """
 
     def __init__(self, path: Path) -> None:
         self._files = file_cache(path)
-        self._path = path  # JAX logs it under this name
+        self._path = path  # JAX logs this name
         self._has_warned = False
 
     def get(self, key: str) -> bytes | None:
-        """The entry of `key`; None if there is none, or it is not what was written."""
+        """The entry of `key`; None if there is none or it is damaged."""
         try:
             found = self._files.get(f"{key}{_CHECKED}")
-        except Exception as error:  # what a broken disk raises, or a lock that is held too long
-            _log.info("compiled again, its entry cannot be read: %s", error)
+        except Exception as error:  # errors of a broken disk, or of a lock that is held too long
+            _log.info("compiling again, since the cache entry cannot be read: %s", error)
             return None
         if found is None:
             return None
         digest, content = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
         if digest == _digest(key, content):
             return content
-        _log.info("compiled again, its entry is damaged: %s", key)
+        _log.info("compiling again, since the cache entry is damaged: %s", key)
         self._remove(key)
         return None
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep an entry, if the disk takes it, instead of one that could not be used."""
+        """Write an entry if possible, replacing one that could not be used."""
         try:
             self._remove(key)
             self._files.put(f"{key}{_CHECKED}", _digest(key, value) + value)
         except Exception as error:
             if not self._has_warned:
-                told = "compiled programs are not kept in %s: %s; the study goes on without"
+                told = "compiled programs are not cached in %s: %s; the study continues without"
                 _log.warning(told, self._path, error)
             self._has_warned = True
 
     def _remove(self, key: str) -> None:
         for path in self._paths(key):
-            with suppress(OSError):  # of a read-only cache: it stays, and is not believed
+            with suppress(OSError):  # the cache is read-only: the entry stays, but is not used
                 path.unlink()
 
     def _paths(self, key: str) -> list[Path]:
@@ -80,34 +79,34 @@ def _digest(key: str, content: bytes) -> bytes:
 
 
 def cache_directory() -> Path | None:
-    """Where compiled programs are kept, in the cache directory; None to go on without.
+    """The directory of compiled programs; None to run without a cache.
 
-    One directory a kind of machine, for a home directory may be shared by several, and a program
-    compiled for one processor may use instructions that another has not.
+    One directory per kind of machine, since several machines may share a home directory, and a
+    program compiled for one processor may use instructions that another lacks.
     """
     return own_directory(f"xla-{short_hash(platform.machine(), processor())}")
 
 
 @cache
 def processor() -> str:
-    """What tells this processor from another kind, as far as the system says."""
+    """What identifies this kind of processor, as far as the system says."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        if sys.platform == "linux":  # XLA reads it to choose among kernels
+        if sys.platform == "linux":  # XLA reads it to choose kernels
             told = "/proc/cpuinfo cannot be read: the last digits of rows may differ from those"
-            _log.warning("%s that this machine gives with it", told)
+            _log.warning("%s that this machine computes if it can", told)
         return platform.processor()
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
 
 
 def use_cache(path: Path | None) -> None:
-    """Have JAX keep compiled programs in `path`; if it is None, where JAX's own settings say."""
+    """Let JAX keep compiled programs in `path`; if None, where JAX's own settings say."""
     current = current_cache()
     if path is not None and isinstance(current, CheckedCache) and current._path == path:
         return
     cache = None
     if path is not None:
-        with suppress(OSError):  # it was removed meanwhile
+        with suppress(OSError):  # it may have been removed
             cache = CheckedCache(path)
     replace_cache(cache)

@@ -1,4 +1,4 @@
-"""Compiles a class, with a cache on disk that later starts of the program read."""
+"""Compiles a class, with a disk cache that later starts of the program use."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from sweeper.scheduler.signature import may_draw
 from sweeper.scheduler.switching import branch_settings
 
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-# without it parameters are copied at each step, for they are read in a loop and then changed
+# otherwise parameters are copied in each step, since a loop reads and then changes them
 _IN_PLACE = "xla_cpu_copy_insertion_use_region_analysis"
 _LEVEL = "xla_backend_optimization_level"
-# two threads that trace hold each other up, and then XLA has nothing to do until both are done
+# two threads that trace block each other, and XLA has nothing to do until both are done
 _tracing = threading.Lock()
-_WHOLE = ""  # the one program of a class without phases
+_WHOLE = ""  # the single program of a class without phases
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A class's program, or those of its phases by name; `cache_hit` where all came from disk.
+    """A class's program, or those of its phases by name; `cache_hit` if all came from disk.
 
-    `memory_bytes` is what the largest needs with all it is given and gives, on each of its
-    `devices`; None where XLA does not say.
+    `memory_bytes` is what the largest needs with its inputs and outputs, on each of its `devices`;
+    None if XLA does not say.
     """
 
     programs: Mapping[str, Run]
@@ -41,14 +41,14 @@ class Compiled:
     devices: tuple[Any, ...]
 
     def run(self, lanes: Lanes, parts: DeviceData, phases: Sequence[PhaseAt] = ()) -> Segment:
-        """What came of the lanes; `phases` are those of each, where there is a program a phase."""
+        """Train the lanes; `phases` are those of each lane, if there is one program per phase."""
         if _WHOLE in self.programs:
             return self.programs[_WHOLE](lanes, parts)
         return run_phases(self.programs, lanes, parts, phases)
 
 
 class _CacheHits(threading.local):
-    """How many programs this thread took from the cache; JAX tells in the compiling thread."""
+    """Counts programs that this thread took from the cache; JAX reports in that thread."""
 
     count = 0
 
@@ -67,10 +67,10 @@ def compile_class(
     parts: DeviceData,
     devices: Sequence[Any],
 ) -> Compiled:
-    """Compile `program` for a class; the function is named for it, as profilers show it.
+    """Compile `program` for a class; the function is named after it, for profilers.
 
-    That of several structures is compiled for all `devices`, any other for the first of them;
-    `parts` have to lie there.
+    A program of several structures is compiled for all `devices`, others for the first; `parts`
+    must be on them.
     """
     phases: Mapping[str, Program | Switch] = program.phases
     hits, runs, memory = _cache_hits.count, dict[str, Run](), list[int | None]()
@@ -108,9 +108,9 @@ def _compiled(
 def _on_cpu(program_class: ProgramClass) -> dict[str, str | bool]:
     """XLA's options for a class on a CPU.
 
-    At the third level, XLA's own, LLVM unrolls a loop over the units of a narrow layer whole, and
-    then does not vectorize it; but it draws random numbers in a loop without branches. Models of
-    the user's own, which may draw, gain nothing by the second where they do not.
+    At XLA's own level 3, LLVM fully unrolls loops over the units of a narrow layer, and then does
+    not vectorize them; but it draws random numbers in a loop without branches. User-defined models,
+    which may draw, gain nothing from level 2 if they do not.
     """
     branches = branch_settings(program_class) if program_class.branches else ()
     is_drawing = any(map(may_draw, branches or (program_class.settings,)))

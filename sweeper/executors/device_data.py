@@ -1,4 +1,4 @@
-"""The arrays that a study's programs are given, and the order in which they see the rows."""
+"""The arrays that a study's programs get, and the order in which they see the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweeper.programs.segment import DeviceData, Folds
 def device_parts(
     config: StudyConfig, data: Dataset, batch_size: int, where: Sharding | None = None
 ) -> DeviceData:
-    """The data and orders of a study on the first device of this process, or elsewhere."""
+    """The data and row orders of a study on the first device of this process, or elsewhere."""
     return jax.device_put(
         DeviceData(
             train=Batch(data.x_train, data.y_train),
@@ -36,7 +36,7 @@ def device_parts(
 def reordered(
     parts: DeviceData, config: StudyConfig, data: Dataset, batch_size: int, where: Sharding
 ) -> DeviceData:
-    """The same data, which stay where they are, with the orders of batches of another size."""
+    """The same data, left in place, with row orders for another batch size."""
     order = jax.device_put(_orders(config, data, batch_size), where)
     return replace(parts, order=order)
 
@@ -44,7 +44,7 @@ def reordered(
 def _orders(config: StudyConfig, data: Dataset, batch_size: int) -> NDArray[np.int32]:
     """The rows of every batch, shaped (members, epochs, steps, batch_size).
 
-    Folds that differ in size by a row may differ in steps by one: all take as many as the least.
+    Folds that differ by a row may differ by a step: all take the lowest number of steps.
     """
     seed, epochs = config.study.seed, config.max_epochs
     orders: list[NDArray[np.int32]] = []

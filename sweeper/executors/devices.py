@@ -1,6 +1,6 @@
-"""The GPUs, memory shares and cores of this process and its workers, found without importing JAX.
+"""The GPUs, memory shares and cores of this process and its workers, found without JAX.
 
-JAX reads its share of the memory when it starts its client, so shares must be known before that.
+JAX reads its memory share when it starts its client, so shares must be known before that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sweeper.config.kinds import MAX_XLA_THREADS
 from sweeper.errors import Problem, SetupError
 from sweeper.rundir import CACHE_VARIABLE, cache_root
 
-# XLA reads it as it opens a CPU
+# XLA reads it when it opens a CPU device
 XLA_THREADS = "PJRT_NPROC"
 DRIVER = Path("/proc/driver/nvidia/gpus")
 _MPS = "/tmp/nvidia-mps"
@@ -24,10 +24,10 @@ _MPS = "/tmp/nvidia-mps"
 def visible_gpus(
     environment: Mapping[str, str], *, driver: Path = DRIVER, plugin: bool | None = None
 ) -> tuple[str, ...]:
-    """The GPUs as CUDA_VISIBLE_DEVICES names them; none where JAX will run on the CPU.
+    """The GPUs as named in CUDA_VISIBLE_DEVICES; none if JAX will run on the CPU.
 
-    `driver` has one entry a GPU of the machine, `plugin` says whether JAX can use them. As to CUDA
-    those that follow one that there is not, such as -1, are hidden.
+    `driver` has one entry per GPU of the machine, `plugin` says whether JAX can use them. As in
+    CUDA, entries after an invalid one, such as -1, are hidden.
     """
     platforms = environment.get("JAX_PLATFORMS", "")
     can_use = _has_plugin() if plugin is None else plugin
@@ -41,21 +41,21 @@ def visible_gpus(
 
 
 def gpus_of_machine(driver: Path = DRIVER) -> int:
-    """How many GPUs of NVIDIA there are, whether or not JAX can use them."""
+    """How many NVIDIA GPUs there are, whether or not JAX can use them."""
     return len(list(driver.iterdir())) if driver.is_dir() else 0
 
 
 def mps_pipes(environment: Mapping[str, str]) -> Path | None:
-    """Where CUDA's Multi-Process Service is reached; None where it does not run.
+    """The directory of CUDA's Multi-Process Service; None if it is not running.
 
-    With it, kernels of several processes run side by side on a GPU; without, they take turns.
+    With it, kernels of several processes run in parallel on a GPU; without it, they take turns.
     """
     pipes = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", _MPS))
     return pipes if (pipes / "control").exists() else None
 
 
 def check_xla_threads(environment: Mapping[str, str]) -> None:
-    """Refuse what XLA would pass over, or die of, where a user has set how many threads it has.
+    """Refuse a number of XLA threads that XLA would ignore, or crash with.
 
     Raises:
         SetupError: it is not a number that XLA accepts.
@@ -63,39 +63,41 @@ def check_xla_threads(environment: Mapping[str, str]) -> None:
     told = environment.get(XLA_THREADS, "1")
     if not (told.isdecimal() and 1 <= int(told) <= MAX_XLA_THREADS):
         hint = f"set it to 1 to {MAX_XLA_THREADS}, or unset it"
-        raise SetupError(Problem(XLA_THREADS, "", f"{told!r} threads of XLA", hint))
+        raise SetupError(
+            Problem(XLA_THREADS, "", f"{told!r} is not a number of threads for XLA", hint)
+        )
 
 
 def _has_plugin() -> bool:
-    """Whether CUDA's plugin lies where JAX looks for it; to ask all packages for it takes long."""
+    """Whether CUDA's plugin is where JAX looks for it; searching all packages takes long."""
     found = find_spec("jax_plugins")
     places = () if found is None else found.submodule_search_locations or ()
     return any(any(Path(place).glob("xla_cuda*")) for place in places)
 
 
-# Exactly one of the two may be set when JAX starts: both together are a ValueError.
+# exactly one of the two may be set when JAX starts: both together raise a ValueError
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
-# what a process may take that sets no fraction
+# share of a process without a fraction of its own
 UNCLAIMED = 0.75
-# of a device, what processes may take in all: contexts and libraries live outside of their shares
+# share of a device for all processes: contexts and libraries need memory outside of it
 MAX = 0.90
 _NEWER_FRACTION = "XLA_CLIENT_MEM_FRACTION"
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The part of a device's memory that the parent gets, and that each worker gets."""
+    """The shares of a device's memory for the parent, and for each worker."""
 
     parent: float
     worker: float
 
 
 def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
-    """Half to the parent, the rest to the workers in equal parts; nothing to who does not train.
+    """Half to the parent, the rest to the workers in equal parts; nothing for idle sides.
 
-    The sum is `memory_fraction`, but at most `MAX` less 0.02 a process, which is never more than
-    half of it: a machine of many cores has many workers.
+    The sum is `memory_fraction`, but at most `MAX` minus 0.02 per process, of which at most half is
+    subtracted: a machine with many cores has many workers.
     """
     total = min(memory_fraction, max(MAX - 0.02 * (workers + 1), MAX / 2))
     if workers == 0:
@@ -106,12 +108,12 @@ def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
 
 
 def fraction_variable(environment: Mapping[str, str]) -> str:
-    """The variable to set: the newer name where the user set that one, so that one is set."""
+    """The variable to set: the newer name if the user has set it, so that only one is set."""
     return _NEWER_FRACTION if _NEWER_FRACTION in environment else FRACTION
 
 
 def carried_fraction(environment: Mapping[str, str]) -> float | None:
-    """The memory fraction in a process's environment; None if there is none."""
+    """The memory fraction in a process's environment, or None."""
     value = environment.get(fraction_variable(environment))
     return float(value) if value else None
 
@@ -119,7 +121,7 @@ def carried_fraction(environment: Mapping[str, str]) -> float | None:
 def worker_environment(
     index: int, memory_fraction: float, gpus: Sequence[str], parent: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the environment of worker `index` holds, over the `parent`'s, before Python starts."""
+    """The variables of worker `index` in addition to the `parent`'s, set before Python starts."""
     environment = {
         fraction_variable(parent): f"{memory_fraction:.4f}",
         PREALLOCATE: "true",
@@ -132,9 +134,9 @@ def worker_environment(
 
 
 def worker_cpus(index: int, gpus: Sequence[str], cpus: Sequence[int], most: int) -> tuple[int, ...]:
-    """The core of worker `index`, of which they take turns; empty if it may use any.
+    """The core of worker `index`, assigned in turn; empty if it may use any.
 
-    That holds with a GPU, and if a quota grants fewer cores, at `most` these: other containers
+    It may use any core with a GPU, and also if a quota grants only `most` cores: other containers
     with such a quota would be bound to the same first cores.
     """
     return () if gpus or most < len(cpus) else (cpus[index % len(cpus)],)

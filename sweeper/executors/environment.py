@@ -1,4 +1,4 @@
-"""What the bits of a result depend on beside the study: libraries, device, threads and flags."""
+"""What the bits of a result depend on besides the study: libraries, device, threads and flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweeper.executors.jax_setup import own_xla_threads
 from sweeper.process import LIBRARIES, installed_versions
 from sweeper.scheduler.signature import short_hash
 
-# of those that JAX and its backends read, what changes results
+# variables read by JAX and its backends that change results
 FLAGS = (
     "XLA_FLAGS",
     "LIBTPU_INIT_ARGS",
@@ -21,12 +21,12 @@ FLAGS = (
     "JAX_RANDOM_SEED_OFFSET",
     "JAX_SOFTMAX_CUSTOM_JVP",
 )
-# of XLA's flags, how many devices there are and what is written about compiling changes none
+# XLA flags about the number of devices and about compiler logs, which do not change results
 _FREE = ("--xla_force_host_platform_device_count", "--xla_dump")
 
 
 def environment() -> dict[str, str]:
-    """Each of them by name; what is not there is empty."""
+    """These facts by name; missing ones are empty."""
     return {
         **dict.fromkeys(LIBRARIES, ""),
         **installed_versions(LIBRARIES),
@@ -40,7 +40,7 @@ def _device() -> str:
     device = jax.devices()[0]
     if device.platform != "cpu":
         return device.device_kind
-    # XLA compiles for the instructions that a processor has
+    # XLA compiles for the instructions of the processor
     said = processor()
     names = [line.partition(":")[2].strip() for line in said.splitlines() if "model name" in line]
     return " ".join(["cpu", *names, f"({short_hash(said)})"])

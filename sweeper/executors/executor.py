@@ -1,4 +1,4 @@
-"""What trains buckets, and what comes back from one."""
+"""The interface of what trains buckets, and the results of a bucket."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sweeper.trial import LaneRecord, Place, TrialSpec
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A bucket of a round, with all that training it takes: plain values, cheap to send.
+    """A bucket of a round, with everything needed to train it: plain values, cheap to send.
 
-    `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints its lanes name;
-    `ceilings` are those that earlier rounds found for its class. `deaths` counts how often the
-    whole program died over it. `mark` is in the names of its checkpoints, so that one which comes
-    late from a place that was given up is not taken for that of another try.
+    `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints that its lanes name;
+    `ceilings` are those found for its class in earlier rounds. `deaths` counts how often the whole
+    program died while training it. `mark` is part of the names of its checkpoints, so that a late
+    one, from a place that was given up, is not mistaken for that of another try.
     """
 
     round: int
@@ -36,14 +36,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One bucket's round: a result a lane, the digests of its checkpoints, and what it took.
+    """The outcome of a bucket in a round: a result per lane, digests of checkpoints, and costs.
 
     Times are seconds, `started_at` and `finished_at` seconds since 1970, UTC.
-    `memory_predicted_bytes` is what the compiler says that the program needs, and
-    `memory_limit_bytes` the most that it may; None where nobody says. Where memory was short,
-    `ceiling` is the capacity that was left, `own_programs` counts the trials for which their class
-    was still too large, and `shortage` tells what did not fit, where that was found in this round.
-    `spans` are what a worker recorded of its time.
+    `memory_predicted_bytes` is what the program needs according to the compiler, and
+    `memory_limit_bytes` the most that it may use; None if unknown. If memory was short, `ceiling`
+    is the capacity that was left, `own_programs` counts the trials for which their class was still
+    too large, and `shortage` says what did not fit, if that was found in this round. `spans` are
+    what a worker recorded of its time.
     """
 
     bucket: Bucket
@@ -66,7 +66,7 @@ class Outcome:
 
 
 def started(work: Work, place: str) -> BucketStarted:
-    """The event of a bucket taken up at `place`."""
+    """The event that a bucket was started at `place`."""
     bucket, program = work.bucket, work.program
     return BucketStarted(
         bucket.bucket,
@@ -79,7 +79,7 @@ def started(work: Work, place: str) -> BucketStarted:
 
 
 def finished(outcome: Outcome) -> BucketFinished:
-    """The event of a bucket that has trained."""
+    """The event that a bucket has trained."""
     return BucketFinished(
         outcome.bucket.bucket,
         outcome.place.place,

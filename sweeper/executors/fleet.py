@@ -1,4 +1,4 @@
-"""All that a study trains on: the threads of this process and its workers, side by side."""
+"""Everything that a study trains on: the threads of this process and its workers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from sweeper.trial import Scalar
 
 
 class Fleet:
-    """Sends each bucket of a plan to its side, or to the only side there is.
+    """Sends each bucket of a plan to threads or workers, or to the only ones there are.
 
-    The side is where a bucket runs, never what it computes. `start_workers` is called when the
-    first bucket needs them: a study whose trials all share programs never does.
+    This decides where a bucket runs, never what it computes. `start_workers` is called when a
+    bucket first needs them, which never happens in a study whose trials all share programs.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Fleet:
         self.process: Executor | None = None
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
-        """Compile a class of threads ahead; `params` are those of any of its trials."""
+        """Compile a class for threads in advance; `params` are those of any of its trials."""
         if self.inline is not None:
             self.inline.prepare(program_class, params)
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
-        """Executor `works` at once; gives the outcome of each, as it comes."""
+        """Start on `works` at once; yields each outcome as it arrives."""
         return _completed([self._side(work).submit(work) for work in works])
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Fleet:
         if wants_workers:
             wanted, other = other, wanted
         side = wanted or other
-        assert side is not None, "a study has threads or workers"
+        assert side is not None, "every study has threads or workers"
         return side
 
 
@@ -98,10 +98,10 @@ def fleet(
     start: SavedStart | None = None,
     timeline: Timeline | None = None,
 ) -> Iterator[Fleet]:
-    """The threads and workers of a study, whose trials begin from `start`, until the block ends.
+    """The threads and workers of a study, whose trials start from `start`, until the block ends.
 
-    They record to `timeline` what they do, and when.
-    This process's own memory share is set before JAX starts its client, unless the user chose one.
+    They record their activities in `timeline`. This process's own memory share is set before JAX
+    starts its client, unless the user has chosen one.
     """
     claim_devices(config)
     if config.execution.engine is not None:
@@ -130,8 +130,10 @@ def _cluster(
     observer: Observer,
     start: SavedStart | None,
 ) -> Iterator[Fleet]:
-    """The workers of an engine, which are there and fit before anything is trained."""
-    from sweeper.executors.engines.connect import connected  # of engines that may be absent
+    """The workers of an engine, which are ready and suitable before anything is trained."""
+    from sweeper.executors.engines.connect import (
+        connected,
+    )  # imports an engine, which may be missing
 
     executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
 
@@ -146,7 +148,7 @@ def _cluster(
 
 
 def _start_file(run_dir: RunDir, start: SavedStart | None) -> StartFile | None:
-    """The copy of the saved model that the trials of a study start from, if they do."""
+    """The copy of the saved model that the trials of a study start from, if any."""
     return start and StartFile(run_dir.started_from, start.settings.base_dir)
 
 
@@ -160,14 +162,14 @@ def _inline(
     timeline: Timeline,
 ) -> InlineExecutor:
     devices = devices_of(config)
-    # a program of several structures is one for all of them, any other is of one
+    # a program of several structures runs on all devices, any other on one
     groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
     turns = turns_on([group[0].platform for group in groups])
     trainers = [
         Trainer(config, data, run_dir.checkpoints, start, group, its, timeline)
         for group, its in zip(groups, turns, strict=True)
     ]
-    # entries of the cache are for one device by its number, but those of GPUs for any of a kind
+    # cache entries are for one device by its number, but those of GPUs for any of a kind
     return InlineExecutor(
         trainers,
         threads,
@@ -189,7 +191,7 @@ def _process(
 ) -> Executor:
     check_fits_workers(config, data)
     from sweeper.executors.process import (
-        ProcessExecutor,  # loky takes a while to import
+        ProcessExecutor,  # loky is slow to import
         Slot,
     )
 
@@ -221,6 +223,6 @@ def _process(
 
 
 def _send(data: Dataset, run_dir: RunDir) -> None:
-    """Write the data where workers read them."""
+    """Write the data to the file that workers read."""
     with fault_points(Step.SEND_DATA), replacing(run_dir.data, run_dir.staging) as staged:
         data.save(staged)

@@ -1,6 +1,6 @@
-"""Buckets in threads of this process: one JAX client, a set of compiled programs a device.
+"""Trains buckets in threads of this process: one JAX client, one set of programs per device.
 
-XLA lets go of the interpreter while it compiles and runs, so threads keep all cores busy.
+XLA releases the interpreter while it compiles and runs, so threads keep all cores busy.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sweeper.trial import Scalar
 
 
 class _Class:
-    """A class on its way to be compiled for a device; `ready` once nobody need wait for it.
+    """A class that is being compiled for a device; `ready` once nothing needs to wait for it.
 
-    `end` is what ended more than the compiling, where something did.
+    `end` is an error that ended more than the compilation, if any.
     """
 
     def __init__(self, program: ProgramClass, device: int, compile: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class _Class:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A bucket on its way to be trained, and the device that is to."""
+    """A bucket that waits to be trained, and its device."""
 
     work: Work
     device: int
@@ -52,11 +52,11 @@ class _Waiting:
 class InlineExecutor:
     """Trains buckets in `threads` threads, in the order of the plan as far as classes are ready.
 
-    There is a trainer for each device, and threads take turns to serve one. A bucket goes to the
-    device that is predicted to have it done first; a device with nothing left takes one from
-    another that is behind, if it has the program for it. A thread that is free compiles a class
-    that waits for it before it trains anything: buckets can be spread over threads, compiling a
-    class cannot, so it must not come last.
+    There is one trainer per device, and threads take turns serving it. A bucket goes to the device
+    that is predicted to finish it first; a device with nothing left takes one from another device
+    that is behind, if it has the program for it. A free thread compiles a waiting class before it
+    trains anything: buckets can be spread over threads but compiling a class cannot, so it must not
+    come last.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class InlineExecutor:
         is_cache_shared: bool = False,
         timeline: Timeline | None = None,
     ) -> None:
-        """`is_cache_shared` says that a device loads from the cache what another has compiled.
+        """`is_cache_shared` says that a device can load what another has compiled from the cache.
 
-        `timeline` is the one that the trainers record to.
+        The trainers record to `timeline`.
         """
         self._timeline = timeline or Timeline()
         self._trainers = trainers[:threads]
@@ -84,21 +84,21 @@ class InlineExecutor:
         self._uncompiled: list[deque[_Class]] = [deque() for _ in self._trainers]
         self._waiting: list[_Waiting] = []
         self._loads = DeviceQueues(len(self._trainers), is_shared=is_cache_shared)
-        self._idle = [0] * len(self._trainers)  # threads that wait
+        self._idle = [0] * len(self._trainers)  # number of waiting threads
         self._closed = False
         self._log = logging.getLogger("sweeper")
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
-        """Compile a class before any bucket asks for it; `params` are of any of its trials.
+        """Compile a class before any bucket needs it; `params` are those of any of its trials.
 
-        One device has it then; others compile it when they get a bucket of it.
+        Only one device compiles it now; others do so when they get one of its buckets.
         """
         with self._changed:
             if all(known != program_class.class_id for known, _ in self._classes):
                 self._prepare(program_class, params, self._loads.place_class(program_class))
 
     def submit(self, work: Work) -> Future[Outcome]:
-        """Queue `work`; a thread that is free takes it when its class is ready."""
+        """Queue `work`; a free thread takes it when its class is ready."""
         outcome: Future[Outcome] = Future()
         with self._changed:
             device = self._loads.place(work)
@@ -108,7 +108,7 @@ class InlineExecutor:
         return outcome
 
     def close(self) -> None:
-        """Wait for what is compiled or trained right now and end the threads; drop the rest."""
+        """Wait for current compilations and training, end the threads and drop the rest."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -125,12 +125,12 @@ class InlineExecutor:
         self._classes[key] = planned
         self._uncompiled[device].append(planned)
         self._changed.notify_all()
-        while self._unstarted:  # threads start when there is something to do
+        while self._unstarted:  # threads start when there is work
             index = self._unstarted.popleft()
             self._pool.submit(self._serve, f"thread {index}", index % len(self._trainers))
 
     def _serve(self, place: str, device: int) -> None:
-        """Do what there is to do on a device, one thing after the other, until it is closed."""
+        """Do the work of a device, one task after the other, until it is closed."""
         with self._timeline.at(place):
             while (task := self._take(device)) is not None:
                 if isinstance(task, _Class):
@@ -139,14 +139,16 @@ class InlineExecutor:
                     self._train(task, place, device)
 
     def _take(self, device: int) -> _Class | _Waiting | None:
-        """A class to compile, else a bucket whose class is ready; None once it is closed."""
+        """A class to compile, or a bucket whose class is ready; None once it is closed."""
         with self._changed:
             while not self._closed:
                 if self._uncompiled[device]:
                     return self._uncompiled[device].popleft()
                 if (found := self._next(device)) is not None:
                     self._waiting.remove(found)
-                    if found.device == device:  # it is busy now: others may take what it has left
+                    if (
+                        found.device == device
+                    ):  # it is busy now: others may take its remaining buckets
                         self._changed.notify_all()
                     return found
                 self._idle[device] += 1
@@ -155,9 +157,9 @@ class InlineExecutor:
         return None
 
     def _next(self, device: int) -> _Waiting | None:
-        """The first bucket of a device, else the last that its own device cannot begin with now.
+        """The first bucket of a device, or the last that its own device cannot start now.
 
-        This one has the program for it.
+        This device has the program for it.
         """
         ready = [
             waiting
@@ -180,7 +182,7 @@ class InlineExecutor:
         try:
             planned.compile()
         except BaseException as error:
-            if is_raised(error):  # each bucket of the class will fail of it, and tell
+            if is_raised(error):  # each bucket of the class will fail with it, and report it
                 self._log.debug("a class could not be compiled ahead", exc_info=error)
             else:
                 planned.end = error

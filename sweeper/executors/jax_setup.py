@@ -1,8 +1,8 @@
 """Sets up JAX for a study and opens its devices.
 
-On a CPU, XLA starts one thread per core that the process may use and splits large sums among
-them: the norm of a large gradient, or products over large batches. The number of threads
-therefore decides the last bits of a result, and all processes of a study use the same number.
+On a CPU, XLA starts one thread per core that the process may use and splits large sums among them:
+the norm of a large gradient, or products over large batches. The number of threads therefore
+determines the last bits of a result, and all processes of a study use the same number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sweeper.executors.devices import XLA_THREADS, carried_fraction, check_xla_t
 from sweeper.executors.private_apis import count_xla_threads, has_open_devices
 from sweeper.process import usable_cpus
 
-# what `configure_jax` sets
+# settings changed by `configure_jax`
 _SETTINGS = (
     *pins(EDITION),
     "jax_enable_x64",
@@ -37,7 +37,7 @@ _SETTINGS = (
 )
 
 _lock = threading.Lock()
-# of the studies that train in this process now, for which JAX has the same settings
+# the number of studies that train in this process now, which share JAX's settings
 _studies = 0
 _asked: tuple[str, str] | None = None
 _edition = EDITION
@@ -49,26 +49,25 @@ def configure_jax(
 ) -> None:
     """Set up JAX for a study, before the first array of this process.
 
-    Every program is cached, however quick it was to compile; the paths of XLA's own caches would
-    become part of the key, so they stay off. Settings that alter training are those of
-    `jax_pins`.
+    Every program is cached, however quickly it was compiled; XLA's own caches stay off, since their
+    paths would become part of the key. Settings that affect training are those of `jax_pins`.
 
     Raises:
-        SetupError: another study trains in this process, and in another precision, or a context
-            manager of the caller overrides a setting.
+        SetupError: another study trains in this process with another precision, or a context
+        manager of the caller overrides a setting.
     """
     global _asked, _edition
     with _lock:
         if _studies > 1 and _asked not in (None, (precision, matmul_precision)):
             found = "another study trains in this process, with JAX set to another precision"
-            hint = "run them one after the other, or in processes of their own"
+            hint = "run them one after the other, or in separate processes"
             raise SetupError(Problem("execution", "", found, hint))
         _asked, _edition = (precision, matmul_precision), edition
         _configure(precision, matmul_precision)
 
 
 def configure_for(config: StudyConfig) -> None:
-    """Set up JAX for this study; as `configure_jax`."""
+    """Set up JAX for this study, like `configure_jax`."""
     execution = config.execution
     configure_jax(execution.precision, execution.matmul_precision, config.edition)
 
@@ -81,10 +80,10 @@ def keep_configured() -> None:
 
 
 def check_kept() -> None:
-    """Refuse user code that changes JAX's settings as it is called.
+    """Refuse user code that changes JAX's settings when it is called.
 
     Raises:
-        SetupError: with the settings; they are as before.
+        SetupError: with the settings, which are restored.
     """
     with _lock:
         changed = [] if _asked is None else [name for name, _ in _differing(_settings(*_asked))]
@@ -92,7 +91,7 @@ def check_kept() -> None:
             _configure(*_asked)
     if changed:
         found = f"a function of your code sets {listed(changed)} when it is called"
-        fix = "remove that; execution.precision and matmul_precision set the precision"
+        fix = "remove this; set the precision with execution.precision and matmul_precision"
         raise SetupError(Problem("JAX", "", found, fix))
 
 
@@ -116,7 +115,7 @@ def _settings(precision: str, matmul_precision: str) -> dict[str, Any]:
 
 
 def _update(settings: Mapping[str, Any]) -> None:
-    """Change those of JAX's settings that differ."""
+    """Change the JAX settings that differ."""
     for name, value in _differing(settings):
         jax.config.update(name, value)
     if overridden := [name for name, _ in _differing(settings)]:
@@ -125,15 +124,15 @@ def _update(settings: Mapping[str, Any]) -> None:
 
 
 def _differing(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    there = jax.config.values  # which settings there are depends on the version of JAX
+    there = jax.config.values  # the available settings depend on the version of JAX
     return [(n, value) for n, value in settings.items() if there.get(n, value) != value]
 
 
 @contextmanager
 def jax_restored() -> Iterator[None]:
-    """JAX is set up in the end as it was: who calls from Python may compute with it, too.
+    """Restore JAX's setup at the end, since Python callers may compute with it too.
 
-    Of studies in several threads the last one does so.
+    If several studies run in threads, the last one does this.
     """
     global _studies, _asked, _callers
     with _lock:
@@ -167,7 +166,7 @@ def _global_settings() -> dict[str, Any]:
 
 @contextmanager
 def with_pins() -> Iterator[None]:
-    """Within this block JAX has the settings of `jax_pins`, whatever those of the caller are."""
+    """Use the settings of `jax_pins` in this block, whatever those of the caller are."""
     differing = _differing(pins(EDITION))
     before = _global_settings() if differing else {}
     for name, value in differing:
@@ -187,13 +186,13 @@ _threads: int | None = None
 
 
 def open_devices(variables: Mapping[str, str]) -> None:
-    """Open them where that was not done yet; what the user's environment sets comes first.
+    """Open the devices if that has not been done; the user's environment takes precedence.
 
-    JAX reads `variables` once, when it opens them. So they are set for no longer: they are neither
-    of another study in this process, nor of other programs that it starts.
+    JAX reads `variables` once, when it opens devices. So they are only set for that time, and
+    affect neither another study in this process nor other programs that it starts.
 
     Raises:
-        SetupError: no device can be opened, or the number of threads is malformed.
+        SetupError: no device can be opened, or the number of threads is invalid.
     """
     global _is_open, _fraction, _threads
     with _opening:
@@ -207,12 +206,14 @@ def open_devices(variables: Mapping[str, str]) -> None:
             jax.local_devices()
             _is_open, _fraction = True, carried_fraction(os.environ)
             _threads = _carried_threads(os.environ)
-            if is_the_callers:  # as many as XLA was told then, or cores that there were
+            if (
+                is_the_callers
+            ):  # the number that XLA was given, or the number of cores, at that time
                 _threads = count_xla_threads() or len(usable_cpus())
-        except Exception as error:  # a bare AssertionError even
+        except Exception as error:  # even a bare AssertionError
             said = str(error).strip().splitlines() or ["there is none"]
             told = f"no device can be opened: {said[0]}"
-            hint = f"unset or change {_PLATFORMS}, or ask python -m sweeper doctor"
+            hint = f"unset or change {_PLATFORMS}, or run python -m sweeper doctor"
             raise SetupError(Problem("JAX", "", told, hint)) from error
         finally:
             for name in missing:
@@ -220,12 +221,12 @@ def open_devices(variables: Mapping[str, str]) -> None:
 
 
 def own_fraction() -> float | None:
-    """What the environment carried when the devices were opened; until then, what it carries."""
+    """The memory fraction when the devices were opened, or until then that of the environment."""
     return _fraction if _is_open else carried_fraction(os.environ)
 
 
 def own_xla_threads() -> int | None:
-    """How many threads XLA has for a program on a CPU; None if it is not set."""
+    """The number of XLA threads for a program on a CPU; None if it is not set."""
     return _threads if _is_open else _carried_threads(os.environ)
 
 

@@ -1,4 +1,4 @@
-"""Stacks trials into the lanes of a program, and unstacks what each of them measured."""
+"""Stacks trials into the lanes of a program, and unstacks their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sweeper.trial import OVER, Curve, LaneRecord, Member, Place, Reason
 
 @dataclass(frozen=True, slots=True)
 class TrialStart:
-    """A trial about to train: its members' states, and the epoch that they are at the end of."""
+    """A trial about to train: its members' states, and the last epoch that they have finished."""
 
     states: tuple[PyTree, ...]
     epoch: int
@@ -40,9 +40,9 @@ def stack(
     program: Layout,
     members: Sequence[Member] = (Member(),),
 ) -> Lanes:
-    """The lanes side by side, filled up to the capacity with lanes that stop where they start.
+    """The stacked lanes, filled up to the capacity with lanes that stop where they start.
 
-    The members of a trial follow each other.
+    The members of a trial are next to each other.
     """
     spare = work.program.capacity - len(starts) * len(members)
 
@@ -69,11 +69,13 @@ def stack(
 
 
 def _stacked(leaves: Sequence[Any]) -> NDArray[Any]:
-    """`leaves` side by side; where they are blank, as moments of fresh lanes, none is copied."""
+    """`leaves` stacked; blank ones, such as moments of fresh lanes, are not copied."""
     written = [index for index, leaf in enumerate(leaves) if not is_blank(leaf)]
     if len(written) == len(leaves):
         return np.stack(leaves)
-    assert len({(leaf.shape, leaf.dtype) for leaf in leaves}) == 1, "all are of one program"
+    assert len({(leaf.shape, leaf.dtype) for leaf in leaves}) == 1, (
+        "all lanes have the same program"
+    )
     whole = np.zeros((len(leaves), *leaves[0].shape), leaves[0].dtype)
     for index in written:
         whole[index] = leaves[index]
@@ -99,7 +101,7 @@ def abstract_lanes(program: Layout, capacity: int, settings: Settings) -> Lanes:
 def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[int]:
     """The metrics that must stay finite: the losses and the objectives.
 
-    Others may be undefined for good reason, as r2 is where the targets do not vary.
+    Others may be undefined for good reason, such as r2 if the targets do not vary.
     """
     losses = ("train_loss", "val_loss")
     return [i for i, name in enumerate(metrics) if name.startswith(losses) or name in objectives]
@@ -108,9 +110,9 @@ def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[in
 def result(
     lane: plan.Lane, segment: Segment, lanes: slice, judged: Sequence[int], steps: int, place: Place
 ) -> LaneRecord:
-    """What the `lanes` of a trial measured in this round, up to the first epoch not finite in all.
+    """The result of a trial's `lanes` in this round, up to the first epoch not finite in all.
 
-    Where one diverged there are no test scores: they would be of a later epoch than the last.
+    If a lane diverged, test scores are left out: they would be of a later epoch than the last.
     """
     alive = _alive(lane, segment, lanes)
     rows = np.array(segment.curves[lanes, lane.epoch_from :], np.float64)[:, : alive.shape[1]]
@@ -160,7 +162,7 @@ def on_devices(place: Place, devices: Sequence[Any]) -> Place:
 
 
 def place_of(lanes: slice, segment: Segment, place: Place, devices: Sequence[Any]) -> Place:
-    """Where the `lanes` of a trial trained: each on one device, where they are spread over some."""
+    """Where the `lanes` of a trial trained: one device each, if they are spread over several."""
     if segment.device is None:
         return place
     used = sorted({int(device) for device in segment.device[lanes]})
@@ -168,23 +170,23 @@ def place_of(lanes: slice, segment: Segment, place: Place, devices: Sequence[Any
 
 
 def peak_memory(devices: Sequence[Any]) -> int | None:
-    """The most bytes that any of the devices ever used; a CPU says nothing."""
+    """The most bytes that any of the devices ever used; unknown for a CPU."""
     peaks = [_memory(device).get("peak_bytes_in_use") for device in devices]
     return max((peak for peak in peaks if peak is not None), default=None)
 
 
 def _named(devices: Sequence[Any]) -> str:
-    """One as `cpu:0`, several as `gpu:0,1`."""
+    """The name of one device, such as `cpu:0`, or of several, such as `gpu:0,1`."""
     return f"{devices[0].platform}:{','.join(str(device.id) for device in devices)}"
 
 
 def _memory(device: Any) -> dict[str, int]:
-    """What a device says of its memory; a CPU says nothing."""
+    """What a device says about its memory; a CPU says nothing."""
     return device.memory_stats() or {}
 
 
 def shortages(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """Of each class that turned out not to fit, what it took, and what became of it."""
+    """For each class that did not fit into memory, its size, and how it was trained instead."""
     by_class: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.shortage:
@@ -196,16 +198,16 @@ def shortages(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def _became(outcomes: Sequence[Outcome]) -> str:
-    """What became of the buckets of a class."""
+    """How the buckets of a class were trained instead."""
     lanes = [lane for outcome in outcomes for lane in outcome.lanes]
     failed = sum(lane.failure is not None and lane.failure.reason is Reason.OOM for lane in lanes)
     own = sum(outcome.own_programs for outcome in outcomes)
     if failed == len(lanes):
-        return f"its {counted(failed, 'trial')} failed, not fitting alone"
+        return f"its {counted(failed, 'trial')} failed, because it does not fit alone"
     capacity = min(outcome.ceiling.capacity for outcome in outcomes if outcome.ceiling)
     said = f"it trains {counted(capacity, 'lane')} at a time"
     if own:
         said += f", {counted(own, 'trial')} in programs of their own"
     if failed:
-        said += f", and {counted(failed, 'trial')} failed, not fitting alone"
+        said += f", and {counted(failed, 'trial')} failed, because they do not fit alone"
     return said

@@ -21,18 +21,18 @@ from sweeper.executors.switch_class import joined
 from sweeper.scheduler.capacity import Ceiling, halved, lowest
 from sweeper.trial import Failure
 
-# how XLA begins what it says where memory ran out; a driver's own words stand further in
+# how XLA's message starts if memory ran out; messages of a driver come later in it
 _XLA = "RESOURCE_EXHAUSTED"
 _DRIVER = "OUT_OF_MEMORY"
 
 
 class ProgramTooLargeError(Exception):
-    """A program needs more memory than it may take, as the compiler foresees it."""
+    """The compiler estimates that a program needs more memory than it may use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most bytes that a program may take on a kind of `device`, and how to raise that.
+    """The most bytes that a program may take on a kind of `device`, and how to raise the limit.
 
     `n_bytes` is None if it is unknown.
     """
@@ -43,26 +43,26 @@ class Limit:
     hint: str = ""
 
     def ceiling(self, capacity: int) -> Ceiling:
-        """That a class has no more lanes than this where the limit holds."""
+        """A ceiling that says that a class has at most this many lanes under this limit."""
         return Ceiling(self.device, self.n_bytes, capacity)
 
     def was_of(self, ceiling: Ceiling) -> bool:
-        """Whether a ceiling was found where this limit held."""
+        """Whether a ceiling was found under this limit."""
         return ceiling == self.ceiling(ceiling.capacity)
 
     def check(self, needed_bytes: int | None, lanes: int) -> None:
-        """Refuse a program that the compiler foresees to be larger.
+        """Refuse a program that is larger by the compiler's estimate.
 
         Raises:
-            ProgramTooLargeError: with both numbers.
+            ProgramTooLargeError: with both sizes.
         """
         if self.n_bytes is not None and needed_bytes is not None and needed_bytes > self.n_bytes:
             its = f"its program of {counted(lanes, 'lane')} takes {size_text(needed_bytes)}"
-            raise ProgramTooLargeError(f"{its}, and {self.whose} is {size_text(self.n_bytes)}")
+            raise ProgramTooLargeError(f"{its}, but {self.whose} is {size_text(self.n_bytes)}")
 
 
 def limit_on(device: Any, config: StudyConfig) -> Limit:
-    """The limit on a device: what it grants this process, or the study, whichever is less."""
+    """The limit on a device: what it grants this process, or the study's limit if lower."""
     smaller = "or a smaller model or train.batch_size"
     limits: list[Limit] = []
     if (asked := config.execution.memory_limit_bytes) is not None:
@@ -78,9 +78,9 @@ def limit_on(device: Any, config: StudyConfig) -> Limit:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: of this machine or of the device.
+    """Whether an error says that memory ran out, on this machine or on the device.
 
-    XLA tells so within a general error.
+    XLA reports this with a general error.
     """
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
@@ -93,10 +93,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """That a program does not fit: `told` in words, and the `failure` of a trial alone in it.
+    """A program that does not fit: a message, and the `failure` of a single trial in it.
 
-    `is_foreseen` says that it was never begun; else it may have been others beside it that took
-    the memory.
+    `is_foreseen` says that it was never started; otherwise, other programs may have taken the
+    memory.
     """
 
     told: str
@@ -105,10 +105,10 @@ class TooLarge:
 
 
 class Attempt(Protocol):
-    """Trains lanes that are no more than their program's, `alone` with nothing beside them."""
+    """Trains lanes in one program, `alone` if nothing else may use the memory."""
 
     def __call__(self, work: Work, *, alone: bool) -> Outcome | TooLarge:
-        """What came of them."""
+        """The outcome, or that the program does not fit."""
         ...
 
 
@@ -120,10 +120,10 @@ class _Try:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """How the lanes of a bucket are tried, from the largest program that may fit downwards.
+    """How to try the lanes of a bucket, from the largest program that may fit downwards.
 
-    Each trial has `members` lanes. `own` is a trial in a program of its own structure, None where
-    it is in such a one; `fail` the outcome of a trial that fits nowhere.
+    Each trial has `members` lanes. `own` moves a trial to a program of its own structure, or
+    returns None if it is in one; `fail` is the outcome of a trial that fits nowhere.
     """
 
     attempt: Attempt
@@ -133,7 +133,7 @@ class Ladder:
     limit: Limit
 
     def train(self, work: Work) -> Outcome:
-        """The outcome of `work`, in as many parts as it takes."""
+        """The outcome of `work`, in as many parts as necessary."""
         known = (ceiling.capacity for ceiling in work.ceilings if self.limit.was_of(ceiling))
         capacity = min(known, default=work.program.capacity)
         tries = deque(_Try(part) for part in self._parts(work, [work], capacity))
@@ -159,7 +159,7 @@ class Ladder:
                 own_programs += 1
             else:
                 outcomes.append(self.fail(now.work, found.failure))
-        whole = joined(work, outcomes)  # of branches that were tried one by one it knows more
+        whole = joined(work, outcomes)  # for branches tried one by one, this is more precise
         if capacity < work.program.capacity or told:
             own = self.limit.ceiling(capacity)
             whole = replace(whole, ceiling=lowest([own, whole.ceiling]))
@@ -171,7 +171,7 @@ class Ladder:
         )
 
     def _parts(self, work: Work, left: Iterable[Work], capacity: int) -> Iterator[Work]:
-        """The lanes of `left`, which are of `work`, in parts for a program of this capacity."""
+        """The lanes of `left`, a part of `work`, in parts for a program of this capacity."""
         lanes = [lane for part in left for lane in part.bucket.lanes]
         specs = [spec for part in left for spec in part.specs]
         program, most = replace(work.program, capacity=capacity), capacity // self.members

@@ -12,16 +12,16 @@ from sweeper.programs.segment import DeviceData, Lanes, Segment
 
 Run = Callable[[Lanes, DeviceData], Segment]
 PhaseAt = Callable[[int], str]
-"""The phase of a lane's epoch; epochs count from 1."""
+"""Maps a lane's epoch to its phase; epochs count from 1."""
 
 
 def run_phases(
     programs: Mapping[str, Run], lanes: Lanes, parts: DeviceData, phases: Sequence[PhaseAt]
 ) -> Segment:
-    """What came of the lanes, `phases[i]` being those of lane `i`; spare lanes have none.
+    """Train the lanes; `phases[i]` are those of lane `i`, and spare lanes have none.
 
-    Each call trains the lanes that are in one phase to the end of it, and leaves the others as they
-    are, for the phases of lanes may differ. States stay on the device in between.
+    Each call trains the lanes that are in one phase to the end of it, and leaves the others
+    unchanged, since the phases of lanes may differ. States stay on the device in between.
     """
     at, stop = np.array(lanes.start), np.array(lanes.stop)
     done: Segment | None = None
@@ -35,23 +35,23 @@ def run_phases(
         lanes = replace(lanes, state=trained.state)
         if trained.ended is None:
             at = ends
-        else:  # one that has ended goes no further
+        else:  # lanes that have ended stop
             assert trained.last is not None
             at = np.where(ends > at, np.asarray(trained.last), at).astype(at.dtype)
             stop = np.where(np.asarray(trained.ended), np.minimum(stop, at), stop)
-    assert done is not None, "a bucket has a lane that trains"
+    assert done is not None, "every bucket has a lane that trains"
     return done if done.last is None else replace(done, last=jnp.asarray(at))
 
 
 def _end(phases: Sequence[PhaseAt], phase: str, lane: int, at: int, stop: int) -> int:
-    """Where a lane's run of this phase ends; where it is, if it is in another."""
+    """The epoch at which a lane's run of this phase ends; its current epoch in another phase."""
     while at < stop and phases[lane](int(at) + 1) == phase:
         at += 1
     return at
 
 
 def _joined(done: Segment, trained: Segment, moved: jnp.ndarray) -> Segment:
-    """All that was measured so far; the scores of a lane on the test part are its last ones."""
+    """All measurements so far; the test scores of a lane are its last ones."""
     test = jnp.where(moved[:, None], trained.test, done.test)
-    # each fills in the epochs that it trained, and the others are 0
+    # each call fills in the epochs that it trained, and the others are 0
     return replace(trained, curves=done.curves + trained.curves, test=test)

@@ -1,7 +1,7 @@
-"""Decides which device trains which bucket, and which programs compute on a device at a time.
+"""Decides which device trains which bucket, and which programs run on a device at a time.
 
 A bucket goes where it is predicted to finish first. A device that lacks the bucket's program
-compiles it first, so a class stays on the devices that have it until waiting there takes longer
+compiles it first, so a class stays on the devices that have it until waiting for them takes longer
 than another compilation.
 """
 
@@ -14,18 +14,17 @@ from contextlib import contextmanager
 from sweeper.executors.executor import Work
 from sweeper.scheduler.classes import ProgramClass
 
-# seconds where nobody predicts any: they only weigh devices against each other
+# seconds, assumed without a prediction: they only weigh devices against each other
 _EPOCH_S = 1e-3
 _COMPILE_S = 1.0
 
 
 class DeviceQueues:
-    """Predicted seconds of what each of `devices` has to compile and to train.
+    """Predicted seconds of what each of `devices` still has to compile and train.
 
-    Given buckets longest first, as plans have them, no device is left with more than another by
-    more than one bucket and twice what it takes to compile for it: Graham's list scheduling (SIAM
-    J. Appl. Math. 17, 1969). With `is_shared` a device loads from the compile cache what another
-    has compiled.
+    If buckets come longest first, as in plans, no device has more left than another by more than
+    one bucket and twice the time to compile for it: Graham's list scheduling (SIAM J. Appl. Math.
+    17, 1969). With `is_shared`, a device loads from the compile cache what another has compiled.
     """
 
     def __init__(self, devices: int, *, is_shared: bool = False) -> None:
@@ -34,20 +33,20 @@ class DeviceQueues:
         self._is_shared = is_shared
 
     def place_class(self, program: ProgramClass) -> int:
-        """The device that is to compile a class which no bucket has asked for yet."""
+        """The device that compiles a class that no bucket needs yet."""
         return self._placed(program, 0.0)
 
     def place(self, work: Work) -> int:
-        """The device for one more bucket, which then has that to train."""
+        """The device for another bucket, which is added to its load."""
         return self._placed(work.program, _train_s(work))
 
     def compiled(self, program: ProgramClass, device: int) -> None:
-        """It has compiled a class that was placed there."""
+        """Note that it has compiled a class that was placed there."""
         self._seconds[device] -= self._compile_s[program.class_id][device]
         self._compile_s[program.class_id][device] = 0.0
 
     def trained(self, work: Work, device: int) -> None:
-        """It has no longer to train a bucket that was placed there."""
+        """Note that it has trained a bucket that was placed there."""
         self._seconds[device] -= _train_s(work)
 
     def _placed(self, program: ProgramClass, train_s: float) -> int:
@@ -56,7 +55,7 @@ class DeviceQueues:
         compile_s = _COMPILE_S if known is None else known
 
         def done_s(at: int) -> float:
-            # twice: a class is compiled once more where that gains as much as it costs, no less
+            # twice: a class is only compiled again if that gains at least as much as it costs
             return self._seconds[at] + (0.0 if at in has else 2 * compile_s)
 
         device = min(range(len(self._seconds)), key=done_s)
@@ -72,9 +71,9 @@ def _train_s(work: Work) -> float:
 
 
 class DeviceLock:
-    """Turns in the memory of a device, from several threads.
+    """Turns for the memory of a device, taken by several threads.
 
-    A turn that is to be alone waits for those that run, and lets no other begin.
+    An exclusive turn waits for those in progress, and lets no other start.
     """
 
     def __init__(self) -> None:
@@ -84,7 +83,7 @@ class DeviceLock:
 
     @contextmanager
     def turn(self, *, alone: bool) -> Generator[None]:
-        """A turn, for the block."""
+        """Take a turn for the block."""
         with self._changed:
             if alone:
                 self._wanted_alone += 1
@@ -102,6 +101,6 @@ class DeviceLock:
 
 
 def turns_on(platforms: Sequence[str]) -> list[DeviceLock]:
-    """Those of each device: its own, but for devices of a CPU, which have one memory."""
+    """One lock per device, but a common one for CPU devices, which share their memory."""
     shared = DeviceLock()
     return [shared if platform == "cpu" else DeviceLock() for platform in platforms]

@@ -1,7 +1,7 @@
-"""Private parts of other libraries, which an upgrade may remove: nothing public does the same.
+"""Private parts of other libraries that have no public alternatives.
 
-`tests/test_private_apis.py` fails then. Libraries are imported inside the functions, because a
-worker uses this module before it may import JAX.
+If an upgrade removes one, `tests/test_private_apis.py` fails. Libraries are imported inside the
+functions, because a worker uses this module before it may import JAX.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _XLA_THREAD = "tf_XLAEigen"  # XLA's name for each thread that runs parts of a p
 
 
 def file_cache(path: Path) -> Any:
-    """JAX's own cache of compiled programs in a directory, limited to the size that JAX is set to.
+    """JAX's own cache of compiled programs in a directory, limited to JAX's configured size.
 
     Raises:
         OSError: the directory cannot be created.
@@ -35,22 +35,22 @@ def current_cache() -> Any:
 
 
 def replace_cache(cache: Any) -> None:
-    """Have JAX keep compiled programs in `cache`; if it is None, where its own settings say."""
+    """Let JAX keep compiled programs in `cache`; if None, where its own settings say."""
     from jax._src import compilation_cache
 
-    compilation_cache.reset_cache()  # JAX keeps to the first directory that it has used
+    compilation_cache.reset_cache()  # JAX keeps using its first directory
     compilation_cache._cache = cache
 
 
 def has_open_devices() -> bool:
-    """Whether JAX has opened its devices; to ask a public function would open them."""
+    """Whether JAX has opened its devices; a public function would open them."""
     from jax._src import xla_bridge
 
     return xla_bridge.backends_are_initialized()
 
 
 def is_invalid_jax_setting(error: ValueError) -> bool:
-    """Whether importing JAX raised it, for an environment variable with an invalid value."""
+    """Whether importing JAX raised this for an environment variable with an invalid value."""
     *_, (frame, _) = walk_tb(error.__traceback__)
     return frame.f_globals.get("__name__") == "jax._src.config"
 
@@ -59,7 +59,7 @@ def count_xla_threads() -> int | None:
     """How many threads XLA has started on the CPU; None if the system does not list them."""
     names: list[str] = []
     for thread in Path("/proc/self/task").glob("*/comm"):
-        with suppress(OSError):  # one that has just ended
+        with suppress(OSError):  # a thread that has just ended
             names.append(thread.read_text().strip())
     return names.count(_XLA_THREAD) or None
 

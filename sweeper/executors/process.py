@@ -1,7 +1,7 @@
 """Trains buckets in worker processes: one loky pool with a single worker per slot.
 
-With several workers in one pool, loky fails every pending task and kills the other workers when
-one dies. With one pool per slot, the slot shows which worker died, and the others go on.
+With several workers in one pool, loky fails every pending task and kills the other workers when one
+dies. With one pool per slot, it is known which worker died, and the others continue.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from sweeper.results.events import Observer
 from sweeper.results.timeline import Activity, Span, Timeline
 from sweeper.trial import Place
 
-# a worker reads its libraries and the data, and opens the device
+# time for a worker to import its libraries, read the data and open the device
 _START_S = 300.0
-# a start that fails may be the fault of a moment; as many in a row are not
+# a failed start may be a coincidence; this many in a row are not
 _STARTS = 3
 
 
@@ -45,11 +45,12 @@ class ClosedError(Exception):
 
 @dataclass(slots=True)
 class Slot:
-    """A place of workers; one thread at a time may train in it, any may close it.
+    """A place for workers; one thread at a time may train in it, any thread may close it.
 
-    `place` is its name in the results, `log` the file of all that its workers write.
-    `trial_timeout_s` is what a trial may take, `send` writes the data again for a worker that did
-    not start, in case their file is damaged, and `timeline` records when workers start or are lost.
+    `place` is its name in the results, `log` the file with the output of its workers.
+    `trial_timeout_s` is the time limit of a trial, `send` writes the data again for a worker that
+    did not start, in case the file is damaged, and `timeline` records when workers start or are
+    lost.
     """
 
     place: str
@@ -57,7 +58,7 @@ class Slot:
     environment: dict[str, str]
     log: Path
     trial_timeout_s: float | None = None
-    send: Callable[[], None] = lambda: None  # the data are where the worker is
+    send: Callable[[], None] = lambda: None  # the data is already where the worker needs it
     timeline: Timeline = field(default_factory=Timeline)
     _worker: WorkerProcess | None = field(default=None, init=False)
     _compiled: set[str] = field(default_factory=set[str], init=False)
@@ -68,9 +69,9 @@ class Slot:
         """Train `work` in this slot's worker, which is started if there is none.
 
         Raises:
-            WorkerDiedError: it ended before it gave an outcome, or gave something else.
+            WorkerDiedError: it ended before it returned an outcome, or returned something else.
             TrialTimeoutError: it took too long, and was killed.
-            SetupError: no worker can be started, or the disk does not take a checkpoint.
+            SetupError: no worker can be started, or a checkpoint cannot be written.
         """
         with self.timeline.at(self.place):
             process = self._running()
@@ -97,14 +98,14 @@ class Slot:
                 self._worker.end()
 
     def limit_s(self, work: Work) -> float | None:
-        """What is asked of a worker may take as long as each trial, and once more to compile."""
+        """The time limit of a worker's task: that of each trial, and once more to compile."""
         if self.trial_timeout_s is None:
             return None
         compiles = work.program.class_id not in self._compiled
         return self.trial_timeout_s * (len(work.bucket.lanes) + compiles)
 
     def _running(self) -> WorkerProcess:
-        """The worker, ready for work; one that died while it was idle is replaced."""
+        """The worker, ready for work; one that died while idle is replaced."""
         if self._worker is not None and self._worker.is_alive:
             return self._worker
         self._compiled.clear()
@@ -136,12 +137,12 @@ class Slot:
             raise ClosedError
 
     def _cannot_start(self, found: str) -> SetupError:
-        tries = f"in {_STARTS} tries no worker has started, the last one {found}"
+        tries = f"no worker has started in {_STARTS} tries; the last one {found}"
         hint = "remove the cause and start again: committed rounds are kept"
         return SetupError(Problem(self.place, "", tries, hint))
 
     def _place(self, pid: int) -> Place:
-        """Where a worker was that could not say so itself."""
+        """The place of a worker that could not report it itself."""
         fraction = carried_fraction(self.environment)
         return Place(self.place, "", socket.gethostname(), pid, fraction, None)
 
@@ -163,17 +164,17 @@ class ProcessExecutor:
         self._slots = tuple(slots)
         self._retries = retries
         self._observer = observer
-        # One thread a slot, alive as long as the executor: a worker's life is bound to the
-        # thread that started it.
+        # One thread per slot, alive as long as the executor: a worker's life is bound to the thread
+        # that started it.
         self._threads = ThreadPoolExecutor(
             len(self._slots), thread_name_prefix="slot", initializer=block_interrupts
         )
-        self._free: LifoQueue[Slot] = LifoQueue()  # a worker that runs is rather used than started
+        self._free: LifoQueue[Slot] = LifoQueue()  # running workers are preferred to starting one
         for slot in reversed(self._slots):
             self._free.put(slot)
 
     def submit(self, work: Work) -> Future[Outcome]:
-        """Queue `work`; the first slot that is free takes it."""
+        """Queue `work`; the first free slot takes it."""
         return self._threads.submit(self._train, work)
 
     def close(self) -> None:

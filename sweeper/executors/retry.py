@@ -1,4 +1,4 @@
-"""What becomes of a bucket whose worker died: only the trial that kills workers may fail."""
+"""Retries a bucket whose worker died, so that only the trial that kills workers may fail."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sweeper.trial import Curve, Failure, LaneRecord, Place, Reason
 
 
 class WorkerDiedError(Exception):
-    """The process that trained a bucket is gone; `place` is where that was.
+    """The process that trained a bucket is gone; `place` is where it was.
 
-    `how` says it in a few words, `log` where the rest is told, and what.
+    `how` is a short description; `log` is the file with more, and its last lines.
     """
 
     reason: ClassVar[Reason] = Reason.WORKER_DIED
@@ -34,52 +34,52 @@ class WorkerDiedError(Exception):
 
 
 class TrialTimeoutError(WorkerDiedError):
-    """It was ended, because it took longer over the bucket than `trial_timeout` allows."""
+    """It was killed because it took longer over the bucket than `trial_timeout` allows."""
 
     reason = Reason.TIMEOUT
 
 
 class WorkerLostError(WorkerDiedError):
-    """It is gone with its machine, or with what ran it there: hardly the bucket's doing."""
+    """It is gone with its machine, or with the process that ran it: hardly the bucket's fault."""
 
 
 class WorkerGivenUpError(WorkerLostError):
-    """It was given up while it was there: not the bucket's doing at all."""
+    """It was given up although it was there: not the bucket's fault at all."""
 
 
 Attempt = Callable[[Work], Outcome]
 
-# a bucket that loses its worker more often is taken for the reason
+# a bucket that loses its worker more often is considered the cause
 _MAX_LOSSES = 2
-# so many trials are told of by number
+# at most this many trials are listed by number
 _NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """Trains a bucket by `attempt`, whoever dies over it; `tell` is told what becomes of it."""
+    """Trains a bucket by `attempt`, whatever dies; `tell` is called with messages."""
 
     attempt: Attempt
     retries: int
     tell: Callable[[str], None] = lambda told: None
 
     def train(self, work: Work, deaths: int = 0, losses: int = 0) -> Outcome:
-        """The outcome of `work`, over which `deaths` have been died already.
+        """The outcome of `work`, after `deaths` earlier deaths.
 
-        Where its worker was lost it is tried again as it is, but for so many `losses`. Else half of
-        the lanes are masked, in the same program, until the culprit is alone; alone it has
-        `retries` more tries, then it fails and its companions never notice.
+        If its worker was lost, it is retried unchanged, up to a number of `losses`. Otherwise half
+        of the lanes are masked, in the same program, until the culprit is alone; then it gets
+        `retries` more tries before it fails, and its companions are not affected.
         """
         try:
             return _after(self.attempt(work), deaths)
         except WorkerDiedError as death:
             numbers = work.bucket.numbers
             if isinstance(death, WorkerLostError) and losses < _MAX_LOSSES:
-                self._tell(work, death, "it goes to another worker")
+                self._tell(work, death, "retrying in another worker")
                 return self.train(work, deaths + 1, losses + 1)
             if len(numbers) == 1:
                 return self._alone(work, deaths + 1, death)
-            self._tell(work, death, "they are tried again, half of them at a time")
+            self._tell(work, death, "retrying half of them at a time")
             middle = len(numbers) // 2
             first = self.train(_part(work, slice(None, middle)), deaths + 1, losses)
             second = self.train(_part(work, slice(middle, None)), deaths + 1, losses)
@@ -87,12 +87,12 @@ class Retrying:
 
     def _alone(self, work: Work, deaths: int, death: WorkerDiedError) -> Outcome:
         for _ in range(self.retries):
-            self._tell(work, death, "it is tried again")
+            self._tell(work, death, "retrying")
             try:
                 return _after(self.attempt(work), deaths)
             except WorkerDiedError as again:
                 deaths, death = deaths + 1, again
-        self._tell(work, death, f"it fails ({death.reason}), its row and the worker's log say more")
+        self._tell(work, death, f"it fails ({death.reason}); see its row and the worker's log")
         failure = Failure(death.reason, type(death).__name__, str(death))
         outcome = failed(work, failure, death.place, death.started_at)
         return _after(outcome, deaths - 1)
@@ -117,7 +117,7 @@ def train_observed(
 
 
 def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:
-    """The outcome of `work` in which every lane failed and none has a state."""
+    """The outcome of `work` in which every lane failed and has no state."""
     lanes = tuple(
         LaneRecord(
             number=lane.number,
@@ -144,7 +144,7 @@ def _part(work: Work, lanes: slice) -> Work:
 
 
 def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome:
-    """One outcome of two halves, each of which counts the `deaths` before they were parted."""
+    """One outcome of two halves, which each count the `deaths` before they were split."""
     return replace(
         second,
         bucket=work.bucket,

@@ -1,8 +1,8 @@
 """Signals that ask the program to stop: Ctrl-C, SIGTERM and SIGHUP.
 
-The first one stops a study after the round in training, a second one ends the program at once.
-SIGTERM comes from batch systems and containers, which kill the program soon afterwards, and SIGHUP
-from a terminal that was closed: after either, a round has only the grace period left.
+The first one stops a study after the current round, a second one ends the program at once. SIGTERM
+comes from batch systems and containers, which kill the program soon afterwards, and SIGHUP from a
+terminal that was closed: after either, a round only has the grace period left.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from functools import partial
 from types import FrameType
 from typing import NoReturn
 
-INTERRUPTED = 128 + signal.SIGINT  # as a shell reports a program that Ctrl-C ended
-# what a scheduler, a service manager or a closed terminal sends; Windows has no SIGHUP
+INTERRUPTED = 128 + signal.SIGINT  # the exit code for Ctrl-C in shells
+# sent by a scheduler, a service manager or a closed terminal; Windows has no SIGHUP
 TERMINATING = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 # `timeout`, shells and service managers send SIGTERM or SIGHUP twice within microseconds
 _SAME_REQUEST_S = 0.1
-# how long a message may take before the program ends: the terminal may be stopped or gone
+# how long to wait for a message before the program ends: the terminal may be stopped or gone
 _LAST_WORDS_S = 1.0
-# by then the callback that dropped an exception has returned
+# by then, the callback that dropped an exception has returned
 _AGAIN_S = 0.05
 
 _wakeup: int | None = None
@@ -51,7 +51,7 @@ class Left(BaseException):  # SystemExit would be attributed to user code
 def leave_on_signals() -> None:
     """Let Ctrl-C, SIGTERM and SIGHUP raise `Left`.
 
-    A program started under `nohup` goes on ignoring SIGHUP.
+    A program started under `nohup` continues to ignore SIGHUP.
     """
     for number in (signal.SIGINT, *not_ignored(TERMINATING)):
         signal.signal(number, _leave)
@@ -59,7 +59,7 @@ def leave_on_signals() -> None:
 
 
 def ignore_interrupts() -> None:
-    """Ignore Ctrl-C from now on: the program is about to end and only reports its outcome."""
+    """Ignore Ctrl-C from now on: the program is about to end and only reports its result."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -72,9 +72,9 @@ def ignore_terminating_signals() -> None:
 
 
 def unhandled(numbers: Sequence[int]) -> tuple[int, ...]:
-    """Those of the signals that may be handled here without taking them from the host program.
+    """The signals that may be handled here without taking them from the host program.
 
-    Only the main thread may, and only if nobody else handles or watches them.
+    Only the main thread may handle signals, and only those that nothing else handles or watches.
     """
     if threading.current_thread() is not threading.main_thread():
         return ()
@@ -104,10 +104,10 @@ def stopping_on(
     """Handle these signals during the block: the first sets `stop`, the second ends the program.
 
     SIGTERM and SIGHUP end it after `grace_s` seconds even without a second signal. `leave` is
-    called with the reason before the program ends, and returns the message to show. Afterwards
+    called with the reason before the program ends, and returns the message to show. Afterwards,
     Ctrl-C is ignored and other signals are handled as before.
 
-    Python runs signal handlers in its main thread only, which may be deep in a compiled program or
+    Python runs signal handlers only in its main thread, which may be deep in a compiled program or
     hold a lock. So a signal only wakes a thread, which does the rest.
     """
     global _wakeup
@@ -128,12 +128,12 @@ def stopping_on(
         signal.set_wakeup_fd(descriptor)
         _wakeup = None
         waking.close()
-        thread.join()  # it may still have to act on a signal that came earlier
+        thread.join()  # it may still have to handle an earlier signal
 
 
 @dataclass(slots=True)
 class _Watch:
-    """Acts on each signal until the other end of `woken` is closed."""
+    """Handles each signal until the other end of `woken` is closed."""
 
     woken: socket.socket
     numbers: frozenset[int]
@@ -152,7 +152,7 @@ class _Watch:
                 if self._asked_at is None:
                     self._first(number)
                 elif number == signal.SIGINT or self._has_waited():
-                    self._end(number, f"a second signal, {signal.Signals(number).name}, came")
+                    self._end(number, f"received a second signal, {signal.Signals(number).name}")
 
     def _has_waited(self) -> bool:
         assert self._asked_at is not None
@@ -168,7 +168,9 @@ class _Watch:
             except TimeoutError:
                 assert self.stopping.number is not None, "a signal began the grace period"
                 name = signal.Signals(self.stopping.number).name
-                over = f"{name} came {self.grace_s:g} s ago, which is all of execution.grace"
+                over = (
+                    f"{name} was received {self.grace_s:g} s ago, the limit set by execution.grace"
+                )
                 self._end(self.stopping.number, over)
             if not received:
                 return None
@@ -177,12 +179,14 @@ class _Watch:
 
     def _first(self, number: int) -> None:
         self._asked_at = time.monotonic()
-        waiting = "waiting for the buckets in training, then stopping; Ctrl-C again leaves at once"
+        waiting = (
+            "waiting for the current buckets, then stopping; press Ctrl-C again to stop at once"
+        )
         if number in TERMINATING:
             self._deadline = self._asked_at + self.grace_s
             waiting = (
-                f"{signal.Signals(number).name}: waiting up to {self.grace_s:g} s for the buckets "
-                "in training, then stopping; a second signal leaves at once"
+                f"{signal.Signals(number).name}: waiting up to {self.grace_s:g} s for the current "
+                "buckets, then stopping; a second signal stops at once"
             )
         self.stopping.number = number
         self.stopping.stop.set()
@@ -201,10 +205,10 @@ class _Watch:
 
 
 def _briefly(action: Callable[[], None]) -> None:
-    """Do this, but do not wait for it for long: writing to a stopped terminal does not return."""
+    """Run the action, but do not wait long: writing to a stopped terminal does not return."""
 
     def attempt() -> None:
-        with suppress(OSError, ValueError):  # a stream that is closed or gone
+        with suppress(OSError, ValueError):  # a closed or missing stream
             action()
 
     thread = threading.Thread(target=attempt, daemon=True)
@@ -213,7 +217,7 @@ def _briefly(action: Callable[[], None]) -> None:
 
 
 def _drop_closed_terminals() -> None:
-    """Point the streams of a closed terminal to nowhere, so that writing to them does not fail."""
+    """Redirect the streams of a closed terminal to nowhere, so that writing does not fail."""
     if sys.platform == "win32":
         return
     import termios
@@ -233,12 +237,13 @@ def not_ignored(numbers: Sequence[int]) -> tuple[int, ...]:
 
 
 def end_program(number: int) -> NoReturn:
-    """End this program because a signal asked for it that nobody else handles.
+    """End this program because of a signal that nothing else handles.
 
-    IPython and Jupyter catch `SystemExit` and go on, so there the signal itself ends the program.
+    IPython and Jupyter catch `SystemExit` and continue, so there the signal itself ends the
+    program.
 
     Raises:
-        SystemExit: with the exit code that a shell gives to the signal.
+        SystemExit: with the exit code of the signal in shells.
     """
     if hasattr(builtins, "__IPYTHON__"):
         sys.stdout.flush()
@@ -278,9 +283,9 @@ def _unblock_after_fork() -> None:
 
 
 def _forget_in_child() -> None:
-    """Let a forked process end as any other does, and not report its signals to this one's thread.
+    """Let a forked process end normally, without reporting its signals to this one's thread.
 
-    `multiprocessing` ends its processes by SIGTERM, some of them right after their start.
+    `multiprocessing` ends its processes with SIGTERM, some of them right after their start.
     """
     if _wakeup is not None:
         signal.set_wakeup_fd(-1)

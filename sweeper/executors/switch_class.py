@@ -25,28 +25,27 @@ from sweeper.scheduler.switching import spread
 
 
 def device_mesh(devices: Sequence[Any]) -> Mesh:
-    """These devices of this process, in a row."""
+    """The mesh of these devices of this process, in a row."""
     return Mesh(np.array(devices), (DEVICES,))
 
 
 def on_each(devices: Sequence[Any]) -> NamedSharding:
-    """Where the data lie that every one of `devices` reads: on each of them."""
+    """The sharding of data that every one of `devices` reads: a copy on each."""
     return NamedSharding(device_mesh(devices), Spec())
 
 
 def work_of(program: Switch) -> NDArray[np.float64]:
-    """About what an epoch of each branch costs: as much as it has parameters."""
+    """The approximate cost of an epoch of each branch: its number of parameters."""
     models = (jax.tree.leaves(branch.layout.abstract().model) for branch in program.branches)
     return np.array([sum(leaf.size for leaf in model) for model in models], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchRunner:
-    """A compiled `switch_segment`, given lanes in any order and any number up to its capacity.
+    """A compiled `switch_segment` that takes lanes in any order, up to its capacity.
 
-    They are spread over so many `devices`.
-    `work[i]` is what an epoch of branch `i` costs, in no unit: it decides who trains a lane, which
-    changes no bit of it.
+    Lanes are spread over `devices`. `work[i]` is the relative cost of an epoch of branch `i`: it
+    decides which device trains a lane, without changing any bit.
     """
 
     run: Callable[[Lanes, DeviceData], Segment]
@@ -54,7 +53,7 @@ class SwitchRunner:
     devices: int
 
     def __call__(self, lanes: Lanes, parts: DeviceData) -> Segment:
-        """What came of the lanes, in their own order, in NumPy arrays."""
+        """The result of the lanes, in their own order, as NumPy arrays."""
         epochs = np.asarray(lanes.stop) - np.asarray(lanes.start)
         told: Any = lanes.lane  # a `BranchLane`
         work = epochs * self.work[np.asarray(told.branch)]
@@ -69,7 +68,7 @@ class SwitchRunner:
 
 
 def spread_lanes(lanes: Lanes, mesh: Mesh) -> Lanes:
-    """Shapes and dtypes of `lanes` with as many for each device, spread over them."""
+    """Shapes and dtypes of `lanes`, with equally many for each device."""
     sharding = NamedSharding(mesh, Spec(DEVICES))
 
     def spread_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -80,29 +79,29 @@ def spread_lanes(lanes: Lanes, mesh: Mesh) -> Lanes:
 
 
 def _room(lanes: int, devices: int) -> int:
-    """How many lanes each device has room for.
+    """How many lanes fit on each device.
 
-    Two at least: XLA compiles a loop of one turn as if there were none, to other bits.
+    At least two, since XLA compiles a loop with one turn as if there were none, with other bits.
     """
     return max(2, math.ceil(lanes / devices))
 
 
 def _places(lanes: Sequence[Sequence[int]], room: int) -> NDArray[np.int64]:
-    """The lane at each place of all devices, one device after the other; -1 where none is."""
+    """The lane at each place of all devices, one device after the other; -1 for empty ones."""
     filled = [[*some, *[-1] * (room - len(some))] for some in lanes]
     return np.array(filled, np.int64).ravel()
 
 
 def parted(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:
-    """The lanes of each class, in their order; `branches[i]` is the class of lane `i`."""
+    """The lanes of each class, in order; `branches[i]` is the class of lane `i`."""
     classes: Mapping[str, ProgramClass] = {branch.class_id: branch for branch in branches}
     return [_part(work, own, branches) for own in classes.values()]
 
 
 def joined(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of `work`, of which `outcomes` are all parts, trained one after the other.
+    """The outcome of `work` from the `outcomes` of its parts, trained one after the other.
 
-    Of their ceilings it has the lowest, which holds for each of them.
+    It has the lowest of their ceilings, which holds for each of them.
     """
     needed = [o.memory_predicted_bytes for o in outcomes if o.memory_predicted_bytes is not None]
     lanes = {lane.number: lane for outcome in outcomes for lane in outcome.lanes}

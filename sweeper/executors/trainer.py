@@ -1,4 +1,4 @@
-"""Trains one bucket on a device of this process: in a thread of the parent, or in a worker."""
+"""Trains buckets on a device of this process, in a thread of the parent or in a worker."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Place, Reason, Scalar
 
-_MAX_TOLD = 200  # letters
+_MAX_TOLD = 200  # characters
 _log = logging.getLogger("sweeper")
 
 
 class Trainer:
-    """Compiles each class once and trains its buckets; safe to use from several threads.
+    """Compiles each class once and trains its buckets; thread-safe.
 
-    Programs of several structures run on all `devices`, others on the first of them; by default
-    these are all that this process has. `turns` are those of their memory, also for whoever else
-    trains there. `timeline` records what is compiled and trained, and when.
+    Programs of several structures run on all `devices`, others on the first; by default these are
+    all devices of this process. `turns` are the locks of their memory, shared with others that
+    train there. `timeline` records what is compiled and trained.
     """
 
     def __init__(
@@ -76,24 +76,24 @@ class Trainer:
         self.classes = Classes(*given)
 
     def compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
-        """Compile a class ahead, once; `params` are those of any of its trials.
+        """Compile a class in advance, once; `params` are those of any of its trials.
 
         Raises:
-            Exception: what building or compiling the program raised.
+            Exception: whatever building or compiling the program raised.
         """
         keep_configured()
         self.classes.prepare(program_class, params)
 
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
-        """The outcome of `work`; an exception in a program fails its lanes and nothing else.
+        """The outcome of `work`; an exception in a program only fails its lanes.
 
-        So does sys.exit in code of the user's, which is traced here.
+        The same applies to sys.exit in user code, which is traced here.
 
-        Where it has several structures, it fails those of the structure that raises it. Where
-        memory is short, lanes train in parts, in programs of fewer.
+        With several structures, it only fails the lanes of the structure that raises it. If memory
+        is short, lanes train in parts, in smaller programs.
 
         Raises:
-            SetupError: the disk does not take the lanes' state, which is no fault of theirs.
+            SetupError: the lanes' state cannot be written, which is not their fault.
         """
         where = place_on(self.classes.devices[0], place, memory_fraction)
         return self._ladder(where).train(work)
@@ -207,7 +207,7 @@ class Trainer:
         )
 
     def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
-        """The outcome of a switch class whose program fails, each of its structures by itself."""
+        """The outcome of a switch class whose program fails, training each structure on its own."""
         _log.warning(
             "class %s trains one structure at a time: %s",
             work.program.class_id,
@@ -215,7 +215,7 @@ class Trainer:
         )
         settings = [self._config.filled(spec.params) for spec in work.specs]
         switch = self.classes.program(work.program, settings[0])
-        assert isinstance(switch, Switch), "asked of classes with branches"
+        assert isinstance(switch, Switch), "only called for classes with branches"
         branches = branch_classes(work.program)
         parts = parted(work, [branches[switch.branch_of(its)] for its in settings])
         ladder = self._ladder(where)
@@ -224,7 +224,7 @@ class Trainer:
     def _start(
         self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
     ) -> TrialStart:
-        """Where the lane goes on; from the first epoch again where its checkpoint is bad.
+        """Where the lane continues; from the first epoch again if its checkpoint is damaged.
 
         A trial is a function of its parameters, so training it again gives the same state.
         """
@@ -242,7 +242,7 @@ class Trainer:
         return TrialStart(tuple(fresh), 0, retrained=bool(lane.checkpoint))
 
     def _files(self, work: Work) -> dict[str, LaneFile]:
-        """The checkpoints that the lanes of a bucket go on from, but those that are damaged."""
+        """The checkpoints from which the lanes of a bucket continue, without damaged ones."""
         found: dict[str, LaneFile] = {}
         for name in {lane.checkpoint for lane in work.bucket.lanes if lane.checkpoint}:
             try:
@@ -258,10 +258,10 @@ class Trainer:
     def _write(
         self, work: Work, segment: Segment, settings: Sequence[Settings], program: Layout
     ) -> tuple[str, str]:
-        """Write each lane's own state, cut out of its padding.
+        """Write each lane's own state, without padding.
 
-        Of a lane that has ended only the model is of use, or what its training would go on from
-        where that is to be saved, and only until the round is closed.
+        A lane that has ended only needs the model, or what training would continue from if that is
+        to be saved, and only until the round is closed.
         """
         lanes = work.bucket.lanes
         named = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}"
@@ -286,6 +286,6 @@ class Trainer:
 
 
 def _first_line(error: BaseException) -> str:
-    """What an error says, of which XLA says much: also each of the largest buffers."""
+    """The first line of an error; XLA goes on to list its largest buffers."""
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0][:_MAX_TOLD].rstrip(".")

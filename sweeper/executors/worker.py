@@ -1,4 +1,4 @@
-"""What a worker process runs. Nothing here imports JAX before `start` has set the stage for it."""
+"""The code of a worker process. Nothing here imports JAX before `start` has prepared for it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from sweeper.executors.trainer import Trainer
 
 
-# makes a worker write where it is, whatever it is doing
+# makes a worker write its stack traces, whatever it is doing
 WHERE_ARE_YOU = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
-# with it Python does not put the current directory first on the import path
+# with it, Python does not put the current directory first on the import path
 SAFE_PATH = "PYTHONSAFEPATH"
 BY_SWEEPER = "set by sweeper"
 
 
 @dataclass(frozen=True, slots=True)
 class StartFile:
-    """The saved model that trials start from, and where the functions that it names are found."""
+    """The saved model that trials start from, and where to find the functions that it names."""
 
     path: Path
     base_dir: Path
@@ -46,13 +46,13 @@ class StartFile:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """What a worker is started with: paths and plain values; data travels as a file.
+    """What a worker is started with: paths and plain values; data is read from a file.
 
-    `cpus` are the cores it may use, all where there are none. `start` is the saved model that
-    trials start from, if they do. `xla_threads` are as many as the program that runs the study has,
-    unless nobody has said. `directory` is where the program was started, for files that code
-    of the user's opens, where it is not this process's own anyway. `main` are functions that the
-    study names in `__main__`, pickled by value.
+    `cpus` are the cores it may use, all if empty. `start` is the saved model that trials start
+    from, if any. `xla_threads` is the number in the program that runs the study, if it was set.
+    `directory` is where the program was started, for files that user code opens, unless that is
+    this process's own directory. `main` are functions in `__main__` that the study names, pickled
+    by value.
     """
 
     config: StudyConfig
@@ -72,30 +72,30 @@ _memory_fraction: float | None = None
 
 
 def begin(setup: WorkerSetup, output: Connection) -> None:
-    """Make this process a worker that writes what it has to say to `output`."""
+    """Make this process a worker that writes its output to `output`."""
     write_to(output)
     if os.environ.get(SAFE_PATH) == BY_SWEEPER:
-        del os.environ[SAFE_PATH]  # programs that user code starts are searched as ever
+        del os.environ[SAFE_PATH]  # programs that user code starts search their path as usual
     let_worker_memory_grow()
     start(setup)
 
 
 def write_to(output: Connection) -> None:
-    """Write to `output` from here on, also how this process crashes, or where it is when asked."""
+    """Write to `output` from now on, also how this process crashes, or its traces when asked."""
     for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
         os.dup2(output.fileno(), descriptor)
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # what is kept back dies with a crash
+            stream.reconfigure(line_buffering=True)  # buffered output would be lost in a crash
     output.close()
     faulthandler.enable(all_threads=False)
     if hasattr(faulthandler, "register"):
-        faulthandler.register(WHERE_ARE_YOU, all_threads=True)  # callbacks have threads of XLA
+        faulthandler.register(WHERE_ARE_YOU, all_threads=True)  # callbacks run in threads of XLA
 
 
 def start(setup: WorkerSetup) -> None:
-    """Make this process a worker: bound to its parent's life and to its cores, then JAX."""
+    """Prepare this process: tie it to its parent's life and its cores, then import JAX."""
     global _trainer, _memory_fraction
-    # the parent answers signals, also if they could not be blocked before this process began
+    # the parent handles signals, even if they could not be blocked before this process began
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ignore_terminating_signals()
     die_with(setup.parent)
@@ -123,7 +123,7 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
 
     config = setup.config
     configure_for(config)
-    jax.devices()  # where there is no device to open, it is the start that fails, and no trial
+    jax.devices()  # without a device, the start fails rather than a trial
     if setup.main is not None:
         restore(setup.main, config.base_dir)
     start = setup.start
@@ -134,20 +134,20 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
 
 
 def started() -> int:
-    """The number of this process, which has started."""
+    """The number of this process, once it has started."""
     return os.getpid()
 
 
 def train(work: Work, place: str) -> bytes:
     """The outcome of `work` in this process, pickled."""
-    assert _trainer is not None, "the pool's initializer is begin"
+    assert _trainer is not None, "the pool's initializer is `begin`"
     try:
-        _timeline.cut()  # of a bucket before, which gave no outcome
+        _timeline.cut()  # drop spans of a previous bucket without an outcome
         with _timeline.at(place):
             outcome = _trainer.train(work, place, _memory_fraction)
         outcome = replace(outcome, spans=_timeline.cut())
         with fault_points(Step.RETURN_OUTCOME):
             return pickle.dumps(outcome)
     except BaseException:
-        traceback.print_exc()  # for the log: to the parent it is an error among others
+        traceback.print_exc()  # for the log: the parent only sees one error among others
         raise

@@ -1,8 +1,8 @@
-"""One worker process, from start to end: a loky pool with a single worker, its log and its signals.
+"""One worker process, from start to end: a loky pool with one worker, its log and its signals.
 
-A pipe leads its output to a thread of this process. So the last words of a worker that died are
-known, and a worker that writes without end fills neither the disk nor a terminal. Signals and the
-current directory are kept from processes that Python starts here: the program that runs the study
+A thread of this process reads its output from a pipe. So the last words of a dead worker are known,
+and a worker that writes endlessly fills neither the disk nor a terminal. Signals and the current
+directory are kept from processes that Python starts here, since the program that runs the study
 handles them.
 """
 
@@ -37,9 +37,9 @@ from sweeper.faults import Fault
 from sweeper.process import open_streams
 from sweeper.rundir import move_inside, open_inside
 
-# of the file; one more as large holds what was written before
+# maximum size of the file; another one of this size has what was written before
 MAX_BYTES = 1 << 20
-# kept to tell of; where a worker was is told from the innermost call on, in many lines
+# text kept for messages; where a worker was is written from the innermost call on
 _END_BYTES = 1 << 14
 _TOLD = 3000
 _TRACE = re.compile(r"^(Fatal Python error|(Current t|T)hread 0x)", re.MULTILINE)
@@ -51,9 +51,9 @@ _log = logging.getLogger("sweeper")
 
 
 class WorkerLog:
-    """The log of one worker, from its start to its end, in a file that several may share.
+    """The log of one worker, from start to end, in a file that several may share.
 
-    `writer` is for the worker; this process must close its own when the worker has it.
+    `writer` is for the worker; this process must close its own copy once the worker has it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,12 +61,12 @@ class WorkerLog:
         reader, self.writer = Pipe(duplex=False)
         self._end = bytearray()
         self._is_written = True
-        # nobody waits for it: a process of the worker's own may keep the pipe open for good
+        # nothing waits for it: a child process of the worker may keep the pipe open forever
         self._thread = threading.Thread(target=self._copy, args=(reader,), daemon=True)
         self._thread.start()
 
     def end(self) -> str:
-        """The last words of the worker, which has ended; where it was, if that is among them."""
+        """The last words of the worker, which has ended; or its stack traces, if it wrote any."""
         self._thread.join(_LAST_WORDS_S)
         text = bytes(self._end).decode(errors="replace").strip()
         trace = _TRACE.search(text)
@@ -89,9 +89,9 @@ class WorkerLog:
                 size = file.tell() + file.write(written)
             if size > MAX_BYTES:
                 move_inside(root, self.path, self.path.with_suffix(".before.log"))
-        except OSError as error:  # a worker must not wait for room on the disk
+        except OSError as error:  # a worker must not wait for disk space
             self._is_written = False
-            _log.warning("%s is not written any more: %s", self.path, error.strerror)
+            _log.warning("%s can no longer be written: %s", self.path, error.strerror)
 
 
 _starting = threading.Lock()
@@ -107,7 +107,7 @@ def safe_path() -> dict[str, str]:
 
 @contextmanager
 def safe_import_path() -> Iterator[None]:
-    """Set that variable for the processes that watch semaphores, which start in the block."""
+    """Set that variable for resource trackers, which are started in the block."""
     with _starting:
         before = os.environ.get(SAFE_PATH)
         os.environ.update(safe_path())
@@ -119,11 +119,11 @@ def safe_import_path() -> Iterator[None]:
 
 
 def block_interrupts() -> None:
-    """Block Ctrl-C, SIGTERM and SIGHUP in workers that this thread starts, from their start on.
+    """Block Ctrl-C, SIGTERM and SIGHUP in workers that this thread starts, from the beginning.
 
-    Terminals and service managers send them to every process; a child inherits what its starting
-    thread has blocked. Python unblocks all but SIGHUP when it starts its resource tracker, so that
-    has to run first.
+    Terminals and service managers send them to every process; a child inherits what the thread that
+    starts it has blocked. Python unblocks all but SIGHUP when it starts its resource tracker, so
+    that must run first.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATING)
@@ -136,18 +136,18 @@ def block_interrupts() -> None:
 Given = TypeVar("Given")
 Setup = TypeVar("Setup")
 
-# how often it is looked whether a worker that has given nothing is there
+# how often to check whether a silent worker still exists
 _LOOK_S = 1.0
-# how long loky may take to end one
+# how long loky may take to end a worker
 _ENDING_S = 3.0
-# how long one that hangs may take to write where it is
+# how long a hanging worker may take to write its stack traces
 _ANSWER_S = 0.5
 
 
 class GoneError(Exception):
-    """A worker gave nothing of use and has been ended.
+    """A worker returned nothing useful and was ended.
 
-    `how` goes on after the name of the worker; `log` is how its log ends, and where that is.
+    `how` continues after the name of the worker; `log` is the path and the end of its log.
     """
 
     def __init__(self, how: str, log: str) -> None:
@@ -161,9 +161,9 @@ class OverdueError(GoneError):
 
 
 class WorkerProcess:
-    """A worker, which starts at once, and is there until it is ended or a call finds it gone.
+    """A worker, which starts at once, and exists until it is ended or a call finds it gone.
 
-    The first that it does is `begin(setup, output)`; what is written to `output` goes to `log`.
+    It first runs `begin(setup, output)`; what is written to `output` goes to `log`.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class WorkerProcess:
             loky_tracker.ensure_running()
             python_tracker.ensure_running()
         self._log = WorkerLog(log)
-        # loky shows neither the process nor the pipe of its results, and lets go of both at the end
+        # loky exposes neither the process nor its result pipe, and drops both at the end
         try:
             self._pool: Any = _pool(
                 max_workers=1,
@@ -198,31 +198,31 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process exists."""
         return self._process.is_alive()
 
     def call(self, function: Callable[..., Given], *arguments: Any, limit_s: float | None) -> Given:
-        """What `function` gives there, once the worker has started.
+        """The result of `function` there, once the worker has started.
 
         Raises:
-            GoneError: the process ended, gave what cannot be read, or raised what is no error of a
-                study's.
-            OverdueError: it gave nothing for `limit_s` seconds.
+            GoneError: the process ended, returned something unreadable, or raised an error that is
+            not a `SweeperError`.
+            OverdueError: it returned nothing for `limit_s` seconds.
             SweeperError: as `function`.
         """
         try:
             future: Future[Given] = self._pool.submit(function, *arguments)
             if not self._is_done(future, limit_s):
                 self._ask_where_it_is()
-                raise self.gone(f"gave no result in {limit_s:g} s and was killed", OverdueError)
+                raise self.gone(f"returned no result in {limit_s:g} s and was killed", OverdueError)
             return future.result()
         except (SweeperError, Fault, GoneError):
             raise
         except TerminatedWorkerError as died:
             raise self.gone(_ending(self._process.exitcode)) from died
         except BrokenProcessPool as broken:
-            raise self.gone("gave what cannot be read and was killed") from broken
-        except BaseException as error:  # nothing of the package's own
+            raise self.gone("returned an unreadable result and was killed") from broken
+        except BaseException as error:  # not an error of this package
             raise self.gone(f"raised {type(error).__name__} and was killed") from error
 
     def end(self) -> None:
@@ -236,12 +236,13 @@ class WorkerProcess:
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
             if manager is not None and manager.is_alive():
-                # loky waits for the rest of a result, which this process, too, could write
+                # loky waits for the rest of a result, whose pipe this process could write to as
+                # well
                 self._results._writer.close()
                 manager.join()
 
     def _is_done(self, future: Future[Any], limit_s: float | None) -> bool:
-        """Whether a call has come to an end, of whatever kind, before its time is over."""
+        """Whether a call has finished in any way before the time limit."""
         began = time.monotonic()
         while True:
             left = _LOOK_S if limit_s is None else began + limit_s - time.monotonic()
@@ -267,10 +268,10 @@ class WorkerProcess:
 
 
 def _pool(**options: Any) -> ProcessPoolExecutor:
-    """A pool of loky.
+    """A loky pool.
 
     Raises:
-        SetupError: it cannot make the semaphores that its processes wait for each other with.
+        SetupError: the semaphores for its processes cannot be created.
         OSError: the system refuses something else.
     """
     try:
@@ -278,8 +279,8 @@ def _pool(**options: Any) -> ProcessPoolExecutor:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise
-        found = f"workers need semaphores there, which cannot be made: {error.strerror}"
-        fix = "let this user write there, or set execution.workers = 0"
+        found = f"workers need semaphores there, which cannot be created: {error.strerror}"
+        fix = "give this user write permission there, or set execution.workers = 0"
         raise SetupError(Problem("/dev/shm", "", found, fix)) from error
 
 
@@ -288,7 +289,7 @@ def _ending(exit_code: int | None) -> str:
     if exit_code is None or exit_code >= 0:
         return f"ended with exit code {exit_code}"
     number = -exit_code
-    is_named = number in {*signal.Signals}  # signals for programs' own use have no names
+    is_named = number in {*signal.Signals}  # signals for private use have no names
     name = signal.Signals(number).name if is_named else f"signal {number}"
-    hint = " (from outside, or by the system for want of memory)" if name == "SIGKILL" else ""
+    hint = " (from outside, or by the system because memory ran out)" if name == "SIGKILL" else ""
     return f"was killed by {name}{hint}"

@@ -24,7 +24,7 @@ class BucketRecord:
     lanes: tuple[LaneRecord, ...]
 
     def body(self) -> dict[str, Any]:
-        """The row with the lanes, but for their curves, in their JSON form."""
+        """The row with the lanes, except for their curves, as JSON."""
         return {**self.row, "lanes": [_body_of(lane) for lane in self.lanes]}
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Functions of `__main__`, as bytes for a process whose `__main__` is another program.
 
-A worker cannot import a notebook or script again without running it. So it is sent the functions
-themselves, with all that they refer to in `__main__`; other modules are imported there.
+A worker cannot import a notebook or script without running it again. So it gets the functions
+themselves, with everything in `__main__` that they refer to; it imports other modules.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ def _dumps(value: Any) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """cloudpickle, with modules of Equinox and functions with derivatives of their own.
+    """cloudpickle, with support for Equinox modules and functions with custom derivatives.
 
-    cloudpickle makes an empty class first and fills it later. Equinox looks up the fields of a
-    class when that is made, so they have to be there from the start.
+    cloudpickle makes an empty class first and fills it later. Equinox reads the fields of a class
+    when it is made, so they must exist from the start.
     """
 
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is jax.custom_vjp:  # its __new__ asks for an argument
+        if type(obj) is jax.custom_vjp:  # its __new__ needs an argument
             return object.__new__, (jax.custom_vjp,), vars(obj)
         reduced = super().reducer_override(obj)
         if not (isinstance(obj, type) and isinstance(reduced, tuple)):
@@ -128,23 +128,23 @@ def _module_class(
 
 
 def _unfilled(self: Any) -> None:
-    """Stand in for the `__init__` of a class until that is filled."""
+    """Replace the `__init__` of a class until the class is filled."""
 
 
 def _refuse_registered(kind: type) -> None:
-    """Refuse classes that JAX knows as PyTrees: in a worker they would not be registered.
+    """Refuse classes registered as PyTrees in JAX: in a worker they would not be registered.
 
     Raises:
         PicklingError: it names the class.
     """
     try:
         bare = object.__new__(kind)
-    except TypeError:  # of another layout, such as a named tuple, which JAX knows by itself
+    except TypeError:  # of another layout, such as a named tuple, which JAX supports directly
         return
     try:
         is_leaf = jax.tree.structure(bare) == jax.tree.structure(0)
     except RAISED:
-        is_leaf = False  # it was flattened, and has no attributes yet
+        is_leaf = False  # it was flattened, but has no attributes yet
     if not is_leaf:
         found = f"the class {kind.__name__} is a PyTree of JAX but not an eqx.Module"
         raise pickle.PicklingError(found)

@@ -1,9 +1,9 @@
-"""Which arrays of a model weight decay touches: the most specific rule about each decides.
+"""Which arrays of a model weight decay applies to: the most specific rule for each decides.
 
-Where an array stands counts more than what it is. In this order: a rule with a path, of two the one
-with more of it written out; then one with a depth; then one with a class, that of the layer itself
-before those around it; then one with the name of the array; then one with its dimensions. Of equal
-rules the later one decides.
+The position of an array counts more than its properties. The order is: a rule with a path, and of
+two paths the one with more literal text; a rule with a depth; one with a class, where the array's
+own layer counts more than those around it; one with the name of the array; one with its number of
+dimensions. Of equally specific rules the later one decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sweeper.config.decay import DecayTable, Rule
 from sweeper.config.user_code import LoadError, load_class
 from sweeper.models.leaves import Leaf, leaves_of
 
-# what decides on arrays that no rule of a study is about
+# these decide on arrays that no rule of a study matches
 _OF_EVERY_STUDY = (
     Rule("default", 0.0),
     *(Rule("default", 1.0, layer, "weight") for layer in ("Linear", "Conv", "ConvTranspose")),
@@ -39,51 +39,51 @@ class Decay:
 
     @classmethod
     def of(cls, table: DecayTable | None, base_dir: Path) -> Decay:
-        """What `[optimizer.decay]` says; without it `DEFAULT`."""
+        """The rules of `[optimizer.decay]`; without that table `DEFAULT`."""
         return DEFAULT if table is None else cls(table.rules_in_order, base_dir)
 
     @property
     def is_by_place(self) -> bool:
-        """Whether some rule asks where in the model an array stands."""
+        """Whether some rule depends on the position of an array in the model."""
         return any(rule.path or rule.depth for rule in self.rules)
 
 
-# weights of linear and convolution layers decay, nothing else
+# the weights of linear and convolution layers decay, nothing else
 DEFAULT = Decay((), Path())
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of an array, and by which rule."""
+    """What happens to an array, and by which rule."""
 
     leaf: Leaf
     rule: Rule
 
 
 def decisions(parameters: PyTree, decay: Decay) -> tuple[Decision, ...]:
-    """What the rules say of each array of a model, in the order of its PyTree.
+    """What the rules decide for each array of a model, in the order of its PyTree.
 
-    `parameters` are the model, or its shapes, without anything else; never stacked: a rule may ask
-    for the dimensions of an array.
+    `parameters` are the parameters of the model, or their shapes; they must not be stacked, because
+    a rule may depend on the number of dimensions of an array.
 
     Raises:
-        LoadError: a rule names a class that there is not.
+        LoadError: a rule names a class that does not exist.
     """
     return tuple(Decision(leaf, _deciding(leaf, decay)) for leaf in leaves_of(parameters))
 
 
 def amounts(parameters: PyTree, decay: Decay) -> tuple[float, ...]:
-    """By how much each array decays, as a share of the weight decay."""
+    """How much each array decays, as a share of the weight decay."""
     return tuple(decision.rule.amount for decision in decisions(parameters, decay))
 
 
 def any_decays(leaves: Iterable[Leaf], decay: Decay) -> bool:
-    """Whether some of `leaves` decays."""
+    """Whether any of `leaves` decays."""
     return any(_deciding(leaf, decay).amount for leaf in leaves)
 
 
 def matching(leaves: Iterable[Leaf], rule: Rule, base_dir: Path) -> Iterator[Leaf]:
-    """Those of `leaves` that a rule is about, whether it decides or not."""
+    """Those of `leaves` that a rule matches, whether or not it decides on them."""
     return (leaf for leaf in leaves if _specificity(leaf, rule, base_dir) is not None)
 
 
@@ -94,10 +94,10 @@ def tree_of(parameters: PyTree, marks: Iterable[Any]) -> PyTree:
 
 @cache
 def layer_class(name: str, base_dir: Path) -> type:
-    """The class of `eqx.nn` that is called so, in snake_case too, or `module:Class`.
+    """The class with this name in `eqx.nn`, in snake_case too, or `module:Class`.
 
     Raises:
-        LoadError: there is none.
+        LoadError: it does not exist.
     """
     if ":" in name:
         found = load_class(name, base_dir)
@@ -106,13 +106,13 @@ def layer_class(name: str, base_dir: Path) -> type:
         return found
     found = known_layers().get(_plain(name))
     if found is None:
-        raise LoadError(f"no class '{name}' in eqx.nn", 'write one of it, or "module:Class"')
+        raise LoadError(f"eqx.nn has no class '{name}'", 'write one that it has, or "module:Class"')
     return found
 
 
 @cache
 def known_layers() -> dict[str, type]:
-    """The classes of `eqx.nn` that are layers, by their names without case and underscores."""
+    """The classes of `eqx.nn` that are layers, by their lower-case names without underscores."""
     everything = vars(eqx.nn).items()
     layers = {n: c for n, c in everything if isinstance(c, type) and issubclass(c, eqx.Module)}
     return {_plain(name): layer for name, layer in layers.items()}
@@ -123,7 +123,7 @@ def _plain(name: str) -> str:
 
 
 def _deciding(leaf: Leaf, decay: Decay) -> Rule:
-    """The most specific rule about `leaf`; of a study's own rules, if there is one among them."""
+    """The most specific rule for `leaf`; one of the study's own rules if any matches."""
     for rules in (decay.rules, _OF_EVERY_STUDY):
         about = [
             ((*specificity, place), rule)
@@ -132,16 +132,16 @@ def _deciding(leaf: Leaf, decay: Decay) -> Rule:
         ]
         if about:
             return max(about, key=lambda one: one[0])[1]
-    raise AssertionError("the last of the default rules is about everything")
+    raise AssertionError("the last default rule matches everything")
 
 
-# a condition says how closely it fits an array, and None where it does not
+# a condition returns how closely it fits an array, or None if it does not fit
 _Fit = tuple[int, ...]
 _LOOSE: _Fit = ()
 
 
 def _specificity(leaf: Leaf, rule: Rule, base_dir: Path) -> tuple[_Fit, ...] | None:
-    """How specific a rule is for an array, to be compared; None where it is not about it."""
+    """How specific a rule is for an array, to be compared; None if it does not match."""
     fits = [condition(leaf, rule, base_dir) for condition in _CONDITIONS]
     return None if None in fits else tuple(fit for fit in fits if fit is not None)
 
@@ -157,7 +157,7 @@ def _path_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
 
 @cache
 def _pattern(path: str) -> re.Pattern[str]:
-    """What a path matches: itself and all that is in it, a `*` standing for any text."""
+    """What a path matches: itself and everything in it; a `*` matches any text."""
     text = ".*".join(map(re.escape, path.split("*")))
     return re.compile(rf"{text}([.\[].*)?", re.DOTALL)
 
@@ -169,7 +169,7 @@ def _depth_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
 
 
 def _layer_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
-    """The closest layer of the class that has the array under the name which the rule says."""
+    """The closest layer of the class that has the array under the name in the rule."""
     if not rule.layer:
         return _LOOSE if not rule.leaf or rule.leaf in leaf.fields else None
     layer = layer_class(rule.layer, base_dir)
@@ -190,7 +190,7 @@ def _ndim_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
     return (1,) if len(leaf.shape) in rule.ndim else None
 
 
-# in the order in which they count
+# in order of importance
 _CONDITIONS: tuple[Callable[[Leaf, Rule, Path], _Fit | None], ...] = (
     _path_fit,
     _depth_fit,

@@ -1,4 +1,4 @@
-"""Which parameters weight decay touches: as masks for Optax, and as amounts along the vector."""
+"""Which parameters weight decay applies to, as masks for Optax and as amounts along the vector."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sweeper.models.leaves import leaves_of
 
 
 class Marks:
-    """A tree with one mark a parameter, as a function of the parameters that gives it.
+    """A tree with one mark per parameter, as a function of the parameters that returns it.
 
-    Optax calls masks and labels that can be called. A tree in the form of a model can be, where
-    the model has a `__call__`: `optax.partition` would pass the parameters through the labels. So
-    the tree is handed over inside of this, which is no PyTree, and gives it for parameters and for
-    updates alike.
+    Optax calls masks and labels that are callable. A tree shaped like a model is callable if the
+    model has a `__call__`; `optax.partition` would then pass the parameters through the labels. So
+    the tree is wrapped in this class, which is not a PyTree and returns it for parameters and for
+    updates.
     """
 
     def __init__(self, tree: PyTree) -> None:
@@ -39,7 +39,7 @@ class Marks:
         """The tree of marks.
 
         Raises:
-            TypeError: it was called with a number, as a schedule is; that would decay nothing.
+            TypeError: it was called with a number, like a schedule; that would decay nothing.
         """
         if jax.tree_util.all_leaves([parameters]) and not jax.tree_util.all_leaves([self.tree]):
             raise TypeError(
@@ -54,15 +54,15 @@ def decay_mask(
     rules: Mapping[str, Any] | DecayTable | None = None,
     base_dir: Path | str = ".",
 ) -> Marks:
-    """Which parameters of `model` decay, as a mask for `optax.adamw` and whatever else takes one.
+    """Which parameters of `model` decay, as a mask for `optax.adamw` and similar functions.
 
-    `rules` are `[optimizer.decay]` of a study file; without them weights of linear and convolution
-    layers decay. Parameters are the arrays of floating-point numbers, as in
-    `eqx.filter(model, eqx.is_inexact_array)`. Classes of yours, "module:Class", are looked up in
+    `rules` are those of `[optimizer.decay]` in a study file; without them the weights of linear and
+    convolution layers decay. Parameters are the arrays of floating-point numbers, as in
+    `eqx.filter(model, eqx.is_inexact_array)`. Your own classes, "module:Class", are looked up in
     `base_dir` first.
 
     Raises:
-        StudyError: the rules are none, or some of them has a factor: a mask is true or false.
+        StudyError: the rules are invalid, or one of them has a factor: a mask is true or false.
     """
     table = rules if rules is None or isinstance(rules, DecayTable) else _table(rules)
     parameters = eqx.filter(model, eqx.is_inexact_array)
@@ -73,12 +73,12 @@ def decay_mask(
 
 
 def mask_of(parameters: PyTree, decay: Decay) -> Marks:
-    """The mask of `parameters`, a model without anything else."""
+    """The mask of `parameters`, a model with nothing but parameters."""
     return Marks(tree_of(parameters, [d.rule.amount == 1 for d in decisions(parameters, decay)]))
 
 
 def amounts_of(parameters: PyTree, decay: Decay) -> Marks:
-    """By how much each of `parameters` decays, a share of the weight decay, as labels."""
+    """How much each of `parameters` decays, as a share of the weight decay, as labels."""
     return Marks(tree_of(parameters, [d.rule.amount for d in decisions(parameters, decay)]))
 
 
@@ -95,7 +95,7 @@ def _refuse(faults: Iterable[Flaw]) -> None:
         raise StudyError(problems)
 
 
-_MAX = 2**31 - 1  # of integers of 32 bits, in which programs count
+_MAX = 2**31 - 1  # of 32-bit integers, which programs use as counters
 
 Amounts = Float[Array, " parameters"] | Bool[Array, " parameters"]
 Places = Int[Array, " parameters"]
@@ -108,11 +108,12 @@ def spread(
     dtype: DTypeLike,
     places: Places | None = None,
 ) -> Amounts:
-    """By how much each of `count` parameters decays, of arrays that follow each other.
+    """How much each of `count` parameters decays, of arrays that follow each other.
 
-    They end at `ends`, which may be traced. Where `places` are given, those there alone. Neighbours
-    that decay alike are one stretch, found by comparing places instead of by a mask as long as the
-    vector; where only the beginning decays that is one comparison.
+    The arrays end at `ends`, which may be traced. If `places` are given, only the parameters there
+    are returned. Neighbours with the same amount form one stretch, found by comparing places
+    instead of with a mask as long as the vector. If only the beginning decays, this is a single
+    comparison.
     """
     runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda index: amounts[index])]
     stretches = [(float(amounts[run[0]]), ends[run[-1]]) for run in runs]
@@ -130,7 +131,7 @@ def spread_by_depth(
     dtype: DTypeLike,
     places: Places | None = None,
 ) -> Amounts:
-    """As `spread`, where the amounts are those in a `row` that the program is told at run time."""
+    """Like `spread`, with the amounts in a `row` that the program gets at run time."""
     own = jnp.asarray(amounts, dtype)[row]
     runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda i: tuple(amounts[:, i]))]
     places = _places(count) if places is None else places
@@ -142,10 +143,10 @@ def _places(count: int) -> Places:
     """The places in the vector.
 
     Raises:
-        MemoryError: there are more than programs count to.
+        MemoryError: there are more than programs can count.
     """
     if count > _MAX:
-        raise MemoryError(f"{count} parameters, and a program counts to {_MAX}")
+        raise MemoryError(f"{count} parameters, but a program can only count to {_MAX}")
     return jnp.arange(count)
 
 

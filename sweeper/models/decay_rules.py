@@ -1,4 +1,4 @@
-"""Rules of decay that are about nothing: told before a study starts, with what there is."""
+"""Finds decay rules that match nothing before a study starts, and lists what they could match."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from sweeper.config.user_code import LoadError
 from sweeper.models.decay import Decay, known_layers, layer_class, matching
 from sweeper.models.leaves import Leaf
 
-# of what there is, no more is told than this
+# hints list at most this many alternatives
 _MAX_TOLD = 8
 
 
 def check_layers(decay: Decay) -> Iterator[Flaw]:
-    """Classes of layers that there are not, and such that are named twice; by key."""
+    """Classes of layers that do not exist, and classes that are named twice; by key."""
     unknown = dict(_unknown_classes(decay))
     yield from unknown.values()
     yield from _named_twice([rule for rule in decay.rules if rule.layer not in unknown], decay)
 
 
 def idle_rules(decay: Decay, leaves: Sequence[Leaf]) -> Iterator[Flaw]:
-    """Rules that are about none of `leaves`, by key; every class in them is one that there is."""
+    """Rules that match none of `leaves`, by key; every class in them exists."""
     for rule in decay.rules:
         if rule.key != "other" and not [*matching(leaves, rule, decay.base_dir)]:
             yield _about_nothing(rule, leaves, decay)
 
 
 def factors(decay: Decay) -> Iterator[Flaw]:
-    """Rules that say more than a mask can: whether an array decays."""
+    """Rules that a mask cannot express: it can only say whether an array decays."""
     for rule in decay.rules:
         if rule.amount not in (0, 1):
-            found = f"{rule.amount} is a factor, and a mask says whether an array decays"
+            found = f"{rule.amount} is a factor, but a mask can only be true or false"
             yield Flaw(rule.key, found, "write true or false")
 
 
@@ -71,14 +71,14 @@ def _about_nothing(rule: Rule, leaves: Sequence[Leaf], decay: Decay) -> Flaw:
             there = list(dict.fromkeys(one for leaf in leaves for one in condition.of(leaf)))
             near = get_close_matches(str(wanted), [*_places(leaves), *there], n=1, cutoff=0.75)
             hint = f"did you mean '{near[0]}'?" if near else _listed(condition.nouns, there)
-            return Flaw(rule.key, f"no array {condition.told(wanted)}", hint)
+            return Flaw(rule.key, f"no array {condition.describe(wanted)}", hint)
     nearly = [*matching(leaves, replace(rule, leaf="", ndim=()), decay.base_dir)]
     hint = _listed("arrays", list(dict.fromkeys(leaf.path for leaf in nearly or leaves)))
-    return Flaw(rule.key, "no array meets all of its conditions", hint)
+    return Flaw(rule.key, "no array meets all conditions", hint)
 
 
 def _places(leaves: Sequence[Leaf]) -> Iterator[str]:
-    """All places in the model that hold arrays, in all their spellings."""
+    """All positions of arrays in the model, in all their spellings."""
     for path in dict.fromkeys(path for leaf in leaves for path in leaf.paths):
         yield from (path[: end.start()] for end in re.finditer(r"[.\[]|$", path))
 
@@ -90,16 +90,16 @@ def _listed(nouns: str, there: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """How a condition is told that nothing meets, and what of an array would meet it."""
+    """How to describe a condition that no array meets, and which values an array has for it."""
 
     nouns: str
-    told: Callable[..., str]
+    describe: Callable[..., str]
     of: Callable[[Leaf], Iterable[str]]
 
 
-# the names of the fields of a rule, in the order in which they are told
+# the names of the fields of a rule, in the order in which they are described
 _CONDITIONS: Mapping[str, _Condition] = {
-    "path": _Condition("arrays", lambda path: f"stands at '{path}'", lambda leaf: [leaf.path]),
+    "path": _Condition("arrays", lambda path: f"is at '{path}'", lambda leaf: [leaf.path]),
     "depth": _Condition(
         "depths",
         lambda depth: f"is at depth {_either(depth)}",
@@ -133,7 +133,7 @@ def _class_key(rule: Rule) -> str:
 
 
 def _snake(name: str) -> str:
-    """The name of a class as settings are written: LayerNorm is layer_norm."""
+    """The name of a class in the form of settings: LayerNorm is layer_norm."""
     words = "".join(
         f"_{letter.lower()}" if _begins_word(name, place) else letter.lower()
         for place, letter in enumerate(name)

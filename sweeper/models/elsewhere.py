@@ -46,7 +46,7 @@ _CHANGES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
 def elsewhere() -> Iterator[None]:
     """Within this block, this thread sees another process id, host and day.
 
-    A module that has imported such a function by its own name still calls the original.
+    A module that has imported such a function under its own name still calls the original.
     """
     with _lock:
         kept = [(module, name, getattr(module, name, None)) for module, name, _ in _CHANGES]
@@ -62,7 +62,7 @@ def elsewhere() -> Iterator[None]:
 
 
 def _changed(call: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:
-    """The function, whose result is changed in this thread alone."""
+    """The function, with its result changed in this thread only."""
     thread = get_ident()
 
     def changed(*arguments: Any, **named: Any) -> Any:

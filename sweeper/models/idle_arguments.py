@@ -20,13 +20,13 @@ _Traced = tuple[str, str, Sequence[Any]]
 
 def builds_alike(networks: Sequence[UserNetwork]) -> bool:
     """Whether all of them are the same model: structure, static fields and initial weights."""
-    traced = map(_traced, networks)  # one by one: most differ from the first at once
+    traced = map(_traced, networks)  # one by one: usually the second already differs
     first = next(traced)
     return all(_is_same(first, other) for other in traced)
 
 
 def _traced(network: UserNetwork) -> _Traced:
-    """How a model is built, and what of it is no array; nothing is compiled."""
+    """How a model is built, and what it contains besides arrays; nothing is compiled."""
     function = load_function(network.function, network.base_dir)
     sizes = {"in_size": network.in_size, "out_size": network.out_size}
 

@@ -1,17 +1,17 @@
-"""The outputs of an MLP whose hidden layers are a loop, which ends at the lane's own depth.
+"""The outputs of an MLP whose hidden layers are a loop that ends at the lane's own depth.
 
-They are those of `MLP`, or of `PaddedMLP`, where lanes run one by one. The layers after the first
-are compiled once instead of one by one, absent ones take no time, and gradients are written to
-their place in the vector. There may be a loop for each of several widths, of which a lane takes its
-own: all else of a program is compiled once for all of them.
+They equal those of `MLP` or `PaddedMLP` and are used if lanes run one by one. The layers after the
+first are compiled once instead of one by one, absent layers take no time, and gradients are written
+directly to their place in the vector. With several widths there is a loop for each, and a lane runs
+its own: everything else in a program is compiled once for all of them.
 
-What hidden layers give is held with a row for each unit, a column for each example, so that weights
-stand on the left of products. On a CPU that takes less time up to width 256, and as long beyond;
-with dropout, whose draws have to be turned, it takes a little longer.
+The outputs of hidden layers have one row per unit and one column per example, so that weights are
+on the left of products. On a CPU that takes less time up to width 256, and equally long above; with
+dropout, whose draws must be transposed, it takes a little longer.
 
-A loop of unknown length has no gradient in JAX, so it is written out here: what passes through
-`outputs` can be differentiated once, backward. Where a slope is penalised, and in functions of the
-user's own, which may do more, the model itself is called.
+A loop of unknown length has no gradient in JAX, so the gradient is written out here: `outputs` can
+be differentiated once, backward. If a slope is penalised, and in user-defined functions, which may
+do more, the model itself is called.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ Mask = Bool[Array, "width batch"]
 
 
 class Activations(NamedTuple):
-    """What a hidden layer gives, and the sums of its units; of several layers, stacked.
+    """The output of a hidden layer, and the sums of its units; for several layers, stacked.
 
-    There are no `sums` where the gradient by them can be told from what the layer gives.
+    `sums` is None if their gradient can be computed from the output of the layer.
     """
 
     x: Float[Array, "*layers width batch"]
@@ -53,9 +53,9 @@ class Activations(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What a step of the same lane leaves behind, for the next one to write over.
+    """What a step of the same lane leaves for the next step to overwrite.
 
-    The gradient by the parameters is zero where the lane has none.
+    The gradient with respect to the parameters is zero outside the lane's own.
     """
 
     gradient: Float[AnyArray, " parameters"]
@@ -63,10 +63,10 @@ class Workspace(NamedTuple):
 
 
 class LaneInputs(NamedTuple):
-    """What a lane's outputs depend on beside its parameters; they have no gradient by it.
+    """The inputs of a lane's outputs besides its parameters; they get no gradient.
 
-    `width` and `depth` are the lane's own where it is padded. `loop` and `activation` are the
-    places of its own among several; `keys`, one an example, are given in training alone.
+    `width` and `depth` are the lane's own if it is padded. `loop` and `activation` are the indices
+    of its own among several; `keys`, one per example, are only set in training.
     """
 
     width: Int[AnyArray, ""] | None = None
@@ -81,7 +81,7 @@ class LaneInputs(NamedTuple):
 class LayerLoop:
     """An MLP of `shape` as a vector: where its arrays begin, and what its layers do.
 
-    Layers are counted from 0; the arrays of a hidden one may be asked for by a traced number.
+    Layers are counted from 0; the number of a hidden layer may be traced.
     """
 
     shape: MlpShape
@@ -107,7 +107,7 @@ class LayerLoop:
         return self.bias_at(self.shape.depth) + self.shape.out_size + 2 * layer * self.shape.width
 
     def weight(self, vector: Vector, layer: Any, before: int) -> Float[Array, "width before"]:
-        """The weights of a hidden layer that is passed `before` numbers."""
+        """The weights of a hidden layer with `before` inputs."""
         width = self.shape.width
         return part(vector, self.weight_at(layer), width * before).reshape(width, before)
 
@@ -124,16 +124,16 @@ class LayerLoop:
         return part(vector, self.norm_at(layer), 2 * self.shape.width)
 
     def blank(self, rows: int, dtype: DTypeLike) -> Activations:
-        """Where there is room for what all hidden layers give, in training, for so many rows."""
+        """Space for the outputs of all hidden layers in training, for this many rows."""
         size = self.shape.depth, self.shape.width, rows
-        sums = None if self._is_told_by_x else jnp.zeros(size, dtype)
+        sums = None if self._sums_follow_x else jnp.zeros(size, dtype)
         kept = jnp.zeros(size, bool) if self.has_dropout else None
         return Activations(jnp.zeros(size, dtype), sums, kept)
 
     def given(
         self, vector: Vector, layer: Any, x: Float[Array, "before batch"], told: LaneInputs
     ) -> Activations:
-        """What a hidden layer gives that is passed `x`, and what its gradient is told by."""
+        """The output of a hidden layer for `x`, and what its gradient is computed from."""
         bias = part(vector, self.bias_at(layer), self.shape.width)
         sums = self.weight(vector, layer, len(x)) @ x + bias[:, None]
         kept = None
@@ -141,17 +141,17 @@ class LayerLoop:
             drawn = partial(kept_units, told.keys, layer, told.dropout, self.shape.width, x.dtype)
             kept = made_first(drawn, jnp.asarray(told.dropout) >= 0).T
         x = self.activated(self.norm(vector, layer), sums, kept, told)
-        return Activations(x, None if self._is_told_by_x else sums, kept)
+        return Activations(x, None if self._sums_follow_x else sums, kept)
 
     @property
-    def _is_told_by_x(self) -> bool:
-        """Whether sums have the sign of what the layer gives, where this is not zero anyway."""
+    def _sums_follow_x(self) -> bool:
+        """Whether the sums have the sign of the layer's output, unless that is zero."""
         return self.activations == ("relu",) and not self.shape.layer_norm
 
     def activated(
         self, norm: Array | None, sums: Units, kept: Mask | None, told: LaneInputs
     ) -> Units:
-        """What a hidden layer gives, of the sums of its units."""
+        """The output of a hidden layer, from the sums of its units."""
         real = None if told.width is None else jnp.arange(self.shape.width) < told.width
         x = sums if norm is None else normalised(self._halves(norm), sums, real, axis=0)
         functions = [ACTIVATIONS[name] for name in self.activations]
@@ -176,9 +176,9 @@ class LayerLoop:
         change: Units,
         found: Vector,
     ) -> tuple[Units, Vector]:
-        """From the gradient by what a hidden layer gives, passed `x`, to that by its sums.
+        """From the gradient of a hidden layer's output for `x`, compute that of its sums.
 
-        Also `found`, the gradient by the parameters, with those of this layer.
+        Also returns `found`, the gradient of the parameters, with those of this layer added.
         """
 
         def given(norm: Array | None, sums: Units) -> Units:
@@ -192,7 +192,7 @@ class LayerLoop:
 
 
 Loops = tuple[LayerLoop, ...]
-"""Alike but for their widths, which ascend; vectors have the length that the last one needs."""
+"""Identical except for their ascending widths; vectors have the length for the last one."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -203,9 +203,9 @@ def outputs_over(
     told: LaneInputs,
     room: Workspace | None,
 ) -> tuple[Float[Array, "batch out"], Activations | None]:
-    """The outputs for each example, and what its layers gave, written over that in `room`.
+    """The outputs for each example, and those of its layers, written over that in `room`.
 
-    The gradient is written over that in `room` too. Where there is no room nothing is given.
+    The gradient is written over that in `room` too. Without `room` only the outputs are returned.
     """
 
     def run(loop: LayerLoop) -> Array:
@@ -288,11 +288,11 @@ outputs_over.defvjp(_forward, _backward)
 
 
 def _own(loops: Loops, told: LaneInputs, run: Callable[..., Any], *operands: Any) -> Any:
-    """What `run` gives of the lane's own loop and the operands."""
+    """The result of `run` for the lane's own loop and the operands."""
     runs: Sequence[Callable[..., Any]] = [partial(run, loop) for loop in loops]
     return runs[0](*operands) if told.loop is None else lax.switch(told.loop, runs, *operands)
 
 
 def _begin(layer: Any) -> tuple[Array, ...]:
-    """Where a layer begins among what all give; one class has room there for several widths."""
+    """Where a layer begins in the outputs of all layers; a class has room for several widths."""
     return tuple(jnp.asarray(place, jnp.int32) for place in (layer, 0, 0))

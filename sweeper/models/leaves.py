@@ -1,4 +1,4 @@
-"""The parameters of a model one by one: where each stands in it, and in which layers."""
+"""The parameters of a model one by one: the position of each, and the layers that hold it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Holder:
 class Leaf:
     """One array of a model.
 
-    `paths` are all ways to write where it stands: a place in a sequence also counts from its end.
-    `holders` are the modules that hold it, the innermost first. `depth` is its place in the first
-    sequence, from the start and from the end; None where it is in none.
+    `paths` are all ways to write its position: an index in a sequence may also count from the end.
+    `holders` are the modules that hold it, the innermost first. `depth` is its index in the
+    outermost sequence, from the start and from the end; None if it is in no sequence.
     """
 
     paths: tuple[str, ...]
@@ -37,7 +37,7 @@ class Leaf:
 
     @property
     def path(self) -> str:
-        """Where it stands, as Python would write it."""
+        """Its position in Python syntax."""
         return self.paths[0]
 
     @property
@@ -52,7 +52,7 @@ class Leaf:
 
 
 def leaves_of(parameters: PyTree) -> tuple[Leaf, ...]:
-    """The arrays of `parameters`, a model without anything else, in the order of the PyTree."""
+    """The arrays of `parameters`, a model with nothing else, in the order of the PyTree."""
     found = jax.tree_util.tree_leaves_with_path(parameters)
     return tuple(_leaf(parameters, keys, array) for keys, array in found)
 
@@ -80,7 +80,7 @@ def _leaf(model: Any, keys: tuple[Any, ...], array: Any) -> Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step further into a PyTree: what is there, and how the step is written."""
+    """One step further into a PyTree: the node there, and how the step is written."""
 
     inner: Any
     spellings: tuple[str, ...]
@@ -99,7 +99,7 @@ def _entry(node: Any, key: Any) -> _Step:
 
 
 def _unknown(_node: Any, key: Any) -> _Step:
-    """A step into a PyTree of somebody's own, which does not tell how it is made."""
+    """A step into a user-registered PyTree, whose structure is not known."""
     return _Step(None, (str(key),))
 
 

@@ -1,9 +1,9 @@
 """Multilayer perceptrons, and how one is padded to a wider and deeper one.
 
-A padded network has spare units with zero weights and skips spare layers. The gradients of zero
-weights in and out are zero, and so are their moments and their decay: padding stays zero as long
-as nothing makes the output of a spare unit other than zero. LayerNorm would, by counting it, and
-so would sigmoid, by giving 1/2.
+A padded network has spare units with zero weights and skips spare layers. If weights in and out are
+zero, so are their gradients, moments and decay: padding stays zero unless the output of a spare
+unit is not zero. LayerNorm would count spare units, and the sigmoid of zero is 1/2, so both are
+masked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "sigmoid": jax.nn.sigmoid,
     "leaky_relu": jax.nn.leaky_relu,
 }
-# those that do not leave 0 as it is
+# activations that do not map 0 to 0
 OTHER_THAN_ZERO = frozenset({"sigmoid"})
 
 
@@ -82,8 +82,8 @@ class MLP(eqx.Module):
     ) -> Float[Array, "*batch out_size"]:
         """The outputs for one example, or for each of a batch.
 
-        `keys`, one an example, are given in training alone; `activation` where lanes of one
-        program differ in it.
+        `keys`, one per example, are only passed in training; `activation` only if lanes of one
+        program have different ones.
         """
         for index, layer in enumerate(self.layers[:-1]):
             x = linear(layer, x)
@@ -98,16 +98,16 @@ class MLP(eqx.Module):
 def linear(
     layer: eqx.nn.Linear, x: Float[AnyArray, "*batch before"]
 ) -> Float[Array, "*batch after"]:
-    """What `layer` gives for each example.
+    """The output of `layer` for each example.
 
-    As one product of matrices: on a CPU a layer mapped over examples is half as fast.
+    Computed as one matrix product: on a CPU a layer mapped over examples is half as fast.
     """
     assert layer.bias is not None
     return jnp.asarray(x) @ layer.weight.T + layer.bias
 
 
 class Norm(NamedTuple):
-    """The parameters of a LayerNorm, as `normalised` takes them beside Equinox's own."""
+    """The parameters of a LayerNorm for `normalised`, in addition to Equinox's own."""
 
     weight: Float[Array, " width"]
     bias: Float[Array, " width"]
@@ -120,7 +120,7 @@ def normalised(
     real: Bool[Array, " width"] | None = None,
     axis: int = -1,
 ) -> Float[Array, "*axes"]:
-    """LayerNorm (Ba et al. 2016) of each example, over its `real` units alone; the others are 0.
+    """LayerNorm (Ba et al. 2016) of each example, over its `real` units only; the others are 0.
 
     The units are along `axis`.
     """
@@ -144,7 +144,7 @@ def dropped(
     layer: int,
     dropout: Float[AnyArray, ""] | float,
 ) -> Float[Array, "*batch width"]:
-    """`x` with units left out with probability `dropout`, and the others scaled up."""
+    """`x` with units dropped with probability `dropout`, and the others scaled up."""
     kept = kept_units(keys, layer, dropout, x.shape[-1], x.dtype)
     return jnp.where(kept, x / (1 - dropout), 0)
 
@@ -156,10 +156,10 @@ def kept_units(
     width: int,
     dtype: DTypeLike,
 ) -> Bool[Array, "*batch width"]:
-    """The units of a layer that are not left out, by the key of each example.
+    """The units of a layer that are not dropped, by the key of each example.
 
-    Each example draws one number a unit, and the first of them are the same however many there
-    are: the draws of a layer do not depend on how wide a program it is trained in.
+    Each example draws one number per unit, and the first numbers are the same however many are
+    drawn: the draws of a layer do not depend on the width of the program.
     """
 
     def draw(key: PRNGKeyArray) -> Float[Array, " width"]:
@@ -183,8 +183,8 @@ class MlpShape:
     def leaves(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of the arrays of an `MLP`, all matrices before all vectors.
 
-        Weights, biases, then weight and bias of each LayerNorm. What is decayed by default is
-        thereby the beginning of the vector, and is told by a comparison instead of a mask.
+        Weights, biases, then weight and bias of each LayerNorm. So the parameters that decay by
+        default are the beginning of the vector, which takes one comparison instead of a mask.
         """
         sizes = [self.in_size, *[self.width] * self.depth, self.out_size]
         weights = [(after, before) for before, after in pairwise(sizes)]
@@ -193,14 +193,14 @@ class MlpShape:
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers there are in all."""
+        """The total number of parameters."""
         return sum(math.prod(leaf) for leaf in self.leaves)
 
     def initial(self, rng: np.random.Generator, dtype: DTypeLike) -> NDArray[Any]:
         """Fresh parameters, raveled in the order of `leaves`.
 
-        Linear layers as in Equinox: weights and biases uniform within 1 / sqrt(fan-in). Drawn
-        outside of any compiled program, for compiling the draws would cost as much as training.
+        Linear layers as in Equinox: weights and biases uniform within 1 / sqrt(fan-in). They are
+        not drawn in a compiled program, because compiling the draws would take as long as training.
         """
         return np.concatenate([leaf.ravel() for leaf in self._drawn(rng)]).astype(dtype)
 
@@ -216,13 +216,13 @@ class MlpShape:
     def within(self, larger: MlpShape, vector: NDArray[Any]) -> list[NDArray[Any]]:
         """The parts of `vector`, the parameters of `larger`, that hold this network, as views.
 
-        They stand in the order of `leaves`. Hidden layers keep their number, the last layer stays
-        the last, and units come first.
+        They are in the order of `leaves`. Hidden layers keep their number, the last layer stays the
+        last, and units come first.
         """
         return [vector[span].reshape(leaf)[own] for span, leaf, own in _places(self, larger)]
 
     def leaves_in(self, larger: MlpShape) -> list[int]:
-        """The leaf of `larger` that each leaf of this goes into."""
+        """The leaf of `larger` that contains each leaf of this network."""
         layers = [*range(self.depth), larger.depth]
         n_layers = larger.depth + 1
         norms = range(len(self.leaves) - 2 * len(layers))
@@ -233,12 +233,12 @@ class MlpShape:
         ]
 
 
-# to look for them takes longer than to copy what they name
+# computing these takes longer than copying the parameters
 @lru_cache(maxsize=1024)
 def _places(
     shape: MlpShape, larger: MlpShape
 ) -> list[tuple[slice, tuple[int, ...], tuple[slice, ...]]]:
-    """Of each leaf of `shape`: where that of `larger` lies, its own shape, and which part of it."""
+    """For each leaf of `shape`: the place of that in `larger`, its own shape, and its part."""
     ends = [0, *accumulate(math.prod(leaf) for leaf in larger.leaves)]
     return [
         (slice(ends[to], ends[to + 1]), larger.leaves[to], tuple(slice(size) for size in leaf))
@@ -269,9 +269,9 @@ class Padding:
 
 
 class PaddedMLP(eqx.Module):
-    """`mlp` as a lane of which `width` units and `depth` hidden layers are used, both traced.
+    """`mlp` as a lane that uses `width` units and `depth` hidden layers, both traced.
 
-    `depth` is at least 1. `masked` says that some activation gives other than 0 for 0.
+    `depth` is at least 1. `masked` says that some activation does not map 0 to 0.
     """
 
     mlp: MLP
@@ -287,7 +287,7 @@ class PaddedMLP(eqx.Module):
         dropout: Float[AnyArray, ""] | float = 0.0,
         activation: Activation | None = None,
     ) -> Float[Array, "batch out_size"]:
-        """The outputs for each example; as `MLP`."""
+        """The outputs for each example, as in `MLP`."""
         *hidden, last = self.mlp.layers
         for index, layer in enumerate(hidden):
 
@@ -303,6 +303,6 @@ class PaddedMLP(eqx.Module):
                     x = dropped(x, keys, index, dropout)
                 return x
 
-            # A skipped layer costs nothing where lanes run one by one: the condition is a branch.
+            # A skipped layer costs nothing if lanes run one by one: the condition is a branch.
             x = apply(x) if index == 0 else lax.cond(index < self.depth, apply, lambda x: x, x)
         return linear(last, x)

@@ -1,4 +1,4 @@
-"""MLPs as a program sees them: exact, padded, or with a loop of hidden layers."""
+"""MLPs as programs use them: exact, padded, or with a loop of hidden layers."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from sweeper.models.mlp import (
 from sweeper.models.network import Stretch, Traced, Vector
 from sweeper.models.vectors import parted
 
-# numbers of a vector and of its moments that a processor's second cache holds, or nearly
+# numbers of a vector and its moments that approximately fit the second cache of a processor
 _IN_CACHE = 1 << 17
 
 
 @dataclass(frozen=True)
 class MlpNetwork:
-    """An MLP of one shape, or of every shape within it where it is `padded`.
+    """An MLP of one shape, or of every shape up to it if it is `padded`.
 
-    Where there are several `activations`, a lane is told which is its own. `looped` says that its
-    hidden layers are a loop, which pays where lanes run one by one: then there may be several
-    `widths`, up to that of `shape`, and a lane runs at the least of them that holds its own.
+    If there are several `activations`, the program gets the index of each lane's own. `looped` says
+    that its hidden layers are a loop, which is faster if lanes run one by one. Then there may be
+    several `widths`, up to that of `shape`, and a lane runs at the smallest that holds its own.
     """
 
     shape: MlpShape
@@ -120,7 +120,7 @@ class MlpNetwork:
             return None
         if not self.padded:
             return ((0, self.n_parameters),) if self.n_parameters > _IN_CACHE else None
-        # of spare layers it has nothing; of its own all, for spare units lie between the others
+        # nothing of spare layers; all of its own layers, because spare units lie between the others
         ends = self._ends(traced)
         loop = self._loops[-1]
         if "loop" in traced:
@@ -153,7 +153,7 @@ class MlpNetwork:
 
     @cached_property
     def _shapes(self) -> list[MlpShape]:
-        """The shapes that lanes run at, of which the last is the largest."""
+        """The shapes at which lanes run; the last is the largest."""
         return [replace(self.shape, width=width) for width in self.widths] or [self.shape]
 
     @property
@@ -174,7 +174,7 @@ class MlpNetwork:
 
     @property
     def _order(self) -> list[int]:
-        """The arrays of the vector as they stand in the PyTree: layer by layer, then the norms."""
+        """The arrays of the vector in the order of the PyTree: layer by layer, then the norms."""
         n_layers = self.shape.depth + 1
         weights, biases, norms = np.split(
             np.arange(len(self.shape.leaves)), [n_layers, 2 * n_layers]
@@ -183,7 +183,7 @@ class MlpNetwork:
 
     @cached_property
     def _amounts(self) -> NDArray[np.float64]:
-        """By how much each array of the vector decays in a network of this very shape."""
+        """How much each array of the vector decays in a network of exactly this shape."""
         found = np.zeros(len(self.shape.leaves))
         found[self._order] = amounts(self._abstract, self.decay)
         return found
@@ -204,13 +204,13 @@ class MlpNetwork:
         return lambda x: lax.switch(traced["activation"], branches, x)
 
     def _run(self, settings: Settings) -> MlpShape:
-        """The shape that the trial runs at."""
+        """The shape at which the trial runs."""
         width = self._own(settings).width
         return next(shape for shape in self._shapes if width <= shape.width)
 
     def _own(self, settings: Settings) -> MlpShape:
         model, shape = _mlp(settings), self.shape
-        # a linear model has no width, and those of all widths share a program
+        # a linear model has no width, so those of all widths share a program
         width = model.width if model.depth else shape.width
         return MlpShape(shape.in_size, shape.out_size, width, model.depth, model.layer_norm)
 

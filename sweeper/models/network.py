@@ -1,7 +1,7 @@
-"""A model as a program sees it: one vector of parameters, and a function of it.
+"""A model as programs use it: one vector of parameters, and a function of it.
 
-Optimizers then work on a single array. That compiles faster than one update a leaf, and on small
-networks runs faster too (`scripts/bench` times both together with everything else).
+So optimizers work on a single array. That compiles faster than one update per leaf, and is also
+faster to run on small networks (`scripts/bench` measures both together with everything else).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sweeper.models.mlp import AnyArray, Padding
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, Int[AnyArray, ""]]
-# of a vector: from a place on, up to another; either may be traced
+# of a vector: from one place up to another; either may be traced
 Stretch = tuple[Any, Any]
 
 
 class Network(Protocol):
     """A kind of model with the parameters of one trial, or of every trial of a padded class.
 
-    `n_parameters` is the length of its vector, `decay` what weight decay touches. `needs_keys` says
+    `n_parameters` is the length of its vector, `decay` what weight decay affects. `needs_keys` says
     that outputs take keys in training: for dropout, and for what a user-defined model draws.
     """
 
@@ -42,11 +42,11 @@ class Network(Protocol):
     def needs_keys(self) -> bool: ...
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
-        """The vector of a trial with `settings` before it is trained."""
+        """The vector of a trial with `settings` before training."""
         ...
 
     def traced(self, settings: Settings) -> dict[str, int]:
-        """What of the trial's structure the compiled program is told at run time."""
+        """The parts of the trial's structure that the compiled program gets at run time."""
         ...
 
     def padding(self, settings: Settings) -> Padding | None:
@@ -54,7 +54,7 @@ class Network(Protocol):
         ...
 
     def room(self, rows: int) -> Workspace | None:
-        """What `outputs` writes over first, for batches of so many rows; None if nothing."""
+        """The workspace of `outputs` for batches of this many rows; None if it has none."""
         ...
 
     def outputs(
@@ -66,7 +66,7 @@ class Network(Protocol):
         dropout: Float[AnyArray, ""] | float = 0.0,
         room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
-        """The outputs for each example; `keys`, one an example, are given in training alone.
+        """The outputs for each example; `keys`, one per example, are only passed in training.
 
         In the `room` that a step left, also the activations of the layers; with the gradient they
         are the room of the next step.
@@ -74,20 +74,20 @@ class Network(Protocol):
         ...
 
     def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
-        """By how much each parameter decays, or those in `places`, as a share of the decay."""
+        """How much each parameter decays, or those in `places`, as a share of the decay."""
         ...
 
     def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
-        """Where in the vector a lane's own parameters are; None where that is not worth telling."""
+        """Where in the vector a lane's own parameters are; None if using it is not faster."""
         ...
 
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> eqx.Module:
-        """The model as Equinox has it, with these parameters or with their shapes alone.
+        """The model in Equinox, with these parameters or only their shapes.
 
         If a lane's `traced` values are given, it can be called although it is padded.
         """
         ...
 
     def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
-        """The model with the shapes of its parameters, and without anything else of it."""
+        """The model with the shapes of its parameters, and nothing else."""
         ...

@@ -1,4 +1,4 @@
-"""A model of several parts as a program sees it: a vector of parameters for each of them."""
+"""A model of several parts as programs use it: a vector of parameters for each part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Hparams = Mapping[str, Any]
 
 
 class PartsModel(eqx.Module):
-    """The parts of a model as Equinox has them, and which of them feeds which."""
+    """The parts of a model in Equinox, and which part is the input of which."""
 
     parts: dict[str, eqx.Module]
     inputs: tuple[tuple[str, str | None], ...] = eqx.field(static=True)
@@ -38,9 +38,9 @@ class PartsModel(eqx.Module):
 
 @dataclass(frozen=True)
 class PartNetworks:
-    """The networks of all parts by name, and what feeds each of them: None is the data.
+    """The networks of all parts by name, and the input of each: a part, or None for the data.
 
-    Both are in an order in which a part comes after the one that feeds it.
+    Both are ordered so that a part comes after its input.
     """
 
     networks: tuple[tuple[str, Network], ...]
@@ -53,20 +53,20 @@ class PartNetworks:
 
     @staticmethod
     def plain(network: Network) -> PartNetworks:
-        """The one part of a plain model, which has no name."""
+        """The single part, without a name, of a plain model."""
         return PartNetworks((("", network),), (("", None),))
 
     @property
     def is_plain(self) -> bool:
-        """Whether the model is one network, and not several by name."""
+        """Whether the model is a single network instead of several with names."""
         return "" in self.by_name
 
     def by_part(self, tree: Any) -> Mapping[str, Any]:
-        """What Equinox or Optax has of each part, by its name."""
+        """The parts of a value of Equinox or Optax, by name."""
         return {"": tree} if self.is_plain else tree
 
     def joined(self, trees: Mapping[str, Any]) -> Any:
-        """What Equinox or Optax has: a mapping, or the one of a plain model by itself."""
+        """The value for Equinox or Optax: a mapping, or the only one of a plain model itself."""
         return trees[""] if self.is_plain else trees
 
     @property
@@ -76,20 +76,20 @@ class PartNetworks:
 
     @property
     def n_parameters(self) -> int:
-        """The numbers of all parts together."""
+        """The parameters of all parts together."""
         return sum(network.n_parameters for _, network in self.networks)
 
     def initial(
         self, settings: Settings, generator: Callable[[str], np.random.Generator]
     ) -> dict[str, NDArray[Any]]:
-        """The vectors of a trial before it is trained, each drawn with a generator of its own."""
+        """The vectors of a trial before training, each drawn with a separate generator."""
         return {
             name: network.initial(settings.of_part(name), generator(name))
             for name, network in self.networks
         }
 
     def traced(self, settings: Settings) -> dict[str, int]:
-        """What of the trial's structure the compiled program is told, `PART.name` each."""
+        """The parts of the trial's structure that the program gets at run time, as `PART.name`."""
         return {
             (f"{name}.{key}" if name else key): value
             for name, network in self.networks
@@ -104,7 +104,7 @@ class PartNetworks:
         key: PRNGKeyArray | None = None,
         hparams: Hparams | None = None,
     ) -> dict[str, Float[Array, "batch out"]]:
-        """The outputs of every part for each example; `key` is given in training alone."""
+        """The outputs of every part for each example; `key` is only passed in training."""
         outputs: dict[str, Array] = {}
         for index, (name, source) in enumerate(self.inputs):
             given = x if source is None else outputs[source]
@@ -121,7 +121,7 @@ class PartNetworks:
         key: PRNGKeyArray | None = None,
         hparams: Hparams | None = None,
     ) -> Float[Array, "batch out"]:
-        """What the part `name` gives for each example that it is given itself."""
+        """The output of the part `name` for each example, which is passed to it directly."""
         network, keys = self.by_name[name], None
         if key is not None and network.needs_keys:
             keys = jax.random.split(key, len(x))
@@ -129,19 +129,19 @@ class PartNetworks:
         return network.outputs(parameters, x, traced_of(name, traced), keys, dropout)[0]
 
     def called(self, parameters: Vectors, traced: Traced) -> dict[str, eqx.Module]:
-        """Each part as what maps an example to its outputs, also where it is padded."""
+        """Each part as a function from an example to its outputs, for padded models too."""
         return {
             name: network.model(parameters[name], traced_of(name, traced))
             for name, network in self.networks
         }
 
     def model(self, parameters: Vectors) -> PartsModel:
-        """The model as Equinox has it."""
+        """The model in Equinox."""
         parts = {name: network.model(parameters[name]) for name, network in self.networks}
         return PartsModel(parts, self.inputs)
 
     def over_parameters(self, function: Callable[[Network, str, Any], Any], tree: PyTree) -> PyTree:
-        """`tree` with `function` of every leaf under the name of a part, and of that part."""
+        """`tree` with `function` applied to every leaf under the name of a part, with that part."""
         networks = self.by_name
 
         def mapped(path: tuple[Any, ...], leaf: Any) -> Any:
@@ -153,7 +153,7 @@ class PartNetworks:
 
 
 def traced_of(name: str, traced: Traced) -> Traced:
-    """What of its own structure a part is told, of what its lane is told."""
+    """What a part gets at run time, from what its lane gets."""
     if not name:
         return traced
     own = f"{name}."

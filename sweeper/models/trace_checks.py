@@ -1,4 +1,4 @@
-"""What a trace of a user-defined model shows that its author hardly means."""
+"""Finds what the author of a user-defined model hardly intends, in a trace of the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLACES_SHOWN = 4
 
 
 def shared_arrays(name: str, built: Trace) -> Iterator[tuple[str, str]]:
-    """That the function `name` puts an array in several places of its model, and how to tie them.
+    """Report that the function `name` puts one array in several places, and how to tie them.
 
     Arrays of one repeated number, such as initial biases, are left out.
     """
@@ -43,13 +43,13 @@ def shared_arrays(name: str, built: Trace) -> Iterator[tuple[str, str]]:
         more = ", among others," if len(shared) > 1 or len(shared[0]) > _PLACES_SHOWN else ""
         yield (
             f"'{name}' puts the same array in {listed(shared[0][:_PLACES_SHOWN])}{more} "
-            "and training changes each on its own",
-            "tie the layers with eqx.nn.Shared, or draw an array for each",
+            "and training changes each copy separately",
+            "tie the layers with eqx.nn.Shared, or draw separate arrays",
         )
 
 
 def fixed_draws(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[tuple[str, str]]:
-    """That the model draws the same numbers in every step of training, and what to do instead."""
+    """Report that the model draws the same numbers in every training step, and what to do."""
     call = with_key if passes_key(model, x) else without_key
     try:
         called = trace(call, KEY, model, x)
@@ -60,8 +60,8 @@ def fixed_draws(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[tuple[str, str]
     if _follow(jaxpr, is_given)[1]:
         yield (
             "the model draws with a key that is the same in every step",
-            "draw with the key that __call__(self, x, *, key=None) is passed in training, or keep "
-            "an array that is drawn once in a field",
+            "draw with the key that __call__(self, x, *, key=None) is passed in training, or draw "
+            "an array once and keep it in a field",
         )
 
 
@@ -93,7 +93,7 @@ def _follow(jaxpr: Jaxpr, inputs: Sequence[bool]) -> tuple[list[bool], bool]:
 
 
 def inner_jaxprs(equation: Any) -> Iterator[Jaxpr]:
-    """The jaxprs that an equation holds, such as the body of a loop."""
+    """The jaxprs inside an equation, such as the body of a loop."""
     for leaf in jax.tree.leaves(equation.params, is_leaf=lambda one: isinstance(one, _JAXPRS)):
         if isinstance(leaf, _JAXPRS):
             yield leaf.jaxpr if isinstance(leaf, ClosedJaxpr) else leaf

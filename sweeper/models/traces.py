@@ -1,6 +1,6 @@
 """Traces of user-defined functions: whether they repeat, and which results depend on a key.
 
-A trace needs no device and costs milliseconds; nothing is compiled.
+A trace needs no device and takes milliseconds; nothing is compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 from sweeper.models.elsewhere import elsewhere
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
-# primitives that run an inner jaxpr once, with the same inputs and outputs as their own
+# primitives that run an inner jaxpr once, with their own inputs and outputs
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "checkpoint", "custom_jvp_call")
 
 
@@ -134,7 +134,7 @@ def _is_same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(other, jax.core.Tracer):
-        return False  # left in a global variable by the trace before
+        return False  # the previous trace left it in a global variable
     if isinstance(one, jax.Array) and jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
         one, other = jax.random.key_data(one), jax.random.key_data(other)
     if isinstance(one, jax.Array | np.ndarray):

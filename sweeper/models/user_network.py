@@ -31,18 +31,18 @@ from sweeper.models.vectors import parted
 from sweeper.trial import Scalar
 
 KEY = jax.eval_shape(fixed_key)
-"""Stands for a random key where a call is only traced."""
+"""A stand-in for a random key in calls that are only traced."""
 
 
 def draws_parameters(built: Trace) -> bool:
-    """Whether some parameter of a model depends on the key that its builder is given."""
+    """Whether some parameter of a model depends on the key that its builder gets."""
     arrays = [a for a in jax.tree.leaves(built.result) if isinstance(a, jax.ShapeDtypeStruct)]
     drawn = zip(arrays, built.depends_on_key(), strict=True)
     return any(depends and jnp.issubdtype(array.dtype, jnp.floating) for array, depends in drawn)
 
 
 def takes_key(model: Callable[..., Any]) -> bool:
-    """Whether a model is called with a `key`, for what it draws in training."""
+    """Whether a model accepts a `key` for its draws in training."""
     return "key" in inspect.signature(model).parameters
 
 
@@ -59,17 +59,17 @@ def passes_key(model: Callable[..., Any], x: jax.ShapeDtypeStruct) -> bool:
 
 
 def with_key(key: Any, model: Any, x: Any) -> Any:
-    """The outputs for one example in training, for a model that is passed a key."""
+    """The outputs for one example in training, for a model that gets a key."""
     return model(x, key=key)
 
 
 def without_key(_key: Any, model: Any, x: Any) -> Any:
-    """The outputs for one example in training, for a model that is not passed a key."""
+    """The outputs for one example in training, for a model that gets no key."""
     return model(x)
 
 
 def differs_in_training(model: Any, x: jax.ShapeDtypeStruct) -> bool:
-    """Whether a model that is not passed a key computes something else in training."""
+    """Whether a model that gets no key computes something else in training."""
     in_inference = eqx.nn.inference_mode(model)
     return not trace(without_key, KEY, model, x).is_like(trace(without_key, KEY, in_inference, x))
 
@@ -81,9 +81,9 @@ def evaluated(model: Any, x: Any) -> Any:
 
 
 def each_of(model: Any) -> Callable[[Float[AnyArray, "rows features"]], Any]:
-    """What gives the outputs for each example, compiled once for each number of them.
+    """A function for the outputs of each example, compiled once per number of examples.
 
-    Of the model arrays alone are told to JAX: its static fields may be such as have no hash.
+    JAX only sees the model's arrays: its static fields may not be hashable.
     """
     leaves, structure = jax.tree.flatten(model)
     places = [place for place, leaf in enumerate(leaves) if eqx.is_array(leaf)]
@@ -99,11 +99,11 @@ def each_of(model: Any) -> Callable[[Float[AnyArray, "rows features"]], Any]:
 
 @dataclass(frozen=True)
 class UserNetwork:
-    """What `function` builds when it is given `arguments`.
+    """What `function` builds with `arguments`.
 
     Its parameters are the arrays of floating-point numbers, in the precision of the study. Other
-    arrays are the same for every trial: those that the function builds with `fixed_key`.
-    Under edition 1 a model whose `__call__` does not name `key` trains as in inference.
+    arrays are the same for every trial: those that the function builds with `fixed_key`. Under
+    edition 1 a model whose `__call__` does not name `key` trains as in inference.
     """
 
     function: str
@@ -210,16 +210,16 @@ class UserNetwork:
 
     @cached_property
     def _rest(self) -> PyTree:
-        """What of the model is no parameter."""
+        """Everything in the model except its parameters."""
         rest = self._abstract[1]
         if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(rest)):
             return rest
-        with jax.ensure_compile_time_eval():  # it is asked for while a program is traced
+        with jax.ensure_compile_time_eval():  # a program may be in tracing when this is called
             return eqx.filter_jit(lambda: self.built(fixed_key())[1])()
 
     @cached_property
     def _initial(self) -> Callable[[PRNGKeyArray], Float[Array, " parameters"]]:
-        """The vector of a fresh model; compiled as one, for building it op by op takes seconds."""
+        """The vector of a fresh model; compiled, because building it op by op takes seconds."""
 
         def initial(key: PRNGKeyArray) -> Float[Array, " parameters"]:
             leaves = jax.tree.leaves(self.built(key)[0])
@@ -235,12 +235,12 @@ class UserNetwork:
 
     @cached_property
     def _amounts(self) -> list[float]:
-        """By how much weight decay touches each of them."""
+        """How much weight decay applies to each of them."""
         return [*amounts(self._abstract[0], self.decay)]
 
     @cached_property
     def _order(self) -> list[int]:
-        """The leaves as the vector has them: what decays more comes first, so that few parts do."""
+        """The order of leaves in the vector: those that decay more first, so that few parts do."""
         return sorted(range(len(self._amounts)), key=lambda index: -self._amounts[index])
 
     def _ordered(self, leaves: Sequence[Any]) -> list[Any]:
@@ -251,7 +251,7 @@ def _is_parameter(leaf: Any) -> bool:
     return eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-# errors of JAX that tell of it
+# errors of JAX for traced values
 UNTRACEABLE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -261,11 +261,9 @@ _HINTS: dict[type[BaseException], str] = {
     jax.errors.TracerBoolConversionError: "choose with jnp.where or jax.lax.cond",
     jax.errors.TracerArrayConversionError: "use jnp instead of np",
 }
-_OTHERS = (
-    "turn nothing that is traced into a number of Python's: no float(), int() or range() of it"
-)
+_OTHERS = "do not convert traced values to Python numbers: no float(), int() or range() of them"
 
 
 def hint_of(error: BaseException, otherwise: str) -> str:
-    """What to write instead of that which raised `error`."""
+    """What to write instead of the code that raised `error`."""
     return _HINTS.get(type(error), _OTHERS) if isinstance(error, UNTRACEABLE) else otherwise

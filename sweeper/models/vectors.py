@@ -18,33 +18,34 @@ Vector = Float[Array, " parameters"]
 
 
 def part(vector: Vector, start: Any, size: int) -> Float[Array, " size"]:
-    """So many numbers of the vector, from `start` on, which may be traced."""
+    """This many numbers of the vector from `start`, which may be traced."""
     return lax.dynamic_slice(vector, (start,), (size,), allow_negative_indices=False)
 
 
 def put(vector: Vector, numbers: Array, start: Any) -> Vector:
-    """The vector with these numbers, in the order in which they lie, from `start` on."""
+    """The vector with these numbers written in memory order from `start`."""
     return lax.dynamic_update_slice(vector, numbers.ravel(), (start,), allow_negative_indices=False)
 
 
 def blank_gradient(vector: Vector, change: Array) -> Vector:
     """A vector to write a gradient into, once `change` is known."""
-    # zeros that XLA sees become a pad, which takes longer than all that is written into them; and
-    # if they did not wait for `change`, they would be made once and copied at each step
+    # XLA turns zeros that it sees into a pad, which takes longer than everything that is written
+    # into them; if they did not wait for `change`, they would be made once and copied at each step
     zero, _ = lax.optimization_barrier((jnp.zeros((), vector.dtype), change))
     return lax.optimization_barrier(jnp.full_like(vector, zero))
 
 
 def turned(matrix: Float[Array, "rows columns"]) -> Float[Array, "columns rows"]:
-    """The matrix turned before a product: one that turns its left side takes up to half longer."""
+    """The matrix transposed before a product: transposing its left side takes up to half longer."""
     return lax.optimization_barrier(matrix.T)
 
 
 def made_first(make: Callable[[], Array], always: Bool[AnyArray, ""]) -> Array:
-    """What `make` gives, made before it is turned; `always` holds, which XLA mostly cannot tell.
+    """The result of `make`, computed before transposing; `always` is true, unknown to XLA.
 
-    XLA would make each number where it is put after turning, with strides between those that are
-    read. It looks into no branch; where it can tell, as in a loop of one turn, that takes longer.
+    Otherwise XLA would compute each number at its place after transposing, with strides between the
+    reads. It does not look into branches; if it can tell that `always` is true, as in a loop of one
+    iteration, the product takes longer.
     """
     like = jax.eval_shape(make)
     return lax.cond(always, make, lambda: jnp.zeros(like.shape, like.dtype))
@@ -69,9 +70,9 @@ def _split_forward(vector: Array, sizes: tuple[int, ...]) -> tuple[Sequence[Arra
 
 
 def _split_backward(sizes: tuple[int, ...], _: None, gradients: Sequence[Array]) -> tuple[Array]:
-    # not concatenated, as the gradient of a split would be: with several threads XLA does that
-    # element by element on a CPU, which takes longer than the whole step of a large network
-    # zeros that XLA sees become a pad, which takes up to a third of the step of a large network
+    # not concatenated, like the gradient of a split: with several threads, XLA does that element by
+    # element on a CPU, which takes longer than the whole step of a large network XLA turns zeros
+    # that it sees into a pad, which takes up to a third of a step of a large network
     vector = lax.optimization_barrier(jnp.zeros(sum(sizes), gradients[0].dtype))
     starts = np.cumsum((0, *sizes[:-1]))
     for start, gradient in zip(starts, gradients, strict=True):

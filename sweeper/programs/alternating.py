@@ -1,4 +1,4 @@
-"""`alternating`: phases that train some parts of a model and leave the others as they are."""
+"""`alternating`: phases that train some parts of a model and leave the others unchanged."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ from sweeper.programs.schedules import hparams_of
 class Alternating(OfParts):
     """Minimises the loss of the epoch's phase over the parts that the phase trains; see `Program`.
 
-    Every part has an optimizer state of its own, so that a phase leaves those of the parts that it
-    freezes untouched, as `optax.multi_transform` would. The norm of gradients is clipped over all
-    parts that a phase trains together, where they share an optimizer.
+    Every part has its own optimizer state, so that a phase does not touch those of frozen parts, as
+    in `optax.multi_transform`. If parts share an optimizer, the norm of gradients is clipped over
+    all parts that a phase trains.
 
-    Phases are told by the epoch: the warm-up, then cycles. In a `map` loop their lengths may differ
-    between lanes, which costs nothing: a lane takes one branch, and `traced` names the lengths that
-    it is told. Under `vmap` a branch that differed between lanes would be computed for all of them.
-    So there lanes are in one epoch at a time (`has_clock`), and lengths part trials: a searched
-    length costs a program for each of its values.
+    The epoch determines the phase: first the warm-up, then cycles. In a `map` loop, the lengths of
+    phases may differ between lanes at no cost: a lane takes one branch, and `traced` names the
+    lengths that it gets. Under `vmap`, a branch that differs between lanes is computed for all of
+    them. So there, lanes are always in the same epoch (`has_clock`), and lengths split trials: a
+    searched length costs one program per value.
 
-    `phase` is the only one that is compiled in, where there is one program a phase. Lanes side by
-    side may be of any age then: those that are in another phase wait for their own program.
+    `phase` is the only one compiled in, if there is one program per phase. Parallel lanes may then
+    be in different epochs: those in another phase wait for their own program.
     """
 
     traced: frozenset[str] = frozenset()
@@ -92,7 +92,7 @@ class Alternating(OfParts):
     def _step_in(
         self, name: str, state: State, batch: Batch, lane: LaneParameters
     ) -> tuple[State, Metrics]:
-        """One update in the phase `name`; every loss is measured, whichever is minimised."""
+        """One update in the phase `name`; every loss is measured, not only the minimised one."""
         phase = self._train.by_phase[name]
         trained = {part: state.model[part] for part in phase.trains}
         key = None
@@ -117,11 +117,11 @@ class Alternating(OfParts):
         return stepped(state, model, moments, lane), losses
 
     def _losses(self, outputs: Mapping[str, Array], y: AnyArray) -> Metrics:
-        """Every loss as it is told, in the data's own units where its parts have them."""
+        """Every loss as reported, in the data's own units if its parts have them."""
         told: list[Float[Array, ""]] = []
         for name, criterion in self._criteria.items():
             of, against = self._compared(name, outputs, y)
-            told.append(criterion.told(criterion.minimised(of, against, {}), of, against, {}))
+            told.append(criterion.reported(criterion.minimised(of, against, {}), of, against, {}))
         return tuple(told)
 
     def _minimised(self, name: str, outputs: Mapping[str, Array], y: AnyArray) -> Array:
@@ -130,7 +130,7 @@ class Alternating(OfParts):
     def _compared(
         self, name: str, outputs: Mapping[str, Array], y: AnyArray
     ) -> tuple[Array, AnyArray]:
-        """What a loss compares: a part's output, with what is taken as given."""
+        """What a loss compares: a part's output with its fixed target."""
         loss = self._train.by_loss[name]
         if loss.against == DATA:
             return outputs[loss.of], y
@@ -153,7 +153,7 @@ class Alternating(OfParts):
 
     def _clipped(self, gradients: Any, hparams: Hparams) -> Any:
         if isinstance(self.settings.optimizer, OptimizersTable):
-            return gradients  # each optimizer has a norm of its own
+            return gradients  # each optimizer clips its own norm
         if not self.settings.has("optimizer.clip_norm"):
             return gradients
         clip = optax.clip_by_global_norm(hparams["optimizer.clip_norm"])  # type: ignore[arg-type]
@@ -166,14 +166,14 @@ class Alternating(OfParts):
         key = f"train.phases.{phase}.lr"
         if key in lane.hparams:
             rate = lane.hparams[key]
-            if self.settings.has(key):  # some trials draw it
+            if self.settings.has(key):  # only some trials draw it
                 rate = jnp.where(rate == OPTIMIZER_S_RATE, own["optimizer.lr"], rate)
             own["optimizer.lr"] = rate
         its, told = self.settings_of(part, self.settings), traced_of(part, lane.traced)
         return optimizer_of(its, own, told, self.parts.by_name[part], step)
 
     def settings_of(self, part: str, settings: Settings) -> Settings:
-        """Those of the optimizer of a part; one that is shared clips the norm of all together."""
+        """The settings of a part's optimizer; a shared one clips the norm of all parts together."""
         its = settings.of_part(part)
         if isinstance(settings.optimizer, OptimizersTable):
             return its
@@ -186,7 +186,7 @@ class Alternating(OfParts):
 
     @cached_property
     def _criteria(self) -> Mapping[str, Criterion]:
-        """What each loss is; that of parts which none compares with the data has no unit."""
+        """The criterion of each loss; without a unit for parts not compared with the data."""
         in_units = parts_in_units(self._train)
         found: dict[str, Criterion] = {}
         for name, loss in self._train.by_loss.items():
@@ -201,7 +201,7 @@ class Alternating(OfParts):
 
 
 def parts_in_units(train: AlternatingTable) -> frozenset[str]:
-    """The parts that give what the data's targets are, or follow one that does."""
+    """The parts whose outputs are in the units of the targets, or follow such a part."""
     found = {loss.of for loss in train.by_loss.values() if loss.against == DATA}
     for _ in train.by_loss:
         found |= {loss.of for loss in train.by_loss.values() if loss.against in found}

@@ -1,7 +1,7 @@
-"""What all programs share: begin, keep the best weights, end early, and evaluate in blocks.
+"""Code shared by all programs: start, keep the best weights, end early, evaluate in blocks.
 
-Evaluating all rows at once would take memory in proportion to them, more than a processor's
-caches hold, so rows are evaluated a block at a time.
+Evaluating all rows at once would take memory in proportion to their number, more than a processor's
+caches hold, so rows are evaluated in blocks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sweeper.scheduler.cost import MEASURED_ROWS
 def stepped(
     state: State, model: Parameters, optimizer: PyTree[Array], lane: LaneParameters
 ) -> State:
-    """`state` after an update that gave `model` and `optimizer`."""
+    """`state` after an update that returned `model` and `optimizer`."""
     average = state.average
     if average is not None:
         decay = lane.hparams["train.ema"]
@@ -44,9 +44,9 @@ def stepped(
 
 @dataclass(frozen=True)
 class Tabled(ABC):
-    """A program of this package; see `Program`. Every epoch is like another unless it says so.
+    """A built-in program; see `Program`. Every epoch is the same unless a subclass says otherwise.
 
-    `settings` are those of any trial of the class; what they differ in is in each trial's lane.
+    `settings` are those of any trial of the class; differences are in each trial's lane.
     """
 
     settings: Settings
@@ -80,7 +80,7 @@ class Tabled(ABC):
         return settings.traced() | schedule_steps(settings, self.data)
 
     def _arrays_of(self, settings: Settings) -> dict[str, NDArray[Any]]:
-        """The traced hyperparameters as a lane has them: with Python floats Optax uses float32."""
+        """The traced hyperparameters as in a lane: with Python floats, Optax would use float32."""
         dtype = self.data.dtype
         return {key: np.asarray(value, dtype) for key, value in self._hparams(settings).items()}
 
@@ -92,9 +92,9 @@ def in_blocks(
     outputs: Callable[[Float[Array, "block features"]], Outputs],
     x: Float[AnyArray, "rows features"],
 ) -> Outputs:
-    """`outputs` of all rows, which gives arrays with an element for each row that it is given.
+    """The `outputs` of all rows, computed block by block.
 
-    Up to a block of rows is given as it is. None may depend on the others of its block.
+    At most a block of rows is passed at a time. Rows must not depend on others in their block.
     """
     x = jnp.asarray(x)
     if len(x) <= MEASURED_ROWS:
@@ -103,7 +103,7 @@ def in_blocks(
     blank: Any = jax.tree.map(lambda one: jnp.zeros((len(x), *one.shape[1:]), one.dtype), of_block)
 
     def block(index: Array, found: Any) -> Any:
-        # the last one begins before the end of that before it, to be as long
+        # the last block overlaps the previous one, to have the same length
         start = jnp.minimum(index * MEASURED_ROWS, len(x) - MEASURED_ROWS)
         own = outputs(lax.dynamic_slice_in_dim(x, start, MEASURED_ROWS))
         return jax.tree.map(

@@ -1,4 +1,4 @@
-"""From settings to programs: one a class of the plan, and one a structure for what is exported."""
+"""From settings to programs: one per class of the plan, and one per structure for exports."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from sweeper.scheduler.switching import branch_classes, branch_settings
 
 
 class Programs:
-    """The programs of a study, each made once: their abstract states take time to trace.
+    """The programs of a study, each made once, since tracing their abstract states takes time.
 
-    Those of classes begin their trials from `start`, where it is given.
+    Programs of classes start their trials from `start`, if given.
     """
 
     def __init__(self, data: DataSpec, start: SavedStart | None = None) -> None:
@@ -98,9 +98,9 @@ class Programs:
         return cast(Program, continued)
 
     def n_parameters(self, settings: Settings) -> int:
-        """How many numbers the model of a trial has, padding left out.
+        """The number of parameters of a trial's model, without padding.
 
-        0 where the user's function raises: what it raised is told where the trial is trained.
+        0 if the user's function raises: the error is reported when the trial is trained.
         """
         networks = self.networks(settings).values()
         try:
@@ -113,7 +113,7 @@ class Programs:
     def has_fixed_start(self, settings: Settings) -> bool | None:
         """Whether the model, or a part of it, starts from the same weights for every key.
 
-        None where the user's function raises.
+        None if the user's function raises.
         """
         users = [one for one in self.networks(settings).values() if isinstance(one, UserNetwork)]
         try:
@@ -124,7 +124,7 @@ class Programs:
             raise
 
     def networks(self, settings: Settings) -> Mapping[str, Network]:
-        """The model of a trial by itself: each of its parts by name, or the one without a name."""
+        """The model of a single trial: its parts by name, or one part without a name."""
         if isinstance(settings.model, PartsTable):
             return self._parts(settings).by_name
         return {"": self._exact_network(settings, self._data)}
@@ -147,7 +147,7 @@ class Programs:
     def _parts(
         self, settings: Settings, padded_to: Sizes = (), *, looped: bool = False
     ) -> PartNetworks:
-        """The networks of a model of parts, each of the sizes that its neighbours tell."""
+        """The networks of a model with parts, with sizes determined by their neighbours."""
         room = {name: (width, depth) for name, width, depth in padded_to}
         model = settings.model
         assert isinstance(model, PartsTable)
@@ -190,7 +190,7 @@ class Programs:
         return replace(network, widths=program_class.run_widths)
 
     def _user_network(self, settings: Settings, model: PythonTable, data: DataSpec) -> UserNetwork:
-        """The same one for trials of one structure, for it keeps what it has traced."""
+        """The same network for all trials of one structure, since it caches what it has traced."""
         network = UserNetwork(
             function=model.function,
             base_dir=settings.base_dir,
@@ -205,9 +205,9 @@ class Programs:
 
 
 def _differentiated_twice(train: AlternatingTable | CoupledTable) -> frozenset[str]:
-    """The models whose gradient has a gradient taken of it, which the loop of layers has not.
+    """The models whose gradient is differentiated again, which the loop over layers does not allow.
 
-    A function of the user's is given models without that loop.
+    User-defined functions get models without that loop.
     """
     objective = OBJECTIVES.get(train.objective) if isinstance(train, CoupledTable) else None
     return frozenset({CRITIC} if objective is not None and objective.penalised else ())

@@ -1,4 +1,4 @@
-"""Checkpoints: trees of arrays in safetensors files, each leaf by its path, checked by itself."""
+"""Checkpoints: trees of arrays in safetensors files, named by path and checked one by one."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from sweeper.rundir import open_inside, remove_inside
 _Tree = TypeVar("_Tree", bound=PyTree)
 Tensors = Mapping[str, NDArray[Any]]
 
-# of the leaves that do not fit so many are told
+# at most this many mismatching leaves are listed
 _MAX_TOLD = 3
 
 
 class CheckpointError(Exception):
-    """The file is missing, is not what was written, or does not fit the state it is read into."""
+    """The file is missing, is damaged, or does not fit the state it is read into."""
 
 
 def named(tree: PyTree, under: str = "") -> dict[str, Any]:
     """The leaves of `tree` by path, such as `model/layers/0/weight`."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     names = (jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths)
-    # the one part of a plain model has no name, which adds nothing to a path
+    # the single part of a plain model has an empty name, which adds nothing to a path
     return {
         "/".join(filter(None, (under, *name.split("/")))): leaf
         for name, (_, leaf) in zip(names, paths, strict=True)
@@ -46,10 +46,10 @@ def named(tree: PyTree, under: str = "") -> dict[str, Any]:
 
 
 def packed(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
-    """The content of a file of `tensors`; of the same it is the same, to the byte."""
+    """The content of a file of `tensors`; equal tensors give equal bytes."""
     whole = {name: np.asarray(leaf, order="C") for name, leaf in tensors.items()}
     content = memoryview(save(whole, metadata=dict(metadata)))
-    # safetensors puts metadata in another order each time
+    # safetensors writes metadata in a different order each time
     end = 8 + int.from_bytes(content[:8], "little")
     head = {**json.loads(bytes(content[8:end])), "__metadata__": dict(metadata)}
     text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
@@ -58,14 +58,14 @@ def packed(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
 
 
 def unpacked(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The tensors of a file, and what it says of them.
+    """The tensors of a file, and its metadata.
 
     Raises:
         CheckpointError: the file is not a checkpoint.
     """
     try:
         tensors = load(content)
-        # safetensors gives the head of a file only where it opens the file itself
+        # safetensors only returns metadata if it opens the file itself
         head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (SafetensorError, ValueError) as error:
         raise CheckpointError(str(error)) from error
@@ -76,12 +76,12 @@ def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
     """The tree below the path `under`, with structure, shapes and dtypes of `like`.
 
     Raises:
-        CheckpointError: a leaf is missing, is one too many, or is of another shape or dtype.
+        CheckpointError: a leaf is missing, is superfluous, or has another shape or dtype.
     """
     wanted = named(like, under)
     unfit = [_unfit(name, tensors.get(name), leaf) for name, leaf in wanted.items()]
     own = (name for name in tensors if name == under or name.startswith(f"{under}/"))
-    unfit += [f"leaf {name} has no use" for name in own if name not in wanted]
+    unfit += [f"leaf {name} is not needed" for name in own if name not in wanted]
     told = [problem for problem in unfit if problem]
     if told:
         more = len(told) - _MAX_TOLD
@@ -91,25 +91,25 @@ def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
 
 
 def _unfit(name: str, found: NDArray[Any] | None, expected: Any) -> str:
-    """What is wrong with a leaf; empty where it fits."""
+    """What is wrong with a leaf; empty if it fits."""
     if found is None:
         return f"leaf {name} is missing"
     if (found.shape, found.dtype) == (tuple(expected.shape), np.dtype(expected.dtype)):
         return ""
     wanted = f"{np.dtype(expected.dtype)}{list(expected.shape)}"
-    return f"leaf {name} is {found.dtype}{list(found.shape)}, the state wants {wanted}"
+    return f"leaf {name} is {found.dtype}{list(found.shape)}, but the state needs {wanted}"
 
 
 @cache
 def versions() -> dict[str, str]:
-    """The libraries whose states these are, by version."""
+    """The versions of the libraries whose states these are."""
     return {library: version(library) for library in ("jax", "equinox", "optax")}
 
 
 def other_versions(written: Mapping[str, str]) -> str:
-    """Which of these libraries wrote a file in another version than is here; empty if none did."""
+    """Libraries that wrote a file in another version than installed here; empty if none."""
     differing = [
-        f"{library} {written[library]}, and here is {here}"
+        f"{library} {written[library]}, but {here} is installed"
         for library, here in versions().items()
         if library in written and written[library] != here
     ]
@@ -117,20 +117,20 @@ def other_versions(written: Mapping[str, str]) -> str:
 
 
 _State = TypeVar("_State", bound=PyTree)
-_DIGITS = 32  # of a digest
+_DIGITS = 32  # length of a digest
 
-LaneName = tuple[int, int]  # a trial's number, and which of its members
+LaneName = tuple[int, int]  # a trial's number, and the index of its member
 
 
 def write_lanes(
     path: Path, states: Mapping[LaneName, PyTree[NDArray[Any]]], *, synced: bool = True
 ) -> str:
-    """Write the state of each lane to `path`, synced to disk; gives the digest of the file.
+    """Write the state of each lane to `path`, synced to disk; returns the digest of the file.
 
-    Not `synced` where nothing of it has to outlive this process.
+    It need not be `synced` if it does not have to outlive this process.
 
     Raises:
-        SetupError: the disk does not take it.
+        SetupError: it cannot be written.
     """
     tensors: dict[str, Any] = {}
     for lane, state in states.items():
@@ -146,7 +146,7 @@ def write_lanes(
                     os.fsync(file.fileno())
     except OSError as error:
         with suppress(OSError):
-            remove_inside(path.parent.parent, path)  # a disk that is full is not to stay so
+            remove_inside(path.parent.parent, path)  # do not keep a disk full
         raise SetupError(not_written(path, error)) from error
     return _digest(content)
 
@@ -154,25 +154,25 @@ def write_lanes(
 class LaneFile:
     """A checkpoint that was read and checked once, for any of its lanes.
 
-    `other_versions` tells of libraries that wrote it in another version; empty where none did.
+    `other_versions` lists libraries that wrote it in another version; empty if none.
     """
 
     def __init__(self, path: Path, digest: str) -> None:
-        """Read all of it.
+        """Read the whole file.
 
         Raises:
-            CheckpointError: it cannot be read, or is not what was written.
+            CheckpointError: it cannot be read, or is damaged.
         """
         try:
             with path.open("rb") as file:
-                # in pieces: of another size, it may be larger than the memory
+                # in pieces, since a file of another size may be larger than the memory
                 is_as_written = file_digest(file, sha256).hexdigest()[:_DIGITS] == digest
                 file.seek(0)
                 content = file.read() if is_as_written else b""
         except OSError as error:
             raise CheckpointError(f"{path}: {error.strerror}") from error
         if not is_as_written:
-            raise CheckpointError(f"{path}: its content is not what was written")
+            raise CheckpointError(f"{path}: its content is damaged")
         try:
             self._tensors, written = unpacked(content)
         except CheckpointError as error:
@@ -183,7 +183,7 @@ class LaneFile:
         """The state of a member of trial `number`, with structure, shapes and dtypes of `like`.
 
         Raises:
-            CheckpointError: a leaf is missing, is one too many, or is of another shape or dtype.
+            CheckpointError: a leaf is missing, is superfluous, or has another shape or dtype.
         """
         try:
             return fitted(self._tensors, like, _lane_name(number, member))
@@ -198,5 +198,6 @@ def _lane_name(number: int, member: int) -> str:
 
 
 def _digest(content: bytes) -> str:
-    # not blake2b: processors have instructions for this one, and it is every byte of every round
+    # not blake2b: processors have instructions for this one, and it covers every byte of every
+    # round
     return sha256(content).hexdigest()[:_DIGITS]

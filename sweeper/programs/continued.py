@@ -1,7 +1,7 @@
-"""Trials that start from a saved model: its weights instead of fresh ones, and its moments.
+"""Trials that start from a saved model: its weights instead of fresh ones, and optimizer state.
 
-All trials of such a study have the structure of the model. Their steps count from 0, so that a
-schedule of the learning rate begins anew.
+All trials of such a study have the structure of the model. Their steps count from 0, so that
+learning-rate schedules start again.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from sweeper.programs.optax_state import parameters_of
 from sweeper.programs.program import LaneParameters, Layout, Program, State
 from sweeper.programs.saved_file import MODEL, OPTIMIZER, TRAINED, SavedFile, read_saved
 
-# optimizers that are one under two names
+# optimizers that are the same under two names
 _SAME = {"adamw": "adam"}
 
 
 @dataclass(frozen=True, slots=True)
 class SavedStart:
-    """A saved model that trials start from, and the settings of the trial that it was."""
+    """A saved model that trials start from, and the settings of its trial."""
 
     file: SavedFile
     settings: Settings
 
     def has_moments_for(self, settings: Settings) -> bool:
-        """Whether it holds what the optimizer of a trial with `settings` goes on from."""
+        """Whether it contains the state for the optimizer of a trial with `settings`."""
         is_same = optimizers_of(self.settings) == optimizers_of(settings)
         is_same = is_same and _own_state(self.settings) == _own_state(settings)
         is_averaged = self.settings.has("train.ema"), settings.has("train.ema")
@@ -52,17 +52,17 @@ def read_start(path: Path, base_dir: Path) -> SavedStart:
     """The saved model at `path`, which was checked before, with its functions in `base_dir`.
 
     Raises:
-        SweeperError: it is damaged, or what it says of itself cannot be read.
+        SweeperError: it is damaged, or its header cannot be read.
     """
     file = read_saved(path, trusted=True)
     return SavedStart(file, settings_of(file, base_dir))
 
 
 def settings_of(file: SavedFile, base_dir: Path) -> Settings:
-    """The settings of the trial that was saved; modules of the user's are in `base_dir`.
+    """The settings of the trial that was saved; user modules are in `base_dir`.
 
     Raises:
-        SetupError: it is one of a run directory, which says nothing of its trial.
+        SetupError: it is a file of a run directory, which does not describe its trial.
     """
     return replace(study_of_model(file).filled({}), base_dir=base_dir)
 
@@ -80,10 +80,10 @@ def study_of_model(file: SavedFile) -> StudyConfig:
 
 
 def check_sizes(file: SavedFile, study: StudyConfig) -> None:
-    """Refuse a model of a known package that is larger than what the file holds.
+    """Refuse a model of a known package that is larger than the content of the file.
 
     Raises:
-        SetupError: it names the argument.
+        SetupError: with the argument.
     """
     n_numbers, n_leaves = sum(leaf.size for leaf in file.tensors.values()), len(file.tensors)
     for key, table in study.each("model").items():
@@ -92,32 +92,32 @@ def check_sizes(file: SavedFile, study: StudyConfig) -> None:
         for name, value in table.arguments.items():
             most = n_leaves if name == "depth" else n_numbers
             if isinstance(value, int) and value > most:
-                found = f"{value}, and the file holds {counted(most, 'number')}"
+                found = f"{value}, but the file contains {counted(most, 'number')}"
                 raise SetupError(Problem(file.name, f"{key}.{name}", found, TRUST))
 
 
 def alone(file: SavedFile) -> SetupError:
-    """That a file of a run directory says nothing of its trial."""
-    hint = "name what `python -m sweeper export` wrote of it"
-    return SetupError(Problem(file.name, "", "the weights of a run directory alone", hint))
+    """The error that a file of a run directory does not describe its trial."""
+    hint = "use a directory that `python -m sweeper export` wrote"
+    return SetupError(Problem(file.name, "", "only the weights of a run directory", hint))
 
 
 def spec_of(file: SavedFile) -> DataSpec:
-    """What a program needs to know of the data that a saved model was trained on."""
+    """What a program needs to know about the data that a saved model was trained on."""
     return DataSpec.from_dict(file.record["data"]["spec"])
 
 
 def optimizers_of(settings: Settings) -> dict[str, str]:
-    """The optimizer of each part of a model, the part '' where it is of one."""
+    """The optimizer of each part of a model; the part is '' for a plain model."""
     table = settings.optimizer
     several = table.by_part if isinstance(table, OptimizersTable) else {"": table}
     return {part: _SAME.get(one.name, one.name) for part, one in several.items()}
 
 
 def _own_state(settings: Settings) -> object:
-    """What the state of a program of the user's depends on; None for those of this package.
+    """What the state of a user-defined program depends on; None for built-in programs.
 
-    A schedule counts its steps in it.
+    The count of steps for a schedule is part of the state.
     """
     if not isinstance(settings.train, OwnProgramTable):
         return None
@@ -126,9 +126,9 @@ def _own_state(settings: Settings) -> object:
 
 
 class Continued:
-    """`program`, whose trials begin with what `start` holds; all else is the program's own.
+    """`program`, but with trials that start from `start`.
 
-    `own` trains the same trials without padding, `saved` is the one that trained the saved model.
+    `own` trains the same trials without padding, `saved` is the program of the saved model.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Continued:
 
     @property
     def layout(self) -> Layout:
-        """That of the program, but for `init`."""
+        """The layout of the program, with its own `init`."""
         return cast(Layout, self)
 
     @property
@@ -172,7 +172,7 @@ class Continued:
         return {name: cast(Program, Continued(program, *its)) for name, program in phases}
 
     def begin(self, state: State, lane: LaneParameters) -> State:
-        """`state` at step 0 with what is made inside the compiled program."""
+        """`state` at step 0 with what is created inside the compiled program."""
         begun = self._program.begin(state, lane)
         if not self._has_moments:
             return begun
@@ -180,7 +180,7 @@ class Continued:
 
     @cached_property
     def _like(self) -> tuple[PyTree, PyTree]:
-        """Shapes and dtypes of the model and of its optimizer's state, as they were saved."""
+        """Shapes and dtypes of the model and of its optimizer's state, as saved."""
         blank = blank_of(self._saved.layout.abstract())
         moments = self._saved.saver.opt_state(blank, self._start.settings)
         return _as_saved((parameters_of(self._saved.saver.model(blank)), moments), self._start)
@@ -190,14 +190,14 @@ def check_leaves(program: Program, start: SavedStart) -> None:
     """Refuse a saved model whose arrays are not those that `program` trains.
 
     Raises:
-        SetupError: it names those that differ.
+        SetupError: with the differing arrays.
     """
     like = parameters_of(program.saver.model(blank_of(program.layout.abstract())))
     start.file.tree(MODEL, _as_saved(like, start))
 
 
 def _as_saved(tree: Any, start: SavedStart) -> Any:
-    """`tree` in the precision of the saved model, which JAX, as it is set here, may not hold."""
+    """`tree` in the precision of the saved model, which JAX may not support as set up here."""
     dtype = np.dtype(spec_of(start.file).dtype)
 
     def as_saved(leaf: Any) -> Any:

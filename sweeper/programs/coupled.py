@@ -45,11 +45,11 @@ def without_leaks(
     after: State,
     is_due: Bool[Array, ""],
 ) -> State:
-    """`after`, or an error at run time where something of the step reached what it must not.
+    """`after`, or a runtime error if the step moved something that it must not move.
 
-    No loss may have a gradient to a model that feeds its own: what that gives is to be taken as
-    given. In a step in which the critic alone `is_due` to move, the others stay bit for bit as
-    they are, and so do the states of their optimizers.
+    No loss may have a gradient to a model that feeds its own, whose output counts as constant. In a
+    step in which only the critic `is_due`, the others stay unchanged bit by bit, and so do their
+    optimizer states.
     """
     train, model = settings.train, settings.model
     assert isinstance(train, CoupledTable) and isinstance(model, PartsTable)
@@ -60,24 +60,24 @@ def without_leaks(
         for source in sorted(upstream(name, inputs) - {name}):
             told = (
                 f"the loss of {name} has a gradient to {source}, which feeds it: "
-                "take what it gives through jax.lax.stop_gradient"
+                "pass its output through jax.lax.stop_gradient"
             )
             after = eqx.error_if(after, jnp.any(gradients[source] != 0), told)
     if CRITIC in train.models:
         for name in train.models:
             if name != CRITIC:
                 strayed = ~is_due & _differ(_of(before, name), _of(after, name))
-                after = eqx.error_if(after, strayed, f"{name} moved out of its turn")
+                after = eqx.error_if(after, strayed, f"{name} changed although it was not due")
     return after
 
 
 def _of(state: State, name: str) -> PyTree[Array]:
-    """A model and the state of its optimizer."""
+    """A model and its optimizer state."""
     return state.model[name], state.optimizer[name]
 
 
 def _differ(one: PyTree[Array], other: PyTree[Array]) -> Bool[Array, ""]:
-    """Whether any number of them does."""
+    """Whether any of their numbers differ."""
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return jnp.any(jnp.stack([~jnp.array_equal(a, b, equal_nan=True) for a, b in pairs]))
 
@@ -89,19 +89,19 @@ _OF_LANE, _OF_STUDY = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 
 @dataclass(frozen=True)
 class Coupled(OfParts):
-    """Each model moves by the gradient of its own loss alone; see `Program`.
+    """Each model moves only by the gradient of its own loss; see `Program`.
 
-    Of the objectives of this package a step moves the critic, by generated rows whose gradient is
-    stopped, and then, once in `critic_steps`, the generator, by what the critic has become. Both
-    see the same generated rows: the generator is run forward once a step, and its gradient is
-    pulled back through that run. An objective of the user's gives all losses of a step at once,
-    from one run of the models; then each model moves by its own.
+    With a built-in objective, a step moves the critic, using generated rows without gradients, and
+    then, once every `critic_steps`, the generator, using the updated critic. Both see the same
+    generated rows: the generator runs forward once per step, and its gradient is pulled back
+    through that run. A user-defined objective returns all losses of a step at once, from one run of
+    the models; then each model moves by its own loss.
 
-    Every loss is told as it was at the step's batch before anything moved.
+    Every loss is reported for the step's batch, before anything moved.
 
-    Whether the others than the critic move is a branch on the step. In a `map` loop it is taken by
-    one lane at a time, so that a step without them costs nothing for them. Under `vmap` every step
-    computes both ways and chooses: about as if `critic_steps` were 1.
+    Whether other models than the critic move is a branch on the step. In a `map` loop, one lane at
+    a time takes it, so that a step without them costs nothing. Under `vmap`, every step computes
+    both ways and selects one: about the cost of `critic_steps` = 1.
     """
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
@@ -178,8 +178,8 @@ class Coupled(OfParts):
         def loss_of(name: str, own: Array) -> Float[Array, ""]:
             return self._losses({**models, name: own}, batch, lane, key)[name]
 
-        # one run of the models a loss, of which XLA makes one: were they one function, a loss that
-        # is no number would reach all models through gradients that are 0 times it
+        # one run of the models per loss, which XLA merges into one: in a single function, a loss
+        # that is NaN would reach all models through gradients that are 0 times it
         runs = {name: jax.vjp(partial(loss_of, name), models[name]) for name in names}
         losses = {name: loss for name, (loss, _) in runs.items()}
 
@@ -198,14 +198,14 @@ class Coupled(OfParts):
     def _losses(
         self, models: Models, batch: Batch, lane: LaneParameters, key: PRNGKeyArray
     ) -> Losses:
-        """What the user's function gives."""
+        """The result of the user's function."""
         given = self._function(self.parts.called(models, lane.traced), batch, key)
         return {name: jnp.asarray(given[name]) for name in self._train.models}
 
     def _game(
         self, batch: Batch, lane: LaneParameters, key: PRNGKeyArray, *, in_training: bool
     ) -> Game | None:
-        """A game over a batch; None where the objective is a function of the user's."""
+        """A game over a batch; None if the objective is user-defined."""
         objective = OBJECTIVES.get(self._train.objective)
         if objective is None:
             return None
@@ -231,7 +231,7 @@ class Coupled(OfParts):
     @property
     def _latent_size(self) -> int:
         size = self.settings.model.parts[GENERATOR].in_size  # type: ignore[union-attr]
-        assert size is not None, "a rule of the study file"
+        assert size is not None, "checked in the study file"
         return size
 
     @property
@@ -258,7 +258,7 @@ def _count(lane: LaneParameters, key: str) -> Int[Array, ""]:
 
 
 def _with(state: State, model: Mapping[str, Any], moments: Any = None) -> State:
-    """`state` with these models and, where they are given, these states of their optimizers."""
+    """`state` with these models and, if given, these optimizer states."""
     every = {**state.model, **model}
     optimizer = state.optimizer if moments is None else moments
     return State(every, optimizer, state.step, state.average, state.kept, state.patience)

@@ -1,6 +1,6 @@
-"""What a program needs to know of the data before it sees a row, and states of zeros.
+"""What a program needs to know about the data before it sees a row, and states of zeros.
 
-The states of zeros are views, which take no memory and no time to make.
+The states of zeros are views, which take neither memory nor time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sweeper.data.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """Sizes, the units of the targets, whether there is a test part, and the study's seed.
+    """Sizes, units of the targets, whether there are test rows, and the study's seed.
 
     `y * y_scale + y_mean` are targets in the data's own units, in which metrics are reported.
-    `class_weights` is what each class counts for, empty where all count the same. `train_rows`
-    are those of the fold that has the fewest. Where rows are generated, `x * x_scale + x_mean` are
-    features in the data's own units, and `mode_means` those of each mode in them.
+    `class_weights` are the weights of classes, empty if all are equal. `train_rows` are those of
+    the smallest fold. For generated rows, `x * x_scale + x_mean` are features in the data's own
+    units, and `mode_means` the means of each mode in them.
     """
 
     in_size: int
@@ -42,7 +42,7 @@ class DataSpec:
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> DataSpec:
-        """What was written as JSON."""
+        """The spec from its JSON form."""
         values: dict[str, Any] = {}
         for name, value in body.items():
             values[name] = tuple(value) if isinstance(value, list) else value
@@ -50,7 +50,7 @@ class DataSpec:
 
 
 def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
-    """What the programs of a study need to know of its data."""
+    """What the programs of a study need to know about its data."""
     return DataSpec(
         in_size=data.n_features,
         out_size=data.out_size,
@@ -68,13 +68,13 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
 
 
 def blank_of(abstract: PyTree) -> Any:
-    """A state of these shapes and dtypes, each leaf a view of one 0: not to be written to."""
+    """A state with these shapes and dtypes, each leaf a read-only view of a single 0."""
     return jax.tree.map(
         lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape), abstract
     )
 
 
 def is_blank(leaf: Any) -> bool:
-    """Whether `leaf` is such a view; a leaf of one number never is."""
+    """Whether `leaf` is such a view; a leaf with one number never is."""
     is_view_of_one = isinstance(leaf, np.ndarray) and leaf.size > 1 and not any(leaf.strides)
     return is_view_of_one and leaf.flat[0] == 0

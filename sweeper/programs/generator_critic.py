@@ -1,10 +1,10 @@
 """A generator against a critic: their objectives, and metrics of the generated rows.
 
 `wgan` is the dual form of the Wasserstein distance (Arjovsky, Chintala & Bottou 2017, eq. 2 and
-algorithm 1), which limits the critic's slope by clipping its weights; `wgan_gp` penalises the
-slope instead (Gulrajani et al. 2017, algorithm 1). `gan` is the game of Goodfellow et al. 2014
-with the non-saturating loss of the generator (section 3); its critic returns log-odds. Metrics
-are in the data's own units.
+algorithm 1), which limits the critic's slope by clipping its weights; `wgan_gp` penalises the slope
+instead (Gulrajani et al. 2017, algorithm 1). `gan` is the game of Goodfellow et al. 2014 with the
+non-saturating loss of the generator (section 3); its critic returns log-odds. Metrics are in the
+data's own units.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Critic = Callable[[Float[Array, "batch features"]], Scores]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The losses of both, of the scores of generated rows and of real ones."""
+    """The losses of generator and critic, as functions of the scores of generated and real rows."""
 
     critic: Callable[[Scores, Scores], Float[Array, ""]]
     generator: Callable[[Scores], Float[Array, ""]]
@@ -64,11 +64,11 @@ OBJECTIVES: Mapping[str, Objective] = {
 
 
 def steepness(critic: Critic, rows: Float[Array, "batch features"]) -> Float[Array, ""]:
-    """The mean square by which the slope of the critic at each row differs from 1."""
-    # rows do not see each other, so the gradient of the sum has that of each row in its place
+    """The mean squared difference from 1 of the critic's slope at each row."""
+    # rows do not affect each other, so the gradient of the sum contains that of each row
     slopes = jax.grad(lambda rows: jnp.sum(critic(rows)))(rows)
     squares = jnp.sum(jnp.square(slopes), axis=-1)
-    # a root has no gradient at 0, where all units of a critic may be off
+    # a square root has no gradient at 0, where all units of a critic may be inactive
     is_flat = squares == 0
     norms = jnp.where(is_flat, 0, jnp.sqrt(jnp.where(is_flat, 1, squares)))
     return jnp.mean(jnp.square(norms - 1))
@@ -79,22 +79,22 @@ def between(
     real: Float[Array, "batch features"],
     share: Float[Array, " batch"],
 ) -> Float[Array, "batch features"]:
-    """Rows on the lines from generated to real ones, where each has its `share` of the real."""
+    """Rows on the lines from generated to real ones, each with its `share` of the real one."""
     return share[:, None] * real + (1 - share[:, None]) * generated
 
 
 Rows = Float[Array, "rows features"]
 Losses = Mapping[str, Float[Array, ""]]
 
-# what is drawn with the key of a game
+# purposes of random draws with the key of a game
 _NOISE, _SHARES, _GENERATOR_UNITS, _CRITIC_UNITS = range(4)
 
 
 @dataclass(frozen=True)
 class Game:
-    """As many generated rows as there are `real` ones, of noise that `key` seeds.
+    """As many generated rows as `real` ones, made from noise with `key`.
 
-    `in_training` the models leave out units where they have dropout.
+    With `in_training`, models use dropout if they have it.
     """
 
     objective: Objective
@@ -106,12 +106,12 @@ class Game:
     in_training: bool = True
 
     def generated(self, generator: Any) -> Rows:
-        """What the generator makes of the noise."""
+        """The rows that the generator makes from the noise."""
         noise = noise_of(self.key, len(self.real), self.latent_size, self.real.dtype)
         return self._output(GENERATOR, generator, noise, _GENERATOR_UNITS)
 
     def liked(self, rows: Rows, critic: Any) -> Float[Array, ""]:
-        """The loss of who made `rows`."""
+        """The loss of the generator that made `rows`."""
         return self.objective.generator(self._scores(critic, rows))
 
     def judged(self, critic: Any, rows: Rows) -> Losses:
@@ -127,7 +127,7 @@ class Game:
         return {CRITIC: loss, GENERATOR: self.objective.generator(of_rows)}
 
     def losses(self, models: Mapping[str, Any]) -> Losses:
-        """Both losses, of which any gradient may be taken."""
+        """Both losses, in a form whose gradients can all be taken."""
         rows, critic = self.generated(models[GENERATOR]), models[CRITIC]
         judged = self.judged(critic, lax.stop_gradient(rows))
         return {**judged, GENERATOR: self.liked(rows, critic)}
@@ -144,19 +144,19 @@ class Game:
 
 
 def noise_of(key: PRNGKeyArray, rows: int, size: int, dtype: DTypeLike) -> Float[Array, "rows z"]:
-    """What so many rows are generated of."""
+    """The noise that this many rows are generated from."""
     return jax.random.normal(jax.random.fold_in(key, _NOISE), (rows, size), dtype)
 
 
 Measure = Callable[[Rows, Rows], Float[Array, ""]]
 
 N_DIRECTIONS = 64
-# a mode is covered when this share of the generated rows lies within the radius of its mean
+# a mode is covered if this share of the generated rows is within the radius of its mean
 COVERED_SHARE, COVERED_RADIUS = 0.01, 0.25
 
 
 def directions(seed: int, n_features: int) -> Float[np.ndarray, "directions features"]:
-    """Directions drawn evenly, once for all trials of a study."""
+    """Uniformly drawn directions, the same for all trials of a study."""
     drawn = generator(seed, "directions").standard_normal((N_DIRECTIONS, n_features))
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
@@ -164,13 +164,13 @@ def directions(seed: int, n_features: int) -> Float[np.ndarray, "directions feat
 def _sliced_wasserstein(data: DataSpec) -> Measure:
     """The sliced 1-Wasserstein distance (Bonneel, Rabin, Peyré & Pfister 2015).
 
-    It is the mean over directions of the distance between what rows are along each of them, which
-    in one dimension is the mean difference between the sorted.
+    The mean over directions of the distance between the projections of rows on them, which in one
+    dimension is the mean difference of the sorted values.
     """
 
     def distance(generated: Rows, real: Rows) -> Float[Array, ""]:
         along = jnp.asarray(directions(data.seed, data.in_size), generated.dtype).T
-        # the directions first: an axis that is sorted is better the last
+        # directions come first, since sorting is faster along the last axis
         sorted_ = (jnp.sort((rows @ along).T, axis=-1) for rows in (generated, real))
         return jnp.mean(jnp.abs(next(sorted_) - next(sorted_)))
 
@@ -198,5 +198,5 @@ _MEASURES: Mapping[str, Callable[[DataSpec], Measure]] = {
 
 
 def measure_of(name: str, data: DataSpec) -> Measure:
-    """The metric of this name, of generated rows and as many of the data."""
+    """The metric with this name, of generated rows and as many rows of the data."""
     return _MEASURES[name](data)

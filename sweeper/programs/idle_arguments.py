@@ -20,7 +20,7 @@ _MAX_VALUES = 4
 
 
 def idle_arguments(config: StudyConfig, programs: Programs) -> Iterator[str]:
-    """What to say of searched arguments that make no difference to the model."""
+    """Warnings about searched arguments that make no difference to the model."""
     for key, entry in config.search.items():
         if not entry.when and _is_argument(config, key) and _is_idle(config, programs, key):
             values = listed([format_value(value) for value in _tried(entry)])
@@ -33,13 +33,13 @@ def idle_arguments(config: StudyConfig, programs: Programs) -> Iterator[str]:
 def _is_argument(config: StudyConfig, key: str) -> bool:
     table, _, name = key.rpartition(".")
     if config.kinds not in (("python",), ("parts",)) or key in config.same_as.values():
-        return False  # one that another setting takes the value of is of use there
+        return False  # another setting uses its value
     model = config.each("model").get(table)
     return isinstance(model, PythonTable) and field_of(type(model), name) is None
 
 
 def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
-    """Whether the model is the same for all values, the others being the first or the last."""
+    """Whether the model is the same for all values, if the others have their first or last one."""
     part = key.split(".")[1] if isinstance(config.model, PartsTable) else ""
     others = [
         (entry.column(one), ends(entry)) for one, entry in config.search.items() if one != key
@@ -51,7 +51,7 @@ def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
             networks = _networks(config, programs, part, [{**beside, column: v} for v in values])
             if not builds_alike(networks):
                 return False
-    except RAISED:  # of the user's function; it is told where the model is checked
+    except RAISED:  # by user code; reported when the model is checked
         return False
     return len(values) > 1
 

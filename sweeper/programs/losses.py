@@ -29,11 +29,10 @@ HUBER_DELTA = "train.huber_delta"
 
 
 def loss_of(name: str, base_dir: Path, class_weights: Sequence[float] = ()) -> Loss:
-    """The loss of this name; the user's own is given outputs and targets alone.
+    """The loss with this name; a user-defined one only gets outputs and targets.
 
-    Of classes with weights, each example counts for that of its class, and the sum is divided by
-    the sum of weights: so it is with PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's
-    `log_loss`.
+    With class weights, each example is weighted by its class, and the sum is divided by the sum of
+    weights, as in PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's `log_loss`.
     """
     if name in _OF_EXAMPLES and class_weights:
         return _weighted(_OF_EXAMPLES[name], class_weights)
@@ -44,7 +43,7 @@ def loss_of(name: str, base_dir: Path, class_weights: Sequence[float] = ()) -> L
 
 
 def degree_of(loss: str) -> int:
-    """A loss of targets that were divided by k, times k to this power, is one of the data's own."""
+    """The power of k by which a loss of targets divided by k is multiplied to be in their units."""
     return _DEGREES.get(loss, 0)
 
 
@@ -63,16 +62,16 @@ def cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Arra
 
 
 def binary_cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-    """The same for two classes, of which `outputs` (batch, 1) are the log-odds of the second."""
+    """The same for two classes; `outputs` (batch, 1) are the log-odds of the second."""
     return _binary_cross_entropies(outputs, y, hparams).mean()
 
 
 def _cross_entropies(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, " batch"]:
-    # by one-hot labels: to pick each label's logit would compile to a gather and a scatter
+    # with one-hot labels, since picking each label's logit would compile to a gather and a scatter
     labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
     if LABEL_SMOOTHING in hparams:  # Szegedy et al. 2016, section 7
         labels = optax.smooth_labels(labels, jnp.asarray(hparams[LABEL_SMOOTHING]))
-    # as Optax does it with integer labels; what it does with one-hot ones compiles to more programs
+    # as in Optax for integer labels; its version for one-hot ones compiles to more programs
     logits = outputs - lax.stop_gradient(jnp.max(outputs, axis=-1, keepdims=True))
     normalizers = jnp.log(jnp.sum(jnp.exp(logits), axis=-1))
     return normalizers - jnp.sum(labels * logits, axis=-1)
@@ -118,7 +117,7 @@ _OF_EXAMPLES: Mapping[str, Loss] = {
     "binary_cross_entropy": _binary_cross_entropies,
 }
 # a loss of outputs and targets that are both k times as large is k to this power times as large;
-# that of Huber's is, if its delta is taken as k times as large too
+# for Huber's, if its delta is k times as large too
 _DEGREES = {"mse": 2, "mae": 1, "huber": 2}
 
 
@@ -126,7 +125,7 @@ _DEGREES = {"mse": 2, "mae": 1, "huber": 2}
 class Criterion:
     """A loss over a batch, of targets in units of `y_scale`.
 
-    Of outputs and targets that are both k times as large it is k to the power `degree` as large.
+    If outputs and targets are k times as large, it is k to the power `degree` times as large.
     """
 
     loss: Loss
@@ -134,13 +133,13 @@ class Criterion:
     y_scale: tuple[float, ...]
 
     def minimised(self, outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-        """What training minimises: every target counts the same, whatever its unit."""
+        """What training minimises: every target counts equally, whatever its unit."""
         return self.loss(outputs, y, hparams)
 
-    def told(
+    def reported(
         self, minimised: Float[Array, ""], outputs: Outputs, y: AnyArray, hparams: Hparams
     ) -> Float[Array, ""]:
-        """What is reported where training saw the loss `minimised`."""
+        """The reported value, if training saw the loss `minimised`."""
         if self.degree == 0:
             return minimised
         if len(self.y_scale) == 1:
@@ -154,6 +153,6 @@ class Criterion:
 
 
 def criterion_of(name: str, settings: Settings, data: DataSpec) -> Criterion:
-    """The loss of this name, over the data of a study."""
+    """The loss with this name, for the data of a study."""
     loss = loss_of(name, settings.base_dir, data.class_weights)
     return Criterion(loss, degree_of(name), data.y_scale)

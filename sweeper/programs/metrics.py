@@ -1,4 +1,4 @@
-"""Metrics over a part of the data, in the data's own units; each compiles into the program."""
+"""Metrics of a split, in the data's own units; each is compiled into the program."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Metric = Callable[[Outputs, AnyArray], Float[Array, ""]]
 
 
 def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
-    """The metric of this name, of outputs and targets as a model is trained on them.
+    """The metric with this name, of outputs and targets as a model is trained on them.
 
-    One of the user's own is given both in the data's own units.
+    A user-defined one gets both in the data's own units.
     """
     if name not in METRICS:
         function = load_function(name, settings.base_dir)
@@ -46,7 +46,7 @@ def accuracy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
 
 
 def f1(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
-    """Harmonic mean of precision and recall, the mean over classes that occur or are predicted."""
+    """Harmonic mean of precision and recall, averaged over classes that occur or are predicted."""
     n_classes = max(2, outputs.shape[-1])
     said = jax.nn.one_hot(_predicted(outputs), n_classes, dtype=outputs.dtype)
     true = jax.nn.one_hot(y, n_classes, dtype=outputs.dtype)
@@ -56,16 +56,16 @@ def f1(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
 
 
 def auroc(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
-    """Chance that an example of a class is ranked above one of another; ties count half.
+    """Probability that an example of a class ranks above one of another; ties count half.
 
-    Of several classes each is ranked against the others by its probability, and the mean is over
-    the classes that occur. NaN where there are not two of them.
+    With several classes, each is ranked against the others by its probability, and the mean is over
+    the classes that occur. NaN if fewer than two occur.
     """
     if outputs.shape[-1] == 1:
         return _above(outputs[:, 0], y == 1)
     if outputs.shape[-1] == 2:
         return _above(outputs[:, 1] - outputs[:, 0], y == 1)
-    # logarithms rank as probabilities do, and do not run together near 1
+    # logarithms rank like probabilities, and do not run together near 1
     scores = jax.nn.log_softmax(outputs)
     of_class = y[:, None] == jnp.arange(outputs.shape[-1])
     areas = jax.vmap(_above, in_axes=1)(scores, of_class)
@@ -79,15 +79,15 @@ def log_loss(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
 
 
 def r2(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
-    """Coefficient of determination, the mean over targets; 1 is exact, 0 the mean's own."""
+    """Coefficient of determination, averaged over targets; 1 is exact, 0 equals the mean."""
     left = jnp.sum(jnp.square(outputs - y), axis=0)
-    apart = y - jnp.asarray(y)[0]  # nothing but 0 where all are equal, whose mean may be rounded
+    apart = y - jnp.asarray(y)[0]  # exactly 0 if all are equal, unlike with a rounded mean
     spread = jnp.sum(jnp.square(apart - jnp.mean(apart, axis=0)), axis=0)
     return jnp.mean(1 - left / spread)
 
 
 def rmse(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
-    """Root of the mean squared error over examples, the mean over targets."""
+    """Root of the mean squared error over examples, averaged over targets."""
     return jnp.mean(jnp.sqrt(jnp.mean(jnp.square(outputs - y), axis=0)))
 
 
@@ -109,17 +109,17 @@ _IN_UNITS = frozenset({"rmse", "mae"})
 
 
 def _predicted(outputs: Outputs) -> Array:
-    """The most likely class of each example; one logit is the log-odds of the second of two."""
+    """The most likely class of each example; a single logit is the log-odds of the second."""
     if outputs.shape[-1] == 1:
         return (outputs[:, 0] > 0).astype(jnp.int32)
     return jnp.argmax(outputs, axis=-1)
 
 
 def _above(scores: Float[Array, " batch"], positive: Bool[Array, " batch"]) -> Float[Array, ""]:
-    """The share of pairs, one positive and one not, in which the positive has the higher score.
+    """The share of pairs of a positive and another example in which the positive scores higher.
 
-    By counting for each positive the others below it (Mann & Whitney 1947): the mean of shares
-    stays exact in float32 where a sum of ranks would not.
+    Computed by counting for each positive the others below it (Mann & Whitney 1947): the mean of
+    shares stays exact in float32, unlike a sum of ranks.
     """
     others = jnp.sort(jnp.where(positive, jnp.inf, scores))
     n_others = jnp.sum(~positive)
@@ -127,5 +127,5 @@ def _above(scores: Float[Array, " batch"], positive: Bool[Array, " batch"]) -> F
     up_to = jnp.minimum(jnp.searchsorted(others, scores, side="right"), n_others)
     share = (below + up_to).astype(scores.dtype) / (2 * n_others)
     total = jnp.sum(jnp.where(positive, share, 0))
-    # 0 / 0 where either side is empty
+    # 0 / 0 if either side is empty
     return jnp.where(n_others > 0, total / jnp.sum(positive), jnp.nan)

@@ -1,8 +1,8 @@
-"""Converts a lane's vector and moments to the arrays and optimizer state of Optax, and back.
+"""Converts a lane's vectors to the arrays and optimizer state of Optax, and back.
 
-A lane's optimizer works on one vector, is made anew at each step and receives the learning rate
-of that step. Without sweeper, training goes on with an optimizer that is made once, with a
-trial's numbers and schedule, whose state holds the count of steps.
+A lane's optimizer works on one vector, is created in each step and gets the learning rate of that
+step. Without sweeper, training continues with an optimizer that is created once, with a trial's
+numbers and schedule, whose state contains the count of steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sweeper.programs.schedules import rate_of
 
 
 class Leaves:
-    """Where each number of the vector stands in the model, in the order of its PyTree."""
+    """Where each number of the vector is in the model, in the order of its PyTree."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -46,23 +46,23 @@ class Leaves:
 
     @cached_property
     def places(self) -> list[NDArray[np.int64]]:
-        """The places in the vector of the numbers of each array."""
+        """The indices in the vector of the numbers of each array."""
         return [leaf.astype(np.int64) for leaf in jax.tree.leaves(self._numbered)]
 
     @cached_property
     def _numbered(self) -> PyTree:
-        # floats, because parameters are recognised by that
+        # floats, because these are treated as parameters
         places = np.arange(self._network.n_parameters, dtype=np.float64)
         return parameters_of(self._network.model(places))
 
 
 def parameters_of(model: PyTree) -> PyTree:
-    """The arrays of a model that are trained, with None for all else in it."""
+    """The trained arrays of a model, with None for everything else."""
     return eqx.filter(model, eqx.is_inexact_array)
 
 
 class Remade(NamedTuple):
-    """The state of an optimizer that is made anew at each step, and how many steps it has made."""
+    """The state of an optimizer that is created in each step, and the number of steps so far."""
 
     inner: Any
     steps: Int[Array, ""]
@@ -71,7 +71,7 @@ class Remade(NamedTuple):
 def plain_optimizer(
     settings: Settings, hparams: Mapping[str, Any], network: Network
 ) -> optax.GradientTransformation:
-    """The optimizer of a trial, whose numbers are `hparams`, over the arrays of its model."""
+    """The optimizer of a trial with the numbers `hparams`, for the arrays of its model."""
 
     def users(step: Any) -> optax.GradientTransformation:
         return users_optimizer(settings, hparams, network, step)
@@ -99,12 +99,12 @@ def plain_state(
     moments: PyTree,
     step: Any,
 ) -> PyTree[NDArray[Any]]:
-    """What the state of `optimizer`, the plain one, is where a lane has `moments` after `step`."""
+    """The state of the plain `optimizer` that corresponds to a lane's `moments` after `step`."""
     leaves = Leaves(network)
     like = abstract_state(optimizer, network)
     found: list[Any] = [*_spread(settings, network, leaves, moments)]
     if has_schedule(settings):
-        found.append(step)  # which comes last
+        found.append(step)  # the count comes last
     arrays = [
         np.asarray(leaf, expected.dtype)
         for leaf, expected in zip(found, jax.tree.leaves(like), strict=True)
@@ -115,9 +115,9 @@ def plain_state(
 def lane_state(
     saved: Settings, settings: Settings, network: Network, like: PyTree, opt_state: PyTree
 ) -> PyTree[NDArray[Any]]:
-    """A lane's moments, as `like` has them, from what `plain_state` gave for a trial of `saved`.
+    """A lane's moments, shaped like `like`, from the result of `plain_state` for trial `saved`.
 
-    The optimizers of both are the same, their schedules need not be.
+    Their optimizers must be the same, their schedules need not be.
     """
     leaves, given = Leaves(network), jax.tree.leaves(opt_state)
     if has_schedule(saved):
@@ -127,9 +127,9 @@ def lane_state(
         is_vector = _is_vector(settings, network, leaf)
         taken = [given.pop(0) for _ in (leaves.places if is_vector else (0,))]
         array = leaves.vector(taken) if is_vector else np.asarray(taken[0])
-        assert array.shape == leaf.shape, "both are states of one optimizer"
+        assert array.shape == leaf.shape, "both are states of the same optimizer"
         arrays.append(array.astype(leaf.dtype))
-    assert not given, "both are states of one optimizer"
+    assert not given, "both are states of the same optimizer"
     return jax.tree.unflatten(jax.tree.structure(like), arrays)
 
 
@@ -151,7 +151,7 @@ def abstract_state(optimizer: optax.GradientTransformation, network: Network) ->
 def _spread(
     settings: Settings, network: Network, leaves: Leaves, moments: PyTree
 ) -> Iterator[NDArray[Any]]:
-    """The leaves of a lane's optimizer state, each vector as the arrays of the model."""
+    """The leaves of a lane's optimizer state, with each vector as arrays of the model."""
     for leaf in jax.tree.leaves(moments):
         if _is_vector(settings, network, leaf):
             yield from leaves.of(np.asarray(leaf))
@@ -160,12 +160,12 @@ def _spread(
 
 
 def _is_vector(settings: Settings, network: Network, leaf: Any) -> bool:
-    """Whether it has one number a parameter; some optimizers keep whole arrays instead."""
+    """Whether it has one number per parameter; some optimizers keep whole arrays instead."""
     return settings.sole_optimizer.elementwise and leaf.shape == (network.n_parameters,)
 
 
 def _remade(made: Callable[[Any], optax.GradientTransformation]) -> optax.GradientTransformation:
-    """The optimizer that `made` gives for the count of steps before it."""
+    """The optimizer that `made` returns for the number of previous steps."""
 
     def init(params: Any) -> Remade:
         return Remade(made(0).init(params), jnp.zeros((), jnp.int32))

@@ -1,9 +1,9 @@
-"""Optax optimizers whose numbers are traced, so that lanes share a program and differ in rates.
+"""Optax optimizers with traced numbers, so that lanes with different rates share a program.
 
 `weight_decay` is decoupled for every optimizer (Loshchilov & Hutter 2019): the parameters move by
--lr * (update + weight_decay * parameter). What it touches is told by the rules of the study, which
-are compiled in; how strong it is, is a number of the lane. An optimizer of the user's own moves the
-parameters as it likes, and is made anew at each step.
+-lr * (update + weight_decay * parameter). The study's rules, which are compiled in, say where it
+applies; its strength is a number of the lane. A user-defined optimizer moves the parameters in any
+way, and is created in each step.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def optimizer_of(
     network: Network,
     step: Number,
 ) -> optax.GradientTransformation:
-    """The optimizer of a class over the vector of parameters, its numbers those of one lane.
+    """The optimizer of a class for the vector of parameters, with the numbers of one lane.
 
-    `traced` is what of its structure the lane is told; `step` counts the updates before this one,
-    for the learning rate.
+    `traced` is the part of its structure that the lane gets at run time; `step` counts the previous
+    updates, for the learning rate.
     """
     clipping = clipping_of(settings, hparams)
     return optax.chain(*clipping, *moving_of(settings, hparams, traced, network, step))
@@ -50,9 +50,9 @@ def moving_of(
     step: Number,
     places: Places | None = None,
 ) -> tuple[optax.GradientTransformation, ...]:
-    """What that optimizer does after clipping, one after the other.
+    """The transformations of that optimizer after clipping, in order.
 
-    One that looks at each parameter by itself may be for those in `places` of the vector alone.
+    An elementwise one may be restricted to the parameters in `places` of the vector.
     """
     table = settings.sole_optimizer
     if isinstance(table, UserOptimizerTable):
@@ -68,7 +68,7 @@ def moving_of(
 
 
 def clipping_of(settings: Settings, hparams: Values) -> list[optax.GradientTransformation]:
-    """What gradients go through before an optimizer sees them."""
+    """The transformations of gradients before an optimizer sees them."""
     return [
         transformation(hparams[key])
         for key, transformation in _CLIPPING.items()
@@ -77,7 +77,7 @@ def clipping_of(settings: Settings, hparams: Values) -> list[optax.GradientTrans
 
 
 def direction_of(settings: Settings, hparams: Values) -> optax.GradientTransformation:
-    """What an optimizer of this package moves the parameters along."""
+    """The direction in which a built-in optimizer moves the parameters."""
     return _DIRECTIONS[settings.sole_optimizer.name](settings, hparams)
 
 
@@ -90,7 +90,7 @@ def _adam(settings: Settings, hparams: Values) -> optax.GradientTransformation:
 
 
 def _rmsprop(settings: Settings, hparams: Values) -> optax.GradientTransformation:
-    # eps outside of the root: inside, 1e-8 is a floor of 1e-4 under it
+    # eps outside of the root: inside, 1e-8 would be a floor of 1e-4 under it
     scaled = optax.scale_by_rms(
         decay=hparams["optimizer.b2"], eps=hparams["optimizer.eps"], eps_in_sqrt=False
     )
@@ -121,7 +121,7 @@ def _adafactor(settings: Settings, hparams: Values) -> optax.GradientTransformat
     return optax.chain(*steps)
 
 
-# what the parameters are moved along, in the other direction
+# the opposite of the direction in which parameters move
 _DIRECTIONS: Mapping[str, Direction] = {
     "adam": _adam,
     "adamw": _adam,
@@ -149,7 +149,7 @@ def decayed_leaves(weight_decay: Any, network: Network) -> optax.GradientTransfo
 def users_optimizer(
     settings: Settings, hparams: Values, network: Network, step: Number
 ) -> optax.GradientTransformation:
-    """What the user's function gives for the keys of a lane; its floats are traced."""
+    """The optimizer that the user's function returns for the keys of a lane; floats are traced."""
     table = settings.optimizer
     assert isinstance(table, UserOptimizerTable)
     arguments: dict[str, Any] = {
@@ -165,7 +165,7 @@ def users_optimizer(
 def _over_leaves(
     inner: optax.GradientTransformation, network: Network
 ) -> optax.GradientTransformation:
-    """`inner` over the arrays of the model, as a transformation of the vector that holds them."""
+    """`inner` for the arrays of the model, as a transformation of the vector that contains them."""
 
     def leaves(vector: Float[Array, " parameters"]) -> PyTree[Array]:
         return eqx.filter(network.model(vector), eqx.is_inexact_array)
@@ -174,7 +174,7 @@ def _over_leaves(
         return inner.init(leaves(params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        # the leaves are the vector in another arrangement: its transpose arranges them back
+        # the leaves are a rearrangement of the vector, which its transpose undoes
         parameters, back = jax.vjp(leaves, params)
         moved, state = inner.update(leaves(updates), state, parameters)
         return back(moved)[0], state

@@ -1,4 +1,4 @@
-"""What all programs share: how the states of a model's parts are made, cut, padded and saved."""
+"""Code shared by all programs: create, cut, pad and save the states of a model's parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sweeper.trial import generator, words
 class OfParts(Tabled):
     """A program whose state has a vector and an optimizer state for each part; see `Program`.
 
-    How the parts are trained is left to the programs themselves: `step` and `evaluate`.
+    Subclasses implement the training of the parts: `step` and `evaluate`.
     """
 
     parts: PartNetworks
@@ -52,7 +52,7 @@ class OfParts(Tabled):
         return LaneParameters.of(self._hparams(settings), told, key, self.data.dtype)
 
     def traced_in(self, settings: Settings) -> dict[str, int]:
-        """What of the trial's structure the compiled program is told at run time."""
+        """The part of the trial's structure that the compiled program gets at run time."""
         return self.parts.traced(settings)
 
     def begin(self, state: State, lane: LaneParameters) -> State:
@@ -130,7 +130,7 @@ class OfParts(Tabled):
         return replace(state, optimizer=moments)
 
     def settings_of(self, part: str, settings: Settings) -> Settings:
-        """Those of the optimizer of a part."""
+        """The settings of the optimizer of a part."""
         return settings.of_part(part)
 
     def optimizer_in(
@@ -142,7 +142,7 @@ class OfParts(Tabled):
         return optimizer_of(its, own, told, self.parts.by_name[part], step)
 
     def _optimizers(self, settings: Settings) -> Mapping[str, optax.GradientTransformation]:
-        """The optimizer of each part as Optax has it, over the arrays of its model."""
+        """The plain Optax optimizer of each part, for the arrays of its model."""
         hparams = self._arrays_of(settings)
         return {
             part: plain_optimizer(

@@ -22,16 +22,16 @@ Metrics = tuple[Float[Array, ""], ...]
 
 
 Parameters = Mapping[str, Any]
-"""The vector of each part of a model, by name; a plain model is a part without one.
+"""The vector of each part of a model, by name; a plain model has one part with an empty name.
 
 A user-defined program has a tuple of arrays instead of the vector.
 """
 
 
 class BestWeights(eqx.Module):
-    """The parameters after the best epoch so far, and its `score`, of which more is better.
+    """The parameters after the best epoch so far, and its `score`, where higher is better.
 
-    Where optimizer states are saved, `training` is the whole state of the lane after that epoch.
+    If optimizer states are saved, `training` is the whole state of the lane after that epoch.
     """
 
     model: Parameters
@@ -40,18 +40,18 @@ class BestWeights(eqx.Module):
 
 
 class Patience(eqx.Module):
-    """The `score` that an epoch has to beat, and how many epochs in a row did not."""
+    """The `score` that an epoch must beat, and how many epochs in a row did not."""
 
     score: Float[AnyArray, ""]
     waited: Int[AnyArray, ""]
 
 
 class State(eqx.Module):
-    """What a lane carries from step to step: arrays alone, so that lanes can be stacked.
+    """What a lane carries from step to step: only arrays, so that lanes can be stacked.
 
-    `model` are its parameters; `step` counts updates from 0. The others are there
-    where the program has a use for them: `average` is the running average of the parameters, and
-    `room`, within an epoch alone, what the last step left that the next one writes over.
+    `model` are its parameters; `step` counts updates from 0. The others exist if the program needs
+    them: `average` is the running average of the parameters, and `room`, only within an epoch, is
+    what the last step left for the next one to overwrite.
     """
 
     model: Parameters
@@ -64,7 +64,7 @@ class State(eqx.Module):
 
 
 def measured(state: State) -> Parameters:
-    """The parameters that an epoch is measured with."""
+    """The parameters with which an epoch is measured."""
     return state.model if state.average is None else state.average
 
 
@@ -73,30 +73,30 @@ def _judged(state: State) -> Parameters:
 
 
 def restored(state: State) -> State:
-    """`state` with the parameters that its trial is judged by, and nothing to choose from."""
+    """`state` with the parameters by which its trial is judged, without alternatives."""
     return State(_judged(state), state.optimizer, state.step)
 
 
-OfUse = Callable[[State], State]  # takes of a state what it is wanted for
+OfUse = Callable[[State], State]  # takes what is needed from a state
 
 
 def whole(state: State) -> State:
-    """All of `state`, as training goes on from it."""
+    """All of `state`, as training continues from it."""
     return state
 
 
 def only_model(state: State) -> State:
-    """What of `state` its trial is judged by, without what training alone has use for."""
+    """What `state` needs for its trial to be judged, without what only training needs."""
     return State(_judged(state), None, None)  # type: ignore[arg-type]
 
 
 def in_training(state: State) -> State:
-    """What training needs to go on from, without what it was to choose from."""
+    """What training needs to continue, without alternatives for the best weights."""
     return replace(state, kept=None, patience=None)
 
 
 def at_its_best(state: State) -> State:
-    """All of the training state after the epoch that a trial is judged by."""
+    """The complete training state after the epoch by which a trial is judged."""
     kept = None if state.kept is None else state.kept.training
     return in_training(state) if kept is None else kept
 
@@ -104,7 +104,7 @@ def at_its_best(state: State) -> State:
 class Batch(eqx.Module):
     """Examples and their targets; the leading axis is the example.
 
-    Of a fold, `x` is what other members of a trial see times `scale` plus `shift`.
+    For a fold, `x` is what other members of a trial see, times `scale` plus `shift`.
     """
 
     x: Float[AnyArray, "batch features"]
@@ -116,8 +116,8 @@ class Batch(eqx.Module):
 class LaneParameters(eqx.Module):
     """What differs between lanes of one program and does not change while they train.
 
-    `numbers` are the traced hyperparameters and `sizes` what of the structure the program is told
-    at run time, both in the order of their names; `key` seeds the lane's own draws.
+    `numbers` are the traced hyperparameters and `sizes` the parts of the structure that the program
+    gets at run time, both in the order of their names; `key` seeds the lane's own draws.
     """
 
     numbers: Float[AnyArray, " hparams"]
@@ -134,7 +134,7 @@ class LaneParameters(eqx.Module):
         key: UInt32[AnyArray, " words"],
         dtype: str,
     ) -> LaneParameters:
-        """A lane of these values, in NumPy arrays: few arrays compile faster than many numbers."""
+        """A lane with these values in NumPy arrays: few arrays compile faster than many numbers."""
         return cls(
             numbers=np.array(list(hparams.values()), dtype),
             sizes=np.array(list(traced.values()), np.int32),
@@ -150,16 +150,16 @@ class LaneParameters(eqx.Module):
 
     @property
     def traced(self) -> Mapping[str, Int[AnyArray, ""]]:
-        """What of the structure the program is told at run time."""
+        """The parts of the structure that the program gets at run time."""
         return {name: self.sizes[index] for index, name in enumerate(self.size_names)}
 
 
 class Layout(Protocol):
     """How the trials of a class become lanes of its compiled program, and lanes trials.
 
-    `metrics` names what is measured each epoch, in order: first what `step` gives, as a mean over
-    the epoch, then what `evaluate` gives on the validation part. `test_metrics` name what
-    `evaluate` gives on the test part; empty where there is none.
+    `metrics` names the measurements of each epoch, in order: first those of `step`, averaged over
+    the epoch, then those of `evaluate` on the validation rows. `test_metrics` names those of
+    `evaluate` on the test rows; empty without test rows.
     """
 
     @property
@@ -168,7 +168,7 @@ class Layout(Protocol):
     def test_metrics(self) -> tuple[str, ...]: ...
 
     def abstract(self) -> PyTree:
-        """Shapes and dtypes of a lane's state, and with them its PyTree structure."""
+        """Shapes and dtypes of a lane's state, in its PyTree structure."""
         ...
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> PyTree:
@@ -176,7 +176,7 @@ class Layout(Protocol):
         ...
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> PyTree:
-        """What the program is told of trial `number` at run time."""
+        """What the program gets about trial `number` at run time."""
         ...
 
     def exact_abstract(self, settings: Settings) -> State:
@@ -184,7 +184,7 @@ class Layout(Protocol):
         ...
 
     def exact(self, state: PyTree, settings: Settings, of_use: OfUse = whole) -> State:
-        """A trial's own part of what is `of_use` in its lane's `state`, both in NumPy arrays."""
+        """A trial's own part of `of_use` of its lane's `state`, both in NumPy arrays."""
         ...
 
     def padded(self, state: State, settings: Settings) -> PyTree:
@@ -193,7 +193,7 @@ class Layout(Protocol):
 
 
 class Saver(Protocol):
-    """Converts the states of trials to and from what is saved: as Equinox and Optax have them."""
+    """Converts the states of trials to and from saved values, in the forms of Equinox and Optax."""
 
     def model(self, state: State) -> eqx.Module:
         """The model with the parameters of `state`."""
@@ -219,7 +219,7 @@ class Saver(Protocol):
     ) -> State:
         """`state`, a trial's own, with what `opt_state` returned for a trial of `saved`.
 
-        The optimizers of both are the same, their schedules need not be.
+        Their optimizers must be the same, their schedules need not be.
         """
         ...
 
@@ -243,7 +243,7 @@ class Epochs:
         return self.settings.stops is not None
 
     def begin(self, state: State, optimizer: PyTree[Array], dtype: str) -> State:
-        """`state` at step 0, with this optimizer state and all else that it carries from there."""
+        """`state` at step 0, with this optimizer state and what else it needs from the start."""
         model: Any = jax.tree.map(jnp.asarray, state.model)
         worst, none_waited = jnp.asarray(-jnp.inf, dtype), jnp.zeros_like(state.step)
         begun = State(
@@ -282,23 +282,23 @@ class Epochs:
         return replace(state, kept=kept, patience=patience)
 
     def has_ended(self, state: State, lane: LaneParameters) -> Bool[Array, ""]:
-        """Whether the lane ends after this epoch; asked where it may."""
-        assert state.patience is not None, "asked where lanes may end early"
+        """Whether the lane ends after this epoch; only called if it may."""
+        assert state.patience is not None, "only called if lanes may end early"
         return jnp.asarray(state.patience.waited >= lane.hparams["train.early_stop.patience"])
 
     def _kept(self, state: State, score: Float[Array, ""]) -> BestWeights:
-        """What is kept of `state` after an epoch that is the best so far."""
+        """What to keep of `state` after the best epoch so far."""
         training = in_training(state) if self.settings.saves else None
         return BestWeights(jax.tree.map(jnp.asarray, measured(state)), score, training)
 
     def _score(self, row: Float[Array, " metrics"], rule: MetricRule) -> Array:
-        """What an epoch is worth, of which more is better."""
+        """The score of an epoch; higher is better."""
         value = row[self.metrics.index(rule.metric)]
         return value if rule.maximize else -value
 
 
 class Program(Protocol):
-    """A way to train the trials of one structure, or of those that padding brings together.
+    """A way to train the trials of one structure, or of those that padding combines.
 
     `phases` are the programs of each phase alone; empty if one program serves all.
     """
@@ -317,15 +317,15 @@ class Program(Protocol):
         ...
 
     def begin(self, state: State, lane: LaneParameters) -> State:
-        """`state` at step 0 with what is made inside the compiled program: optimizer states."""
+        """`state` at step 0 with what is created inside the compiled program: optimizer states."""
         ...
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
-        """One update, and what was measured on the batch before it; epochs count from 0 here."""
+        """One update, and the measurements on the batch before it; epochs count from 0 here."""
         ...
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        """What the model scores on `data`, without dropout."""
+        """The metrics of the model on `data`, without dropout."""
         ...

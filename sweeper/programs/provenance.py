@@ -1,7 +1,7 @@
 """Records which trial a saved model belongs to, and how its study prepared the data.
 
-The record follows from the study alone, so equal runs write equal files. Files of earlier
-versions have none and count as what their names say.
+The record depends only on the study, so equal runs write equal files. Files of earlier versions
+have no record, and are identified by their names.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.saved_file import MODEL, SavedFile
 from sweeper.rundir import read_json
 
-# where the record of a kept model says it; what `export` writes has all of that in plain words
+# the key of the record in a kept model; exported models have all of it in plain words
 WHOSE = "whose"
-# by which a file of Equinox may be larger than what the optimizer trains
+# by how much an Equinox file may be larger than what the optimizer trains
 _MAX_MORE_BYTES = 700_000_000
 
 
 def whose(row: Mapping[str, Any], member: int, data_digest: str | None) -> dict[str, Any]:
-    """What a model says of its trial, of which `row` is what the ledger or trials.parquet tells.
+    """The record of a model's trial; `row` is its row in the ledger or trials.parquet.
 
-    `data_digest` is that of the study's data, None where nobody knows it.
+    `data_digest` is that of the study's data, or None if unknown.
     """
     came_to = [json.loads(row["params_json"]), row["seed"], row["epochs_done"], row["value"]]
     text = json.dumps(came_to, sort_keys=True)
@@ -44,28 +44,28 @@ def whose(row: Mapping[str, Any], member: int, data_digest: str | None) -> dict[
 
 
 def data_of(file: SavedFile) -> str | None:
-    """The digest of the data that a kept model was trained on; None where it does not say."""
+    """The digest of the data that a kept model was trained on, or None if not recorded."""
     return file.record.get(WHOSE, {}).get("data")
 
 
 def misfits(
-    file: SavedFile, beside: Path, expected: Mapping[str, Any]
+    file: SavedFile, leaves_path: Path, expected: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Each file of a kept model that is not what it should be, by name, and what it is instead.
 
-    `beside` is the same model as Equinox writes leaves, if it is there, `expected` what `whose`
-    gives of the trial that both are named for.
+    `leaves_path` is the same model as serialised Equinox leaves, if it exists; `expected` is the
+    result of `whose` for the trial in both names.
     """
-    saved = beside.with_suffix(".safetensors").name
+    saved = leaves_path.with_suffix(".safetensors").name
     if found := _another(file.record.get(WHOSE), expected):
         yield saved, found
     tensors = [leaf for name, leaf in file.tensors.items() if name.startswith(f"{MODEL}/")]
-    if beside.exists() and not _holds(beside, tensors):
-        yield beside.name, f"its arrays are not those of {saved}"
+    if leaves_path.exists() and not _holds(leaves_path, tensors):
+        yield leaves_path.name, f"its arrays are not those of {saved}"
 
 
 def _another(said: Mapping[str, Any] | None, expected: Mapping[str, Any]) -> str:
-    """What a model is that is not the expected one; empty where it is, or does not say."""
+    """What a model is instead of the expected one; empty if it is that, or has no record."""
     if said is None:
         return ""
     if said["trial"] != expected["trial"]:
@@ -73,16 +73,16 @@ def _another(said: Mapping[str, Any] | None, expected: Mapping[str, Any]) -> str
     if said["member"] != expected["member"]:
         return f"it is the model of member {said['member']}, not of member {expected['member']}"
     if None not in (said["data"], expected["data"]) and said["data"] != expected["data"]:
-        return f"it is of a trial {said['trial']} that was trained on other data"
+        return f"it is of a trial {said['trial']} with other data"
     if said["result"] != expected["result"]:
-        return f"it is of another study's trial {said['trial']}"
+        return f"it is of trial {said['trial']} of another study"
     return ""
 
 
 def _holds(model: Path, tensors: list[NDArray[np.generic]]) -> bool:
-    """Whether a file of Equinox holds these arrays, in any order.
+    """Whether an Equinox file contains these arrays, in any order.
 
-    It also holds what the optimizer leaves alone: integer arrays, the rate of a Dropout layer.
+    It also contains what the optimizer does not train: integer arrays, the rate of a Dropout layer.
     """
     missing = Counter(map(_bits, tensors))
     try:
@@ -92,7 +92,7 @@ def _holds(model: Path, tensors: list[NDArray[np.generic]]) -> bool:
         with model.open("rb") as file:
             while file.tell() < size:
                 missing[_bits(np.load(file, allow_pickle=False))] -= 1
-    except Exception:  # NumPy reads a header as Python text: where it is damaged, it is any
+    except Exception:  # NumPy parses headers as Python, so a damaged one may raise anything
         return False
     return not +missing
 
@@ -103,7 +103,7 @@ def _bits(array: NDArray[np.generic]) -> tuple[str, tuple[int, ...], bytes]:
 
 
 _CHECK = "check"
-# what is read of it; notes of earlier versions lack some, or have no digest of their own
+# keys that are read; notes of earlier versions lack some, or their own digest
 _KEYS = (
     "spec",
     "feature_names",
@@ -118,11 +118,11 @@ _KEYS = (
 
 
 class NoteError(Exception):
-    """A note that cannot be used; it says why."""
+    """A note that cannot be used, and why."""
 
 
 def note_of(data: Dataset, spec: DataSpec) -> str:
-    """The text of the note of these data."""
+    """The text of the note on this data."""
     folds = {"scale": data.fold_scale.tolist(), "shift": data.fold_shift.tolist()}
     note: dict[str, Any] = {
         "spec": asdict(spec),
@@ -139,10 +139,10 @@ def note_of(data: Dataset, spec: DataSpec) -> str:
 
 
 def read_note(path: Path, data_digest: str | None) -> dict[str, Any]:
-    """The note at `path`, which must be of data of this digest; of any where that is None.
+    """The note at `path`, which must be for data with this digest, or any data if None.
 
     Raises:
-        NoteError: it cannot be read, was changed, or is of other data.
+        NoteError: it cannot be read, was changed, or is for other data.
     """
     try:
         note = read_json(path)
@@ -154,15 +154,15 @@ def read_note(path: Path, data_digest: str | None) -> dict[str, Any]:
         raise NoteError("it cannot be read (it is not a JSON object)")
     check = note.pop(_CHECK, None)
     if check not in (None, _check(note)):
-        raise NoteError("it is not what was written")
+        raise NoteError("it was changed")
     if missing := [key for key in _KEYS if key not in note]:
-        raise NoteError(f"it does not tell {', '.join(missing)}, as an earlier version wrote it")
+        raise NoteError(f"it lacks {', '.join(missing)}, as an earlier version wrote it")
     if data_digest not in (None, note["digest"]):
-        raise NoteError("it is of other data than the study's")
+        raise NoteError("it is for other data than the study's")
     return note
 
 
 def _check(note: Mapping[str, Any]) -> str:
-    # as it is read again: without tuples, the keys being texts
+    # as it will be read again: without tuples, and with strings as keys
     text = json.dumps(json.loads(json.dumps(note)), sort_keys=True)
     return blake2b(text.encode(), digest_size=16).hexdigest()

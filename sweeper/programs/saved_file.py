@@ -1,7 +1,7 @@
 """Saved models: a trial's weights, and everything needed to use them, in one safetensors file.
 
-Its header names every leaf with shape, dtype and digest, so that damage is found; the digest of
-the file is that of its header. Reading it runs nothing that is in it.
+Its header lists every leaf with shape, dtype and digest, so that damage is found; the digest of the
+file is that of its header. Reading a file runs nothing in it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from sweeper.programs.program import Program, State, restored
 _Tree = TypeVar("_Tree", bound=PyTree)
 
 FORMAT = 1
-# in the directory that `export` writes
+# name in the directory that `export` writes
 MODEL_FILE = "model.safetensors"
 _HEADER, _DIGEST = "sweeper", "digest"
-_MAX_BYTES, _MAX_HEADER_BYTES = 700_000_000, 32_000_000  # reading takes three times as much
+_MAX_BYTES, _MAX_HEADER_BYTES = 700_000_000, 32_000_000  # reading takes three times this memory
 _MAX_LETTERS = 300
-# what reading a header raises that does not say what it should
+# errors from reading an invalid header
 _UNFIT = (
     ArithmeticError,
     AssertionError,
@@ -59,12 +59,12 @@ _UNFIT = (
     TypeError,
     ValueError,
 )
-_WRITE_AGAIN = "write it again with `python -m sweeper export`, or take another copy"
+_WRITE_AGAIN = "write it again with `python -m sweeper export`, or use another copy"
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file that was read and found whole; `record` is what it says besides its tensors."""
+    """A file that was read and is intact; `record` is its header without the tensors."""
 
     name: str
     record: Mapping[str, Any]
@@ -73,7 +73,7 @@ class SavedFile:
 
     @property
     def other_versions(self) -> str:
-        """Which libraries wrote it in another version than is here; empty if none did."""
+        """Libraries that wrote it in another version than installed here; empty if none."""
         return other_versions(self.record["versions"])
 
     def has(self, under: str) -> bool:
@@ -84,7 +84,7 @@ class SavedFile:
         """The tree below a path, with structure, shapes and dtypes of `like`.
 
         Raises:
-            SetupError: they differ; it says in which leaf.
+            SetupError: they differ; with the leaf.
         """
         try:
             return fitted(self.tensors, like, under)
@@ -97,9 +97,9 @@ class SavedFile:
 def content_of(
     tensors: Tensors, record: Mapping[str, Any], written_by: Mapping[str, str] | None = None
 ) -> bytes:
-    """The content of a file of `tensors` that says `record` of itself, values that JSON has.
+    """The content of a file of `tensors` with the JSON-able header `record`.
 
-    `written_by` are the versions of the libraries whose tensors they are, those here if None.
+    `written_by` are the versions of the libraries that made the tensors, by default those here.
     """
     leaves = {
         name: {"shape": list(leaf.shape), "dtype": str(leaf.dtype), "digest": _digest_of(leaf)}
@@ -111,13 +111,13 @@ def content_of(
 
 
 def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
-    """The file at `path`, or that of the directory which `export` wrote, every leaf checked.
+    """The file at `path`, or in a directory that `export` wrote, with every leaf checked.
 
-    A link in such a directory is not followed, and one of more than 700 MB is read only if it is
+    A link in such a directory is not followed, and a file of more than 700 MB is only read if it is
     `trusted`.
 
     Raises:
-        SetupError: it cannot be read, is none of these, or is damaged; it says where.
+        SetupError: it cannot be read, is something else, or is damaged; says where.
     """
     path = _model_in(path) if path.is_dir() else path
     if path.suffix == ".eqx" and path.is_file():
@@ -127,20 +127,20 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
             _check_size(path)
         tensors, metadata = unpacked(path.read_bytes())
     except (OSError, CheckpointError) as error:
-        told = error.strerror if isinstance(error, OSError) else f"no saved model: {error}"
-        hint = "name a directory that `python -m sweeper export` wrote"
+        told = error.strerror if isinstance(error, OSError) else f"not a saved model: {error}"
+        hint = "use a directory that `python -m sweeper export` wrote"
         raise SetupError(Problem(str(path), "", str(told), hint)) from None
     text = metadata.get(_HEADER)
     if text is None:
-        hint = "name a directory that `python -m sweeper export` wrote"
-        raise SetupError(Problem(str(path), "", "no saved model of sweeper", hint))
+        hint = "use a directory that `python -m sweeper export` wrote"
+        raise SetupError(Problem(str(path), "", "not a saved model of sweeper", hint))
     digest = _digest(text.encode())
     if digest != metadata.get(_DIGEST):
         raise SetupError(Problem(str(path), "", "its header is damaged", _WRITE_AGAIN))
     with as_written(str(path)):
         record = json.loads(text)
         if record["format"] != FORMAT:
-            found = f"of format {record['format']}, this program reads {FORMAT}"
+            found = f"it has format {record['format']}, but this program reads {FORMAT}"
             hint = "use the version of sweeper that wrote it"
             raise SetupError(Problem(str(path), "", found, hint))
         damaged = [*_damaged(tensors, record["leaves"])]
@@ -151,57 +151,57 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
 
 @contextmanager
 def as_written(name: str) -> Iterator[None]:
-    """Refuse the file `name` if what its header says cannot be used in the block.
+    """Refuse the file `name` if its header cannot be used in the block.
 
     Raises:
-        SetupError: it says what was raised.
+        SetupError: with what was raised.
     """
     try:
         yield
     except _UNFIT as error:
-        found = f"what its header says cannot be used ({type(error).__name__}: {error})"
+        found = f"its header cannot be used ({type(error).__name__}: {error})"
         raise SetupError(Problem(name, "", found[:_MAX_LETTERS], _WRITE_AGAIN)) from error
 
 
 def _model_in(directory: Path) -> Path:
     path = directory / MODEL_FILE
     if path.is_symlink():
-        hint = "put the file itself there, or name it"
+        hint = "put the file itself there, or name the file"
         raise SetupError(Problem(str(path), "", "a link, which is not followed", hint))
     return path
 
 
 def _weights_alone(path: Path) -> Problem:
     saved = path.with_suffix(".safetensors")
-    hint = f"name {saved}" if saved.is_file() else "name a directory that `export` wrote"
-    return Problem(str(path), "", "in Equinox's own format, which has only the weights", hint)
+    hint = f"use {saved}" if saved.is_file() else "use a directory that `export` wrote"
+    return Problem(str(path), "", "in Equinox's own format, which only has the weights", hint)
 
 
 def _check_size(path: Path) -> None:
-    """Refuse what would take gigabytes, or could not be read to an end."""
+    """Refuse a file that would take gigabytes of memory, or is endless."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
         raise CheckpointError("not a regular file")
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(8), "little")
     if there.st_size > _MAX_BYTES or (header_bytes > _MAX_HEADER_BYTES <= there.st_size):
-        found = f"{there.st_size:,} bytes, of which a header of {header_bytes:,}: so large a file "
-        raise SetupError(Problem(str(path), "", f"{found}is read only if it is trusted", TRUST))
+        found = f"{there.st_size:,} bytes, with a header of {header_bytes:,}: such a large file "
+        raise SetupError(Problem(str(path), "", f"{found}is only read if it is trusted", TRUST))
 
 
 def _damaged(tensors: Tensors, leaves: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Each leaf that is not what the header says, and what is wrong with it."""
+    """Each leaf that differs from the header, and what is wrong with it."""
     found: list[tuple[str, str]] = []
     for name, expected in leaves.items():
         leaf = tensors.get(name)
         if leaf is None:
             found.append((name, "the leaf is missing"))
         elif (list(leaf.shape), str(leaf.dtype)) != (expected["shape"], expected["dtype"]):
-            what = f"{leaf.dtype}{list(leaf.shape)}, and its header says otherwise"
+            what = f"{leaf.dtype}{list(leaf.shape)}, but its header says otherwise"
             found.append((name, what))
         elif _digest_of(leaf) != expected["digest"]:
             found.append((name, "the leaf is damaged"))
-    found += [(name, "a leaf that its header does not name") for name in tensors.keys() - leaves]
+    found += [(name, "a leaf that is not in its header") for name in tensors.keys() - leaves]
     return found
 
 
@@ -213,16 +213,16 @@ def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-# the model by which the trial is judged; that which is trained where it is another, its average
-# being measured; the state of the optimizer
+# the model by which the trial is judged; the model that is trained, if an average is measured
+# instead; the optimizer state
 MODEL, TRAINED, OPTIMIZER = "model", "trained", "optimizer"
 
 
 @dataclass(frozen=True, slots=True)
 class PlainState:
-    """A trial as plain Equinox and Optax have it.
+    """A trial as plain Equinox and Optax objects.
 
-    `opt_state` goes with `trained`, which is `model` itself unless an average is measured.
+    `opt_state` belongs to `trained`, which is `model` itself unless an average is measured.
     """
 
     model: eqx.Module
@@ -232,7 +232,7 @@ class PlainState:
 
 
 def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, NDArray[Any]]:
-    """The leaves of a trial's own `state`, as `at_its_best` or `only_model` gives it."""
+    """The leaves of a trial's own `state`, as returned by `at_its_best` or `only_model`."""
     tensors = named(parameters_of(program.saver.model(restored(state))), MODEL)
     if state.optimizer is not None:
         tensors |= named(program.saver.opt_state(state, settings), OPTIMIZER)
@@ -243,10 +243,10 @@ def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, 
 
 
 def plain_state_of(file: SavedFile, program: Program, settings: Settings) -> PlainState:
-    """What is in a saved model whose trial `program` would train.
+    """The content of a saved model whose trial `program` would train.
 
     Raises:
-        SetupError: a leaf is missing, is one too many, or does not fit.
+        SetupError: a leaf is missing, superfluous, or does not fit.
     """
     blank = blank_of(program.layout.abstract())
     like, rest = eqx.partition(program.saver.model(blank), eqx.is_inexact_array)

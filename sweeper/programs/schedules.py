@@ -1,6 +1,6 @@
-"""Learning-rate schedules relative to the steps that a trial trains; all their numbers are traced.
+"""Learning-rate schedules relative to a trial's number of steps; all their numbers are traced.
 
-Optax has the same schedules, but takes the number of steps as a Python number.
+Optax has the same schedules, but needs the number of steps as a Python number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sweeper.config.optimizers import OptimizersTable
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Hparams
 
-# how many steps a trial trains, among the numbers of its lane
+# the number of steps of a trial, in the numbers of its lane
 STEPS = "optimizer.schedule.steps"
 
 Number = Float[Array, ""] | float
@@ -45,7 +45,7 @@ def cosine(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
 
 
 def warmup_cosine(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
-    """From `start` to 1 along a line, then to `end` along half a cosine."""
+    """Linear from `start` to 1, then to `end` along half a cosine."""
     top = _top(steps, shape)
     rising = shape["start"] + (1 - shape["start"]) * step / jnp.maximum(top, 1)
     falling = _along(1.0, shape["end"], (step - top) / jnp.maximum(steps - top, 1))
@@ -53,7 +53,7 @@ def warmup_cosine(step: Number, steps: Number, shape: Mapping[str, Number]) -> R
 
 
 def exponential(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
-    """From 1 to `end`, by the same factor at each step."""
+    """From 1 to `end`, by the same factor in each step."""
     return jnp.power(shape["end"], step / steps)
 
 
@@ -84,7 +84,7 @@ def _along(first: Number, last: Number, share: Number) -> Rate:
 
 
 def hparams_of(part: str, hparams: Hparams, settings: Settings) -> dict[str, Any]:
-    """What the optimizer and the network of `part` are told, of what its lane is told."""
+    """The numbers for the optimizer and the network of `part`, from those of its lane."""
     if not part:
         return dict(hparams)
     is_own = isinstance(settings.optimizer, OptimizersTable)

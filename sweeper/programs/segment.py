@@ -1,7 +1,7 @@
-"""A segment of training as one compiled program: lanes, in each epochs, in each steps.
+"""A segment of training as one compiled program: a loop over lanes, epochs and steps.
 
-Start and stop epoch are traced, so that one program serves every round of a class; lanes that are
-empty stop where they start.
+Start and stop epoch are traced, so that one program serves every round of a class; empty lanes stop
+where they start.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from sweeper.programs.program import (
 
 
 class Folds(eqx.Module):
-    """How the training part is parted for cross-validation.
+    """How the training rows are divided for cross-validation.
 
-    Fold `i` validates the first `sizes[which[i]]` of `rows[i]`, which are rows of the training
-    part; features times `scale[i]` plus `shift[i]` are as its own training rows scale them.
+    Fold `i` validates the first `sizes[which[i]]` rows of `rows[i]`; features times `scale[i]` plus
+    `shift[i]` are scaled by its own training rows.
     """
 
     rows: Int[AnyArray, "folds rows"]
@@ -45,8 +45,8 @@ class Folds(eqx.Module):
 class DeviceData(eqx.Module):
     """The data of a study, the same for all lanes; `order[i]` is that of member `i` of a trial.
 
-    Where there are `folds`, `val` is empty, and the members of a trial are the folds of its first
-    replicate, then those of the next.
+    With `folds`, `val` is empty, and the members of a trial are the folds of its first replicate,
+    then those of the next.
     """
 
     train: Batch
@@ -56,7 +56,7 @@ class DeviceData(eqx.Module):
     folds: Folds | None = None
 
     def rows(self, rows: Int[Array, " batch"], member: Int[AnyArray, ""]) -> Batch:
-        """These rows of the training part, as a member of a trial sees them."""
+        """These training rows, as a member of a trial sees them."""
         taken = (
             jnp.asarray(part).at[rows].get(mode="promise_in_bounds")
             for part in (self.train.x, self.train.y)
@@ -64,7 +64,7 @@ class DeviceData(eqx.Module):
         return self.scaled(Batch(*taken), member)
 
     def scaled(self, batch: Batch, member: Int[AnyArray, ""]) -> Batch:
-        """`batch` with its features as a member of a trial scales them."""
+        """`batch` with its features scaled for a member of a trial."""
         if self.folds is None:
             return batch
         fold = member % len(self.folds.which)
@@ -87,10 +87,10 @@ class Lanes(eqx.Module):
 
 
 class Segment(eqx.Module):
-    """What came of the lanes: states, `curves[i, e]` after epoch e + 1, scores on the test part.
+    """The result of the lanes: states, `curves[i, e]` after epoch e + 1, and test metrics.
 
-    Where lanes may end early, `last` is the epoch that each trained to, and `ended` says whether
-    it is over. Where they are spread over devices, `device` is the place of each lane's.
+    If lanes may end early, `last` is the epoch that each trained to, and `ended` says whether it is
+    over. If they are spread over devices, `device` is the index of each lane's.
     """
 
     state: State
@@ -104,11 +104,11 @@ class Segment(eqx.Module):
 def segment(
     program: Program, lane_loop: Literal["map", "vmap"]
 ) -> Callable[[Lanes, DeviceData], Segment]:
-    """The function to be compiled for a class: it trains every lane of a bucket.
+    """The function to compile for a class: it trains every lane of a bucket.
 
-    `map` trains one lane after the other in the same compiled loop: an empty lane costs nothing
-    and a lane's bits are those of the trial alone. `vmap` trains them side by side, in a program
-    with a clock all in the same epoch.
+    `map` trains one lane after the other in the same compiled loop: an empty lane costs nothing,
+    and a lane's bits are those of the trial alone. `vmap` trains them in parallel, and in the same
+    epoch if the program has a clock.
     """
 
     if lane_loop == "vmap" and program.epochs.has_clock:
@@ -124,7 +124,7 @@ def segment(
 
 
 def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
-    """One lane, unstacked, from its start to its stop."""
+    """Train one lane, unstacked, from its start to its stop."""
     dtype = parts.train.x.dtype
     order = _at(jnp.asarray(parts.order), lane.member)
     curve = jnp.zeros((len(order), len(program.layout.metrics)), dtype)
@@ -133,7 +133,7 @@ def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
         state, curve = carry
         state, trained = _train_epoch(program, state, lane, parts, _at(order, index), index)
         row = jnp.stack((*trained, *_validate(program, state, lane, parts)))
-        # not `.at[index]`: XLA would look at each epoch whether its index is within bounds
+        # not `.at[index]`, since XLA would check in each epoch whether its index is within bounds
         curve = lax.dynamic_update_index_in_dim(curve, row, index, 0)
         return program.epochs.remember(state, row, lane.lane), curve
 
@@ -156,15 +156,15 @@ def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
 
 
 def _at(array: Array, index: Int[AnyArray, ""]) -> Array:
-    """Element `index`, which is one, of the leading axis."""
+    """Element `index` of the leading axis."""
     return lax.dynamic_index_in_dim(array, index, keepdims=False, allow_negative_indices=False)
 
 
 def train_together(program: Program, lanes: Lanes, parts: DeviceData) -> Segment:
-    """All lanes side by side, in one epoch at a time.
+    """Train all lanes in parallel, in the same epoch at a time.
 
-    What a step does in an epoch is thereby the same for all of them, and a branch by the epoch is
-    one. A lane that does not train in an epoch stays as it is.
+    So a step does the same for all of them in an epoch, and a branch by the epoch is a single one.
+    A lane that does not train in an epoch stays unchanged.
     """
     order = jnp.asarray(parts.order)
     n_lanes, n_epochs = len(lanes.start), order.shape[1]
@@ -206,7 +206,7 @@ def _train_epoch(
     order: Int[Array, "steps batch"],
     epoch: Int[Array, ""],
 ) -> tuple[State, tuple[Array, ...]]:
-    """One pass over the training part in this `order`, and the means of its steps."""
+    """One pass over the training rows in this `order`, and the means of its steps."""
 
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
         return program.step(state, parts.rows(rows, lane.member), lane.lane, epoch)
@@ -216,7 +216,7 @@ def _train_epoch(
 
 
 def _validate(program: Program, state: State, lane: Lanes, parts: DeviceData) -> Metrics:
-    """The scores on the validation part, or on the rows of the lane's own fold."""
+    """The metrics on the validation rows, or on the rows of the lane's own fold."""
     folds = parts.folds
     if folds is None:
         return program.evaluate(state, parts.val, lane.lane)
@@ -226,13 +226,13 @@ def _validate(program: Program, state: State, lane: Lanes, parts: DeviceData) ->
     def of_size(size: int) -> Metrics:
         return program.evaluate(state, parts.rows(rows[:size], lane.member), lane.lane)
 
-    # a score may be any function of all rows, so that rows cannot be masked: a branch a size
+    # a metric may be any function of all rows, so rows cannot be masked: one branch per size
     branches = [partial(of_size, size) for size in folds.sizes]
     return lax.switch(jnp.asarray(folds.which)[fold], branches)
 
 
 def _begun(program: Program, lane: Lanes) -> State:
-    """The lane's state, begun inside the program where it has not trained yet."""
+    """The lane's state, initialised inside the program if it has not trained yet."""
     begun = program.begin(lane.state, lane.lane)
     is_new = lane.state.step == 0
     return jax.tree.map(lambda new, old: jnp.where(is_new, new, old), begun, lane.state)
@@ -241,7 +241,7 @@ def _begun(program: Program, lane: Lanes) -> State:
 def _test(
     program: Program, state: State, lane: Lanes, parts: DeviceData
 ) -> Float[Array, " metrics"]:
-    """The scores on the test part; an empty lane has none to compute."""
+    """The metrics on the test rows; an empty lane computes none."""
     dtype = parts.train.x.dtype
     if not program.layout.test_metrics:
         return jnp.zeros(0, dtype)

@@ -33,7 +33,7 @@ class Supervised(OfParts):
 
     @property
     def network(self) -> Network:
-        """The one part of the model."""
+        """The only part of the model."""
         return self.parts.by_name[""]
 
     @property
@@ -61,7 +61,7 @@ class Supervised(OfParts):
             state.model[""]
         )
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-        told = self._criterion.told(value, outputs, batch.y, hparams)
+        told = self._criterion.reported(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
         before = state.optimizer[""], state.model[""]
         model, moments = updated(*made, gradients, *before, after=told)
@@ -71,10 +71,10 @@ class Supervised(OfParts):
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         model = measured(state)[""]
         outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced)[0], data.x)
-        # labels are smoothed in training alone: losses of trials that differ in it are compared
+        # labels are only smoothed in training, so that losses of trials are comparable
         hparams = _some(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams)
-        loss = self._criterion.told(value, outputs, data.y, hparams)
+        loss = self._criterion.reported(value, outputs, data.y, hparams)
         return (loss, *(metric(outputs, data.y) for metric in self._metrics))
 
     @cached_property
@@ -88,5 +88,5 @@ class Supervised(OfParts):
 
 
 def _some(lane: LaneParameters, *keys: str) -> Hparams:
-    """Those of the hyperparameters `keys` that are compiled in."""
+    """The hyperparameters `keys` that are compiled in."""
     return {key: lane.hparams[key] for key in keys if key in lane.names}

@@ -1,7 +1,7 @@
 """Several programs in one: each lane takes the branch of its own structure, on its own device.
 
-A lane's state travels as one vector per dtype, as long as that of the longest branch. A branch
-cuts its own arrays out of it and trains them as its program alone would, without masks.
+A lane's state is passed as one vector per dtype, as long as in the longest branch. A branch cuts
+its own arrays out of it and trains them like its own program would, without masks.
 """
 
 from __future__ import annotations
@@ -26,29 +26,28 @@ from sweeper.programs.program import AnyArray, OfUse, Program, State, whole
 from sweeper.programs.segment import DeviceData, Lanes, Segment, train_lane
 
 Vectors = Mapping[str, AnyArray]
-"""One vector for each dtype, by its name."""
+"""One vector per dtype, by the name of the dtype."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The arrays of a PyTree one after the other, filled up with zeros to the longest of `trees`.
+    """The arrays of a PyTree one after the other, padded with zeros to the longest of `trees`.
 
-    `trees` have a shape and a dtype at each leaf; a PyTree that is packed has those of one of
-    them.
+    `trees` have a shape and a dtype at each leaf; a PyTree to pack must match one of them.
     """
 
     trees: tuple[PyTree, ...]
 
     @property
     def abstract(self) -> Vectors:
-        """Shapes and dtypes of what is packed."""
+        """Shapes and dtypes of packed trees."""
         found: dict[str, Any] = {
             dtype: jax.ShapeDtypeStruct((length,), dtype) for dtype, length in self._lengths.items()
         }
         return found
 
     def packed(self, tree: PyTree) -> Vectors:
-        """`tree` as vectors; in NumPy arrays where it is."""
+        """`tree` as vectors, in NumPy arrays if its leaves are."""
         leaves = jax.tree.leaves(tree)
         xp: Any = jnp if any(isinstance(leaf, jax.Array) for leaf in leaves) else np
         parts: dict[str, list[AnyArray]] = {dtype: [] for dtype in self._lengths}
@@ -60,7 +59,7 @@ class Packing:
         }
 
     def unpacked(self, vectors: Vectors, which: int) -> PyTree:
-        """The PyTree with the structure of `trees[which]` that `vectors` hold."""
+        """The PyTree with the structure of `trees[which]` that is packed in `vectors`."""
         like, structure = jax.tree.flatten(self.trees[which])
         starts = dict.fromkeys(self._lengths, 0)
         leaves: list[AnyArray] = []
@@ -86,11 +85,11 @@ def _dtype(leaf: Any) -> str:
 
 
 DEVICES = "devices"
-"""The axis of a mesh over which lanes are spread."""
+"""The mesh axis over which lanes are spread."""
 
 
 class BranchLane(eqx.Module):
-    """A lane and the place of its branch; `own` is packed as the branch's own lane."""
+    """A lane and the index of its branch; `own` is the packed lane of the branch."""
 
     branch: Int[AnyArray, ""]
     own: Vectors
@@ -100,7 +99,7 @@ class BranchLane(eqx.Module):
 class Switch:
     """How trials of several programs, the `branches`, become lanes; see `Layout`.
 
-    `settings` are those of a trial of each; `branch_of` gives the place of a trial's own.
+    `settings` are those of a trial of each; `branch_of` returns the index of a trial's branch.
     """
 
     branches: tuple[Program, ...]
@@ -149,12 +148,12 @@ class Switch:
 
     @cached_property
     def states(self) -> Packing:
-        """How states travel."""
+        """How states are packed."""
         return Packing(tuple(program.layout.abstract() for program in self.branches))
 
     @cached_property
     def lanes(self) -> Packing:
-        """How what tells lanes of a branch apart travels."""
+        """How the parameters of lanes are packed."""
         pairs = zip(self.branches, self.settings, strict=True)
         return Packing(tuple(program.layout.lane(0, settings) for program, settings in pairs))
 
@@ -163,11 +162,10 @@ class Switch:
 
 
 def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, DeviceData], Segment]:
-    """The function to be compiled for a class of several structures, over the devices of `mesh`.
+    """The function to compile for a class of several structures, over the devices of `mesh`.
 
-    Each device trains its even share of the lanes one after the other, and takes for each the
-    branch that stands at its own place on the axis. So it is a number there and no vector, and
-    XLA runs one branch alone.
+    Each device trains its equal share of lanes one after the other, and for each lane takes the
+    branch of its index, which is a scalar there and not a vector, so that XLA only runs one branch.
     """
 
     def trained(which: int, lane: Lanes, parts: DeviceData) -> Segment:
@@ -197,5 +195,5 @@ def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, DeviceData],
         mesh=mesh,
         in_specs=(Spec(DEVICES), Spec()),
         out_specs=Spec(DEVICES),
-        check_vma=False,  # nothing crosses devices
+        check_vma=False,  # devices do not communicate
     )

@@ -1,9 +1,9 @@
-"""The parameters of a lane after an update: all that its class has, or its own alone.
+"""Updates the parameters of a lane: all that its class has, or only the lane's own.
 
-A padded lane has no more than some stretches of its class's vector; what lies between is zero, and
-so are its moments. Where lanes run one by one the optimizer goes over those stretches, in chunks
-of one size: a shallow network in a deep class then pays for its own layers, and a chunk stays in
-the processor's nearest cache while all its moments are made.
+A padded lane only uses some stretches of its class's vector; in between are zeros, also in the
+optimizer state. If lanes run one by one, the optimizer processes these stretches in chunks of one
+size: a shallow network in a deep class then only pays for its own layers, and a chunk stays in the
+processor's nearest cache while all its moments are computed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sweeper.programs.schedules import Number
 Vector = Float[Array, " parameters"]
 Chunk = Float[Array, " chunk"]
 
-# four times as many take a tenth longer at width 32, and as long at 128
+# chunks four times as large take a tenth longer at width 32, and as long at 128
 _CHUNK = 1024
 
 
@@ -42,12 +42,12 @@ def updated(
     parameters: Vector,
     after: Float[Array, ""],
 ) -> tuple[Vector, PyTree]:
-    """The parameters and the moments after an update by `gradients`; as `optimizer_of`.
+    """The parameters and optimizer state after an update by `gradients`; like `optimizer_of`.
 
-    `after` is the last number that is computed of the parameters before the update.
+    `after` is the last number that is computed from the parameters before the update.
     """
     stretches = network.stretches(lane.traced)
-    # others look at whole arrays of the model
+    # other optimizers use whole arrays of the model
     if stretches is None or not settings.sole_optimizer.elementwise:
         optimizer = optimizer_of(settings, lane.hparams, lane.traced, network, step)
         updates, moments = optimizer.update(gradients, moments, parameters)
@@ -58,7 +58,7 @@ def updated(
     for clip, state in zip(clipping, unused, strict=True):
         gradients = clip.update(gradients, state, parameters)[0]
 
-    # looked up in there: what is looked up around a loop is a program of its own to XLA
+    # lookups happen inside: around a loop, each would be a separate program for XLA
     def moving(places: Places) -> optax.GradientTransformation:
         return optax.chain(*moving_of(settings, lane.hparams, lane.traced, network, step, places))
 
@@ -74,17 +74,17 @@ def _in_chunks(
     parameters: Vector,
     after: Float[Array, ""],
 ) -> tuple[Vector, PyTree]:
-    """What `moving`, which looks at each parameter by itself, makes of those in `stretches`."""
+    """Apply `moving`, an elementwise optimizer, to the parameters in `stretches`."""
     size = min(_CHUNK, len(parameters))
     bounds = [tuple(jnp.asarray(end, jnp.int32) for end in stretch) for stretch in stretches]
-    # not `//`, which looks at signs
+    # not `//`, which handles signs
     counts = [lax.div(stop - start + (size - 1), jnp.int32(size)) for start, stop in bounds]
     vectors, numbers = eqx.partition(moments, lambda leaf: leaf.shape == parameters.shape)
 
     def chunk(index: Int[Array, ""], carry: tuple[Vector, PyTree, PyTree]) -> Any:
         parameters, vectors, _ = carry
         first, stop = _bounds(index, size, bounds, counts)
-        # what would reach beyond the vector begins before its stretch instead
+        # a chunk that would exceed the vector starts before its stretch instead
         place = jnp.minimum(first, len(parameters) - size)
         places = place + jnp.arange(size, dtype=jnp.int32)
         is_own = (places >= first) & (places < stop)
@@ -115,7 +115,7 @@ def _bounds(
     stretches: Sequence[tuple[Array, ...]],
     counts: Sequence[Int[Array, ""]],
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """Where the chunk of this number begins, and where its stretch ends."""
+    """Where the chunk with this number starts, and where its stretch ends."""
     (start, stop), *later = stretches
     first, passed = start + index * size, counts[0]
     for (start, end), count in zip(later, counts[1:], strict=True):
@@ -127,9 +127,9 @@ def _bounds(
 
 
 def _zero_after(number: Float[Array, ""]) -> Int[Array, ""]:
-    """0, once `number` is known.
+    """0, available once `number` is known.
 
-    The loop overwrites the parameters, from which the loss is computed too. XLA copies them twice
-    a step unless it can tell that the loss comes first, and it drops barriers before it looks.
+    The loop overwrites the parameters, from which the loss is also computed. XLA copies them twice
+    per step unless it knows that the loss comes first, and it drops barriers before it checks.
     """
     return (number > jnp.inf).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""`module:Class`: a program of the user's own, which moves the model as it likes."""
+"""`module:Class`: a user-defined program, which moves the model in any way."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ _OF_INIT, _OF_STEPS = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 
 
 class UserProgram(Protocol):
-    """What a class has to have that a study names as its `train.program`.
+    """The interface of a class that a study names as its `train.program`.
 
-    An instance is made of the keys of `[train]` that are no settings, by name; those that are
-    floats are traced, as arrays without dimensions. What it takes by name of
-    `in_size`, `out_size`, `y_mean` and `y_scale` it is given too, unless it is such a key:
-    `y * y_scale + y_mean`, with one number a target, is in the data's own units. `optimizer` is
-    that of `[optimizer]` with the numbers of the trial, over the arrays of the model,
-    `eqx.filter(model, eqx.is_inexact_array)`.
-    The methods are compiled: they must not print, read a clock, or branch on what is traced.
+    An instance is created with the keys of `[train]` that are not settings, by name; floats among
+    them are traced, as arrays without dimensions. Arguments named `in_size`, `out_size`, `y_mean`
+    and `y_scale` are passed too, unless they are such keys: `y * y_scale + y_mean`, with one number
+    per target, is in the data's own units. `optimizer` is that of `[optimizer]` with the numbers of
+    the trial, for the arrays of the model, `eqx.filter(model, eqx.is_inexact_array)`. The methods
+    are compiled: they must not print, read a clock, or branch on traced values.
     """
 
     def init(
         self, model: Any, optimizer: optax.GradientTransformation, key: PRNGKeyArray
     ) -> tuple[Any, PyTree]:
-        """The model and the state of its training before the first step.
+        """The model and its training state before the first step.
 
         `model` is that of `[model]` with fresh weights. The state is any PyTree of arrays, such as
-        `optimizer.init(eqx.filter(model, eqx.is_inexact_array))`, and what else steps go on from.
+        `optimizer.init(eqx.filter(model, eqx.is_inexact_array))`, and anything else that steps
+        need.
         """
         ...
 
@@ -68,15 +68,15 @@ class UserProgram(Protocol):
         optimizer: optax.GradientTransformation,
         key: PRNGKeyArray,
     ) -> tuple[Any, PyTree, Float[Array, ""]]:
-        """Both after one update, and the loss, of which an epoch reports the mean.
+        """Both after one update, and the loss, whose mean over the epoch is reported.
 
-        `batch.x` is shaped (rows, features), `batch.y` (rows,) of classes, else (rows, targets);
-        numbers are scaled as `[data]` says, targets always. `key` is another at each step.
+        `batch.x` is shaped (rows, features), `batch.y` (rows,) for classes, else (rows, targets);
+        numbers are scaled as in `[data]`, targets always. `key` is different in each step.
         """
         ...
 
     def evaluate(self, model: Any, data: Batch) -> dict[str, Float[Array, ""]]:
-        """The loss of `data`, called "loss", and each of `train.metrics` by its name."""
+        """The loss of `data`, called "loss", and each of `train.metrics`, by name."""
         ...
 
 
@@ -84,17 +84,17 @@ _OF_DATA = ("in_size", "out_size", "y_mean", "y_scale")
 
 
 def taken_of_data(program: Callable[..., Any]) -> tuple[str, ...]:
-    """What a class of the user's takes by name of what the data tell."""
+    """The arguments of a user's class that come from the data."""
     named, _ = keywords_of(program)
     return tuple(name for name in _OF_DATA if name in named)
 
 
 @dataclass(frozen=True)
 class Own(Tabled):
-    """Trains as a class of the user's says; see `Program` and, for the class, `UserProgram`.
+    """Trains with a user-defined class; see `Program` and, for the class, `UserProgram`.
 
-    The state of a lane holds the arrays of the model one by one, as the user's functions take and
-    give them; nothing is padded, for a program may look at whatever it likes.
+    The state of a lane contains the arrays of the model one by one, as the user's functions take
+    and return them; nothing is padded, since a program may use them in any way.
     """
 
     network: Network
@@ -160,12 +160,12 @@ class Own(Tabled):
         return tuple(jnp.asarray(given[name], dtype) for name in ("loss", *self._train.metrics))
 
     def begun_by_user(self, state: State, lane: LaneParameters) -> Any:
-        """What the user's `init` gives."""
+        """The result of the user's `init`."""
         model = self.model(state)
         return self._program(lane).init(model, self._optimizer(lane), _key(lane, _OF_INIT))
 
     def stepped_by_user(self, state: State, batch: Batch, lane: LaneParameters) -> Any:
-        """What the user's `step` gives."""
+        """The result of the user's `step`."""
         key = jax.random.fold_in(_key(lane, _OF_STEPS), state.step)
         begun = self._begun
         opt_state = eqx.combine(_with_keys(state.optimizer, begun.arrays), begun.constants)
@@ -173,18 +173,18 @@ class Own(Tabled):
         return self._program(lane).step(*given)
 
     def evaluated_by_user(self, state: State, data: Batch, lane: LaneParameters) -> Any:
-        """What the user's `evaluate` gives."""
+        """The result of the user's `evaluate`."""
         model = self.model(replace(state, model=measured(state)))
         return self._program(lane).evaluate(model, data)
 
     @property
     def model_constants(self) -> PyTree:
-        """What of the model is no array: each step is given the same."""
+        """The parts of the model that are not arrays, which are the same in each step."""
         return eqx.filter(self._rest, eqx.is_array, inverse=True)
 
     @property
     def state_constants(self) -> PyTree:
-        """What of the user's state is no array: each step is given the same."""
+        """The parts of the user's state that are not arrays, which are the same in each step."""
         return self._begun.constants
 
     def _program(self, lane: LaneParameters) -> UserProgram:
@@ -207,7 +207,7 @@ class Own(Tabled):
 
     @cached_property
     def _of_data(self) -> Mapping[str, Any]:
-        """What the class takes by name of what the data tell."""
+        """The arguments of the class that come from the data."""
         data = self.data
         units = {
             name: np.asarray(getattr(data, name), data.dtype) for name in ("y_mean", "y_scale")
@@ -225,12 +225,12 @@ class Own(Tabled):
 
     @cached_property
     def _rest(self) -> PyTree:
-        """What of the model is no parameter."""
+        """The parts of the model that are not parameters."""
         return eqx.filter(self._blank_model, eqx.is_inexact_array, inverse=True)
 
     @cached_property
     def _blank_model(self) -> Any:
-        with jax.ensure_compile_time_eval():  # it is asked for while a program is traced
+        with jax.ensure_compile_time_eval():  # this is called while a program is traced
             return self.network.model(np.zeros(self.network.n_parameters, self.data.dtype))
 
     @property
@@ -251,9 +251,9 @@ class Own(Tabled):
 
 
 class _Begun(NamedTuple):
-    """Shapes and dtypes of a lane's state, and of the user's own before the first step.
+    """Shapes and dtypes of a lane's state, and of its user-defined part before the first step.
 
-    `constants` are what of it is no array: functions in it, say.
+    `constants` are parts of it that are not arrays, such as functions.
     """
 
     state: State
@@ -262,18 +262,18 @@ class _Begun(NamedTuple):
 
 
 def _arrays(opt_state: PyTree) -> PyTree[Array]:
-    """Its arrays, of the types that they have, keys as words: what can be written to disk."""
+    """Its arrays with fixed types, and keys as words, which can be written to disk."""
 
     def plain(leaf: Array) -> Array:
         if _is_key(leaf):
             return jax.random.key_data(leaf)
-        return jax.lax.convert_element_type(leaf, leaf.dtype)  # none that adapts to what it meets
+        return jax.lax.convert_element_type(leaf, leaf.dtype)  # without weak types
 
     return jax.tree.map(plain, eqx.filter(opt_state, eqx.is_array))
 
 
 def _with_keys(arrays: PyTree[Array], like: PyTree) -> PyTree[Array]:
-    """What `_arrays` gave, with the keys again that are in `like`."""
+    """The result of `_arrays`, with keys restored as in `like`."""
     return jax.tree.map(
         lambda was, leaf: key_like(was, leaf) if _is_key(was) else leaf, like, arrays
     )

@@ -1,4 +1,4 @@
-"""How many lanes a class has, and how many of them where memory is short."""
+"""How many lanes a class has, and how many of them if memory is short."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 
 LaneLoop = Literal["map", "vmap"]
 
-# Lanes of a `map` loop run one after the other: more of them only make a bucket coarser, fewer
-# only add calls. So a class has few, and more where there are so many trials that calls add up.
+# Lanes of a `map` loop run one after the other: more of them make buckets coarser, fewer add calls.
+# So a class has few, and more only if there are so many trials that the calls add up.
 _MAP_LADDER = (4, 8, 16)
 _MAP_BUCKETS = 32
 _LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -19,8 +19,8 @@ _LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 def capacity_for(lane_loop: LaneLoop, lanes: int, devices: int = 1) -> int:
     """The capacity of a new class that `lanes` trials join at first, on each of `devices`.
 
-    Capacities come from a short ladder, so that programs are reused as the number of trials goes
-    up and down; it never depends on threads or workers.
+    There are only a few capacities, so that programs are reused as the number of trials goes up and
+    down. They never depend on threads or workers.
     """
     if lane_loop == "map":
         fitting = (rung for rung in _MAP_LADDER if rung * _MAP_BUCKETS >= lanes)
@@ -31,9 +31,9 @@ def capacity_for(lane_loop: LaneLoop, lanes: int, devices: int = 1) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The largest capacity of a class that fits: on this kind of device, with so much memory.
+    """The largest capacity of a class that fits on this kind of device with this much memory.
 
-    `limit_bytes` is what a program may take there; None where nobody tells.
+    `limit_bytes` is the memory that a program may use there; None if it is not known.
     """
 
     device: str
@@ -42,11 +42,11 @@ class Ceiling:
 
 
 def lowest(ceilings: Iterable[Ceiling | None]) -> Ceiling | None:
-    """That of the least capacity, which holds for all of them; None where there is none."""
+    """The ceiling with the smallest capacity, which is valid for all; None if there are none."""
     found = [ceiling for ceiling in ceilings if ceiling is not None]
     return min(found, key=lambda ceiling: ceiling.capacity, default=None)
 
 
 def halved(capacity: int, members: int) -> int | None:
-    """The next capacity down, of one trial's `members` at least; None where that is all it has."""
+    """The next smaller capacity, at least one trial's `members`; None if it cannot be smaller."""
     return max(members, capacity // 2) if capacity > members else None

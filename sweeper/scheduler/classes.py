@@ -1,4 +1,4 @@
-"""The nouns of planning: classes, lanes, buckets and a round's plan, and the names of classes."""
+"""The terms of planning: classes, lanes, buckets, the plan of a round, and the names of classes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Strategy = Literal["exact", "padded", "switch", "process"]
 
 @dataclass(frozen=True, slots=True)
 class ProgramClass:
-    """A compiled program that trials share, fixed for good when it is first planned.
+    """A compiled program that trials share; it never changes after it is first planned.
 
-    `settings` are the structural hyperparameters compiled into it, as JSON; those of a padded
-    class leave out width and depth, which are its own: each lane runs at the least of its
-    `run_widths` that holds it, where it has several. Of a model of parts `padded_parts` says
-    those of each, and width and depth are those of the widest and the deepest. Those of a switch
-    class are an array with the ones of each branch; `branches` are parameters, by column, of a
-    trial of each. `cached_s` is what loading it from the compile cache is predicted to take,
+    `settings` are the structural hyperparameters compiled into it, as JSON. Those of a padded class
+    leave out width and depth, which are its own; each lane runs at the smallest of its `run_widths`
+    that holds it, if there are several. For a model with parts, `padded_parts` has the size of each
+    part, and width and depth are those of the widest and the deepest. The settings of a switch
+    class are an array with those of each branch, and `branches` has the parameters, by column, of
+    one trial per branch. `cached_s` is the predicted time to load it from the compile cache,
     instead of `predicted_compile_s`.
     """
 
@@ -47,7 +47,7 @@ class ProgramClass:
 
     @property
     def room(self) -> PaddedSize:
-        """What it is padded to."""
+        """The size that it is padded to."""
         if self.padded_width is None or self.padded_depth is None:
             return EXACT
         sizes = sizes_in(self.padded_parts) or plain_size(self.padded_width, self.padded_depth)
@@ -56,7 +56,7 @@ class ProgramClass:
 
 @dataclass(frozen=True, slots=True)
 class LiveTrial:
-    """A trial in training: how far it is, where its state lies, and the class it belongs to.
+    """A trial in training: its progress, the place of its state, and its class.
 
     `class_id` is empty until the trial is first planned, `checkpoint` until it has trained.
     """
@@ -82,10 +82,10 @@ class Lane:
 class Bucket:
     """Trials that one compiled program trains together in one round.
 
-    `lanes[i]` is the lane of the trial, or the lanes of all its members side by side.
+    `lanes[i]` is the lane of trial `i`, or the lanes of all its members side by side.
 
-    `waste_fraction` is the part of its work that goes into padding and empty lanes; both
-    predictions are None where the cost of such models is not known.
+    `waste_fraction` is the part of its work that is spent on padding and empty lanes. Both
+    predictions are None if the cost of such models is not known.
     """
 
     bucket: int
@@ -103,13 +103,13 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One round: the classes it adds, and its buckets, the longest first."""
+    """One round: the classes that it adds, and its buckets, the longest first."""
 
     classes: tuple[ProgramClass, ...] = ()
     buckets: tuple[Bucket, ...] = ()
 
     def in_workers(self) -> Plan:
-        """The same plan with every bucket in a worker, which gives what a thread gives."""
+        """The same plan with every bucket in a worker, which gives the same results as a thread."""
         return replace(self, buckets=tuple(replace(b, side="process") for b in self.buckets))
 
     def as_dict(self) -> dict[str, Any]:
@@ -140,11 +140,11 @@ def _bucket(*, lanes: Iterable[Mapping[str, Any]], **entry: Any) -> Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Switching:
-    """What the study and the machine fix about switch classes.
+    """What the study and the machine determine about switch classes.
 
-    `space` are parameters of a trial of each structure, none where the space has too many of them
-    for one class. At most `lanes` train at a time, on `devices`, which change what is predicted
-    and nothing else.
+    `space` has the parameters of one trial of each structure; it is empty if the space has too many
+    structures for one class. At most `lanes` train at a time, on `devices`, which only affect
+    predictions.
     """
 
     space: tuple[Mapping[str, Scalar], ...]
@@ -154,12 +154,12 @@ class Switching:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the study and the machine's backend fix about planning.
+    """What the study and the backend of the machine determine about planning.
 
     `trials_a_structure` is how many trials of one structure the whole study can expect, by kind of
     model; `stops` are the epochs, ascending, at which a round may end. A trial takes `members`
-    lanes of one bucket; `given` is the class of all trials, where the study file says which;
-    `switching` is there where the strategy is switch.
+    lanes of one bucket; `given` is the class of all trials, if the study file names it; `switching`
+    is set if the strategy is switch.
     """
 
     strategy: Literal["auto", "exact", "padded", "switch", "process"]
@@ -178,14 +178,14 @@ class Policy:
         return next(ahead, trial.epochs)
 
 
-_LISTED = 4  # values of a setting that a name still has one by one
+_LISTED = 4  # a name lists at most this many values of a setting
 
 
 def class_name(program: ProgramClass, search: Mapping[str, SearchEntry]) -> str:
-    """The strategy of a class, and what it compiles in of what its study searches.
+    """The strategy of a class, and which of the searched settings it compiles in.
 
-    Such as `exact depth=2 width=64`; of a padded class the largest that it holds,
-    `padded depth<=4 width<=64`. Two classes can be called the same, their lanes being different.
+    For example `exact depth=2 width=64`, or for a padded class the largest sizes that it holds:
+    `padded depth<=4 width<=64`. Two classes with different lanes can have the same name.
     """
     names = {key: entry.column(key) for key, entry in search.items()}
     words: list[str] = [program.strategy]
@@ -195,14 +195,14 @@ def class_name(program: ProgramClass, search: Mapping[str, SearchEntry]) -> str:
         words.append(f"of {len(branches)} structures")
     words += _room(program)
     for key, name in names.items():
-        # a setting with several values in one branch is told to the program at run time
+        # a setting with several values in one branch is passed to the program at run time
         values = [branch[key] for branch in branches if not isinstance(branch.get(key, []), list)]
         words += [f"{name}={_shown(values)}"] if values else []
     return " ".join(words)
 
 
 def _room(program: ProgramClass) -> list[str]:
-    """What a padded class has room for, of a model of parts as width by depth of each."""
+    """The sizes that a padded class holds; for a model with parts, width by depth of each part."""
     if program.padded_parts:
         return program.padded_parts.replace("=", "<=").split(",")
     if program.padded_width is None:
@@ -211,7 +211,7 @@ def _room(program: ProgramClass) -> list[str]:
 
 
 def _shown(values: Sequence[Scalar]) -> str:
-    """The one value that all have, or all that there are."""
+    """The one value if all are equal, else all different values."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         low, high = min(values), max(values)  # type: ignore[type-var]
         return str(low) if low == high else f"{low}..{high}"

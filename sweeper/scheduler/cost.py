@@ -1,8 +1,8 @@
-"""What compiling a class and training a lane in it cost, in predicted seconds.
+"""The predicted seconds to compile a class and to train a lane in it.
 
-Every prediction is the dot product of features (how often a thing is done) and constants (the
-seconds it takes once). The features are public, so that fitting the constants to measured times,
-by non-negative least squares, can not disagree with what is predicted from them.
+Every prediction is the dot product of features (how often something is done) and constants (the
+seconds it takes once). The features are public, so that code that fits the constants to measured
+times, by non-negative least squares, always agrees with the predictions.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 
 from sweeper.scheduler.capacity import LaneLoop
 
-# An accelerator that nobody has measured is nearer to a GPU than to a CPU.
+# An accelerator without measured constants is closer to a GPU than to a CPU.
 _SHIPPED = {"cpu": "cpu.json"}
 _SHIPPED_ELSE = "gpu.json"
-# an integer of JSON may be larger
+# an integer in JSON may be larger
 _LARGEST = sys.float_info.max
 
 MEASURED_ROWS = 1024
-"""How many rows a model is measured on at a time; with many lanes side by side that is a lot."""
+"""A model is evaluated on this many rows at a time; with many lanes side by side that is a lot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What a lane does, apart from its width and depth.
 
-    `steps` are of one epoch; `epochs` is the mean over trials, of all members of one together.
+    `steps` are per epoch; `epochs` is the mean over trials, of all members of a trial together.
     `n_activations` are traced in one program (1: the activation is compiled in). `optimizer_slots`
     counts the arrays of the size of the parameters that the optimizer keeps: 2 for adamw, 1 for
     sgd. `bytes_per_number` is 4 or 8.
@@ -50,14 +50,14 @@ class Workload:
 
 
 def n_parameters(width: int, depth: int, workload: Workload) -> int:
-    """The numbers in an MLP of `depth` hidden layers of `width`; a linear model at depth 0."""
+    """The number of parameters of an MLP of `depth` hidden layers of `width`; depth 0 is linear."""
     biases = depth * width + workload.out_size
     norms = 2 * depth * width if workload.layer_norm else 0
     return _n_weights(width, depth, workload) + biases + norms
 
 
 def flops(width: int, depth: int, rows: int, workload: Workload) -> int:
-    """The additions and multiplications of one forward pass of `rows` rows, matrices only."""
+    """The additions and multiplications of one forward pass of `rows` rows, in matrices only."""
     return 2 * rows * _n_weights(width, depth, workload)
 
 
@@ -68,9 +68,9 @@ def _n_weights(width: int, depth: int, workload: Workload) -> int:
 
 
 def compile_features(depth: int, workload: Workload, widths: int = 1) -> dict[str, float]:
-    """How often each constant counts in compiling a class of `depth` hidden layers.
+    """How often each constant counts when a class of `depth` hidden layers is compiled.
 
-    It runs lanes at so many `widths`.
+    The class runs lanes at this many `widths`.
     """
     layers = depth * widths
     return {
@@ -84,7 +84,7 @@ def compile_features(depth: int, workload: Workload, widths: int = 1) -> dict[st
 
 
 def carry_features(width: int, depth: int, workload: Workload) -> dict[str, float]:
-    """How often each constant counts in handing a `map` lane to a class of this size and back."""
+    """How often each constant counts to pass a `map` lane to a class of this size and back."""
     numbers = n_parameters(width, depth, workload) * (1 + workload.optimizer_slots)
     return {"carry_number_s": numbers * workload.bytes_per_number / 4}
 
@@ -97,11 +97,11 @@ def lane_features(
     lane_loop: LaneLoop,
     capacity: int,
 ) -> dict[str, float]:
-    """How often each constant counts in training one lane for all of its epochs.
+    """How often each constant counts when one lane trains for all of its epochs.
 
-    It is run at this `width` in a class of `padded_depth`, and has `depth` hidden layers. A `map`
-    lane runs only its own layers; a `vmap` lane runs all, and shares what is done once for the
-    whole bucket with the other lanes, `capacity` in all.
+    The lane runs at this `width` in a class of `padded_depth`, and has `depth` hidden layers. A
+    `map` lane runs only its own layers. A `vmap` lane runs all layers, and shares the work that is
+    done once per bucket with the other lanes, `capacity` in total.
     """
     loop, layers, lanes = (
         ("step", depth, 1) if lane_loop == "map" else ("vmap", padded_depth, capacity)
@@ -126,33 +126,33 @@ def lane_features(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """The seconds that things take once on one backend, all finite and not negative.
+    """The seconds that operations take once on one backend, all finite and not negative.
 
-    Compiling: `compile_base_s` a class; `compile_width_s` for each width beyond the first that it
-    runs lanes at; `compile_layer_s` for each layer of the class; `compile_layer_norm_s` and
-    `compile_dropout_s` for each layer of each width, `compile_activation_s` too for each
-    activation beyond the first; `compile_cached_s` is loading a class from the cache on disk
-    instead of all these.
+    Compiling: `compile_base_s` per class; `compile_width_s` per width after the first at which it
+    runs lanes; `compile_layer_s` per layer of the class; `compile_layer_norm_s` and
+    `compile_dropout_s` per layer and width; `compile_activation_s` per layer, width and activation
+    after the first. `compile_cached_s` replaces all of these if a class is loaded from the cache on
+    disk.
 
-    A step of a `map` lane, in seconds of one core: `step_base_s`; `step_layer_s` for each hidden
-    layer that is run; `step_flop_s` for each flop, forward and backward being three times forward;
-    `step_parameter_s` for each parameter of these and each number the optimizer keeps for it.
+    A step of a `map` lane, in seconds of one core: `step_base_s`; `step_layer_s` per hidden layer
+    that runs; `step_flop_s` per flop, where forward and backward together are three times forward;
+    `step_parameter_s` per parameter of these layers and per number that the optimizer keeps for it.
 
     A step of a `vmap` bucket: `vmap_base_s` and `vmap_layer_s`, shared by its lanes; `vmap_flop_s`
-    and `vmap_parameter_s` for each lane, counted as above.
+    and `vmap_parameter_s` per lane, counted as above.
 
-    In both loops: `step_row_s` for each row of a batch; `step_layer_norm_s` and `step_dropout_s`
-    for each hidden unit of each such row; `epoch_base_s` for each epoch of a `map` lane or `vmap`
-    bucket. `carry_number_s` for each number of the state of a `map` lane, as its class has it.
+    In both loops: `step_row_s` per row of a batch; `step_layer_norm_s` and `step_dropout_s` per
+    hidden unit of each such row; `epoch_base_s` per epoch of a `map` lane or `vmap` bucket.
+    `carry_number_s` per number in the state of a `map` lane, at the size of its class.
 
-    Flops, parameters, rows and units are of four bytes; one of eight bytes counts as two.
-    `start_s` is a command, up to its first compilation and from its last bucket to its end;
-    `worker_start_s` a worker process, up to its first compilation.
+    Flops, parameters, rows and units have four bytes; one with eight bytes counts twice. `start_s`
+    is the time of a command before its first compilation and after its last bucket;
+    `worker_start_s` that of a worker process before its first compilation.
     """
 
     backend: str
     compile_base_s: float
-    compile_width_s: float = 0.7  # models of earlier versions have not all
+    compile_width_s: float = 0.7  # models of earlier versions lack some of these
     compile_layer_s: float
     compile_layer_norm_s: float
     compile_dropout_s: float
@@ -175,11 +175,11 @@ class CostModel:
     worker_start_s: float
 
     def compile_s(self, depth: int, workload: Workload, widths: int = 1) -> float:
-        """Seconds to compile a class of `depth` hidden layers, with nothing in the cache."""
+        """Seconds to compile a class of `depth` hidden layers, with an empty cache."""
         return self._dot(compile_features(depth, workload, widths))
 
     def carry_s(self, width: int, depth: int, workload: Workload) -> float:
-        """Seconds to hand a `map` lane to a class of this size and back."""
+        """Seconds to pass a `map` lane to a class of this size and back."""
         return self._dot(carry_features(width, depth, workload))
 
     def lane_s(
@@ -198,7 +198,7 @@ class CostModel:
         return sum(count * getattr(self, name) for name, count in features.items())
 
     def as_dict(self) -> dict[str, Any]:
-        """The model as JSON-able values; `from_dict` reads it back."""
+        """The model as values for JSON; `from_dict` reads it."""
         return asdict(self)
 
     @staticmethod
@@ -212,7 +212,7 @@ class CostModel:
         usual = {field.name: field.default for field in fields(CostModel)}
         needed = [name for name, default in usual.items() if default is MISSING]
         wrong = [f"{name}: missing" for name in needed if name not in values]
-        wrong += [f"{name}: no such constant" for name in values if name not in usual]
+        wrong += [f"{name}: unknown constant" for name in values if name not in usual]
         if wrong:
             raise ValueError("; ".join(wrong))
         constants = {name: _seconds(name, values[name]) for name in values if name != "backend"}
@@ -222,7 +222,7 @@ class CostModel:
 def _text(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError(f"{name}: {value!r} is not a text")
+    raise ValueError(f"{name}: {value!r} is not a string")
 
 
 def _seconds(name: str, value: object) -> float:
@@ -232,6 +232,6 @@ def _seconds(name: str, value: object) -> float:
 
 
 def shipped(backend: str) -> CostModel:
-    """The constants that come with the package for `backend` ("cpu", "gpu", "tpu", ...)."""
+    """The constants that the package contains for `backend` ("cpu", "gpu", "tpu", ...)."""
     file = files("sweeper.scheduler") / "costs" / _SHIPPED.get(backend, _SHIPPED_ELSE)
     return CostModel.from_dict(json.loads(file.read_text(encoding="utf-8"))["model"])

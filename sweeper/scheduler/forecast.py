@@ -1,7 +1,7 @@
-"""What a study is predicted to cost, and the classes that this makes the best: its lattice.
+"""What a study is predicted to cost, and which classes are cheapest for it: its lattice.
 
 A forecast is made once, from the search space, the number of trials and the cost model, and is
-recorded. Trials are expected where a sampler that knows nothing yet would draw them.
+recorded. It assumes that trials are drawn at random, without knowledge of results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sweeper.trial import Scalar
 
 @dataclass(frozen=True, slots=True)
 class DataSizes:
-    """What the cost of a trial depends on in the data."""
+    """The properties of the data that affect the cost of a trial."""
 
     in_size: int
     out_size: int
@@ -46,11 +46,11 @@ class DataSizes:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Trials that padding can bring together: what each lane does, and the best classes for them.
+    """Trials that can share a padded class: what each lane does, and the best classes for them.
 
     `workloads` is what a lane does in each part. `phases` are compiled into one program; a step
-    goes through one of them. `trials` are those that the study is expected to have of it, `example`
-    the parameters of one, by column.
+    belongs to one of them. `trials` is how many of them the study is expected to have, and
+    `example` has the parameters of one, by column.
     """
 
     workloads: Mapping[str, Workload]
@@ -61,7 +61,7 @@ class Family:
 
     @property
     def plain(self) -> Workload | None:
-        """What a lane of plain models does; None if they have several parts."""
+        """What a lane of models without parts does; None if they have several parts."""
         return self.workloads.get("")
 
     @property
@@ -70,7 +70,7 @@ class Family:
         return next(iter(self.workloads.values())).epochs
 
     def compile_s(self, room: PaddedSize, costs: CostModel) -> float:
-        """Seconds to compile a class; every phase has a backward pass of its own."""
+        """Seconds to compile a class; every phase has its own backward pass."""
         seconds = [
             costs.compile_s(depth, self.workloads[name], len(room.run_widths) or 1)
             for name, _, depth in room.sizes
@@ -85,7 +85,7 @@ class Family:
     ) -> float:
         """Seconds to train a lane of its `own` sizes, for all of its epochs, in a class of `room`.
 
-        As if every part were trained in every step: which are differs from phase to phase.
+        Counts every part in every step, although each phase trains only some of them.
         """
 
         def part_s(padded: Size, its: Size) -> float:
@@ -105,8 +105,8 @@ class Family:
 class Forecast:
     """The predicted costs of a study and the lattice of each family, by the family's name.
 
-    `capacity` is the number of lanes that a class is reckoned with, on each of so many `devices`:
-    those that there were when it was made, however many there are later.
+    `capacity` is the number of lanes that a class is assumed to have, on each of this many
+    `devices`: those available when it was made, whatever is available later.
     """
 
     costs: CostModel
@@ -116,7 +116,7 @@ class Forecast:
     devices: int = 1
 
     def best_class(self, structure: Structure) -> LatticeClass | None:
-        """The class that trains such a trial in the least time; None where padding is of no use."""
+        """The class that trains such a trial in the least time; None if padding does not help."""
         family = self._family(structure)
         if family is None:
             return None
@@ -130,8 +130,8 @@ class Forecast:
     def epoch_s(self, structure: Structure, room: PaddedSize, capacity: int) -> float | None:
         """Seconds that a trial trains for one epoch in a class with this room, or of its own size.
 
-        Under `vmap` it shares with others what is done once for all lanes, `capacity` of them.
-        None where nothing is known of such trials.
+        Under `vmap` it shares the work that is done once for all `capacity` lanes. None if the cost
+        of such trials is not known.
         """
         family = self._family(structure)
         if family is None:
@@ -141,7 +141,7 @@ class Forecast:
         return family.lane_s(room, structure.sizes, *how) / family.epochs
 
     def compile_s(self, structure: Structure, room: PaddedSize) -> float | None:
-        """Seconds to compile the class of such a trial, with nothing in the compile cache."""
+        """Seconds to compile the class of such a trial, with an empty compile cache."""
         family = self._family(structure)
         if family is None:
             return None
@@ -151,14 +151,14 @@ class Forecast:
         return self.families.get(structure.family or "")
 
     def train_s(self, n_trials: int) -> float | None:
-        """Seconds to train so many trials, drawn as all are; None where nothing is known."""
+        """Seconds to train this many trials, drawn like all others; None if that is not known."""
         families = self.families.values()
         trials = sum(family.trials for family in families)
         seconds = sum(known.train_s for family in families for known in family.classes)
         return seconds * n_trials / trials if trials else None
 
     def as_dict(self) -> dict[str, Any]:
-        """The forecast as JSON-able values; `from_dict` reads it back."""
+        """The forecast as values for JSON; `from_dict` reads it."""
         plain, of_parts = (
             {
                 name: _recorded(family)
@@ -189,14 +189,14 @@ class Forecast:
         )
 
 
-# of a class, what is recorded of every model, of a plain one and of one of several parts
+# what is recorded of each class: of every model, of one without parts, and of one with parts
 _PREDICTED = ("trials", "compile_s", "train_s", "exact_train_s", "structures")
 _OF_PLAIN = ("width", "depth", "widths", "depths", *_PREDICTED, "run_widths")
 _OF_PARTS = ("sizes", *_PREDICTED, "example")
 
 
 def _recorded(family: Family) -> dict[str, Any]:
-    """The family as plans and ledgers have it, which tell plain models from those of parts."""
+    """The family as recorded in plans and ledgers, where models with parts have other fields."""
     told = _OF_PARTS if family.plain is None else _OF_PLAIN
     classes = tuple({name: getattr(known, name) for name in told} for known in family.classes)
     if family.plain is None:
@@ -240,9 +240,9 @@ def forecast(
     n_trials: int,
     devices: int = 1,
 ) -> Forecast:
-    """The forecast of a study of `n_trials` trials on `data`, on so many `devices`.
+    """The forecast of a study of `n_trials` trials on `data`, on this many `devices`.
 
-    `traced` are structural settings that programs are told at run time.
+    `traced` are structural settings that are passed to programs at run time.
     """
     at_once = min(n_trials, config.schedule.parallel) * len(config.members)
     how = costs, lane_loop, capacity_for(lane_loop, at_once, devices)
@@ -259,7 +259,7 @@ def forecast(
 def _lattice(
     cells: Sequence[Cell], family: Family, costs: CostModel, lane_loop: LaneLoop, capacity: int
 ) -> tuple[LatticeClass, ...]:
-    """The best classes for these cells, by these costs."""
+    """The best classes for these cells, at these costs."""
     work = family.plain
     if work is None:
         return ordered_lattice(
@@ -271,7 +271,7 @@ def _lattice(
     def lane_s(width: int, padded: int, depth: int) -> float:
         return costs.lane_s(width, padded, depth, work, lane_loop, capacity)
 
-    if lane_loop == "vmap":  # where each lane would compute all widths
+    if lane_loop == "vmap":  # each lane would compute all widths
         return lattice(cells, lambda _, depth: costs.compile_s(depth, work), lane_s)
     prices = Prices(
         compile_s=lambda depth, widths: costs.compile_s(depth, work, widths),
@@ -316,9 +316,9 @@ def _phases(settings: Settings) -> int:
 
 
 def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequence[Scalar]]:
-    """Structural settings that programs of this study are told at run time, with all values.
+    """Structural settings that are passed to this study's programs at run time, with all values.
 
-    Under `map` a lane takes one branch; under `vmap` every lane would compute all of them.
+    Under `map` a lane runs one branch; under `vmap` every lane would compute all of them.
     """
     if config.trial is not None:
         return dict(config.trial.program.traced)
@@ -333,7 +333,7 @@ def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequ
 
 
 def _lengths(config: StudyConfig) -> Iterator[str]:
-    """The settings that tell how long phases are."""
+    """The settings that determine how long phases are."""
     if isinstance(config.train, AlternatingTable):
         yield from (f"train.{key}" for key in config.train.lengths)
 

@@ -1,11 +1,12 @@
-"""The lattice where lanes run side by side: the classes that a study compiles, chosen once.
+"""The lattice for lanes that run side by side: the classes that a study compiles, chosen once.
 
-Many classes are slow to compile, few waste training on padding. Widths and depths of a plain model
-are sorted, so the optimum is found exactly: widths are cut into intervals, and the depths of each
-interval of widths into intervals of their own, both by dynamic programming.
+Many classes are slow to compile, few waste training on padding. Widths and depths of a model
+without parts are sorted, so the optimum is found exactly: widths are cut into intervals, and the
+depths of each interval of widths into intervals of their own, both by dynamic programming.
 
-Sizes of several parts have no such order. They are ordered by what a lane costs, and cut into
-intervals whose classes have room for the largest of every part: exact among such cuts.
+Sizes of models with parts have no such order. They are ordered by the cost of a lane and cut into
+intervals; the class of each has room for the largest size of every part. This is optimal among such
+cuts.
 """
 
 from __future__ import annotations
@@ -19,35 +20,35 @@ from numpy.typing import NDArray
 from sweeper.trial import Scalar
 
 Size = tuple[str, int, int]
-"""Name, width and depth of a part; a plain model is one without a name."""
+"""Name, width and depth of a part; the name is empty for a model without parts."""
 Sizes = tuple[Size, ...]
-"""Those of each part that can be padded."""
+"""The sizes of each part that can be padded."""
 CompileSeconds = Callable[[int, int], float]
 """Seconds to compile a class, by its width and depth."""
 LaneSeconds = Callable[[int, int, int], float]
 """Seconds to train a lane, by the class's width, the class's depth and the lane's own depth."""
 
-_VECTOR = 16  # units: of four bytes, the 64 that a processor takes at once, or two times the half
-# More widths than these are rounded up to the widest of this many groups, equal in number, before
-# they are cut into intervals: the search takes time with the square of the widths.
+_VECTOR = 16  # units: 64 bytes if each has four, one vector of a processor; else two vectors
+# If there are more widths than this, they are rounded up to the widest of this many groups of equal
+# number before they are cut into intervals: the time for the search is quadratic in them.
 _MAX_WIDTHS = 512
-# more sizes of several parts than these are taken together, those next to each other
+# if there are more sizes of several parts than this, neighbours are merged
 _MAX_SIZES = 32
-# Of equally cheap lattices the one with fewer classes wins. Far above the rounding of sums, far
-# below what anybody waits for.
+# Of equally cheap lattices the one with fewer classes is chosen. This is far larger than rounding
+# errors, and far smaller than what a user would notice.
 TIE_S = 1e-6
 
 
 def plain_size(width: int, depth: int) -> Sizes:
-    """The sizes of a plain model."""
+    """The sizes of a model without parts."""
     return (("", width, depth),)
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedSize:
-    """What a class is padded to; no sizes if it is exact.
+    """What a class is padded to; it has no sizes if the class is exact.
 
-    `run_widths` are the widths that it runs lanes at, if there are several.
+    `run_widths` are the widths at which it runs lanes, if there are several.
     """
 
     sizes: Sizes = ()
@@ -77,23 +78,24 @@ class Cell:
 
     @property
     def width(self) -> int:
-        """The width of a plain model."""
+        """The width of a model without parts."""
         return self.sizes[0][1]
 
     @property
     def depth(self) -> int:
-        """The depth of a plain model."""
+        """The depth of a model without parts."""
         return self.sizes[0][2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatticeClass:
-    """A class of the lattice: what it has room for, and what it is predicted to cost.
+    """A class of the lattice: what it has room for, and its predicted cost.
 
     `train_s` is for all `trials` together, `exact_train_s` for the same trials each in a class of
-    its own sizes, compiling left out; `structures` counts the sizes among them. Of a plain model
-    `widths` and `depths` are the lowest and highest it is for, and `run_widths` those that it runs
-    lanes at, if there are several; of several parts `example` has the parameters of a trial.
+    its own sizes, both without compiling; `structures` counts the sizes among them. For models
+    without parts, `widths` and `depths` are the lowest and highest in the class, and `run_widths`
+    those at which it runs lanes, if there are several. For models with parts, `example` has the
+    parameters of one trial.
     """
 
     sizes: Sizes
@@ -109,7 +111,7 @@ class LatticeClass:
 
     @property
     def room(self) -> PaddedSize:
-        """What it is padded to."""
+        """The size that it is padded to."""
         return PaddedSize(self.sizes, self.run_widths)
 
     @property
@@ -124,7 +126,7 @@ class LatticeClass:
 
     @property
     def waste_fraction(self) -> float:
-        """The part of the training time that goes into padding."""
+        """The part of the training time that is spent on padding."""
         return 1 - self.exact_train_s / self.train_s if self.train_s else 0.0
 
     def holds(self, sizes: Sizes) -> bool:
@@ -134,10 +136,10 @@ class LatticeClass:
 
 
 def filled(width: int) -> int:
-    """The width that a padded class has, to hold `width` units: whole vectors of a processor.
+    """The width of a padded class for `width` units: whole vectors of a processor.
 
-    On a CPU a class of 151 units takes nearly twice as long as one of 152, for rows of a matrix
-    that begin anywhere are slow to read; and one of 120, with half a vector left over, takes an
+    On a CPU a class of 151 units takes nearly twice as long as one of 152, because matrix rows that
+    start at odd addresses are slow to read. A class of 120 units, with half a vector left, takes an
     eighth longer than one of 128.
     """
     return -(-width // _VECTOR) * _VECTOR
@@ -147,8 +149,8 @@ def filled(width: int) -> int:
 class CellGrid:
     """The cells by width (rows) and depth (columns), both ascending.
 
-    A row spans the widths `lows[row]` to `tops[row]`. `trials[row]` and `shapes[row]` are sums
-    over all rows *before* `row`, of shape (rows + 1, columns).
+    A row spans the widths `lows[row]` to `tops[row]`. `trials[row]` and `shapes[row]` are sums over
+    all rows *before* `row`, of shape (rows + 1, columns).
     """
 
     lows: list[int]
@@ -168,7 +170,7 @@ class CellGrid:
 def grid_of(
     cells: Iterable[Cell], most: int = _MAX_WIDTHS, rounded: Callable[[int], int] = int
 ) -> CellGrid:
-    """The cells as a grid of so many rows at most, with a row for each width as `rounded` up."""
+    """The cells as a grid of at most this many rows, with a row per width, as `rounded` up."""
     cells = list(cells)
     widths = sorted({rounded(cell.width) for cell in cells})
     depths = sorted({cell.depth for cell in cells})
@@ -188,10 +190,10 @@ def grid_of(
 def lattice(
     cells: Iterable[Cell], compile_s: CompileSeconds, lane_s: LaneSeconds
 ) -> tuple[LatticeClass, ...]:
-    """The classes for which compiling and training plain models take the fewest seconds in sum.
+    """The classes for which compiling and training models without parts takes the least time.
 
-    They ascend by width, then depth, and are cut by the widths that trials have; a padded one is
-    then as wide as `filled` has it. Shapes without trials get no class.
+    They ascend by width, then depth, and are cut by the widths that trials have; a padded class is
+    then as wide as `filled` returns. Shapes without trials get no class.
     """
     cells = [cell for cell in cells if cell.trials > 0]
     if not cells:
@@ -243,8 +245,8 @@ def _price_blocks(
 ) -> NDArray[np.float64]:
     """Seconds of each block whose widest row is `last`: [first row, first column, last column].
 
-    The widest row and the last column alone say how large the class is, so one table of lanes
-    serves every first row and first column. A block without trials costs nothing.
+    Only the widest row and the last column determine how large the class is, so one table of lanes
+    is valid for every first row and first column. A block without trials costs nothing.
     """
     columns = range(len(grid.depths))
     top = grid.tops[last]
@@ -266,15 +268,15 @@ def _inside(n: int) -> NDArray[np.float64]:
 
 
 def cut(price_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """The cheapest way to cut `n` things in a row into intervals; for many rows at once.
+    """The cheapest way to cut a row of `n` things into intervals, for many rows at once.
 
     Args:
         price_s: seconds of the interval from `start` to `end`, both included: [..., start, end].
 
     Returns:
         The seconds of the best cut, [...], and where the last interval of the best cut of the
-        things up to `end` starts, [..., end]. Of equals the shortest last interval is taken, so
-        that no class reaches over depths without trials.
+        things up to `end` starts, [..., end]. Of equal cuts, the one with the shortest last
+        interval is taken, so that no class spans depths without trials.
     """
     *many, n, _ = price_s.shape
     best_s = np.zeros((*many, n + 1))
@@ -297,9 +299,9 @@ def intervals(starts: NDArray[np.intp]) -> list[tuple[int, int]]:
 
 
 def room_of(several: Iterable[Sizes]) -> Sizes:
-    """What a class for all of these is padded to, each part as wide as `filled` has it.
+    """The sizes that a class for all of these is padded to, with each width `filled`.
 
-    One alone is not padded.
+    The sizes of a single one are not padded.
     """
     different = {*several}
     if len(different) == 1:
@@ -316,9 +318,9 @@ def ordered_lattice(
     compile_s: Callable[[Sizes], float],
     lane_s: Callable[[Sizes, Sizes], float],
 ) -> tuple[LatticeClass, ...]:
-    """The classes of the best cut of models of several parts, ordered by what a lane costs.
+    """The classes of the best cut of models with parts, ordered by the cost of a lane.
 
-    `compile_s` is given the sizes of a class, `lane_s` those of a class and those of a lane.
+    `compile_s` gets the sizes of a class, `lane_s` those of a class and those of a lane.
     """
     if not cells:
         return ()
@@ -348,9 +350,9 @@ def ordered_lattice(
 
 
 def format_sizes(sizes: Sizes) -> str:
-    """The sizes as a class is recorded with them: `a=128x3,b=32x1`, width by depth.
+    """The sizes as recorded for a class: `a=128x3,b=32x1`, width by depth.
 
-    Nothing of a plain model, whose class has a column for each.
+    Empty for a model without parts, whose class has a column for each.
     """
     return ",".join(f"{name}={width}x{depth}" for name, width, depth in sizes if name)
 

@@ -1,6 +1,6 @@
-"""The plan of one round: which trials train together, in which program, on which side.
+"""The plan of one round: which trials train together, in which program, in which order.
 
-`plan` is a pure function of values and gives a value: it can be printed, compared and stored. It
+`plan` is a pure function from values to a value that can be printed, compared and stored. It
 decides *which program* a trial gets; threads and workers only take buckets from it in order.
 """
 
@@ -18,9 +18,9 @@ from sweeper.scheduler.lattice import EXACT, PaddedSize, format_sizes, plain_siz
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
-# what says how phases are switched, where there are any
+# the setting that determines how phases alternate, if there are any
 _SWITCHING = "train.switching"
-# seconds an epoch and parameter, to order buckets of models that no cost model knows
+# seconds per epoch and parameter, to order buckets of models that the cost model does not know
 _UNKNOWN_S = 1e-7
 
 
@@ -39,7 +39,7 @@ def plan(
     structure_of: StructureOf,
     policy: Policy,
 ) -> Plan:
-    """The next round for the trials `live`, of which those with a class keep it."""
+    """The next round for the trials `live`; those that have a class keep it."""
     placed, added = _classify(live, classes, structure_of, policy)
     buckets = [bucket for members in _by_class(placed).values() for bucket in _cut(members, policy)]
     buckets.sort(key=lambda found: (-found[0], found[1].numbers))
@@ -53,7 +53,7 @@ def _classify(
     structure_of: StructureOf,
     policy: Policy,
 ) -> tuple[list[_Placed], list[ProgramClass]]:
-    """`live` with a class each, and the classes that had to be made for it."""
+    """`live` with a class each, and the classes that were created for them."""
     by_id = {known.class_id: known for known in classes}
     by_content = {_content(known): known for known in by_id.values()}
     structures = [structure_of(trial.spec) for trial in live]
@@ -86,7 +86,7 @@ Content = tuple[str, Strategy, int | None, int | None, tuple[int, ...], str]
 
 
 def _content(program: ProgramClass) -> Content:
-    """What tells two classes of a study apart."""
+    """What distinguishes two classes of a study."""
     size = program.padded_width, program.padded_depth, program.run_widths, program.padded_parts
     return program.settings, program.strategy, *size
 
@@ -97,11 +97,11 @@ def _wanted(
     known: Mapping[Content, ProgramClass],
     policy: Policy,
 ) -> ProgramClass:
-    """The class for a trial of `structure`, its capacity still open.
+    """The class for a trial of `structure`, without a capacity yet.
 
-    `auto` takes the cheapest of the lattice, which is an exact one where it is for one shape
-    alone. Where padding is of no use it shares a program if another trial has, or is likely to
-    have, the same structure.
+    `auto` chooses the cheapest class of the lattice, which is exact if it is for a single shape. If
+    padding does not help, the trial shares a program if another trial has the same structure, or
+    probably will.
     """
     if policy.given is not None:
         room = _room_given(structure, policy.given)
@@ -122,7 +122,7 @@ def _wanted(
 
 
 def _room_given(structure: Structure, given: ClassTable) -> PaddedSize:
-    """The room of the class that a study of one trial names."""
+    """The room of the class that the study file of a single trial names."""
     if given.sizes:
         sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes)
         return PaddedSize(sizes, given.run_widths)
@@ -164,7 +164,7 @@ def _sized(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
         capacity = policy.members
     elif program.strategy == "switch":
         capacity = capacity_of(policy)
-    elif program.lane_loop == "map":  # the study's own, known before the first trial is asked
+    elif program.lane_loop == "map":  # the study's own, known before the first trial is proposed
         capacity = policy.forecast.capacity
     capacity = max(capacity, policy.members)
     name = (*_content(program), program.lane_loop, capacity, program.precision)
@@ -179,9 +179,9 @@ def _by_class(placed: Iterable[_Placed]) -> dict[str, list[_Placed]]:
 
 
 def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bucket]]:
-    """The members of one class in buckets of its capacity, in number order.
+    """The members of one class in buckets of its capacity, ordered by trial number.
 
-    Each with what it weighs against other buckets: predicted seconds, or a guess.
+    Each comes with its weight against other buckets: predicted seconds, or a guess.
     """
     program = members[0].program
     side = "process" if program.strategy == "process" else "inline"
@@ -193,11 +193,12 @@ def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bu
 
 
 def _together(members: Sequence[_Placed], most: int) -> Iterable[Sequence[_Placed]]:
-    """The members of a class in parts of `most` at most.
+    """The members of a class in groups of at most `most`.
 
-    Lanes side by side whose program branches by the epoch go through it together: those of one
-    part have trained equally long, for else they would wait for each other. Where each phase has
-    a program they need not: lanes that are in one phase train together, however old they are.
+    Lanes side by side whose program branches by the epoch pass through it together, so the members
+    of a group have trained for equally many epochs; otherwise they would wait for each other. If
+    each phase has its own program this is not needed: lanes in the same phase train together,
+    however many epochs they have trained.
     """
     program = members[0].program
     is_vmap = program.lane_loop == "vmap"
@@ -216,7 +217,7 @@ def _lane(trial: LiveTrial, policy: Policy) -> Lane:
 def _predicted(
     members: Sequence[_Placed], lanes: Sequence[Lane], policy: Policy
 ) -> tuple[float, float] | tuple[None, None]:
-    """Seconds of a bucket, and the part of them that no trial has use of.
+    """Seconds of a bucket, and the part of them that no trial uses.
 
     Side by side, every lane of the class takes as long as the one with the most epochs.
     """
@@ -241,6 +242,6 @@ def _predicted(
 
 
 def _guess(members: Sequence[_Placed], lanes: Sequence[Lane]) -> float:
-    """The same for models that the cost model does not know: in proportion to their size."""
+    """The same for models that the cost model does not know: proportional to their size."""
     epochs = sum(lane.epoch_to - lane.epoch_from for lane in lanes)
     return _UNKNOWN_S * epochs * max(member.structure.n_parameters for member in members)

@@ -1,4 +1,4 @@
-"""What a study file and a backend fix about planning, before the first trial is asked."""
+"""What a study file and a backend determine about planning, before the first trial is proposed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.population import one_of_each
 from sweeper.scheduler.switching import MAX_BRANCHES
 
-# rounds of a trial, and how many seconds of training a round is worth, in all threads together
+# rounds per trial, and the least seconds of training per round, in all threads together
 _ROUNDS = 4
 _WORTH_S = 60.0
 
@@ -24,10 +24,10 @@ def policy_of(
     n_trials: int,
     devices: int = 1,
 ) -> Policy:
-    """The policy of a study with this forecast; `rungs` are the pruner's own.
+    """The policy of a study with this forecast; `rungs` are those of the pruner.
 
-    `n_trials` is the most that the study was ever asked for: asking for fewer changes no class.
-    `devices` are those of this process.
+    `n_trials` is the highest number that the study was ever asked to run: a lower number changes no
+    class. `devices` are those of this process.
     """
     return Policy(
         strategy=config.execution.strategy,
@@ -65,8 +65,9 @@ def _expected(config: StudyConfig, kind: ModelKind, n_trials: int, lane_loop: La
 def lane_loop_of(config: StudyConfig, backend: str) -> LaneLoop:
     """How lanes run on `backend` ("cpu", "gpu", ...).
 
-    On a CPU `map`: its bits do not depend on capacity, and absent lanes cost nothing there. Lanes
-    of switch classes run one after the other anywhere: side by side each would run every branch.
+    On a CPU `map`: its results do not depend on capacity, bit for bit, and absent lanes cost
+    nothing. Lanes of switch classes run one after the other on every backend: side by side, each
+    would run every branch.
     """
     if config.trial is not None:
         return config.trial.program.lane_loop
@@ -78,9 +79,9 @@ def lane_loop_of(config: StudyConfig, backend: str) -> LaneLoop:
 
 
 def _stops(config: StudyConfig, rungs: tuple[int, ...], forecast: Forecast) -> tuple[int, ...]:
-    """The epochs at which a round may end: the pruner's rungs, else a quarter of the epochs.
+    """The epochs at which a round may end: the pruner's rungs, else quarters of the epochs.
 
-    Where nobody judges between rounds, no more often than work is worth committing.
+    Without a pruner, rounds are long enough that each is worth committing.
     """
     parts = _ROUNDS
     if config.study.pruner.name == "none":

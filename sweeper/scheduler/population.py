@@ -1,4 +1,4 @@
-"""Which trials a study can expect: where a sampler that knows nothing yet would draw them."""
+"""Which trials a study can expect, if they are drawn at random without knowledge of results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sweeper.scheduler.lattice import Cell, Sizes, plain_size
 from sweeper.scheduler.signature import family_of, sizes_of
 from sweeper.trial import Scalar
 
-# a space of more families than these has hardly two trials in one, and is not worth a lattice
+# with more families than this, each has hardly two trials and does not justify a lattice
 _MAX_FAMILIES = 1024
-# a space of more structures of parts than these is not looked through: no two trials share sizes
+# with more structures of parts than this, sizes hardly repeat, and the space is not enumerated
 _MAX_STRUCTURES = 2048
 
 
 def chances(entry: SearchEntry) -> dict[Scalar, float]:
-    """How likely each value of an entry is when drawn without knowledge."""
+    """The probability of each value of an entry when it is drawn at random."""
     if isinstance(entry, CategoricalSearch):
         return {value: 1 / len(entry.choices) for value in entry.choices}
     values, parts = entry.in_range() or (), 1 + len(entry.or_values)
@@ -42,14 +42,14 @@ def families_of(
 ) -> Iterator[tuple[dict[str, Scalar], float]]:
     """Parameters of a trial of each family of the space, and the family's share of trials.
 
-    Models of the user's own have none.
+    User-defined models have no families.
     """
     if not config.has_plain_mlps:
         return
     entries = {key: chances(config.search[key]) for key in _telling(config, traced)}
     if math.prod(len(entry) for entry in entries.values()) > _MAX_FAMILIES:
         return
-    # one of those that trials draw: the file's own value need not be among them
+    # a value that trials draw: the file's own value need not be among them
     told = {key: values[0] for key, values in traced.items()}
     fixed = {
         config.search[key].column(key): value
@@ -66,7 +66,7 @@ def families_of(
 
 
 def _share_of_mlps(config: StudyConfig, params: Mapping[str, Scalar]) -> float:
-    """Of the trials with such parameters, those whose model is an MLP."""
+    """The share of trials with such parameters whose model is an MLP."""
     entry = config.search.get("model.kind")
     if entry is None or entry.column("model.kind") not in params:
         return float(isinstance(config.filled(params).model, MlpTable))
@@ -75,7 +75,7 @@ def _share_of_mlps(config: StudyConfig, params: Mapping[str, Scalar]) -> float:
 
 
 def _telling(config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]) -> tuple[str, ...]:
-    """The searched settings that tell a family, with those that they depend on."""
+    """The searched settings that determine a family, with those that they depend on."""
     splitting = [
         key
         for key in config.search
@@ -85,7 +85,7 @@ def _telling(config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]) -> tup
     if not any(config.search[key].when for key in config.search):
         return tuple(splitting)
     found = needed([*splitting, *sizes], config.search)
-    # sizes are no mark of a family, unless something depends on them
+    # sizes do not determine a family, unless another setting depends on them
     parents = {key for one in found for key in config.search[one].when or ()}
     kept = {*splitting, *parents} - {"model.kind"}
     return tuple(key for key in found if key in kept)
@@ -103,7 +103,7 @@ def cells_of(
     trials: float,
 ) -> Iterator[Cell]:
     model = config.filled(example).model
-    assert isinstance(model, MlpTable), "no other has a family"
+    assert isinstance(model, MlpTable), "only an MLP has a family"
     pinned = _telling(config, traced)
     widths, depths = (
         {own: 1.0} if key in pinned or entry is None else chances(entry)
@@ -126,7 +126,7 @@ def _drawn_with(config: StudyConfig, key: str, example: Mapping[str, Scalar]) ->
 def cells_by_family(
     config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], n_trials: int
 ) -> dict[str, list[Cell]]:
-    """The trials of each family that padding can bring together, by its name."""
+    """The trials of each family that can share a padded class, by its name."""
     found: dict[str, list[Cell]] = {}
     for example, chance in families_of(config, traced):
         name = family_of(config.filled(example), traced)
@@ -160,7 +160,7 @@ def _structures_of_parts(
 
 
 def _merged(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells, those of one size as one."""
+    """The cells, with those of one size merged."""
     found: dict[Sizes, Cell] = {}
     for cell in cells:
         trials = cell.trials + (found[cell.sizes].trials if cell.sizes in found else 0.0)
@@ -171,9 +171,9 @@ def _merged(cells: Iterable[Cell]) -> list[Cell]:
 def one_of_each(
     config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], most: int
 ) -> tuple[Mapping[str, Scalar], ...]:
-    """Parameters of a trial of each structure of the space, where it has few of them.
+    """Parameters of a trial of each structure of the space, if it has few structures.
 
-    None where there are more than `most` for each size of batch, or a continuum.
+    None if there are more than `most` per batch size, or infinitely many.
     """
     structural = [key for key, splits in config.structural.items() if splits and key not in traced]
     telling = needed(structural, config.search)
@@ -193,7 +193,7 @@ def one_of_each(
 
 
 def partnered_share(config: StudyConfig, n_trials: int) -> float:
-    """The share of MLP trials that will have another of identical structure in the study."""
+    """The share of MLP trials whose exact structure occurs again in the study."""
     shares = [
         cell.trials
         for example, chance in families_of(config, {})

@@ -1,4 +1,4 @@
-"""What two trials must share to be lanes of one program."""
+"""What two trials must have in common to be lanes of one program."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sweeper.config.model import MlpTable, ModelKind
 from sweeper.scheduler.lattice import Sizes
 from sweeper.trial import Scalar, TrialSpec
 
-# what hidden layers alone have use for
+# only hidden layers use these
 _HIDDEN = ("model.width", "model.activation", "model.layer_norm", "model.dropout")
-# the programs that draw random numbers in their models alone
+# only these programs draw random numbers in their models
 _WITHOUT_DRAWS = ("supervised", "alternating")
-# trials whose structure is kept at hand: more than are in training at a time
+# the structures of this many trials are cached: more than train at a time
 _MAX_KEPT = 65_536
 
 
@@ -24,11 +24,11 @@ _MAX_KEPT = 65_536
 class Structure:
     """The compiled side of a trial.
 
-    `structure_id` names its structural hyperparameters. `program` is what a program compiles in
-    that trains trials of this PyTree alone; two trials can be lanes of it exactly where theirs are
-    equal. `family` is the same for all `sizes` that padding can bring together; it is None, and
-    there are none, where padding is of no help. `kind` is that of the model. `has_fixed_start` says
-    whether its initial weights are the same for every key, None if that is not known.
+    `structure_id` names its structural hyperparameters. `program` is what is compiled into a
+    program for trials of this PyTree only: two trials can be lanes of one program exactly if theirs
+    are equal. `family` is the same for all `sizes` that can share a padded class; if padding does
+    not help it is None, and `sizes` is empty. `kind` is that of the model. `has_fixed_start` says
+    whether its initial weights are the same for every key; None if that is not known.
     """
 
     structure_id: str
@@ -44,21 +44,21 @@ StructureOf = Callable[[TrialSpec], Structure]
 
 
 def canonical(settings: Mapping[str, object]) -> str:
-    """Structural hyperparameters as JSON that is equal where they are equal."""
+    """Structural hyperparameters as JSON; equal hyperparameters give equal text."""
     return json.dumps(settings, sort_keys=True, separators=(",", ":"))
 
 
 def short_hash(*parts: object) -> str:
-    """Twelve hexadecimal digits that name `parts`."""
+    """Twelve hexadecimal digits that identify `parts`."""
     return blake2b(json.dumps(parts).encode(), digest_size=6).hexdigest()
 
 
 class Structures:
-    """The structure of each trial, computed once for each combination of structural settings.
+    """The structure of each trial, computed once per combination of structural settings.
 
-    `traced` are structural settings that a program is told at run time, with all their values:
-    they never part two trials. `n_parameters` counts the numbers of a trial's model, and
-    `has_fixed_start` says whether its initial weights are the same for every key.
+    `traced` are structural settings that are passed to a program at run time, with all their
+    values: they never separate two trials. `n_parameters` counts the parameters of a trial's model,
+    and `has_fixed_start` says whether its initial weights are the same for every key.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class Structures:
 
     def __call__(self, spec: TrialSpec) -> Structure:
         values = spec.params.values()
-        drawn = *spec.params, *values, *map(type, values)  # 1 is equal to True, but no such setting
+        drawn = *spec.params, *values, *map(type, values)  # 1 equals True, but not as a setting
         if drawn not in self._of_drawn:
             if len(self._of_drawn) >= _MAX_KEPT:
-                self._of_drawn.clear()  # of trials that have ended, most of them
+                self._of_drawn.clear()  # most of these trials have ended
             self._of_drawn[drawn] = self._of(spec)
         return self._of_drawn[drawn]
 
@@ -106,7 +106,7 @@ class Structures:
 
 
 def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> dict[str, object]:
-    """What a program compiles in that trains trials of this PyTree alone, by dotted key."""
+    """What is compiled into a program for trials of this PyTree only, by dotted key."""
     several = {name: list(values) for name, values in traced.items()}
     own = settings.structure()
     everything: dict[str, object] = {**own, **{k: v for k, v in several.items() if k in own}}
@@ -116,10 +116,10 @@ def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> d
 
 
 def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str | None:
-    """What all trials share that padding can bring together: MLPs with hidden layers.
+    """What all trials have in common that can share a padded class: MLPs with hidden layers.
 
-    None where the optimizer looks at whole arrays, or a program of the user's at the model: they
-    would see the padding.
+    None if the optimizer looks at whole arrays, or a user-defined program at the model: they would
+    see the padding.
     """
     if not (settings.optimizer.elementwise and settings.train.is_padded):
         return None
@@ -132,9 +132,9 @@ def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str
 
 
 def may_draw(compiled: str) -> bool:
-    """Whether a program may draw random numbers in its steps that compiles in `compiled`.
+    """Whether a program that compiles in `compiled` may draw random numbers in its steps.
 
-    For dropout, for what it generates, or in a step or a model of the user's own.
+    It may, for dropout, generated data, or a user-defined step or model.
     """
     settings = json.loads(compiled)
     if settings["train.program"] not in _WITHOUT_DRAWS:

@@ -1,6 +1,6 @@
-"""Switch classes: programs of several structures, of which each lane takes its own as a branch.
+"""Switch classes: programs of several structures, of which each lane runs its own as a branch.
 
-Their lanes are spread over the devices of a process, and run one after the other on each.
+Their lanes are distributed over the devices of a process, and run one after the other on each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sweeper.scheduler.lattice import EXACT
 from sweeper.scheduler.signature import Structure, StructureOf, canonical, may_draw
 from sweeper.trial import Scalar, TrialSpec
 
-# compiling takes seconds a branch, one after the other: more structures are parted into classes
+# compiling takes seconds per branch, one after the other: more structures go to more classes
 MAX_BRANCHES = 16
 
 _BATCH_SIZE = "train.batch_size"
@@ -38,9 +38,9 @@ def switch_classes(
 ) -> dict[str, ProgramClass]:
     """The switch class of each structure of the new trials `specs`, by what it compiles in.
 
-    A `known` one that has the structure, else that of the whole space where it has few, else one
-    of the structures that no class has yet. Those that are not known have no capacity so far.
-    None at all where the strategy is another.
+    This is a `known` class that has the structure, else the class of the whole space if that has
+    few structures, else a new class of the structures that no class has yet. New classes have no
+    capacity yet. Empty if the strategy is not switch.
     """
     if policy.switching is None:
         return {}
@@ -61,12 +61,12 @@ def switch_classes(
 
 
 def branch_settings(program: ProgramClass) -> tuple[str, ...]:
-    """What each branch of a switch class compiles in, as the structures of its trials have it."""
+    """What each branch of a switch class compiles in, as in the structures of its trials."""
     return tuple(map(canonical, json.loads(program.settings)))
 
 
 def branch_classes(program: ProgramClass) -> tuple[ProgramClass, ...]:
-    """The branches of a switch class as classes of their own; each trains the same, bit for bit."""
+    """The branches of a switch class as separate classes; each trains the same, bit for bit."""
     return tuple(
         replace(
             program,
@@ -80,18 +80,18 @@ def branch_classes(program: ProgramClass) -> tuple[ProgramClass, ...]:
 
 
 def capacity_of(policy: Policy) -> int:
-    """The capacity of a switch class: all lanes that train at a time, whatever devices there are.
+    """The capacity of a switch class: all lanes that train at a time, on any number of devices.
 
-    An empty lane takes no time, and the lanes of one call are spread more evenly than of several.
+    An empty lane takes no time, and one call distributes its lanes more evenly than several calls.
     """
-    assert policy.switching is not None, "asked where the strategy is switch"
+    assert policy.switching is not None, "called only if the strategy is switch"
     return capacity_for("vmap", policy.switching.lanes)
 
 
 def spread(work: Sequence[float], devices: int) -> tuple[tuple[int, ...], ...]:
-    """The lanes of each device, by their place: the longest first to who has the least to do.
+    """The lanes of each device, by index: the longest first, to the device with the least work.
 
-    No device has more lanes than an even share, rounded up: that many it has room for.
+    No device has more lanes than its capacity: an even share, rounded up.
     """
     room = math.ceil(len(work) / devices)
     lanes: list[list[int]] = [[] for _ in range(devices)]
@@ -105,7 +105,7 @@ def spread(work: Sequence[float], devices: int) -> tuple[tuple[int, ...], ...]:
 
 
 def longest_s(lane_s: Sequence[float], devices: int) -> float:
-    """Seconds until the last device is done with lanes that take so long each."""
+    """Seconds until the last device is done with lanes that take this long each."""
     return max(sum(lane_s[lane] for lane in lanes) for lanes in spread(lane_s, devices))
 
 
@@ -114,7 +114,7 @@ def _branch(params: Mapping[str, Scalar], structure_of: StructureOf) -> Branch:
 
 
 def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
-    """The branches of each new class: those that are alike, and no more than compile in time."""
+    """The branches of each new class: those that are alike, few enough to compile in time."""
     for alike in _alike(branches):
         size = math.ceil(len(alike) / math.ceil(len(alike) / MAX_BRANCHES))
         for start in range(0, len(alike), size):
@@ -122,7 +122,7 @@ def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
 
 
 def _alike(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
-    """Each structure once, the largest first, parted by what is one for all lanes of a program.
+    """Each structure once, the largest first, grouped by what all lanes of a program share.
 
     That is the rows of a step, and how it is compiled, which depends on whether it draws numbers.
     """

@@ -1,12 +1,12 @@
-"""The lattice where lanes run one by one: classes, and the widths that each runs its lanes at.
+"""The lattice for lanes that run one by one: classes, and the widths at which each runs lanes.
 
-What depends on the width of a lane is a small part of a program, so that a class has several
-widths for less than a second each, and hardly any training goes into padding. But the state of a
-lane is as large as that of the widest, and is handed in and out: where widths are far apart there
-are several classes.
+Only a small part of a program depends on the width of a lane. So a class can have several widths
+for less than a second each, and hardly any training is wasted on padding. But the state of every
+lane is as large as that of the widest, and is passed in and out: if widths are far apart, there are
+several classes.
 
-Rows of widths are cut into runs, runs are put together to classes, and both are chosen at once by
-dynamic programming. Depth is no matter here: a lane runs its own layers alone, and every class
+Rows of widths are cut into runs, runs are combined into classes, and both are chosen at once by
+dynamic programming. Depth does not matter here: a lane runs only its own layers, and every class
 has room for the deepest.
 """
 
@@ -29,7 +29,7 @@ from sweeper.scheduler.lattice import (
     plain_size,
 )
 
-# more widths than these are rounded up: the search takes time with their cube
+# if there are more widths than this, they are rounded up: the time for the search is cubic in them
 _MAX_WIDTHS = 192
 
 
@@ -37,9 +37,9 @@ _MAX_WIDTHS = 192
 class Prices:
     """What a class costs, in seconds.
 
-    `compile_s` is told a class's depth and how many widths it runs lanes at, `lane_s` the width
-    that a lane is run at and its own depth, `carry_s` the width and depth of a class whose lane is
-    handed in and out.
+    `compile_s` gets a class's depth and the number of widths at which it runs lanes; `lane_s` the
+    width at which a lane runs and its own depth; `carry_s` the width and depth of the class that
+    the lane is passed to.
     """
 
     compile_s: Callable[[int, int], float]
@@ -58,10 +58,10 @@ class Prices:
 
 
 def width_lattice(cells: Iterable[Cell], prices: Prices) -> tuple[LatticeClass, ...]:
-    """The classes for which compiling and training take the fewest seconds in sum.
+    """The classes for which compiling and training take the fewest seconds in total.
 
-    For networks with hidden layers. Classes ascend by width, run lanes at widths that are `filled`
-    and are as deep as the deepest shape of all; one for a single shape is then of its own size.
+    For networks with hidden layers. Classes ascend by width, run lanes at widths that are `filled`,
+    and are as deep as the deepest shape of all; a class for a single shape has exactly its size.
     """
     wanted = [cell for cell in cells if cell.trials > 0]
     if not wanted:
@@ -98,9 +98,9 @@ def _class_of(
 def _cut(grid: CellGrid, depth: int, prices: Prices) -> Iterator[list[tuple[int, int]]]:
     """The runs of each class of the best lattice, as the rows (first, last) of each, ascending.
 
-    `open_s[last, top]` is what all rows up to `last` take at best where `last` ends a run of a
-    class whose widest row is `top`; `closed_s[rows]` what so many take in classes that are
-    complete.
+    `open_s[last, top]` is the least time of all rows up to `last` if `last` ends a run of a class
+    whose widest row is `top`; `closed_s[rows]` the least time of this many rows in complete
+    classes.
     """
     n = len(grid.tops)
     width_s = prices.compile_s(depth, 2) - prices.compile_s(depth, 1)
@@ -121,7 +121,7 @@ def _cut(grid: CellGrid, depth: int, prices: Prices) -> Iterator[list[tuple[int,
 
 
 def _run_s(grid: CellGrid, last: int, prices: Prices) -> NDArray[np.float64]:
-    """Seconds of training all rows from each first one up to `last` as wide as that."""
+    """Seconds to train all rows from each first one up to `last` at the width of `last`."""
     lane_s = [prices.lane_s(grid.tops[last], own) for own in grid.depths]
     return (grid.trials[last + 1] - grid.trials[: last + 1]) @ np.array(lane_s)
 
@@ -129,7 +129,7 @@ def _run_s(grid: CellGrid, last: int, prices: Prices) -> NDArray[np.float64]:
 def _classes(
     starts: NDArray[np.intp], open_s: NDArray[np.float64], closed_s: NDArray[np.float64]
 ) -> Iterator[list[tuple[int, int]]]:
-    """The classes that the best cut was made of, the widest first."""
+    """The classes of the best cut, the widest first."""
     end = len(starts)
     while end:
         top, ends = end - 1, [end]

@@ -1,7 +1,7 @@
-"""Publishes how much each parameter matters, computed next to a study while it trains.
+"""Publishes how much each parameter matters, computed while the study trains.
 
-A thread of its own does so, seldom enough that it never takes more than a hundredth of the time.
-Whatever goes wrong in it is logged: a study does not depend on it.
+A separate thread does this, rarely enough to take at most a hundredth of the time. Its errors are
+only logged: a study does not depend on it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("sweeper")
 
 
 class Importances:
-    """The importances of one study, as far as its trials tell; its methods are for one thread."""
+    """The importances of one study, from its finished trials; its methods are for one thread."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Importances:
         self._published, self._cost_s, self._at = 0, 0.0, clock()
 
     def consider(self, rounds: int, ended: EndedTrials) -> None:
-        """Begin to work them out anew, where there are enough new trials and it is time.
+        """Start to compute them again, if there are enough new trials and enough time has passed.
 
-        `ended` are the trials that have after this many `rounds`.
+        `ended` are the finished trials after this many `rounds`.
         """
         waits_s = max(_EVERY_S, self._cost_s / _SHARE)
         if self._is_working() or self._clock() - self._at < waits_s or not self._are_due(ended):
@@ -58,7 +58,7 @@ class Importances:
         self._thread.start()
 
     def finish(self, rounds: int, ended: EndedTrials) -> None:
-        """Publish them of all trials that have ended."""
+        """Publish the importances from all finished trials."""
         if self._thread is not None:
             self._thread.join()
         if self._are_due(ended, growth=1.0):
@@ -87,7 +87,7 @@ class Importances:
                 for index, metric in enumerate(self._config.study.objectives)
             }
             write_importance(self._run_dir, found, rounds, len(self._told))
-        except Exception as error:  # a library's, whatever it be: the study goes on without
+        except Exception as error:  # any error of a library: the study continues without
             _log.warning("importance.parquet was not written: %s: %s", type(error).__name__, error)
         self._published = len(self._told)
         self._at = self._clock()
@@ -95,6 +95,6 @@ class Importances:
 
 
 def _new(ended: Mapping[int, Mapping[str, Any]], told: set[int]) -> list[Mapping[str, Any]]:
-    """The rows of complete trials that have not been told yet."""
+    """The rows of complete trials that have not been added yet."""
     rows = (row for number, row in ended.items() if number not in told)
     return [row for row in rows if row["state"] == "COMPLETE"]

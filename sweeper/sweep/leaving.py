@@ -1,4 +1,4 @@
-"""What a program leaves behind and reports if a signal ends it before its round has ended."""
+"""What a program records and reports if a signal ends it before its round has ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Leaving:
     _is_training: bool = False
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event, from any thread, and pass it on."""
+        """Note an event, from any thread, and pass it on."""
         match event:
             case StudyOpened(rounds_done=rounds):
                 self._rounds = rounds
@@ -37,21 +37,21 @@ class Leaving:
         self.observer(event)
 
     def leave(self, reason: str) -> str:
-        """Record that the program ends now, in good order; returns what that costs the study."""
+        """Record that the program ends normally now; returns what that costs the study."""
         note_left(self.run_dir)
         if self._rounds is None:
             return f"{reason}: ended before the study was open; nothing is lost"
         lost = ""
         if self._is_training:
-            lost = f"round {self._rounds + 1} has not ended, and what it has trained is lost; "
-        after = f"after round {self._rounds}" if self._rounds else "from its beginning"
-        return f"{reason}: {lost}the same command goes on {after}"
+            lost = f"round {self._rounds + 1} has not ended, and its training is lost; "
+        after = f"after round {self._rounds}" if self._rounds else "from the beginning"
+        return f"{reason}: {lost}run the same command to resume {after}"
 
     @contextmanager
     def stopping(
         self, config: StudyConfig, stop: threading.Event | None = None
     ) -> Iterator[Stopping]:
-        """Let SIGTERM and SIGHUP stop the study in a program that does not handle them itself."""
+        """Let SIGTERM and SIGHUP stop the study in a program without its own handlers."""
         numbers = unhandled(TERMINATING)
         if not numbers:
             yield Stopping(stop or threading.Event())

@@ -1,4 +1,4 @@
-"""What a sweep is made of: whoever puts one together chooses them, tests put fakes here."""
+"""The components of a sweep, which its creator chooses; tests use fakes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sweeper.trial import TrialSpec
 
 
 class Store(Protocol):
-    """The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
+    """The files next to the ledger: checkpoints of live lanes, weights of the best trials."""
 
     def keep_model(
         self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
     ) -> None:
-        """Save the weights of a trial from the checkpoint of its last round; it ends with `row`."""
+        """Save a trial's weights from the checkpoint of its last round; `row` is its final row."""
         ...
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:
@@ -34,10 +34,10 @@ class Store(Protocol):
 class SweepContext:
     """Study, ledger, training, files and policy of a sweep.
 
-    `boundary` is what its session marks rows with, if anything. `ahead_after` is how many trials
-    must have ended before proposals are drawn while others train, `busy_with` how many trials keep
-    a machine busy meanwhile. `deaths` is how often the program died over the round that is open.
-    `timeline` is what everybody records to.
+    `boundary` is the text with which its session marks rows, if any. `ahead_after` is how many
+    trials must have ended before proposals are drawn while others train, and `busy_with` how many
+    trials keep a machine busy in the meantime. `deaths` is how often the program died during the
+    open round. `timeline` records what everything does.
     """
 
     config: StudyConfig

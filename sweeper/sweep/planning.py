@@ -1,4 +1,4 @@
-"""A study's forecast on its data and device, and the classes that it will surely need."""
+"""A study's forecast for its data and device, and the classes that it will surely need."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from sweeper.scheduler.signature import Structures, short_hash
 from sweeper.study.options import n_proposals, rungs
 from sweeper.trial import Scalar, TrialSpec
 
-# classes for fewer trials than these may turn out not to be needed at all
+# classes for fewer trials than this may turn out not to be needed
 _LIKELY = 3.0
-# tables of a study that its forecast does not depend on, but for one or two settings of execution
+# tables of a study that do not affect its forecast, except for one or two settings of execution
 _WITHOUT_EFFECT = ("edition", "execution", "results")
 
 
@@ -41,7 +41,7 @@ def make_forecast(
 ) -> Forecast:
     """The forecast of a study on the device of this process.
 
-    A `given` one, or else the `recorded` one while it fits: a study is planned once.
+    Uses a `given` one, or the `recorded` one if it still fits, since a study is planned once.
     """
     lane_loop = lane_loop_of(config, jax.default_backend())
     if given is not None:
@@ -58,7 +58,7 @@ def _sizes(data: Dataset) -> DataSizes:
 
 
 def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of what the forecast of a study is made from, and of `forecast` itself, as JSON."""
+    """Digests of the inputs of a study's forecast, and of `forecast` itself, as JSON."""
     settings = {k: v for k, v in config.canonical().items() if k not in _WITHOUT_EFFECT}
     lane_loop = lane_loop_of(config, jax.default_backend())
     return {
@@ -73,7 +73,7 @@ def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:
     """The forecast in a file that `plan --json` wrote for this study, data and device.
 
     Raises:
-        StudyError: it is not such a file, was written for others, or was edited.
+        StudyError: it is not such a file, was written for something else, or was edited.
     """
     hint = "write it again with `python -m sweeper plan STUDY --json > plan.json`"
     try:
@@ -90,11 +90,11 @@ def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:
 
 
 def costs_of(config: StudyConfig) -> CostModel:
-    """The constants that the study names, or those that come with the package.
+    """The cost constants that the study names, or the built-in ones.
 
     Raises:
         DataError: the file is missing.
-        StudyError: it holds no such constants.
+        StudyError: it does not contain such constants.
     """
     name = config.execution.costs
     if name is None:
@@ -103,7 +103,7 @@ def costs_of(config: StudyConfig) -> CostModel:
     try:
         return CostModel.from_dict(read_json(path)["model"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        found = f"{path.name} holds no cost model ({error})"
+        found = f"{path.name} does not contain a cost model ({error})"
         hint = "write it with `python -m sweeper calibrate`"
         raise StudyError(config.problem("execution.costs", found, hint)) from error
 
@@ -125,7 +125,7 @@ Prepare = Callable[[ProgramClass, Mapping[str, Scalar]], None]
 def prepare_classes(
     config: StudyConfig, data: Dataset, forecast: Forecast, prepare: Prepare
 ) -> None:
-    """Begin to compile the classes of the lattice that some trial will surely be in."""
+    """Start to compile the classes of the lattice that some trial will surely be in."""
     structure_of = structures(config, Programs(data_spec(config, data)), forecast.lane_loop)
     policy = policy_of(config, rungs(config), forecast, config.study.n_trials)
     for program_class, params in _likely_classes(config, structure_of, policy):
@@ -135,9 +135,9 @@ def prepare_classes(
 def _likely_classes(
     config: StudyConfig, structure_of: Structures, policy: Policy
 ) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
-    """The classes of the lattice that some trial will surely be in, and parameters of such a trial.
+    """The classes of the lattice that some trial will surely use, with its parameters.
 
-    Those with the most work come first. There are none where every class waits for its trials.
+    Those with the most work come first. There are none if every class waits for its trials.
     """
     if policy.switching is not None:
         yield from _switch_classes(structure_of, policy)
@@ -161,7 +161,7 @@ def _likely_classes(
 def _switch_classes(
     structure_of: Structures, policy: Policy
 ) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
-    """The classes of the whole space, where it has few structures; each with its first branch's."""
+    """The classes of the whole space, if it has few structures, with parameters of each."""
     assert policy.switching is not None
     specs = (TrialSpec(0, params, {}, 0) for params in policy.switching.space)
     live = [LiveTrial(spec, 1) for spec in specs]

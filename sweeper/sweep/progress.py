@@ -1,4 +1,4 @@
-"""How a running sweep stands, for `status.json` and for whoever watches."""
+"""The status of a running sweep, for `status.json` and for observers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Doing = Literal["running", "finished", "interrupted", "failed"]
 
 @dataclass(slots=True)
 class Standing:
-    """Counts a session's own progress, from which rate and time left are told."""
+    """Counts the progress of a session, to estimate its rate and remaining time."""
 
     config: StudyConfig
     run_id: str
@@ -89,17 +89,17 @@ class Standing:
         return mine / (now - self.started_at) if mine and now > self.started_at else None
 
     def _cut_short(self, state: SweepState, waiting: int) -> str | None:
-        """The timeout where trials are left to begin, or have ended by it in the last round."""
+        """The timeout, if it leaves trials unstarted or has ended some in the last round."""
         rows = state.ended.values()
         cut = (row["reason"] == "timeout" and row["last_round"] == state.rounds for row in rows)
         return self.config.study.timeout if waiting or any(cut) else None
 
     def _limit(self, failed: int) -> int | float | None:
-        """The limit of failed trials, where there are more."""
+        """The limit of failed trials, if it was exceeded."""
         return self.config.execution.max_failures if failed > most_failures(self.config) else None
 
     def _front(self, ended: EndedTrials) -> list[Mapping[str, Any]]:
-        """What is shown of the trials that none other beats; of one objective it is the best."""
+        """The trials that no other dominates, as shown in a status; for one objective, the best."""
         names = value_columns(len(self.config.study.objectives))
         return [
             {

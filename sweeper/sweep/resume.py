@@ -1,4 +1,4 @@
-"""From a ledger back to a running study, and whether a changed study file may go on with it."""
+"""Restores a study from its ledger, and checks whether a changed study file may continue it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeper.trial import TrialState
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A study as its ledger tells it, and the plan of the round that was open when it stopped."""
+    """A study restored from its ledger, and the plan of the round that was open when it stopped."""
 
     state: SweepState
     past: Past
@@ -26,10 +26,10 @@ class Restored:
 
 
 def restore(ledger: Ledger, config: StudyConfig) -> Restored:
-    """The state after the last closed round, with the open round's trials and plan taken up.
+    """The state after the last closed round, with trials and plan of the open round added.
 
-    Sampler and pruner are told the objectives of `config` again: a pruner that of the one, for it
-    judges no several.
+    The objectives are reported again to sampler and pruner; the pruner gets them only if there is
+    one, since pruners cannot judge several.
     """
     objectives = config.study.objectives
     state = SweepState(EndedTrials(config.study.directions, config.results.keep_models))
@@ -64,15 +64,15 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
 
 
 def judged(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:
-    """The metric that a pruner is told of; None where there are several, or it is no metric."""
+    """The index of the metric that a pruner judges; None if there are several, or it is not one."""
     is_one = len(objectives) == 1 and objectives[0] in metrics
     return metrics.index(objectives[0]) if is_one else None
 
 
 def reports(values: Iterable[float]) -> list[float]:
-    """What the pruner is told of an objective's `values`: all before the first that is not finite.
+    """What the pruner gets of an objective's `values`: all before the first that is not finite.
 
-    A reported NaN would count as a good end in some samplers; a short history counts as a bad one.
+    Some samplers would treat a reported NaN as a good result, but a short history as a bad one.
     """
     return list(takewhile(math.isfinite, values))
 

@@ -1,4 +1,4 @@
-"""The rows of trials.parquet and buckets.parquet, from what rounds brought."""
+"""The rows of trials.parquet and buckets.parquet, from the results of rounds."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sweeper.scheduler.signature import Structure
 from sweeper.sweep.state import Running
 from sweeper.trial import OVER, LaneRecord, Reason, TrialState, fields_of, finite
 
-# of a constraint whose metric is not finite: it is broken, as far as that can be told
+# excess for a constraint whose metric is not finite: treated as violated
 _UNTOLD = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a trial ended: in Optuna's words, and why before its time.
+    """How a trial ended: its state in Optuna, and why it ended early.
 
-    `values` are the objectives, none where the trial has none; `excesses` tell by how much it
-    breaks each constraint: what is not above 0 is kept.
+    `values` are the objectives, empty if the trial has none; `excesses` say by how much it violates
+    each constraint, if above 0.
     """
 
     state: TrialState
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) -> dict[str, float]:
-    """By how much the metrics after the last epoch break each constraint, by its place."""
+    """By how much the metrics after the last epoch violate each constraint, by its index."""
     found: dict[str, float] = {}
     for index, constraint in enumerate(constraints):
         value = last[constraint.metric]
@@ -54,10 +54,10 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
 def bucket_record(
     work: Work, outcome: Outcome, class_name: str, members: int, boundary: str | None
 ) -> BucketRecord:
-    """What the ledger keeps of a bucket; each trial had `members` lanes.
+    """What the ledger stores about a bucket; each trial had `members` lanes.
 
-    `class_name` is its class in words, `boundary` what its session marks rows with. `ceiling` in
-    its row is not a column: later rounds need it.
+    `class_name` is the name of its class, `boundary` the text with which its session marks rows.
+    `ceiling` in its row is not a column: later rounds need it.
     """
     bucket, program = work.bucket, work.program
     epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
@@ -100,14 +100,14 @@ def bucket_record(
 
 
 def _predicted_compile_s(work: Work, outcome: Outcome) -> float | None:
-    """What compiling was to take, or loading where it came from the cache; None if it did not."""
+    """The predicted time to compile, or to load from the cache; None if neither was needed."""
     if not outcome.compile_s:
         return None
     return work.program.cached_s if outcome.cache_hit else work.program.predicted_compile_s
 
 
 def _outcome(work: Work, outcome: Outcome) -> str:
-    """What became of a bucket, in words; nothing but "trained" is a fallback."""
+    """The outcome of a bucket in words; anything but "trained" is a fallback."""
     lanes = outcome.lanes
     failed = sum(lane.failure is not None for lane in lanes)
     retrained = sum(lane.retrained for lane in lanes)
@@ -126,7 +126,7 @@ def _outcome(work: Work, outcome: Outcome) -> str:
 
 
 def _lanes(work: Work, outcome: Outcome, epochs: int) -> tuple[LaneRecord, ...]:
-    """The lanes of a bucket that trained so many `epochs` in all, with their shares of its time."""
+    """The lanes of a bucket that trained `epochs` in total, with their shares of its time."""
     return tuple(
         replace(
             lane,
@@ -152,7 +152,7 @@ def trial_row(
     boundary: str | None,
     finished_at: float,
 ) -> dict[str, Any]:
-    """The row of a finished trial; columns that are not named here are null."""
+    """The row of a finished trial; columns that are not set here are null."""
     spec, lane, last, curves = trial.spec, trial.lanes[-1], trial.rows[-1], trial.curves
     final = curves[-1].values[-1] if curves else [math.nan] * len(metrics)
     best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, study))
@@ -210,7 +210,7 @@ def trial_row(
 def _first_objective(
     trial: Running, metrics: Sequence[str], structure: Structure, study: StudyTable
 ) -> tuple[Sequence[float], bool]:
-    """The first objective after each epoch, and whether more of it is better."""
+    """The first objective after each epoch, and whether higher is better."""
     name, maximize = study.objectives[0], study.directions[0] == "maximize"
     if name == N_PARAMETERS:
         return [float(structure.n_parameters)] * trial.epochs_done, maximize
@@ -218,28 +218,28 @@ def _first_objective(
 
 
 def _spread(values: Sequence[float]) -> float | None:
-    """The standard deviation of the values of members, with n - 1; None of a single one."""
+    """The standard deviation of the members' values, with n - 1; None for a single member."""
     return finite(float(np.std(values, ddof=1))) if len(values) > 1 else None
 
 
 def values_of(
     trial: Running, metrics: Sequence[str], metric: str, keeps: MetricRule | None
 ) -> list[float]:
-    """A metric of each member after its last epoch, or after its best where that is kept.
+    """A metric of each member after its last epoch, or after its best if that is kept.
 
-    One that is no metric, the number of parameters, is the same for all, and tells them not apart.
+    The number of parameters, which is not a metric, is the same for all members.
     """
     rows = np.concatenate([curve.by_member for curve in trial.curves], axis=1)
     if metric not in metrics:
         return [0.0] * len(rows)
     objective = rows[:, :, metrics.index(metric)]
-    # a single metric may be what stands for OVER: the logarithm of an accuracy of 0
+    # a single metric may equal OVER: the logarithm of an accuracy of 0
     lasts = [int(np.flatnonzero((member != OVER).any(axis=1))[-1]) for member in rows]
     if keeps is None:
         return [float(member[last]) for member, last in zip(objective, lasts, strict=True)]
     judged = rows[:, :, metrics.index(keeps.metric)]
     epochs = [best_of(member, keeps.maximize)[1] for member in judged.tolist()]
-    # where none of the values was finite the last weights are kept
+    # if none of the values was finite, the last weights are kept
     return [
         float(member[last] if epoch is None else member[epoch - 1])
         for member, last, epoch in zip(objective, lasts, epochs, strict=True)
@@ -247,7 +247,7 @@ def values_of(
 
 
 def best_of(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:
-    """The best value over epochs and the first epoch that had it."""
+    """The best value over epochs, and the first epoch that had it."""
     sign = 1 if maximize else -1
     ranked = [(sign * v, -epoch) for epoch, v in enumerate(values, 1) if math.isfinite(v)]
     if not ranked:

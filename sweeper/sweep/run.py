@@ -1,4 +1,4 @@
-"""One session of a study: its parts put together, its rounds run and published one by one."""
+"""One session of a study: creates its components, then runs and publishes rounds one by one."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class StudyRun:
             observer(Warned(printable(doubt)))
 
     def to_the_end(self, stop: threading.Event) -> Status:
-        """Round by round until every trial has ended, or until `stop` is set.
+        """Run round by round until every trial has ended, or until `stop` is set.
 
         Raises:
-            SetupError: a file of the run cannot be written; what is committed stands.
+            SetupError: a file of the run cannot be written; committed rounds are kept.
         """
         stop_file = self._run_dir.stop
-        stop_file.unlink(missing_ok=True)  # it was for whoever ran the study before
+        stop_file.unlink(missing_ok=True)  # it was meant for an earlier session
         try:
             self._sweep.tidy()
             self._timeline.go_on_with(None)
@@ -101,7 +101,7 @@ class StudyRun:
                 self._observer(Warned(told))
             return status
         except BaseException as error:
-            is_asked = isinstance(error, KeyboardInterrupt)  # of a script of the user's own
+            is_asked = isinstance(error, KeyboardInterrupt)  # in a user's script
             with suppress(OSError):  # a full disk must not hide what ended the study
                 self._write_status("interrupted" if is_asked else "failed")
             if isinstance(error, OSError):
@@ -119,7 +119,7 @@ class StudyRun:
             plan = self._sweep.open()
         with spending(Activity.PUBLISH):
             self._write_status("running", plan)
-        # what is committed is published while the next round trains; at first, no rows at all
+        # committed rows are published while the next round trains; at first there are none
         outcomes = self._sweep.train(plan, self._publish)
         with spending(Activity.COMMIT):
             self._sweep.close(outcomes)
@@ -129,7 +129,7 @@ class StudyRun:
                 self._observer(Warned(shortage))
         with spending(Activity.PUBLISH):
             self._backups.after_round(self._ledger)
-        # its file tells of this round with the next one's plan, or with the end of the study
+        # the status mentions this round together with the next plan, or with the end of the study
         self._observer(RoundClosed(self._status("running")))
 
     def _publish(self) -> None:
@@ -149,21 +149,19 @@ class StudyRun:
 
 def _boundary(change: Change) -> str:
     return (
-        f"{change.key} was {change.before} when the study began, now {change.now}: it goes on, but "
-        "rows from here on may differ from those of a study that began so"
+        f"{change.key} was {change.before} when the study began and is {change.now} now: it "
+        "resumes, but rows from here on may differ from those of a study that began this way"
     )
 
 
 def _died(config: StudyConfig, number: int, deaths: int) -> str:
     times = counted(deaths, "time")
-    died = f"round {number} was left {times} by the death of the program, killed or by a crash"
+    died = f"round {number} was left {times} because the program was killed or crashed"
     if not n_workers(config):
-        return (
-            f"{died}; with execution.workers = 1 a trial that brings its process down fails alone"
-        )
+        return f"{died}; with execution.workers = 1 a trial that crashes its process fails alone"
     if deaths < MAX:
-        return f"{died}; it is begun anew here, and once it was left {MAX} times in workers"
-    return f"{died}: it goes to workers, where a trial that brings its process down fails alone"
+        return f"{died}; it starts again here, and after {MAX} times it runs in workers"
+    return f"{died}: it now runs in workers, where a trial that crashes its process fails alone"
 
 
 def _parts(

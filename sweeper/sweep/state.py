@@ -1,8 +1,8 @@
-"""What a sweep knows: a fold over closed rounds, and statistics of the trials that have ended.
+"""The state of a sweep: a fold over closed rounds, and statistics of finished trials.
 
-A running program and a resumed one feed it the same records in the same order, so it cannot
-differ between them. Statistics are updated as trials end, because a pass over all rows in each
-round would make long studies slow.
+A running program and a resumed one apply the same records in the same order, so their states cannot
+differ. Statistics are updated as trials end, because a pass over all rows in each round would make
+long studies slow.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sweeper.trial import Curve, LaneRecord, Memory, Reason, TrialSpec
 
 
 class EndedTrials(Mapping[int, Row]):
-    """Their rows by number; `n_best` are how many have their weights kept.
+    """The rows of finished trials by number; `n_best` is how many have their weights kept.
 
-    `counts` are trials by state, `n_diverged` the pruned ones that diverged, `n_feasible` the
-    complete ones that keep every constraint.
+    `counts` are trials by state, `n_diverged` counts pruned trials that diverged, `n_feasible`
+    complete trials that meet every constraint.
     """
 
     def __init__(self, directions: Sequence[str], n_best: int) -> None:
@@ -44,7 +44,7 @@ class EndedTrials(Mapping[int, Row]):
         return len(self._rows)
 
     def add(self, ended: Mapping[int, Row]) -> None:
-        """Take up the trials that ended in a round."""
+        """Add the trials that ended in a round."""
         rows = ended.values()
         self._rows.update(ended)
         self.counts.update(str(row["state"]) for row in rows)
@@ -54,18 +54,18 @@ class EndedTrials(Mapping[int, Row]):
         self._front.tell(rows)
 
     def best_with(self, ended: Mapping[int, Row]) -> list[int]:
-        """The best `n_best` of these and of trials that are about to end, the best first."""
+        """The best `n_best` of these and of trials that are about to end, best first."""
         return [row["trial_number"] for row in self._best.rows(ended.values())]
 
     @property
     def front(self) -> list[Row]:
-        """The feasible complete trials that none other beats; of one objective the best."""
+        """The feasible complete trials that no other dominates; for one objective, the best."""
         return [row for row in self._front.rows() if is_feasible(row)]
 
 
 @dataclass(slots=True)
 class Running:
-    """A trial from its first round on: what it was asked, and what its buckets brought so far.
+    """A trial from its first round on: its proposal, and the results of its buckets so far.
 
     `rows` are the rows of buckets.parquet that it was part of, `lanes` its own lane in each.
     """
@@ -78,12 +78,12 @@ class Running:
 
     @property
     def curves(self) -> list[Curve]:
-        """What its lanes measured; those that failed did not."""
+        """What its lanes measured, except failed ones."""
         return [lane.curve for lane in self.lanes if len(lane.curve.values)]
 
     @property
     def epochs_done(self) -> int:
-        """The last epoch that is committed."""
+        """The last committed epoch."""
         return max((lane.curve.last_epoch for lane in self.lanes), default=0)
 
     def live(self, epochs: int) -> LiveTrial:
@@ -97,12 +97,11 @@ class Running:
 
 @dataclass(slots=True)
 class SweepState:
-    """Every class, every live trial and the rows of the ended ones, after `rounds` rounds.
+    """Every class, every live trial and the rows of finished ones, after `rounds` rounds.
 
-    `waiting` are proposals that were drawn ahead, by number; `asked` counts those too. `kept` is
-    what sampler and pruner keep with each trial, `kept_with_study` the same for the whole;
-    `spent_s` is the wall time of all sessions. `ceilings` are the capacities of classes for which
-    memory was short.
+    `waiting` are proposals drawn ahead, by number; `asked` includes those. `kept` is what sampler
+    and pruner store with each trial, `kept_with_study` the same for the study; `spent_s` is the
+    wall time of all sessions. `ceilings` are the capacities of classes for which memory was short.
     """
 
     ended: EndedTrials
@@ -124,7 +123,7 @@ class SweepState:
     n_cache_hits: int = 0
 
     def open(self, specs: Iterable[TrialSpec], plan: Plan, memory: Memory) -> None:
-        """Take up a round's new trials, classes and lanes."""
+        """Add a round's new trials, classes and lanes."""
         self._keep(memory)
         for spec in specs:
             drawn_ahead = self.waiting.pop(spec.number, None)
@@ -137,7 +136,7 @@ class SweepState:
                 self.running[number].class_id = bucket.class_id
 
     def absorb(self, records: Iterable[BucketRecord]) -> None:
-        """Add what the buckets of the open round brought to their trials."""
+        """Add the results of the open round's buckets to their trials."""
         for record in records:
             row = record.row
             self.compile_s += row["compile_s"]
@@ -155,7 +154,7 @@ class SweepState:
                 trial.lanes.append(lane)
 
     def draw_ahead(self, specs: Iterable[TrialSpec]) -> None:
-        """Let proposals wait for a later round; those that wait already stay."""
+        """Let proposals wait for a later round; those already waiting stay."""
         for spec in specs:
             if spec.number not in self.waiting:
                 self.waiting[spec.number] = Running(spec)

@@ -1,4 +1,4 @@
-"""The files beside the ledger: checkpoints of live lanes, weights of the best trials."""
+"""The files next to the ledger: checkpoints of live lanes, weights of the best trials."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class RunStore:
     def keep_model(
         self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
     ) -> None:
-        """Write the models of a trial as Equinox serialises leaves, and as saved models.
+        """Write the models of a trial as serialised Equinox leaves, and as saved models.
 
-        One a member; the first is what readers are pointed to.
+        One per member; the first is the one that readers are pointed to.
 
         Raises:
-            SetupError: the state does not fit the model that the trial's settings build now.
+            SetupError: the state does not fit the model that the trial's settings now build.
         """
         settings = self.config.filled(spec.params)
         program = self.programs.exact(settings)
@@ -51,7 +51,7 @@ class RunStore:
             file = LaneFile(path, digest)
             states = [file.lane(spec.number, like, member) for member in self._members]
         except CheckpointError as error:
-            hint = "let model.function build the same network whenever it is called"
+            hint = "let model.function build the same network in every call"
             raise SetupError(Problem(str(path), "", str(error), hint)) from error
         for member, state in zip(self._members, states, strict=True):
             model = self.run_dir.model(spec.number, member)
@@ -65,7 +65,7 @@ class RunStore:
                 staged.write_bytes(content)
 
     def note_preparation(self, data: Dataset, spec: DataSpec) -> None:
-        """Write what a model has to be told of its data, unless just that is there."""
+        """Write what a model needs to know about its data, unless the file is up to date."""
         text = note_of(data, spec)
         if holds(self.run_dir.preparation, text.encode()):
             return
@@ -76,7 +76,7 @@ class RunStore:
             staged.write_text(text, encoding="utf-8")
 
     def tidy(self, checkpoints: set[str], models: set[int]) -> None:
-        """Remove every checkpoint and model that is not named; what else is there stays."""
+        """Remove every checkpoint and model that is not named; other files are kept."""
         kept = {
             path(number, member).name
             for number in models
@@ -98,21 +98,21 @@ class RunStore:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What readers see of a ledger: its rows, and where the weights of a trial lie now."""
+    """What readers see of a ledger: its rows, and where the weights of a trial are now."""
 
     ledger: Ledger
     run_dir: RunDir
 
     def trial_rows(self) -> list[dict[str, Any]]:
-        """The row of each finished trial, with `model_path` where its weights are kept."""
+        """The row of each finished trial, with `model_path` if its weights are kept."""
         return [self._with_model(row) for row in self.ledger.trial_rows()]
 
     def bucket_rows(self) -> list[dict[str, Any]]:
-        """One row a bucket and round."""
+        """One row per bucket and round."""
         return self.ledger.bucket_rows()
 
     def span_rows(self) -> list[dict[str, Any]]:
-        """One row a span of time."""
+        """One row per span of time."""
         return self.ledger.span_rows()
 
     def closed_rounds(self) -> int:
@@ -120,7 +120,7 @@ class Published:
         return self.ledger.closed_rounds()
 
     def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
-        """What the rounds from the first to the last measured."""
+        """The curves of the rounds from the first to the last."""
         return self.ledger.curves(first_round, last_round)
 
     def params(self, number: int) -> Mapping[str, Scalar]:

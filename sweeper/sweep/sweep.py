@@ -1,7 +1,7 @@
 """The round loop: ask, plan, train to the next decision, decide, commit, publish.
 
-What decides is in `Study` and `scheduler`, what trains in an executor. This file says in which
-order, so that a crash at any instant loses nothing that was committed.
+Decisions are made in `Study` and `scheduler`, training happens in an executor. This module fixes
+the order, so that a crash at any moment loses nothing that was committed.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ class Sweep:
 
     @property
     def finished(self) -> bool:
-        """Whether every trial of the study has ended, or something has ended the study."""
+        """Whether every trial has ended, or something has ended the study."""
         state = self.state
         is_asked = not state.waiting and state.asked >= self._n_trials
         return not state.running and (is_asked or self._cut_by(()) is not None)
 
     @property
     def has_failed(self) -> bool:
-        """Whether more trials have failed than may."""
+        """Whether more trials have failed than are allowed."""
         return self._cut_by(()) is Reason.MAX_FAILURES
 
     def tidy(self) -> None:
-        """Remove the files that a crash left beside what is committed."""
+        """Remove files that a crash left behind."""
         with fault_points(Step.TIDY):
             state = self.state
             self._parts.store.tidy(set(state.checkpoint_digests), set(state.ended.best_with({})))
 
     def open(self) -> Plan:
-        """The plan of the round to train: the one that a crash left open, or the next.
+        """The plan of the round to train: the one that a crash left open, or the next one.
 
-        What the program died over time and again is trained in workers.
+        A round during which the program died repeatedly is trained in workers.
         """
         plan, self._open_plan = self._open_plan, None
         if plan is None:
@@ -76,9 +76,9 @@ class Sweep:
         return plan.in_workers() if self._deaths >= MAX else plan
 
     def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
-        """What each bucket of the open round came to, in the plan's order.
+        """The outcome of each bucket of the open round, in the plan's order.
 
-        `meanwhile` is done while they train, and proposals for later rounds are drawn.
+        Meanwhile, `meanwhile` is called and proposals for later rounds are drawn.
         """
         self._works = [self._work(bucket) for bucket in plan.buckets]
         training = self._parts.train(self._works)
@@ -141,9 +141,9 @@ class Sweep:
         return plan
 
     def _next_specs(self) -> list[TrialSpec]:
-        """The trials of the next round: proposals that wait, then new ones, up to `parallel`.
+        """The trials of the next round: waiting proposals, then new ones, up to `parallel`.
 
-        Where asking takes long, no more new ones than keep the machine busy: the others are drawn
+        If asking takes long, only as many new ones as keep the machine busy: the others are drawn
         while these train.
         """
         state, parallel = self.state, self._parts.config.schedule.parallel
@@ -157,15 +157,15 @@ class Sweep:
 
     @property
     def _asks_ahead(self) -> bool:
-        """Early trials teach a sampler most, so one that learns is told of them before it draws."""
+        """Whether to ask ahead; a sampler that learns needs the results of early trials first."""
         learns = self._parts.config.study.sampler.learns
         return not learns or len(self.state.ended) >= self._parts.ahead_after
 
     def _ask_ahead(self, plan: Plan) -> None:
         """Draw the proposals that will be needed while the round of `plan` trains.
 
-        As many as trials will surely end in it, and at least an even share of `parallel` a round:
-        a function of what is committed, never of how long asking or training take.
+        As many as trials will surely end in it, and at least an equal share of `parallel` per
+        round: this depends only on what is committed, never on how long asking or training take.
         """
         if not self._asks_ahead:
             return
@@ -183,8 +183,8 @@ class Sweep:
     def _decide(self, lanes: Sequence[LaneRecord]) -> dict[int, Mapping[str, Any]]:
         """The rows of the trials that end in this round.
 
-        Every value is reported before any trial is judged, and judgement goes by trial number:
-        with successive halving the verdicts depend on the order.
+        Every value is reported before any trial is judged, and trials are judged by number: with
+        successive halving, verdicts depend on the order.
         """
         lanes = sorted(lanes, key=lambda lane: lane.number)
         judged_by = judged(self._parts.metrics, self._parts.config.study.objectives)
@@ -200,7 +200,7 @@ class Sweep:
         return {number: self._row(number, verdict) for number, verdict in ended.items()}
 
     def _cut_by(self, lanes: Sequence[LaneRecord]) -> Reason | None:
-        """What ends the study in a round that brought `lanes`; None where it goes on."""
+        """What ends the study in a round with these `lanes`; None if it continues."""
         config, state = self._parts.config, self.state
         failed = state.ended.counts["FAIL"] + sum(lane.failure is not None for lane in lanes)
         if failed > most_failures(config):
@@ -226,7 +226,7 @@ class Sweep:
         return None if cut_by is None else replace(now, reason=cut_by)
 
     def _complete(self, trial: Running, reason: Reason | None) -> Verdict:
-        """That a trial is complete: its metrics are the means of its members'."""
+        """The verdict of a complete trial, whose metrics are the means of its members'."""
         metrics, keeps = self._parts.metrics, self._parts.config.keeps
         means = {name: np.mean(values_of(trial, metrics, name, keeps)) for name in metrics}
         told = {name: float(mean) for name, mean in means.items()}
@@ -235,7 +235,7 @@ class Sweep:
     def _verdict(
         self, trial: Running, state: TrialState, reason: Reason | None, told: Mapping[str, float]
     ) -> Verdict:
-        """What a trial that ends with these metrics is told of."""
+        """The verdict of a trial that ends with these metrics."""
         n_parameters = self._parts.structure_of(trial.spec).n_parameters
         told = {**told, N_PARAMETERS: float(n_parameters)}
         study = self._parts.config.study

@@ -1,4 +1,4 @@
-"""Whether the trials of a study can start from a saved model, asked before the study starts."""
+"""Checks whether the trials of a study can start from a saved model, before it starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sweeper.rundir import RunDir, refuse_links
 from sweeper.sweep.session.ownership import is_own_start
 from sweeper.trial import Scalar
 
-# a setting of models that no array depends on
+# a setting of models that does not affect their arrays
 _NUMBER = "model.dropout"
 
 
@@ -40,12 +40,12 @@ def started_from(
     fresh: bool,
     trust_code: bool = False,
 ) -> SavedStart | None:
-    """The saved model that trials start from: the given one, or that of a study to go on with.
+    """The saved model that trials start from: the given one, or that of a study to resume.
 
     Raises:
-        StudyError: trials of the study have another structure than it.
-        SetupError: it is damaged, is not a saved model, or names code that is not trusted; there
-            is a link in the run directory.
+        StudyError: trials of the study have a different structure.
+        SetupError: it is damaged, is not a saved model, or names code that is not trusted; or there
+        is a link in the run directory.
     """
     goes_on = not fresh and run_dir.ledger.exists()
     path = given
@@ -66,7 +66,7 @@ def started_from(
 
 
 def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
-    """Where functions of the saved model are imported from; those of the study are the user's."""
+    """The directory to import the saved model's functions from; the study's are the user's own."""
     named = building(study_of_model(file))
     others = [(function, key) for function, key in named if function not in config.functions]
     code = Code.from_dict(file.record["code"])
@@ -75,11 +75,11 @@ def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
 
 
 def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
-    """Refuse data with other features or targets than those that the model was trained on.
+    """Refuse data with other features or targets than the model was trained on.
 
     Raises:
-        StudyError: with the first that differs.
-        SetupError: the study's own model has other arrays, whatever its settings say.
+        StudyError: with the first difference.
+        SetupError: the study's own model has other arrays, despite equal settings.
     """
     saved = start.file.record["data"]
     for what, its, own in (
@@ -88,19 +88,23 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
     ):
         found = _first_other(what, [*its], [*own])
         if found:
-            found = f"{start.file.name} is of other data: {found}"
-            raise StudyError(config.problem("data", found, "start from a model of such data"))
+            found = f"{start.file.name} was trained on other data: {found}"
+            raise StudyError(
+                config.problem("data", found, "start from a model that was trained on such data")
+            )
     if saved["spec"]["out_size"] != data.out_size:
-        found = f"{start.file.name} gives {saved['spec']['out_size']} numbers, not {data.out_size}"
-        raise StudyError(config.problem("data", found, "start from a model of such data"))
+        found = f"{start.file.name} has {saved['spec']['out_size']} outputs, not {data.out_size}"
+        raise StudyError(
+            config.problem("data", found, "start from a model that was trained on such data")
+        )
     check_leaves(Programs(data_spec(config, data)).exact(config.filled({})), start)
 
 
 def describe_start(config: StudyConfig, start: SavedStart) -> Iterator[str]:
-    """What of the saved model trials do not take over."""
+    """What trials do not take over from the saved model."""
     fresh = "start with its weights and a fresh optimizer"
     if not start.file.record["has_optimizer"]:
-        yield f"trials {fresh}: the saved model has no state of one"
+        yield f"trials {fresh}: the saved model has no optimizer state"
         return
     entry = config.entry("optimizer.name")
     drawn: list[dict[str, Scalar]] = [{}]
@@ -110,7 +114,7 @@ def describe_start(config: StudyConfig, start: SavedStart) -> Iterator[str]:
     others = [_named(settings) for settings in each if not start.has_moments_for(settings)]
     if others:
         its = _named(start.settings)
-        yield f"trials of {', '.join(others)} {fresh}: the saved state is of {its}"
+        yield f"trials of {', '.join(others)} {fresh}: the saved state is for {its}"
 
 
 def _named(settings: Settings) -> str:
@@ -122,7 +126,7 @@ def _named(settings: Settings) -> str:
 
 
 def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Problem]:
-    """Each setting of the model in which some trial differs from the saved one."""
+    """Each model setting in which some trial differs from the saved model."""
     own = _of_model(config.filled({}).structure())
     its = _of_model(start.settings.structure())
     name = start.file.name
@@ -131,7 +135,7 @@ def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Proble
         table, _, setting = key.rpartition(".")
         if entry is None:
             if own.get(key) != saved:
-                found = f"{own.get(key)!r}, and the model in {name} has {saved!r}"
+                found = f"{own.get(key)!r}, but the model in {name} has {saved!r}"
                 hint = f"write {setting} = {toml_value(saved)}" if key in its else "remove it"
                 yield config.problem(key, found, hint)
             continue
@@ -150,9 +154,9 @@ def _of_model(structure: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_other(what: str, its: list[str], own: list[str]) -> str:
-    """The first of two lists of names in which they differ; empty where they do not."""
+    """The first difference between two lists of names; empty if they are equal."""
     if len(its) != len(own):
-        return f"it has {len(its)} {what} names, the study {len(own)}"
+        return f"it has {len(its)} {what} names, the study has {len(own)}"
     for place, (saved, here) in enumerate(zip(its, own, strict=True)):
         if saved != here:
             return f"its {what} {place} is '{saved}', the study's '{here}'"

@@ -62,7 +62,10 @@ def test_a_round_that_outlasts_the_grace_period_is_lost_and_reported(number: int
     name = signal.Signals(number).name
     assert process.returncode == 128 + number
     assert out.startswith(f"{name}: waiting up to 0.3 s for the buckets")
-    assert errors == f"{name} came 0.3 s ago, which is all of execution.grace: round 7 is lost\n"
+    assert (
+        errors
+        == f"{name} was received 0.3 s ago, the limit set by execution.grace: round 7 is lost\n"
+    )
 
 
 def test_ctrl_c_has_no_grace_period() -> None:
@@ -80,7 +83,7 @@ def test_a_second_signal_ends_the_program_at_once(first: int) -> None:
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 143
-    assert errors == "a second signal, SIGTERM, came: round 7 is lost\n"
+    assert errors == "received a second signal, SIGTERM: round 7 is lost\n"
 
 
 def test_a_repeated_signal_counts_once() -> None:

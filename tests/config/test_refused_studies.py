@@ -182,7 +182,7 @@ def test_a_directory_with_other_files_is_refused_and_never_moved(command: Comman
     refused(
         command("run", "study.toml", "--fresh"),
         2,
-        "study.toml: results.dir: runs/wine holds 'thesis.tex' and no ledger; ",
+        "study.toml: results.dir: runs/wine contains 'thesis.tex' but no ledger; ",
     )
     assert contents(command.directory) == there
 

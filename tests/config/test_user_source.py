@@ -70,8 +70,8 @@ def test_a_study_is_not_resumed_with_an_edited_model(command: CommandLine) -> No
         refused = command(name, "study.toml")
         assert (refused.returncode, refused.stderr) == (
             2,
-            "study.toml:17: model.function: nets.py is not what it was when the study in runs/wine "
-            "began; put it back, name another results.dir, or start over with --fresh, which "
+            "study.toml:17: model.function: nets.py has changed since the study in runs/wine "
+            "began; restore it, name another results.dir, or start over with --fresh, which "
             "moves the old directory aside\n",
         )
 

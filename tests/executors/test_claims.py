@@ -1,4 +1,4 @@
-"""Data must fit in the memory of whoever trains on them: of this process, or of each worker."""
+"""Data must fit in the memory of every process that trains: this one, or each worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweeper.executors.claims import (
     left_out,
     n_devices,
     n_workers,
-    of_the_first_kind,
+    same_kind_as_first,
     shares_of,
 )
 from sweeper.executors.fleet import fleet
@@ -34,12 +34,12 @@ AUTO = ("execution.threads=1", "execution.workers=2")
 
 @cache
 def prepared() -> Dataset:
-    """The data, with all the memory that there is: preparing them takes some, too."""
+    """The data, with all of the memory: preparing it takes some, too."""
     return prepare(parse(STUDY, Path("study.toml"), []))
 
 
 def study(times_the_data: float, *settings: str) -> StudyConfig:
-    """A study whose processes may have so many times the memory that its data take."""
+    """A study whose processes may use this many times the memory of its data."""
     memory = physical_bytes()
     assert memory is not None
     fraction = times_the_data * prepared().nbytes / memory
@@ -54,14 +54,14 @@ def _kib(n_bytes: int) -> str:
 @pytest.mark.parametrize(
     ("times", "settings", "fit"),
     [
-        (4.1, ("execution.strategy=process", *AUTO), True),  # half to this process
+        (4.1, ("execution.strategy=process", *AUTO), True),  # half for this process
         (3.9, ("execution.strategy=process", *AUTO), False),
         (2.1, ("execution.threads=0", "execution.workers=2"), True),
         (1.9, ("execution.threads=0", "execution.workers=2"), False),
         (3.9, ("execution.strategy=exact", *AUTO), True),  # no trial goes to a worker
     ],
 )
-def test_data_fit_in_the_share_of_each_worker_that_trains(
+def test_data_must_fit_in_the_share_of_each_training_worker(
     times: float, settings: tuple[str, ...], fit: bool
 ) -> None:
     config = study(times, *settings)
@@ -82,15 +82,15 @@ def test_data_fit_in_the_share_of_each_worker_that_trains(
     )
 
 
-def test_data_lie_in_memory_twice_where_the_device_is_the_machine() -> None:
+def test_data_are_in_memory_twice_if_the_device_is_the_cpu() -> None:
     data = prepared()
     check_fits(study(2.1, "execution.strategy=exact", *AUTO), data)
     with pytest.raises(DataError) as refused:
         check_fits(study(1.9, "execution.strategy=exact", *AUTO), data)
 
     assert str(refused.value).startswith(
-        f"study.toml:9: data: the data takes {_kib(2 * data.nbytes)} as they were prepared and as "
-        "they are trained on, but the share of this machine's memory is "
+        f"study.toml:9: data: the data takes {_kib(2 * data.nbytes)} as prepared and as trained "
+        "on, but the share of this machine's memory is "
     )
 
 
@@ -115,7 +115,7 @@ def _four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_four_gpus")
-def test_a_worker_a_gpu_shares_the_memory_of_one() -> None:
+def test_one_worker_per_gpu_has_the_memory_of_one_gpu() -> None:
     config = parse(STUDY, Path("study.toml"), ["execution.threads=4", "execution.workers='auto'"])
     assert (n_workers(config), gpus(config)) == (4, ("0", "1", "2", "3"))
     assert (shares_of(config).parent, shares_of(config).worker) == pytest.approx((0.4, 0.4))
@@ -134,10 +134,14 @@ def test_a_worker_a_gpu_shares_the_memory_of_one() -> None:
             "XLA_PYTHON_CLIENT_MEM_FRACTION=0.7 of this process",
             "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
         ),
-        ({}, "0.7 that this process has since an earlier study", "run it in a process of its own"),
+        (
+            {},
+            "0.7 that this process has from an earlier study",
+            "run the study in a separate process",
+        ),
     ],
 )
-def test_shares_that_are_more_than_a_gpu_are_refused(
+def test_shares_that_exceed_a_gpu_are_refused(
     chosen: dict[str, str], told: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in chosen.items():
@@ -147,14 +151,14 @@ def test_shares_that_are_more_than_a_gpu_are_refused(
     with pytest.raises(SetupError) as refused:
         check_shares(config, 0.7)
     assert str(refused.value) == (
-        f"study.toml: execution.memory_fraction: 2 workers of 0.20 each, beside {told}, are more "
-        f"than the 0.9 of a GPU that can be shared; {hint}, or write a smaller memory_fraction or "
+        f"study.toml: execution.memory_fraction: 2 workers of 0.20 each, next to {told}, exceed "
+        f"the 0.9 of a GPU that can be shared; {hint}, or write a smaller memory_fraction or "
         "fewer workers"
     )
 
 
 @pytest.mark.parametrize(("workers", "expected"), [("'auto'", 1), ("6", 6)])
-def test_lanes_on_a_cluster_are_parted_among_as_many_as_may_take_part(
+def test_lanes_on_a_cluster_are_divided_among_the_allowed_workers(
     workers: str, expected: int
 ) -> None:
     engine = "execution.engine={name='dask',address='tcp://10.0.0.1:8786'}"
@@ -172,21 +176,21 @@ class Device:
         return self.name
 
 
-def test_devices_of_another_kind_than_the_first_are_left_out() -> None:
+def test_devices_of_a_different_kind_than_the_first_are_left_out() -> None:
     kinds = ("A100", "T4", "A100", "T4")
     devices = [Device(kind, f"cuda:{index}") for index, kind in enumerate(kinds)]
     config = parse(STUDY, Path("study.toml"), [])
 
-    assert of_the_first_kind(("4", "5", "6", "7"), devices) == ("4", "6")
-    assert of_the_first_kind(("4", "6"), devices) == ("4", "6")  # as they were left
+    assert same_kind_as_first(("4", "5", "6", "7"), devices) == ("4", "6")
+    assert same_kind_as_first(("4", "6"), devices) == ("4", "6")  # as they were left
     assert left_out(config, devices) == (
-        "cuda:1 (T4), cuda:3 (T4) left out: all that train are of the kind of the first, A100, for "
-        "on others values would differ in their last digits; to train on those name them alone in "
-        "CUDA_VISIBLE_DEVICES"
+        "cuda:1 (T4), cuda:3 (T4) left out: only devices of the same kind as the first, A100, "
+        "train, since on others the last digits of values would differ; to train on those "
+        "instead, list only them in CUDA_VISIBLE_DEVICES"
     )
 
 
-def test_nothing_is_left_out_of_devices_that_are_alike_or_more_than_asked_for() -> None:
+def test_equal_or_surplus_devices_are_not_reported_as_left_out() -> None:
     alike = [Device("A100", "cuda:0"), Device("A100", "cuda:1")]
     assert left_out(parse(STUDY, Path("study.toml"), []), alike) is None
     two = parse(STUDY, Path("study.toml"), ["execution.devices=2"])

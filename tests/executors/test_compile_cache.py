@@ -1,4 +1,4 @@
-"""A damaged entry of the compile cache is compiled again, and changes no row."""
+"""A damaged entry of the compile cache is compiled again, without changing rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def entry_in(directory: Path) -> Path:
     return directory / f"{KEY}-checked-cache"
 
 
-def test_an_entry_is_returned_as_it_was_written(tmp_path: Path) -> None:
+def test_an_entry_is_returned_unchanged(tmp_path: Path) -> None:
     cache = CheckedCache(tmp_path)
     assert cache.get(KEY) is None
     cache.put(KEY, VALUE)
@@ -78,9 +78,7 @@ def test_an_entry_under_another_name_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "link", "link to nothing"])
-def test_what_is_not_an_entry_is_replaced_or_left_and_never_followed(
-    kind: str, tmp_path: Path
-) -> None:
+def test_other_files_in_place_of_an_entry_are_never_followed(kind: str, tmp_path: Path) -> None:
     outside, directory = tmp_path / "outside", tmp_path / "cache"
     directory.mkdir()
     if kind == "directory":
@@ -97,7 +95,7 @@ def test_what_is_not_an_entry_is_replaced_or_left_and_never_followed(
     assert kind != "link" or outside.read_bytes() == b"mine"
 
 
-def test_jax_asks_this_cache_and_its_own_again_afterwards() -> None:
+def test_jax_uses_this_cache_and_its_own_again_afterwards() -> None:
     with jax_restored():
         configure_jax("float32")
         jax.jit(lambda x: x * 3 + 1)(jnp.ones(7)).block_until_ready()

@@ -1,4 +1,4 @@
-"""Files in the current directory hide no module, neither from the program nor from its workers."""
+"""Files in the current directory hide no module from the program or its workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.test_streams import shell
 from tests.command_line import CommandLine
 from tests.processes import ROOT
 
-# of the standard library and of others: what Python imports for loky, and what sweeper imports
+# of the standard library and others: what Python imports for loky, and what sweeper imports
 HIDDEN = ("json", "threading", "signal", "argparse", "pickle", "numpy", "optuna", "jax", "joblib")
 HOSTILE = """
 from pathlib import Path
@@ -25,7 +25,7 @@ raise ImportError(f"{__file__} hides a module")
 WORKERS = "--set execution.threads=0 --set execution.workers=1 --set study.n_trials=2"
 
 
-def test_workers_start_beside_files_with_names_of_modules_and_without_streams(
+def test_workers_start_next_to_files_named_like_modules_and_without_streams(
     command: CommandLine, tmp_path: Path
 ) -> None:
     command.write()
@@ -38,7 +38,7 @@ def test_workers_start_beside_files_with_names_of_modules_and_without_streams(
 
 
 @pytest.mark.slow
-def test_a_checkout_that_is_not_installed_trains_with_its_own_workers(
+def test_a_checkout_that_is_not_installed_can_train_in_workers(
     command: CommandLine, tmp_path: Path
 ) -> None:
     command.write()

@@ -1,4 +1,4 @@
-"""A trial that brings its process down fails alone; the others end as they would without it."""
+"""Only the trial that kills its process fails; the others end as without it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDS = {
 
 @dataclass(frozen=True)
 class Deadly:
-    """The study in a directory of its own, with these settings."""
+    """The study in a separate directory, with these settings."""
 
     directory: Path
     cache: Path
@@ -50,14 +50,14 @@ def deadly(directory: Path, cache: Path, *given: str) -> Deadly:
 
 
 def curves(results: Results) -> pd.DataFrame:
-    """What was measured of every trial but the deadly one."""
+    """What was measured of every trial except the deadly one."""
     columns = ["trial_number", "epoch", "metric", "value"]
     rows = results.metrics()[columns]
     return rows[rows["trial_number"] != DEADLY].sort_values(columns[:3], ignore_index=True)
 
 
 def check(study: Deadly, unbroken: Deadly, deed: str) -> None:
-    """Whether the deadly trial failed of its `deed`, and no other row says anything of it."""
+    """Whether only the deadly trial failed, because of its `deed`."""
     reason, error_type, how = ENDS[deed]
     rows = study.results.trials().set_index("trial_number")
     row = rows.loc[DEADLY]
@@ -80,7 +80,9 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> D
     return study
 
 
-def test_in_a_worker_it_fails_alone(unbroken: Deadly, tmp_path: Path, compile_cache: Path) -> None:
+def test_in_a_worker_only_the_deadly_trial_fails(
+    unbroken: Deadly, tmp_path: Path, compile_cache: Path
+) -> None:
     study = deadly(tmp_path, compile_cache, *WORKERS)
     code, said = study.run("exit")
     assert code == 0, said
@@ -94,8 +96,10 @@ def test_in_a_worker_it_fails_alone(unbroken: Deadly, tmp_path: Path, compile_ca
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("deed", ENDS)
-def test_one_of_many_fails_alone(deed: str, tmp_path: Path, compile_cache: Path) -> None:
-    # of one that hangs each try takes as long as its trials may
+def test_only_the_deadly_one_of_many_trials_fails(
+    deed: str, tmp_path: Path, compile_cache: Path
+) -> None:
+    # if it hangs, each attempt takes the whole time limit
     n_trials = 2 if deed == "hang" else 64
     size = (f"study.n_trials={n_trials}", "execution.retries=1")
     for name in ("unbroken", "struck"):
@@ -115,7 +119,7 @@ def test_one_of_many_fails_alone(deed: str, tmp_path: Path, compile_cache: Path)
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("deed", ["crash", "kill", "exit"])
-def test_in_a_thread_it_brings_the_program_down_twice(
+def test_in_a_thread_a_deadly_trial_ends_the_program_twice(
     deed: str, unbroken: Deadly, tmp_path: Path, compile_cache: Path
 ) -> None:
     study = deadly(tmp_path, compile_cache)

@@ -1,4 +1,4 @@
-"""Data are on a device once, however many sizes of batches there are."""
+"""Data is on a device once, however many batch sizes there are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.programs.conftest import Bench, bench
 __all__ = ["bench"]
 
 
-def test_batches_of_another_size_take_the_data_that_are_there(
+def test_batches_of_another_size_use_the_same_data(
     bench: Callable[..., Bench],
 ) -> None:
     study = bench("search.train.batch_size={type='int',low=8,high=16}")

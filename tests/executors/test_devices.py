@@ -29,7 +29,7 @@ def driver(tmp_path: Path) -> Path:
         ({"JAX_PLATFORMS": "cuda,cpu"}, ("0", "1")),
     ],
 )
-def test_the_environment_narrows_the_machines_gpus(
+def test_the_environment_restricts_the_gpus(
     environment: dict[str, str], expected: tuple[str, ...], driver: Path
 ) -> None:
     assert visible_gpus(environment, driver=driver, plugin=True) == expected
@@ -39,11 +39,11 @@ def test_without_the_plugin_jax_runs_on_the_cpu(driver: Path) -> None:
     assert visible_gpus({}, driver=driver, plugin=False) == ()
 
 
-def test_a_machine_without_the_driver_has_none(tmp_path: Path) -> None:
+def test_a_machine_without_the_driver_has_no_gpus(tmp_path: Path) -> None:
     assert visible_gpus({}, driver=tmp_path / "none", plugin=True) == ()
 
 
-def test_workers_are_spread_over_several_gpus() -> None:
+def test_workers_are_distributed_over_several_gpus() -> None:
     given = [worker_environment(i, 0.2, ("0", "3"), {})["CUDA_VISIBLE_DEVICES"] for i in range(3)]
 
     assert given == ["0", "3", "0"]
@@ -59,10 +59,10 @@ def test_workers_on_one_gpu_share_it() -> None:
 def test_workers_without_a_gpu_get_a_core_each() -> None:
     assert [worker_cpus(i, (), (0, 4, 6), 3) for i in range(4)] == [(0,), (4,), (6,), (0,)]
     assert worker_cpus(1, ("0",), (0, 4, 6), 3) == ()
-    assert worker_cpus(1, (), (0, 4, 6), 2) == ()  # a quota, which binds to no core
+    assert worker_cpus(1, (), (0, 4, 6), 2) == ()  # a quota, which does not select cores
 
 
-def test_the_service_for_several_processes_is_found_by_its_pipes(tmp_path: Path) -> None:
+def test_the_multi_process_service_is_found_by_its_pipes(tmp_path: Path) -> None:
     environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
     assert mps_pipes(environment) is None
 

@@ -1,4 +1,4 @@
-"""Studies on clusters of Dask and of Ray: the rows of any other run, whatever dies meanwhile."""
+"""Studies on clusters of Dask and of Ray have the rows of any other run, whatever dies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.digest import deterministic_digest
 from tests.processes import ROOT, parent, start
 
 RAY = pytest.param("ray", marks=pytest.mark.slow)
-# the study says how this machine trains; a cluster takes its place
+# the study configures this machine; a cluster takes its place
 HERE = "threads = 1\nworkers = 0\n"
 NOBODY = "execution.engine={name='dask', address='tcp://127.0.0.1:1'}"
 _LIMIT_S = 60.0
@@ -30,14 +30,14 @@ _LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class OnCluster:
-    """The study `name` in a directory of its own, and a cluster for it."""
+    """The study `name` in a separate directory, and a cluster for it."""
 
     command: CommandLine
     cluster: Cluster
     name: str = "wine"
 
     def started(self, *more: str, fault: str = "") -> subprocess.Popen[str]:
-        """A run, in which the workers meet `fault`."""
+        """A run whose workers meet `fault`."""
         return start(
             self.command.directory,
             self.command.cache,
@@ -46,7 +46,7 @@ class OnCluster:
         )
 
     def run(self, *more: str) -> str:
-        """What a run that ends well says."""
+        """The output of a run that succeeds."""
         with self.started(*more) as process:
             _, said = process.communicate(timeout=250)
         assert process.returncode == 0, said
@@ -58,7 +58,7 @@ class OnCluster:
 
     @property
     def held(self) -> Path:
-        """There while a worker is held by `HOLD`."""
+        """This file exists while a worker is held by `HOLD`."""
         return self.command.directory / "held"
 
     @property
@@ -98,14 +98,14 @@ def until(is_so: Callable[[], object]) -> None:
 
 
 def let_go(study: OnCluster, process: subprocess.Popen[str]) -> str:
-    """Hold no worker any more, to the end of the run; what it said."""
+    """Release all workers until the end of the run, and return its output."""
     while process.poll() is None:
         study.held.unlink(missing_ok=True)
         time.sleep(0.05)
     return process.communicate()[1]
 
 
-def test_a_study_gives_the_rows_of_one_on_this_machine(study: OnCluster, expected: str) -> None:
+def test_a_study_gives_the_same_rows_as_on_this_machine(study: OnCluster, expected: str) -> None:
     study.run()
     assert deterministic_digest(study.command.run_dir) == expected
     results, engine = open_results(study.directory), study.cluster.engine
@@ -116,7 +116,7 @@ def test_a_study_gives_the_rows_of_one_on_this_machine(study: OnCluster, expecte
     until(lambda: not study.cluster.trainers())
 
 
-def test_a_lost_worker_gives_its_bucket_to_another(study: OnCluster, expected: str) -> None:
+def test_the_bucket_of_a_lost_worker_goes_to_another(study: OnCluster, expected: str) -> None:
     with study.started("execution.workers=1", fault=study.hold) as process:
         until(study.held.exists)
         (trainer,) = study.cluster.trainers()
@@ -124,14 +124,14 @@ def test_a_lost_worker_gives_its_bucket_to_another(study: OnCluster, expected: s
         said = let_go(study, process)
     assert process.returncode == 0, said
     assert "is gone from the cluster over trial" in said
-    assert "it goes to another worker" in said
+    assert "retrying in another worker" in said
     assert deterministic_digest(study.command.run_dir) == expected
     trials = open_results(study.directory).trials()
     assert set(trials["state"]) == {"COMPLETE"}
     assert trials["attempts"].max() == 2
 
 
-def test_a_killed_program_leaves_nothing_behind_and_goes_on(
+def test_a_killed_program_leaves_nothing_behind_and_can_be_resumed(
     study: OnCluster, expected: str
 ) -> None:
     with study.started("execution.workers=1", fault=study.hold) as process:
@@ -143,7 +143,7 @@ def test_a_killed_program_leaves_nothing_behind_and_goes_on(
     assert deterministic_digest(study.command.run_dir) == expected
 
 
-def test_ctrl_c_ends_it_at_the_round_and_twice_at_once(study: OnCluster) -> None:
+def test_ctrl_c_ends_the_round_and_twice_ends_at_once(study: OnCluster) -> None:
     with study.started("execution.workers=1", fault=study.hold) as process:
         until(study.held.exists)
         process.send_signal(signal.SIGINT)
@@ -161,7 +161,7 @@ def test_ctrl_c_ends_it_at_the_round_and_twice_at_once(study: OnCluster) -> None
 
 
 @pytest.mark.slow
-def test_a_trial_that_kills_every_worker_it_meets_fails_alone(
+def test_only_a_trial_that_kills_every_worker_fails(
     command: CommandLine, running: Cluster, tmp_path: Path
 ) -> None:
     own = deadly.OWN.replace('os.environ.get("DEADLY")', 'open(__file__[:-3] + ".deed").read()')
@@ -200,10 +200,10 @@ def test_a_worker_with_other_versions_is_refused(
     assert done.returncode == 3
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("dask 0: it has optax 0.0.1, here ")
-    assert line.endswith("; install there what is installed here")
+    assert line.endswith("; install the same version there")
 
 
-def test_where_nobody_answers_it_says_so_soon(command: CommandLine) -> None:
+def test_an_address_without_an_answer_is_refused_soon(command: CommandLine) -> None:
     command.write(STUDY.replace(HERE, ""))
     began = time.monotonic()
     done = command("run", "study.toml", *settings(NOBODY))
@@ -215,9 +215,7 @@ def test_where_nobody_answers_it_says_so_soon(command: CommandLine) -> None:
 
 @pytest.mark.parametrize("name", ["dask", "ray"])
 @pytest.mark.parametrize(("asked", "code"), [("validate", 0), ("plan", 0), ("run", 3)])
-def test_an_engine_is_needed_to_run_alone(
-    name: str, asked: str, code: int, command: CommandLine
-) -> None:
+def test_only_run_needs_an_engine(name: str, asked: str, code: int, command: CommandLine) -> None:
     command.write(STUDY.replace(HERE, ""))
     setting = f"execution.engine={{name='{name}', address='127.0.0.1:1'}}"
     blocked = (

@@ -1,4 +1,4 @@
-"""One contract for everything that trains buckets, on real programs."""
+"""All executors fulfil one contract, tested with real programs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ SIDES = {
 }
 # Ray takes its time to start, and its package is large
 RAY = pytest.param("ray", marks=pytest.mark.slow)
-# what a worker of this machine does, one of a cluster does by the same code
+# a worker on a cluster runs the same code as one on this machine
 DASK = pytest.param("dask", marks=pytest.mark.slow)
 FEW = pytest.mark.parametrize("side", ["inline", "process", DASK, RAY], indirect=True)
 # places that can die, and are replaced
 MORTAL = ["process", "dask", RAY]
 Open = Callable[..., Fleet]
-# what of its trials a class tells its executor
+# what a class passes to its executor about its trials
 SETTINGS = '{"train.program":"supervised"}'
 
 
@@ -118,7 +118,7 @@ def by_bucket(outcomes: Iterator[Outcome]) -> dict[int, Outcome]:
 
 
 @FEW
-def test_each_work_has_one_outcome_with_its_lanes(
+def test_each_bucket_has_one_outcome_with_its_lanes(
     executor: Fleet, events: list[Event], timeline: Timeline
 ) -> None:
     works = [work(0, 0, 1, 2), work(1, 3), work(2, 4, 5)]
@@ -139,7 +139,7 @@ def test_each_work_has_one_outcome_with_its_lanes(
 
 
 @FEW
-def test_a_program_that_raises_fails_its_own_bucket(executor: Fleet) -> None:
+def test_a_program_that_raises_fails_only_its_bucket(executor: Fleet) -> None:
     bad = TrialSpec(7, {"depth": 1, "width": 8, "lr": 1e-3, "nonsense": 1}, {}, 0)
     broken = Work(1, work(0, 7).bucket, work(0, 7).program, (bad,), {})
 
@@ -152,10 +152,10 @@ def test_a_program_that_raises_fails_its_own_bucket(executor: Fleet) -> None:
     assert outcomes[1].lanes[0].failure is None
 
 
-def test_every_side_gives_the_same_bits(executor: Fleet, side: str, tmp_path: Path) -> None:
+def test_threads_and_workers_give_the_same_bits(executor: Fleet, side: str, tmp_path: Path) -> None:
     curve = next(executor.train([work(0, 0, 1)])).lanes[1].curve.values
     golden = tmp_path.parent / "contract-curve"
-    # whichever side comes first writes what the other must equal
+    # the first executor writes what the others must equal
     if golden.exists():
         assert golden.read_bytes() == curve.tobytes()
     golden.write_bytes(curve.tobytes())
@@ -166,14 +166,14 @@ def test_a_place_reports_the_fraction_that_its_environment_carried(
 ) -> None:
     place = next(executor.train([work(0, 0)])).place
 
-    # what the first study of this process settled; or 0.80 in equal parts to two workers
+    # what the first study of this process fixed; or 0.80 in equal parts to two workers
     expected = own_fraction() if side == "inline" else 0.40
     assert place.memory_fraction == pytest.approx(expected)
     assert (place.worker_pid == os.getpid()) == (side == "inline")
 
 
 @pytest.mark.parametrize("side", MORTAL, indirect=True)
-def test_a_killed_worker_is_replaced_and_its_bucket_trained_again(
+def test_a_killed_worker_is_replaced_and_its_bucket_repeated(
     executor: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = tmp_path / "held"
@@ -223,7 +223,7 @@ def test_a_worker_killed_at_any_instant_is_replaced(
 
 
 @pytest.mark.parametrize("side", ["process", DASK, RAY], indirect=True)
-def test_workers_that_cannot_start_end_the_study_and_blame_no_trial(
+def test_workers_that_cannot_start_end_the_study_without_failed_trials(
     executor: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "worker.start:begin=raise:EIO")

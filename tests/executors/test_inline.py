@@ -1,4 +1,4 @@
-"""Threads compile what waits to be compiled before they train, and never wait in vain."""
+"""Threads compile waiting classes before they train, and never wait for nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulated import SimulatedExecutor
 
 
 class FakeTrainer:
-    """Notes what it is asked to do; a class in `broken` cannot be compiled."""
+    """Records its calls; a class in `broken` cannot be compiled."""
 
     def __init__(self, broken: frozenset[str] = frozenset()) -> None:
         self.done: list[str] = []
@@ -76,7 +76,7 @@ def test_a_class_prepared_ahead_is_not_compiled_again(
     assert trainer.done == ["compile a", "train a"]
 
 
-def test_a_class_that_cannot_be_compiled_is_met_by_its_own_buckets() -> None:
+def test_a_class_that_cannot_be_compiled_fails_its_own_buckets() -> None:
     trainer = FakeTrainer(frozenset({"bad"}))
     executor = InlineExecutor([trainer], 1, lambda event: None, None)  # type: ignore[arg-type]
     futures = [executor.submit(work(n, name)) for n, name in enumerate(["bad", "good"])]
@@ -86,7 +86,7 @@ def test_a_class_that_cannot_be_compiled_is_met_by_its_own_buckets() -> None:
     executor.close()
 
 
-def test_closing_drops_what_waits() -> None:
+def test_closing_drops_waiting_classes() -> None:
     gate = threading.Event()
 
     class Slow(FakeTrainer):
@@ -99,7 +99,7 @@ def test_closing_drops_what_waits() -> None:
     futures = [executor.submit(work(n, "a")) for n in range(5)]
     closing = threading.Thread(target=executor.close)
     closing.start()
-    # or the thread would go on with what waits before it is told to end
+    # or the thread would start the waiting bucket before it is told to end
     while not executor._closed:  # pyright: ignore[reportPrivateUsage]
         time.sleep(0.001)
     gate.set()

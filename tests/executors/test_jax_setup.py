@@ -1,4 +1,4 @@
-"""JAX is set up for the studies that train in this process, and for the caller again afterwards."""
+"""JAX is configured for studies that train in this process, and restored for the caller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings() -> list[object]:
     return [getattr(jax.config, name) for name in NAMES]
 
 
-def test_a_study_of_another_precision_is_refused_while_one_trains() -> None:
+def test_a_study_with_another_precision_is_refused_during_training() -> None:
     before = settings()
 
     with jax_restored():
@@ -39,7 +39,7 @@ def test_a_study_of_another_precision_is_refused_while_one_trains() -> None:
             with pytest.raises(SetupError, match="another study trains in this process"):
                 configure_jax("float64")
         assert settings() != before, "the first still trains"
-        configure_jax("float64")  # alone it may be asked again
+        configure_jax("float64")  # without another study it may be set again
         assert jax.config.jax_enable_x64  # type: ignore[attr-defined]
 
     assert settings() == before
@@ -76,7 +76,7 @@ OTHERS = {
 
 @contextmanager
 def own_settings(settings: Mapping[str, object]) -> Iterator[None]:
-    """A caller that has JAX set up like this."""
+    """A caller with this JAX configuration."""
     names = [name for name in jax.config.values if name in pins(2)]
     before = {name: jax.config.values[name] for name in names}
     for name, value in settings.items():
@@ -88,7 +88,7 @@ def own_settings(settings: Mapping[str, object]) -> Iterator[None]:
             jax.config.update(name, value)
 
 
-def test_a_study_trains_with_settings_of_its_own_and_gives_back_the_callers() -> None:
+def test_a_study_trains_with_its_own_settings_and_restores_the_callers() -> None:
     with own_settings(OTHERS):
         theirs = dict(jax.config.values)
         with jax_restored():
@@ -108,7 +108,7 @@ def test_a_study_of_edition_1_keeps_the_settings_that_change_results() -> None:
         assert not jax.config.jax_debug_nans  # type: ignore[attr-defined]
 
 
-def test_settings_that_user_code_changes_in_training_are_set_again() -> None:
+def test_settings_changed_by_user_code_in_training_are_restored() -> None:
     with jax_restored():
         configure_jax("float32")
         jax.config.update("jax_enable_x64", True)
@@ -186,7 +186,7 @@ def test_rows_do_not_depend_on_the_settings_of_the_caller_or_of_a_module(tmp_pat
 
 
 def test_every_key_is_made_in_one_module() -> None:
-    """Elsewhere it would be of whatever implementation is JAX's default."""
+    """In other modules a key would have JAX's default implementation."""
     makers = re.compile(r"random\.(PRNGKey|key|wrap_key_data)\(")
     package = Path(api.__file__).parent
     makes = [
@@ -194,7 +194,7 @@ def test_every_key_is_made_in_one_module() -> None:
         for path in sorted(package.rglob("*.py"))
         if makers.search(path.read_text(encoding="utf-8"))
     ]
-    # a script that goes with an export is the user's to run
+    # a script in an export is the user's own to run
     assert makes == ["export/script.py", "models/keys.py"]
 
 

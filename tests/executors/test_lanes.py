@@ -1,4 +1,4 @@
-"""What a lane measured, and which of it must be finite."""
+"""What a lane measured, and which values must be finite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def measured(rows: list[list[float]], objective: str) -> LaneRecord:
     return result(lane, segment, slice(0, 1), judged_columns(METRICS, objective), 19, PLACE)
 
 
-def test_a_metric_that_is_undefined_ends_no_trial() -> None:
+def test_an_undefined_metric_does_not_end_a_trial() -> None:
     lane = measured([[1, 1, np.nan], [0.5, 0.5, np.nan]], "val_loss")
 
     assert lane.diverged_epoch is None
@@ -51,7 +51,7 @@ def test_a_loss_or_objective_that_is_not_finite_ends_the_lane_there(
     assert lane.test == ()
 
 
-def test_blank_leaves_are_stacked_as_zeros_beside_others() -> None:
+def test_blank_leaves_are_stacked_as_zeros_next_to_others() -> None:
     like = np.zeros(5, np.float32)
     leaves = [blank_of(like), np.arange(5, dtype=np.float32), blank_of(like)]
     assert [is_blank(leaf) for leaf in leaves] == [True, False, True]

@@ -1,4 +1,4 @@
-"""What a program may take, and which errors say that memory ran out."""
+"""How much memory a program may use, and which errors say that it ran out."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ from tests.small_studies import DIGITS
         (ProgramTooLargeError("2 MiB"), True),
     ],
 )
-def test_out_of_memory_is_told_from_other_errors(error: Exception, expected: bool) -> None:
+def test_lack_of_memory_is_distinguished_from_other_errors(
+    error: Exception, expected: bool
+) -> None:
     assert is_out_of_memory(error) is expected
 
 
-def test_a_program_that_is_larger_than_its_limit_is_refused_with_both() -> None:
+def test_a_program_larger_than_its_limit_is_refused_with_both_numbers() -> None:
     limit = Limit("cpu", 2**20, "execution.memory_limit")
     limit.check(2**20, 4)
     limit.check(None, 4)
     Limit("cpu", None).check(2**40, 4)
     with pytest.raises(
         ProgramTooLargeError,
-        match=r"^its program of 4 lanes takes 3 MiB, and execution.memory_limit is 1 MiB$",
+        match=r"^its program of 4 lanes takes 3 MiB, but execution.memory_limit is 1 MiB$",
     ):
         limit.check(3 * 2**20, 4)
 
 
-def test_the_limit_is_the_setting_where_the_device_tells_none() -> None:
+def test_the_limit_is_the_setting_if_the_device_reports_none() -> None:
     path = Path("study.toml")
     assert limit_on(jax.devices()[0], parse(DIGITS, path)).n_bytes is None
     limit = limit_on(jax.devices()[0], parse(DIGITS, path, ["execution.memory_limit='1.5 KiB'"]))

@@ -115,7 +115,9 @@ def test_a_worker_trains_the_code_of_main(main: ModuleType, tmp_path: Path) -> N
         sweeper.load(best)
 
 
-def test_what_cannot_be_sent_to_workers_is_refused(main: ModuleType, tmp_path: Path) -> None:
+def test_functions_that_cannot_be_sent_to_workers_are_refused(
+    main: ModuleType, tmp_path: Path
+) -> None:
     main.__dict__["SCALES"] = {"out": 2.0, "lock": threading.Lock()}
     with pytest.raises(StudyError, match=r"sent to workers: .*cannot pickle '_thread.lock'"):
         by_value(study(tmp_path))

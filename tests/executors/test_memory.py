@@ -1,4 +1,4 @@
-"""How the device's memory is shared: the sum never passes what was asked for."""
+"""How the device's memory is shared: the sum never exceeds what was requested."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sweeper.executors.devices import FRACTION, Shares, carried_fraction, fracti
         (0.8, 0, 2, Shares(0.0, 0.4)),
         (1.0, 1, 0, Shares(0.88, 0.0)),  # 0.90 - 0.02 x 1
         (1.0, 1, 4, Shares(0.40, 0.10)),  # 0.90 - 0.02 x 5
-        (0.8, 64, 64, Shares(0.225, 0.225 / 64)),  # a processor of many cores: 0.90 / 2
+        (0.8, 64, 64, Shares(0.225, 0.225 / 64)),  # a processor with many cores: 0.90 / 2
     ],
 )
-def test_half_goes_to_the_parent_and_the_rest_to_workers(
+def test_the_parent_gets_half_and_workers_the_rest(
     fraction: float, threads: int, workers: int, expected: Shares
 ) -> None:
     got = shares(fraction, threads, workers)
@@ -28,7 +28,7 @@ def test_half_goes_to_the_parent_and_the_rest_to_workers(
 
 @pytest.mark.parametrize("workers", range(8))
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.8, 1.0])
-def test_the_shares_never_pass_the_device(fraction: float, workers: int) -> None:
+def test_the_shares_never_exceed_the_device(fraction: float, workers: int) -> None:
     got = shares(fraction, 1, workers)
 
     assert got.parent + workers * got.worker <= min(fraction, 0.9 - 0.02 * (workers + 1)) + 1e-12

@@ -1,4 +1,4 @@
-"""Lanes go down the ladder of capacities until they fit, and only who fits nowhere alone fails."""
+"""The number of lanes is halved until they fit; only a trial that does not fit alone fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRAINED = SimulatedExecutor(lambda spec, epoch: (float(spec.number),))
 
 @dataclass
 class Tries:
-    """Trains what `fits` says, and takes down what was tried: numbers, capacity, alone."""
+    """Trains what `fits` allows, and records attempts: numbers, capacity, alone."""
 
     fits: Callable[[Work, bool], bool]
     foreseen: bool = True
@@ -70,7 +70,7 @@ def test_a_capacity_is_halved_down_to_one_trial(
     assert halved(capacity, members) == expected
 
 
-def test_what_fits_is_trained_as_it_was_planned() -> None:
+def test_buckets_that_fit_train_as_planned() -> None:
     tries = Tries(up_to(8))
     outcome = tries.train(work(6, 8))
     assert tries.done == [((0, 1, 2, 3, 4, 5), 8, False)]
@@ -88,7 +88,7 @@ def test_capacity_is_halved_until_the_program_fits() -> None:
     assert (outcome.ceiling, outcome.shortage) == (Ceiling("cpu", 1000, 2), "8 lanes")
 
 
-def test_what_was_trained_before_memory_ran_out_is_not_trained_again() -> None:
+def test_trials_trained_before_memory_ran_out_are_not_repeated() -> None:
     tries = Tries(
         lambda work, alone: work.program.capacity <= (1 if 3 in work.bucket.numbers else 2)
     )
@@ -104,14 +104,14 @@ def test_what_was_trained_before_memory_ran_out_is_not_trained_again() -> None:
     assert reasons(outcome) == [None] * 5
 
 
-def test_a_trial_fails_only_where_it_does_not_fit_alone() -> None:
+def test_a_trial_fails_only_if_it_does_not_fit_alone() -> None:
     tries = Tries(lambda work, alone: work.program.capacity == 1 and 1 not in work.bucket.numbers)
     outcome = tries.train(work(4, 4))
     assert reasons(outcome) == [None, Reason.OOM, None, None]
     assert outcome.ceiling == Ceiling("cpu", 1000, 1)
 
 
-def test_where_memory_ran_out_the_last_try_has_the_device_to_itself() -> None:
+def test_after_memory_ran_out_the_last_attempt_runs_alone_on_the_device() -> None:
     tries = Tries(lambda work, alone: alone, foreseen=False)
     outcome = tries.train(work(2, 2))
     assert tries.done == [((0, 1), 2, False), ((0,), 1, True), ((1,), 1, True)]
@@ -123,7 +123,7 @@ def test_where_memory_ran_out_the_last_try_has_the_device_to_itself() -> None:
     assert reasons(outcome) == [None]
 
 
-def test_a_trial_alone_in_a_program_of_several_structures_gets_one_of_its_own() -> None:
+def test_a_single_trial_in_a_program_of_several_structures_gets_its_own_program() -> None:
     def own(work: Work) -> Work | None:
         if work.program.strategy == "exact":
             return None
@@ -171,7 +171,7 @@ def test_the_parts_of_a_bucket_keep_the_lowest_of_their_ceilings() -> None:
     assert [lane.number for lane in outcome.lanes] == [0, 1, 2]
 
 
-def test_a_ceiling_is_kept_to_where_it_was_found() -> None:
+def test_a_ceiling_applies_only_where_it_was_found() -> None:
     elsewhere = Ceiling("gpu", 1000, 1), Ceiling("cpu", 2000, 1), Ceiling("cpu", None, 1)
     tries = Tries(up_to(4))
     outcome = tries.train(work(4, 8, *elsewhere, Ceiling("cpu", 1000, 4), Ceiling("cpu", 1000, 2)))

@@ -1,4 +1,4 @@
-"""Constants of the cost model may be far from any machine's: a study trains all the same."""
+"""A study also trains if the constants of the cost model fit no machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.small_studies import DIGITS, bent
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e300])
-def test_a_study_of_any_costs_trains(seconds: float, tmp_path: Path) -> None:
+def test_a_study_trains_with_any_costs(seconds: float, tmp_path: Path) -> None:
     model = dict.fromkeys(asdict(shipped("cpu")), seconds) | {"backend": "cpu"}
     body = {"measured": True, "fitted_on": "nothing", "model": model}
     (tmp_path / "costs.json").write_text(json.dumps(body), encoding="utf-8")

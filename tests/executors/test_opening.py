@@ -1,4 +1,4 @@
-"""A study's share of memory is of its process alone, and settled when that opens its devices."""
+"""A study's share of memory belongs to its process, and is fixed when that opens its devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for fraction in (0.5, 0.3):
 
 
 @pytest.mark.parametrize(("chosen", "expected"), [({}, "0.5"), ({"FRACTION": "0.25"}, "0.25")])
-def test_a_share_is_left_in_no_environment(
+def test_a_memory_share_does_not_stay_in_the_environment(
     chosen: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
@@ -45,7 +45,7 @@ def test_a_share_is_left_in_no_environment(
     assert done.stdout.splitlines() == [f"{expected} []"] * 2
 
 
-def test_where_no_device_can_be_opened_one_line_says_so(tmp_path: Path) -> None:
+def test_if_no_device_can_be_opened_the_error_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "sweeper", "run", "study.toml"],
@@ -57,4 +57,4 @@ def test_where_no_device_can_be_opened_one_line_says_so(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("JAX: no device can be opened: ")
-    assert line.endswith("; unset or change JAX_PLATFORMS, or ask python -m sweeper doctor")
+    assert line.endswith("; unset or change JAX_PLATFORMS, or run python -m sweeper doctor")

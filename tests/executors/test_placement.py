@@ -1,4 +1,4 @@
-"""Buckets are spread over devices evenly, by what they are predicted to take."""
+"""Buckets are distributed evenly over devices, by their predicted times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def work(number: int, predicted_s: float | None, of: ProgramClass) -> Work:
         )
     )
 )
-def test_sixteen_buckets_a_device_are_spread_within_a_tenth(case: tuple[int, list[float]]) -> None:
+def test_sixteen_buckets_per_device_are_balanced_within_a_tenth(
+    case: tuple[int, list[float]],
+) -> None:
     devices, seconds = case
     loads, taken, compiled = DeviceQueues(devices), [0.0] * devices, program("a", 0.0)
     for number, spent in enumerate(sorted(seconds, reverse=True)):
@@ -40,21 +42,21 @@ def test_sixteen_buckets_a_device_are_spread_within_a_tenth(case: tuple[int, lis
     assert max(taken) <= 1.1 * min(taken)
 
 
-def test_buckets_of_unknown_cost_go_round() -> None:
+def test_buckets_of_unknown_cost_take_devices_in_turn() -> None:
     loads, compiled = DeviceQueues(3), program("a", 0.0)
 
     placed = [loads.place(work(number, None, compiled)) for number in range(6)]
     assert placed == [0, 1, 2, 0, 1, 2]
 
 
-def test_classes_that_take_longer_to_compile_than_to_train_stay_where_they_are() -> None:
+def test_classes_slow_to_compile_stay_on_their_device() -> None:
     loads, classes = DeviceQueues(2), [program(name, 1.0) for name in "ab"]
     works = [work(number, 0.1, classes[number % 2]) for number in range(12)]
 
     assert [loads.place(one) for one in works] == [0, 1] * 6
 
 
-def test_a_class_goes_where_it_is_loaded_from_the_cache() -> None:
+def test_a_class_goes_to_the_device_that_has_it_in_the_cache() -> None:
     compiled = program("a", 100.0, 0.1)
     alone, shared = DeviceQueues(2), DeviceQueues(2, is_shared=True)
 
@@ -65,7 +67,7 @@ def test_a_class_goes_where_it_is_loaded_from_the_cache() -> None:
     assert [shared.place(work(number, 90.0, compiled)) for number in range(3)] == [1, 1, 0]
 
 
-def test_what_is_done_weighs_no_more() -> None:
+def test_finished_buckets_no_longer_count() -> None:
     loads, compiled = DeviceQueues(2), program("a", 5.0)
     first = work(0, 5.0, compiled)
     assert loads.place(first) == 0

@@ -1,4 +1,4 @@
-"""How exactly products of matrices are computed is the study's, here and in workers."""
+"""The study determines the precision of matrix products, here and in workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(*sorted({word for word in ("DEFAULT", "HIGHEST", "HIGH,") if word in text}
 @pytest.mark.parametrize(
     ("precision", "expected"), [(None, "DEFAULT"), ("high", "HIGH,"), ("highest", "HIGHEST")]
 )
-def test_products_are_as_exact_as_the_study_asks(
+def test_products_have_the_precision_that_the_study_sets(
     precision: str | None, expected: str, place: str, tmp_path: Path
 ) -> None:
     (tmp_path / "study.toml").write_text(VALID, encoding="utf-8")

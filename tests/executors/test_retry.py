@@ -1,4 +1,4 @@
-"""Only the trial that kills workers fails, and every try is counted."""
+"""Only the trial that kills workers fails, and every attempt is counted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def train(asked: Work, culprits: set[int], retries: int) -> tuple[Outcome, int]:
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 @pytest.mark.parametrize("culprits", [set(), {2}, {0, 3}, {0, 1, 2, 3, 4}])
-def test_the_culprits_fail_and_every_try_is_counted(culprits: set[int], retries: int) -> None:
+def test_culprits_fail_and_every_attempt_is_counted(culprits: set[int], retries: int) -> None:
     outcome, tries = train(work(0, 1, 2, 3, 4), culprits, retries)
 
     failed = {lane.number for lane in outcome.lanes if lane.failure is not None}
@@ -46,7 +46,7 @@ def test_the_culprits_fail_and_every_try_is_counted(culprits: set[int], retries:
     assert outcome.attempt == tries
 
 
-def test_a_lane_counts_the_deaths_that_it_was_part_of() -> None:
+def test_a_lane_counts_the_worker_deaths_that_it_was_part_of() -> None:
     outcome, _ = train(work(0, 1, 2, 3), {3}, retries=1)
 
     # 0 1 2 3 dies, 0 1 trains; 2 3 dies, 2 trains; 3 dies twice alone
@@ -56,7 +56,7 @@ def test_a_lane_counts_the_deaths_that_it_was_part_of() -> None:
     assert failure.reason is Reason.WORKER_DIED
 
 
-def test_a_bucket_whose_worker_was_lost_is_tried_as_it_is() -> None:
+def test_a_bucket_whose_worker_was_lost_is_retried_unchanged() -> None:
     executor, tries = SimulatedExecutor(lambda spec, epoch: (1.0,)), list[int]()
 
     def attempt(part: Work) -> Outcome:
@@ -76,7 +76,7 @@ def test_a_bucket_whose_worker_was_lost_is_tried_as_it_is() -> None:
 
 
 def test_a_trial_that_loses_every_worker_fails_at_the_fourth() -> None:
-    """Three losses, and its one more try: as the guide says."""
+    """Three losses, and one more attempt, as the guide says."""
 
     def attempt(part: Work) -> Outcome:
         raise WorkerLostError("is gone", PLACE, 0.0)
@@ -87,7 +87,7 @@ def test_a_trial_that_loses_every_worker_fails_at_the_fourth() -> None:
     assert (lane.failure.reason, lane.failure.error_type) == ("worker_died", "WorkerLostError")
 
 
-def test_what_a_worker_died_of_is_told_by_another_process() -> None:
+def test_the_cause_of_a_workers_death_is_reported_by_another_process() -> None:
     death = WorkerDiedError("was killed", PLACE, 3.0, "the end of its log")
     told = pickle.loads(pickle.dumps(death))
     assert (type(told), str(told), told.place) == (WorkerDiedError, str(death), PLACE)

@@ -1,4 +1,4 @@
-"""A study over four devices of one process: XLA simulates them, on the cores that there are."""
+"""A study on four devices of one process, which XLA simulates on the available cores."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def digest(results: Path) -> str:
     return deterministic_digest(RunDir(results))
 
 
-def test_four_devices_give_the_rows_of_one(tmp_path: Path, compile_cache: Path) -> None:
+def test_four_devices_give_the_same_rows_as_one(tmp_path: Path, compile_cache: Path) -> None:
     four = run(tmp_path / "four", compile_cache, *BUCKETS)
 
     assert 1 < len(devices(four)) <= 4
@@ -65,10 +65,10 @@ def test_four_devices_give_the_rows_of_one(tmp_path: Path, compile_cache: Path) 
 
 
 @pytest.mark.slow
-def test_a_study_goes_on_with_other_devices_to_the_same_rows(
+def test_a_study_resumed_on_other_devices_gives_the_same_rows(
     tmp_path: Path, compile_cache: Path
 ) -> None:
-    """Its programs are those that were planned at first, for the devices that there were then."""
+    """Its programs are those first planned, for the devices available at that time."""
     settings = (*BUCKETS, "execution.lane_loop=vmap")
     whole = run(tmp_path / "whole", compile_cache, *settings)
 

@@ -1,7 +1,7 @@
-"""A study that runs out of memory trains fewer lanes at a time, to the same curves, and says so.
+"""A study that runs out of memory trains fewer lanes at a time, with the same curves.
 
-One trial fails only where it does not fit alone. The limits are on what the compiler foresees;
-where memory runs out in training a fault stands for it.
+It reports this, and a trial fails only if it does not fit alone. The limits apply to the memory
+that the compiler predicts; a fault simulates lack of memory in training.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WIDE = (
     "train.epochs=1",
     "results.keep_models=0",
 )
-# 4 lanes of such a network take 1.5 GiB beside what the process has when they begin to train
+# 4 lanes of such a network take 1.5 GiB in addition to what the process uses before training
 SHORT_OF = """
 import resource, sys
 import sweeper
@@ -68,7 +68,7 @@ sweeper.run(sweeper.load_study(sys.argv[1], sys.argv[2:]), observer=tell)
 
 @dataclass(frozen=True)
 class Ran:
-    """A study that was run, and what it warned of."""
+    """A finished study, and its warnings."""
 
     results: Results
     warnings: list[str]
@@ -118,7 +118,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
 
 
 def started(directory: Path, *settings: str) -> Ran:
-    """The study in `directory`, from where it is to its end."""
+    """Run the study in `directory` from its present state to its end."""
     events: list[Event] = []
     config = study_in(directory, TEXT, *settings)
     sweeper.run(config, observer=events.append)
@@ -130,7 +130,7 @@ def below(needed: int) -> str:
     return f"execution.memory_limit='{needed - 1} B'"
 
 
-def test_a_limit_that_all_fits_in_changes_nothing(run: Callable[..., Ran]) -> None:
+def test_a_limit_that_is_large_enough_changes_nothing(run: Callable[..., Ran]) -> None:
     free = run()
     limited = run(f"execution.memory_limit='{free.needed()} B'")
     assert limited.curves == free.curves
@@ -153,12 +153,12 @@ def test_a_class_that_does_not_fit_has_half_as_many_lanes(run: Callable[..., Ran
     assert limited.curves == free.curves
     class_id, size = buckets["class_id"][0], rf"{free.needed() / 1024:.3g} KiB"
     assert limited.warnings == [
-        f"class {class_id}: its program of 4 lanes takes {size}, and execution.memory_limit is "
+        f"class {class_id}: its program of 4 lanes takes {size}, but execution.memory_limit is "
         f"{size}; it trains 2 lanes at a time"
     ]
 
 
-def test_lanes_side_by_side_are_halved_to_the_curves_up_to_rounding(
+def test_halving_lanes_side_by_side_changes_curves_only_by_rounding(
     run: Callable[..., Ran],
 ) -> None:
     free = run(VMAP)
@@ -169,17 +169,17 @@ def test_lanes_side_by_side_are_halved_to_the_curves_up_to_rounding(
     assert next(values) == pytest.approx(next(values), rel=1e-4)
 
 
-def test_what_does_not_fit_alone_fails_and_says_what_to_write(run: Callable[..., Ran]) -> None:
+def test_a_trial_that_does_not_fit_alone_fails_with_a_hint(run: Callable[..., Ran]) -> None:
     limited = run("execution.memory_limit='10 KiB'", "study.n_trials=2")
     assert limited.ended() == [("FAIL", "oom", 1, "ProgramTooLargeError")] * 2
     buckets, message = limited.results.buckets(), limited.results.trials()["error_message"][0]
     size = f"{buckets['memory_predicted_bytes'][0] / 1024:.3g} KiB"
     assert message == (
-        f"its program of 1 lane takes {size}, and execution.memory_limit is 10 KiB; write a larger "
-        "execution.memory_limit, or a smaller model or train.batch_size"
+        f"its program of 1 lane takes {size}, but execution.memory_limit is 10 KiB; write a "
+        "larger execution.memory_limit, or a smaller model or train.batch_size"
     )
     (shortage,) = [said for said in limited.warnings if "memory_limit" in said]
-    assert shortage.endswith("; its 2 trials failed, not fitting alone")
+    assert shortage.endswith("; its 2 trials failed, because it does not fit alone")
 
 
 def test_a_limit_below_the_data_is_refused(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_limit_below_the_data_is_refused(tmp_path: Path) -> None:
         started(tmp_path, "execution.memory_limit='1 KiB'")
 
 
-def test_a_small_trial_of_a_padded_class_is_alone_in_a_program_of_its_size(
+def test_a_small_trial_of_a_padded_class_gets_a_program_of_its_size(
     run: Callable[..., Ran],
 ) -> None:
     exact = run(*PADDED, "execution.strategy='exact'")
@@ -199,23 +199,23 @@ def test_a_small_trial_of_a_padded_class_is_alone_in_a_program_of_its_size(
     assert limited.curves == mine
     assert limited.warnings[0].endswith(
         "it trains 1 lane at a time, 4 trials in programs of their own, and 1 trial failed, "
-        "not fitting alone"
+        "because they do not fit alone"
     )
 
 
-def test_where_memory_runs_out_in_training_the_ceiling_holds_for_later_rounds(
+def test_a_ceiling_found_in_training_applies_to_later_rounds(
     run: Callable[..., Ran], tmp_path: Path
 ) -> None:
     plan_faults("train:begin=oom@1, train:begin=oom@4")
     struck = started(tmp_path)
-    # tried are 4 lanes, then 2 and 2; 4, of which memory ran out, too, then 2 and 1
+    # attempts are 4 lanes, then 2 and 2; 4, in which memory ran out, then 2 and 1
     assert struck.capacities == [(1, 2), (1, 2), (2, 2), (2, 2)]
     assert struck.curves == run().curves
     assert "memory ran out: RESOURCE_EXHAUSTED: Out of memory" in struck.warnings[0]
     assert len(struck.warnings) == 1
 
 
-def test_a_trial_fails_for_which_memory_runs_out_alone(
+def test_a_trial_that_runs_out_of_memory_alone_fails(
     run: Callable[..., Ran], tmp_path: Path
 ) -> None:
     plan_faults(",".join(f"train:begin=oom@{passing}" for passing in (1, 2, 3)))
@@ -235,7 +235,7 @@ def test_a_trial_fails_for_which_memory_runs_out_alone(
         pytest.param("ledger.commit:end@4", marks=pytest.mark.slow),
     ],
 )
-def test_a_study_that_is_short_of_memory_goes_on_after_a_crash_as_if_nothing_had_happened(
+def test_a_study_short_of_memory_resumes_after_a_crash_with_the_same_rows(
     instant: str, run: Callable[..., Ran], tmp_path: Path
 ) -> None:
     settings = VMAP, below(run(VMAP).needed())
@@ -251,7 +251,7 @@ def test_a_study_that_is_short_of_memory_goes_on_after_a_crash_as_if_nothing_had
     assert resumed.capacities == unbroken.capacities
 
 
-def test_a_resumed_study_does_not_try_the_larger_one_again(tmp_path: Path) -> None:
+def test_a_resumed_study_does_not_try_the_larger_program_again(tmp_path: Path) -> None:
     plan_faults("train:begin=oom@1, ledger.open:begin=raise@2")
     with pytest.raises(Fault):
         started(tmp_path)
@@ -261,7 +261,7 @@ def test_a_resumed_study_does_not_try_the_larger_one_again(tmp_path: Path) -> No
     assert resumed.warnings == []
 
 
-def test_a_worker_tells_its_parent_what_fits(
+def test_a_worker_reports_to_its_parent_what_fits(
     run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "train:begin=oom@1")
@@ -272,7 +272,7 @@ def test_a_worker_tells_its_parent_what_fits(
 
 
 @pytest.mark.slow
-def test_memory_that_really_runs_out_is_met_by_half_as_many_lanes(tmp_path: Path) -> None:
+def test_real_lack_of_memory_halves_the_lanes(tmp_path: Path) -> None:
     config = study_in(tmp_path, TEXT, VMAP, *WIDE)
     settings = f"results.dir={config.run_dir}", VMAP, *WIDE
     command = [sys.executable, "-c", SHORT_OF, str(tmp_path / "study.toml"), *settings]

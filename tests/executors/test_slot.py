@@ -1,4 +1,4 @@
-"""How long a worker may take over a bucket, and what counts as its outcome."""
+"""How long a worker may take for a bucket, and what counts as its outcome."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def slot(timeout_s: float | None) -> Slot:
     return Slot("worker 0", setup, {}, Path("worker-0.log"), timeout_s)
 
 
-def test_each_trial_of_a_bucket_has_its_time_and_compiling_has_it_once() -> None:
+def test_each_trial_of_a_bucket_has_the_whole_time_limit_and_compiling_once() -> None:
     assert slot(None).limit_s(work(0, 1)) is None
     assert slot(10.0).limit_s(work(0)) == 20.0
     assert slot(10.0).limit_s(work(0, 1, 2)) == 40.0
 
 
-def test_with_a_time_for_trials_no_thread_trains() -> None:
+def test_with_a_time_limit_for_trials_no_thread_trains() -> None:
     given = ["execution.trial_timeout='90s'"]
     config = parse(DIGITS, Path("study.toml"), given)
     assert config.execution.trial_timeout_s == 90.0
@@ -41,7 +41,7 @@ def test_with_a_time_for_trials_no_thread_trains() -> None:
         parse(DIGITS, Path("study.toml"), [*given, "execution.workers=0"])
 
 
-def test_an_outcome_is_that_of_the_bucket_and_nothing_else() -> None:
+def test_an_outcome_belongs_to_its_bucket() -> None:
     asked = work(0, 1)
     outcome = SimulatedExecutor(lambda spec, epoch: (1.0,)).attempt(asked)
     found = outcome_of(pickle.dumps(outcome), asked)
@@ -52,13 +52,13 @@ def test_an_outcome_is_that_of_the_bucket_and_nothing_else() -> None:
     assert [outcome_of(given, asked) for given in rubbish] == [None] * len(rubbish)
 
 
-def test_the_data_are_written_again_for_a_worker_that_did_not_start(
+def test_the_data_is_written_again_for_a_worker_that_did_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[None] = []
 
     class FailsOnce:
-        """A worker that starts when the data were sent again."""
+        """A worker that starts after the data were sent again."""
 
         def __init__(self, *_: object) -> None:
             self.is_alive = True

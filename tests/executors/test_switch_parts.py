@@ -60,7 +60,7 @@ def _float64() -> Iterator[None]:
         for program in STUDIES
     ],
 )
-def test_trials_of_two_structures_on_two_devices_are_what_they_are_alone(
+def test_trials_of_two_structures_on_two_devices_equal_those_alone(
     program: str, compile_cache: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "study.toml").write_text(STUDIES[program], encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A study with the strategy switch on four devices: what no core has but in name, here."""
+"""A study with the strategy switch on four devices, which XLA simulates here."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FOUR = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_LOG_COMPIL
 
 @dataclass(frozen=True)
 class Switched:
-    """The study, run to its end: where, with which cache, and what it said."""
+    """The study, run to its end: directory, cache and output."""
 
     directory: Path
     cache: Path
@@ -97,7 +97,7 @@ def _float64() -> Iterator[None]:
         yield
 
 
-def test_four_architectures_are_one_program_that_is_compiled_once(four: Switched) -> None:
+def test_four_architectures_share_one_compiled_program(four: Switched) -> None:
     results = open_results(four.directory / "runs" / "switched")
     trials, buckets = results.trials(), results.buckets()
 
@@ -114,7 +114,7 @@ def test_four_architectures_are_one_program_that_is_compiled_once(four: Switched
 
 @pytest.mark.usefixtures("_float64")
 @pytest.mark.parametrize(("depth", "width"), [(1, 8), (1, 16), (2, 8), (2, 16)])
-def test_each_is_its_plain_run(depth: int, width: int, four: Switched) -> None:
+def test_each_trial_equals_its_plain_run(depth: int, width: int, four: Switched) -> None:
     results = open_results(four.directory / "runs" / "switched")
     root = results.run_dir.root
     rows, metrics = results.trials(), results.metrics()
@@ -138,7 +138,7 @@ def test_each_is_its_plain_run(depth: int, width: int, four: Switched) -> None:
 
 
 def kept_model(study: Bench, trial: TrialSpec, path: Path) -> Any:
-    """The weights of a trial as the study saved them."""
+    """The weights of a trial as saved by the study."""
     settings = study.config.filled(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     return eqx.tree_deserialise_leaves(
@@ -146,7 +146,7 @@ def kept_model(study: Bench, trial: TrialSpec, path: Path) -> Any:
     )
 
 
-def test_a_trial_is_run_again_in_a_class_of_its_own(four: Switched, tmp_path: Path) -> None:
+def test_a_trial_can_be_repeated_in_its_own_class(four: Switched, tmp_path: Path) -> None:
     root = four.directory / "runs" / "switched"
     begin_again(root, 7, tmp_path / "again.toml")
 

@@ -1,4 +1,4 @@
-"""A turn alone has the device to itself, and nobody waits for ever."""
+"""A turn alone has the device to itself, and no turn waits for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweeper.executors.placement import DeviceLock, turns_on
 WAIT_S = 10.0
 
 
-def test_turns_run_beside_each_other() -> None:
+def test_turns_of_different_devices_run_at_the_same_time() -> None:
     turns, both = DeviceLock(), threading.Barrier(2)
 
     def run() -> None:
@@ -24,7 +24,7 @@ def test_turns_run_beside_each_other() -> None:
             done.result(WAIT_S)
 
 
-def test_a_turn_alone_has_nothing_beside_it() -> None:
+def test_nothing_runs_during_a_turn_alone() -> None:
     turns, lock = DeviceLock(), threading.Lock()
     running: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""A worker that dies, hangs, floods or gives rubbish is told of and ended."""
+"""A worker that dies, hangs, floods or returns rubbish is reported and ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ process.call(hangs_in_native_code, limit_s=None)
 
 
 def begin(setup: str, output: Connection) -> None:
-    """What a worker does without a study: a start that takes no time."""
+    """A worker without a study: it starts at once."""
     write_to(output)
     os.write(1, setup.encode())
 
@@ -66,7 +66,7 @@ def refused() -> NoReturn:
 
 
 class Unreadable:
-    """Can be sent, and cannot be received."""
+    """An object that can be sent but not received."""
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return _unreadable, ()
@@ -77,7 +77,7 @@ def _unreadable() -> NoReturn:
 
 
 class NeedsTwoError(Exception):
-    """Pickles with fewer arguments than it takes."""
+    """Pickles with fewer arguments than it needs."""
 
     def __init__(self, one: object, _two: object) -> None:
         super().__init__(one)
@@ -116,7 +116,7 @@ def is_killed() -> None:
 
 
 def is_killed_while_it_gives() -> None:
-    """Write the head of a long result, a part of it, and no more."""
+    """Write the head of a long result and only a part of the rest."""
     for queue in gc.get_objects():
         if isinstance(queue, SimpleQueue):
             os.write(queue._writer.fileno(), struct.pack("!i", 1000) + b"x")
@@ -128,7 +128,7 @@ def hangs() -> None:
 
 
 def hangs_in_native_code() -> None:
-    ctypes.PyDLL(None).sleep(1000)  # which keeps the interpreter to itself
+    ctypes.PyDLL(None).sleep(1000)  # which does not release the interpreter
 
 
 def floods(megabytes: int) -> int:
@@ -151,7 +151,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
         process.end()
 
 
-def test_a_worker_does_what_it_is_asked_until_it_is_ended(
+def test_a_worker_answers_until_it_is_ended(
     start: Callable[..., WorkerProcess], tmp_path: Path
 ) -> None:
     process = start()
@@ -173,20 +173,23 @@ def test_a_worker_does_what_it_is_asked_until_it_is_ended(
     ("function", "how"),
     [
         (leaves, "ended with exit code 3"),
-        (is_killed, "was killed by SIGKILL (from outside, or by the system for want of memory)"),
+        (
+            is_killed,
+            "was killed by SIGKILL (from outside, or by the system because memory ran out)",
+        ),
         (crashes, "was killed by SIGSEGV"),
         (gets_a_signal_without_a_name, f"was killed by signal {signal.SIGRTMIN + 1}"),
         (
             is_killed_while_it_gives,
-            "was killed by SIGKILL (from outside, or by the system for want of memory)",
+            "was killed by SIGKILL (from outside, or by the system because memory ran out)",
         ),
-        (gives_what_cannot_be_read, "gave what cannot be read and was killed"),
+        (gives_what_cannot_be_read, "returned an unreadable result and was killed"),
         (gives_what_cannot_be_sent, "raised TypeError and was killed"),
-        (raises_what_cannot_be_read, "gave what cannot be read and was killed"),
+        (raises_what_cannot_be_read, "returned an unreadable result and was killed"),
         (raises_what_ends_programs, "raised KeyboardInterrupt and was killed"),
     ],
 )
-def test_one_that_gives_nothing_is_gone(
+def test_a_worker_that_ends_without_a_result_is_gone(
     function: Callable[[], object], how: str, start: Callable[..., WorkerProcess]
 ) -> None:
     process = start()
@@ -202,19 +205,19 @@ def test_one_that_gives_nothing_is_gone(
 
 
 @pytest.mark.parametrize("function", [hangs, hangs_in_native_code])
-def test_one_that_hangs_is_killed_and_says_where(
+def test_a_worker_that_hangs_is_killed_and_reports_where(
     function: Callable[[], object], start: Callable[..., WorkerProcess]
 ) -> None:
     process = start()
     process.call(doubled, 1, limit_s=60)
     with pytest.raises(OverdueError) as gone:
         process.call(function, limit_s=0.2)
-    assert gone.value.how == "gave no result in 0.2 s and was killed"
+    assert gone.value.how == "returned no result in 0.2 s and was killed"
     assert f"in {function.__name__}" in gone.value.log
     assert not is_alive(process.pid)
 
 
-def test_one_that_is_stopped_is_killed_too(start: Callable[..., WorkerProcess]) -> None:
+def test_a_stopped_worker_is_killed_too(start: Callable[..., WorkerProcess]) -> None:
     process = start()
     process.call(doubled, 1, limit_s=60)
     os.kill(process.pid, signal.SIGSTOP)
@@ -223,7 +226,7 @@ def test_one_that_is_stopped_is_killed_too(start: Callable[..., WorkerProcess]) 
     assert not is_alive(process.pid)
 
 
-def test_semaphores_that_cannot_be_made_are_named(
+def test_semaphores_that_cannot_be_created_are_named(
     start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_only(**_: object) -> NoReturn:
@@ -234,13 +237,13 @@ def test_semaphores_that_cannot_be_made_are_named(
         start()
 
 
-def test_one_that_cannot_begin_says_why(start: Callable[..., WorkerProcess]) -> None:
+def test_a_worker_that_cannot_start_reports_why(start: Callable[..., WorkerProcess]) -> None:
     with pytest.raises(GoneError) as gone:
         start(cannot_begin).call(doubled, 1, limit_s=60)
     assert f"ValueError: {SPOKEN}" in gone.value.log
 
 
-def test_one_whose_parent_is_killed_is_gone_at_once_whatever_it_does(tmp_path: Path) -> None:
+def test_a_worker_ends_at_once_when_its_parent_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT],
         cwd=tmp_path,
@@ -258,7 +261,7 @@ def test_one_whose_parent_is_killed_is_gone_at_once_whatever_it_does(tmp_path: P
 
 
 class NoPipes:
-    """The module `os` in a process that may not open another pipe."""
+    """The module `os` in a process that cannot open another pipe."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(os, name)

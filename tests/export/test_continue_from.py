@@ -110,7 +110,7 @@ def test_the_start_model_is_recorded_so_a_resume_does_not_need_the_flag(
     cut.started_from.unlink()
     with pytest.raises(StudyError) as gone:
         api.run(config)
-    assert f"its trials start from {saved}, and the copy of that is gone" in str(gone.value)
+    assert f"its trials start from {saved}, but the copy of it is missing" in str(gone.value)
     assert api.run(config, continue_from=directory / "copy" / MODEL_FILE).state == "finished"
     assert cut.started_from.read_bytes() == (directory / "copy" / MODEL_FILE).read_bytes()
 
@@ -121,7 +121,7 @@ def test_verify_reports_a_damaged_copy_of_the_start_model(
     whole, other = continued.started_from.read_bytes(), directory / "other" / MODEL_FILE
     assert verify(continued).damage == ()
     for content, found in (
-        (whole[:-1], "no saved model: "),
+        (whole[:-1], "not a saved model: "),
         (other.read_bytes(), "it is another model"),
         (None, "it is not there"),
     ):
@@ -140,7 +140,7 @@ def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) ->
     config = configured(directory, "more", *settings)
     for config_, start, message in (
         (config, "other", "is not "),
-        (configured(directory, "first", SAVING), "saved", "began with fresh weights; leave it out"),
+        (configured(directory, "first", SAVING), "saved", "began with fresh weights; omit it"),
     ):
         with pytest.raises(StudyError) as refusal:
             api.run(config_, continue_from=directory / start)
@@ -154,9 +154,9 @@ def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) ->
         (
             ("model.width=9", "model.activation=tanh", "model.dropout=0.1"),
             [
-                "model.width: 9, and the model in {start} has 8; write width = 8",
-                "model.activation: 'tanh', and the model in {start} has 'relu'; "
-                'write activation = "relu"',
+                "model.width: 9, but the model in {start} has 8; write width = 8",
+                "model.activation: 'tanh', but the model in {start} has 'relu'; write activation "
+                '= "relu"',
             ],
         ),
         (
@@ -168,7 +168,10 @@ def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) ->
         ),
         (
             ("data.name=iris", "train.batch_size=16"),
-            ["data: {start} is of other data: it has 13 feature names, the study 4; start from"],
+            [
+                "data: {start} was trained on other data: it has 13 feature names, the study has "
+                "4; start from"
+            ],
         ),
     ],
 )
@@ -222,5 +225,5 @@ def test_another_optimizer_starts_fresh_and_says_so(directory: Path) -> None:
     assert (row["state"], row["place"]) == ("COMPLETE", "worker 0")
     assert row["value"] == pytest.approx(best["value"], rel=0.1)
     assert told == [
-        "trials of sgd start with its weights and a fresh optimizer: the saved state is of adam"
+        "trials of sgd start with its weights and a fresh optimizer: the saved state is for adam"
     ]

@@ -313,7 +313,7 @@ def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path
         with pytest.raises(StudyError) as refusal:
             export(study / "run", number, member, path)
         assert message in str(refusal.value)
-    with pytest.raises(SetupError, match="the weights of a run directory alone"):
+    with pytest.raises(SetupError, match="only the weights of a run directory"):
         sweeper.load(study / "run" / "models" / f"trial-{kept[0]:06d}.safetensors")
 
 
@@ -337,13 +337,13 @@ def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: 
         f"{name}: the leaf is damaged": save({**tensors, name: flipped}, metadata=head),
         "model/gate/bias: the leaf is damaged": save({**tensors, **swapped}, metadata=head),
         f"{name}: the leaf is missing": save(less, metadata=head),
-        "model/more: a leaf that its header does not name": save(
+        "model/more: a leaf that is not in its header": save(
             {**tensors, "model/more": flipped}, metadata=head
         ),
         f"{name}: float32[1]": save({**tensors, name: flipped.ravel()[:1]}, metadata=head),
         "its header is damaged": changed(content, sweeper=head["sweeper"].replace("plants", "x")),
-        "no saved model of sweeper": save(tensors),
-        "no saved model: ": content[:-1],
+        "not a saved model of sweeper": save(tensors),
+        "not a saved model: ": content[:-1],
     }
     for message, damaged in cases.items():
         path.write_bytes(damaged)
@@ -360,7 +360,7 @@ def test_weights_in_equinoxs_format_are_refused_with_a_hint(
 ) -> None:
     path, saved = tmp_path / "trial-000000.eqx", tmp_path / "trial-000000.safetensors"
     path.write_bytes(b"\x93NUMPY\x01\x00")
-    for hint in ("name a directory that `export` wrote", f"name {saved}"):
+    for hint in ("use a directory that `export` wrote", f"name {saved}"):
         with pytest.raises(SetupError, match="in Equinox's own format") as refusal:
             sweeper.load(path)
         assert refusal.value.problems[0].hint == hint

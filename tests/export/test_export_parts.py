@@ -201,8 +201,8 @@ def test_trials_start_from_a_model_with_the_same_parts(study: Path) -> None:
     for setting, expected in (
         (
             wider,
-            f"model.{part}.width: {saved_width + 1}, and the model in {start} has "
-            f"{saved_width}; write width = {saved_width}",
+            f"model.{part}.width: {saved_width + 1}, but the model in {start} has {saved_width}; "
+            f"write width = {saved_width}",
         ),
         (
             f"search.model.{part}.depth={{type='int',low=1,high=2,name='depth'}}",

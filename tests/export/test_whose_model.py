@@ -102,12 +102,12 @@ def test_the_model_of_another_study_is_found(
     number, _ = kept(ended)
     put(other, (number, 0), copied, (number, 0))
     name = copied.saved(number).name
-    what = f"it is of a trial {number} that was trained on other data"
+    what = f"it is of a trial {number} with other data"
     assert found(copied) == {f"models/{name}": what}
     # nor is the data description of another one accepted
     assert "it is of other data" in refusal(copied, number, tmp_path / "best")
     shutil.copy(other.preparation, copied.preparation)
-    assert f"it is of another study's trial {number}" in refusal(copied, number, tmp_path / "best")
+    assert f"it is of trial {number} of another study" in refusal(copied, number, tmp_path / "best")
 
 
 def test_the_same_data_with_other_settings_is_another_study(
@@ -118,7 +118,7 @@ def test_the_same_data_with_other_settings_is_another_study(
     number, _ = kept(ended)
     put(another, (number, 0), copied, (number, 0))
     name = copied.saved(number).name
-    assert found(copied) == {f"models/{name}": f"it is of another study's trial {number}"}
+    assert found(copied) == {f"models/{name}": f"it is of trial {number} of another study"}
 
 
 def test_an_export_requires_both_files_to_have_the_same_model(
@@ -143,7 +143,7 @@ def test_a_model_of_an_earlier_version_is_identified_by_its_name(
     assert export(copied.root, best, 0, tmp_path / "best") == best
     # the ledger describes its data
     shutil.copy(other.preparation, copied.preparation)
-    assert "it is of other data than the study's" in refusal(copied, best, tmp_path / "x")
+    assert "it is for other data than the study's" in refusal(copied, best, tmp_path / "x")
 
 
 def test_errors_of_export_name_the_file(ended: RunDir, tmp_path: Path) -> None:

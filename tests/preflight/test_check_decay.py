@@ -94,7 +94,7 @@ def refused(config: StudyConfig) -> list[str]:
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        ("{linaer=true}", "decay.linaer: no class 'linaer' in eqx.nn; did you mean linear?"),
+        ("{linaer=true}", "decay.linaer: eqx.nn has no class 'linaer'; did you mean linear?"),
         (
             "{'nets_to_decay:Gaet'=true}",
             "decay.nets_to_decay:Gaet: no class 'Gaet' in the module 'nets_to_decay'; "
@@ -115,11 +115,11 @@ def refused(config: StudyConfig) -> list[str]:
         ),
         (
             "{where=[{path='layer[0].*',decay=true}]}",
-            "decay.where.0: no array stands at 'layer[0].*'; did you mean 'layers[0]'?",
+            "decay.where.0: no array is at 'layer[0].*'; did you mean 'layers[0]'?",
         ),
         (
             "{where=[{path='norms',decay=true}]}",
-            "decay.where.0: no array stands at 'norms'; the arrays of the model are "
+            "decay.where.0: no array is at 'norms'; the arrays of the model are "
             "layers[0].weight, layers[0].bias, layers[1].weight, layers[1].bias, "
             "layers[2].weight, layers[2].bias, layers[3].weight, layers[3].bias",
         ),
@@ -134,8 +134,8 @@ def refused(config: StudyConfig) -> list[str]:
         ),
         (
             "{where=[{leaf='bias',ndim=2,depth=0,decay=true}]}",
-            "decay.where.0: no array meets all of its conditions; "
-            "the arrays of the model are layers[0].weight, layers[0].bias",
+            "decay.where.0: no array meets all conditions; the arrays of the model are "
+            "layers[0].weight, layers[0].bias",
         ),
     ],
 )
@@ -224,8 +224,7 @@ def test_a_mask_has_no_factors(study: Study) -> None:
 
     check_functions(config, 3)
     assert refused(config) == [
-        "decay.linear: 0.5 is a factor, and a mask says whether an array decays; "
-        "write true or false"
+        "decay.linear: 0.5 is a factor, but a mask can only be true or false; write true or false"
     ]
 
 

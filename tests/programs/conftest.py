@@ -29,7 +29,7 @@ STUDY = bent(DIGITS, "study.seed=3", "execution.precision=float64")
 
 @pytest.fixture(autouse=True, scope="package")
 def _compiled_once(compile_cache: Path) -> Iterator[None]:
-    """Compile a program once for all tests that train by it, unless it takes no time."""
+    """Compile a program once for all tests that use it, unless compiling is fast."""
     cached = {
         "jax_compilation_cache_dir": str(compile_cache / "programs"),
         "jax_persistent_cache_min_compile_time_secs": 0.3,
@@ -46,7 +46,7 @@ def _compiled_once(compile_cache: Path) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _float64(float64: None) -> None:
-    """Programs are trained in float64."""
+    """Programs train in float64."""
 
 
 @dataclass
@@ -75,10 +75,10 @@ class Bench:
         epochs: tuple[int, int] | None = None,
         after: Outcome | None = None,
     ) -> Work:
-        """A bucket of `specs`, from the first epoch or on from the outcome `after`.
+        """A bucket of `specs`, from the first epoch or continuing from the outcome `after`.
 
-        `padded_to` is the width and depth of a padded class, or those of each part, `run_widths`
-        are those that it runs lanes at, where there are several. Where they are `switched`, the
+        `padded_to` is the width and depth of a padded class, or those of each part; `run_widths`
+        are the widths at which it runs lanes, if there are several. If they are `switched`, the
         structures of `specs` are branches of a switch class.
         """
         start, stop = epochs or (0, self.config.train.epochs)

@@ -26,9 +26,9 @@ ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 
 @contextmanager
 def compiled_hastily() -> Iterator[None]:
-    """Code is compiled without being optimized: what is compared against runs only once.
+    """Compile code without optimization: the reference only runs once.
 
-    Never what is tested: that is compiled as a user has it.
+    Never use this for tested code, which must be compiled as for a user.
     """
     jax.config.update("jax_disable_most_optimizations", True)
     try:
@@ -51,7 +51,7 @@ class Net(eqx.Module):
 
 @dataclass
 class Plain:
-    """What came of it: rows of train loss, validation loss and scores, and the nets by epoch."""
+    """The result: rows of train loss, validation loss and scores, and the nets by epoch."""
 
     rows: NDArray[np.float64]
     nets: list[Net]
@@ -66,7 +66,7 @@ def first_net(bench: Bench, trial: TrialSpec) -> Net:
 
 
 def linears_of(model: Any) -> list[eqx.nn.Linear]:
-    """The layers of an MLP as Equinox has them."""
+    """The layers of an MLP as in Equinox."""
 
     def linear(layer: eqx.nn.Linear) -> eqx.nn.Linear:
         leaves = jnp.asarray(layer.weight), jnp.asarray(layer.bias)
@@ -80,12 +80,12 @@ def both_arrays(linear: eqx.nn.Linear) -> Any:
 
 
 def empty_linear(in_size: int, out_size: int) -> eqx.nn.Linear:
-    """Without numbers: to draw those of each shape would compile a program each."""
+    """Without values: drawing them would compile a program per shape."""
     return eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=jax.random.key(0))
 
 
 def weights_only(net: Net) -> Any:
-    """The mask of what is decayed."""
+    """The mask of decayed parameters."""
     return jax.tree.map(lambda leaf: leaf.ndim == 2, eqx.filter(net, eqx.is_inexact_array))
 
 
@@ -101,10 +101,9 @@ def train(
     ema: float | None = None,
     net: Any = None,
 ) -> Plain:
-    """Train `trial`; the loss counts times `units[0]`, on the validation part times `units[1]`.
+    """Train `trial`; its loss is multiplied by `units[0]`, on validation data by `units[1]`.
 
-    With `ema` the weights that are measured are their running average; `net` stands for its first
-    network.
+    With `ema` the measured weights are their running average; `net` replaces its first network.
     """
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
@@ -144,4 +143,4 @@ WAYS: Mapping[str, dict[str, Any]] = {
     "exact": {"lane_loop": "vmap"},
     "padded": {"lane_loop": "map", "padded_to": (24, 3)},
 }
-"""How a bucket may be trained; every setting does the same in each."""
+"""All ways to train a bucket; every setting has the same effect in each."""

@@ -1,4 +1,4 @@
-"""`alternating` is what plain Equinox and Optax would do with an `if` for the phase."""
+"""`alternating` equals plain Equinox and Optax with an `if` for the phase."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily, linears_of
 from tests.small_studies import PARTS, bent
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 SEED, BATCH, EPOCHS = 3, 64, 30
 WARMUP, FIT, FOLLOW = 3, 2, 1
 
@@ -59,7 +59,7 @@ SHAPES = {
     "wide head": {"depth_a": 2, "width_a": 8, "width_b": 11},
 }
 SHAPE = SHAPES["trunk of one layer"]
-# how a bucket may be trained; every setting does the same in each
+# all ways to train a bucket; every setting has the same effect in each
 ROOM = {"a": (9, 3), "b": (12, 1), "c": (7, 2)}
 WAYS: Mapping[str, dict[str, Any]] = {
     "exact": {"lane_loop": "vmap"},
@@ -90,7 +90,7 @@ def phase_of(epoch: int) -> str:
 
 
 class Net(eqx.Module):
-    """Linear layers with an activation between, and dropout after it where there is a key."""
+    """Linear layers with an activation between, and dropout after it if there is a key."""
 
     linears: list[eqx.nn.Linear]
     activation: Callable[[Any], Any] = eqx.field(static=True)
@@ -106,13 +106,13 @@ class Net(eqx.Module):
 
 
 def matrices(net: Any) -> Any:
-    """The mask of what is decayed."""
+    """The mask of decayed parameters."""
     return jax.tree.map(lambda leaf: leaf.ndim == 2, net)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What a run trains on and is validated on, the order of its batches, and its unit."""
+    """The training and validation data of a run, the order of its batches, and its unit."""
 
     x: NDArray[Any]
     y: NDArray[Any]
@@ -172,7 +172,7 @@ def losses(nets: Any, x: Any, y: Any, key: Any = None) -> Any:
     trunk = jax.vmap(nets["a"])(x)
     if key is None:
         b = jax.vmap(nets["b"])(trunk)
-    else:  # B is the second part, as each comes after the one that feeds it
+    else:  # B is the second part, since each comes after its input
         b = jax.vmap(nets["b"])(trunk, jax.random.split(jax.random.fold_in(key, 1), len(x)))
     c = jax.vmap(nets["c"])(trunk)
     return jnp.mean((b - y) ** 2), jnp.mean((c - jax.lax.stop_gradient(b)) ** 2)
@@ -201,7 +201,7 @@ def step(phase: str, own: Optimizers, clip_norm: Any, nets: Any, states: Any, *n
 
 @eqx.filter_jit
 def mixed(ema: float, old: Any, new: Any) -> Any:
-    """The running average of weights, frozen ones too, after an update to `new`."""
+    """The running average of weights, including frozen ones, after an update to `new`."""
     return jax.tree.map(
         lambda old, new: ema * old + (1 - ema) * new if eqx.is_array(new) else new, old, new
     )
@@ -222,8 +222,8 @@ def plain(
 ) -> Plain:
     """The trial in plain Equinox and Optax: same initial weights, same data, same order.
 
-    The norm is clipped over all parts that a phase trains. With `ema` the weights that are
-    measured are their running average.
+    The norm is clipped over all parts that a phase trains. With `ema` the measured weights are
+    their running average.
     """
     rows = rows or rows_of(study, replicate)
     rates = {phase: jnp.asarray(of.params[f"lr_{phase}"]) for phase in TRAINS}
@@ -252,7 +252,7 @@ def plain(
 def state_of(
     study: Bench, outcome: Outcome, of: TrialSpec, member: int = 0, *, whole: bool = False
 ) -> State:
-    """What a lane was left with: all of it, or the model alone where it has ended."""
+    """The final state of a lane: all of it, or only the model if the trial has ended."""
     lane = next(lane for lane in outcome.lanes if lane.number == of.number)
     settings = study.config.filled(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
@@ -262,7 +262,7 @@ def state_of(
 
 
 def agree(study: Bench, outcome: Outcome, of: TrialSpec, expected: Plain, member: int = 0) -> None:
-    """Every loss of every epoch and every leaf of the model are those of the plain run."""
+    """Every loss of every epoch and every leaf of the model equal those of the plain run."""
     lane = next(lane for lane in outcome.lanes if lane.number == of.number)
     np.testing.assert_allclose(lane.curve.by_member[member], expected.curve, rtol=RELATIVE)
     agree_in_leaves(study, outcome, of, expected.nets[-1], member)
@@ -271,7 +271,7 @@ def agree(study: Bench, outcome: Outcome, of: TrialSpec, expected: Plain, member
 def agree_in_leaves(
     study: Bench, outcome: Outcome, of: TrialSpec, nets: Mapping[str, Net], member: int = 0
 ) -> None:
-    """Every leaf of the model is that of the plain run, by its norm."""
+    """Every leaf of the model equals that of the plain run, by its norm."""
     settings = study.config.filled(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     model: Any = program.saver.model(state_of(study, outcome, of, member))
@@ -286,7 +286,7 @@ def agree_in_leaves(
 @pytest.mark.parametrize(
     ("shapes", "alone", "together"),
     [
-        # alone it is one of the next test, which has optimizers of its own besides
+        # alone it is one case of the next test, which also has different optimizers
         (("deep trunk", "wide head"), (), ("map",)),
         pytest.param(
             tuple(SHAPES), ("map", "vmap", "map"), ("map", "vmap"), marks=pytest.mark.slow
@@ -294,10 +294,10 @@ def agree_in_leaves(
     ],
     ids=["two", "three"],
 )
-def test_a_lane_is_the_trial_in_plain_equinox(
+def test_a_lane_equals_the_trial_in_plain_equinox(
     shapes: Sequence[str], alone: Sequence[str], together: Sequence[str], tmp_path: Path
 ) -> None:
-    """Architectures in classes of their own, and all of them in one padded class."""
+    """Architectures in separate classes, and all of them in one padded class."""
     study = turns(tmp_path)
     specs = [trial(5 + n, **SHAPES[shape]) for n, shape in enumerate(shapes)]
     expected = [plain(study, one) for one in specs]
@@ -311,7 +311,7 @@ def test_a_lane_is_the_trial_in_plain_equinox(
             agree(study, outcome, one, its)
 
 
-def test_each_part_may_have_an_optimizer_of_its_own(tmp_path: Path) -> None:
+def test_each_part_can_have_its_own_optimizer(tmp_path: Path) -> None:
     study = Bench(parse(OWN, Path("study.toml")), tmp_path)
     expected = plain(study, trial(2), own=OPTIMIZERS, clip_norm=np.inf)
 
@@ -319,8 +319,8 @@ def test_each_part_may_have_an_optimizer_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_replicate_is_the_trial_in_plain_equinox(tmp_path: Path) -> None:
-    """With dropout, which is of its part and of its replicate."""
+def test_each_replicate_equals_the_trial_in_plain_equinox(tmp_path: Path) -> None:
+    """With dropout, which depends on its part and its replicate."""
     study = turns(tmp_path, "study.replicates=2", "model.b.dropout=0.25")
     expected = [plain(study, trial(4), replicate) for replicate in range(2)]
 
@@ -331,7 +331,7 @@ def test_each_replicate_is_the_trial_in_plain_equinox(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_fold_is_a_plain_run_on_the_split_of_scikit_learn(tmp_path: Path) -> None:
+def test_each_fold_equals_a_plain_run_on_the_split_of_scikit_learn(tmp_path: Path) -> None:
     study = turns(tmp_path, "study.folds=3")
     x, y = load_diabetes(return_X_y=True)
     pool, _ = train_test_split(np.arange(len(x)), test_size=0.1, random_state=SEED)
@@ -350,8 +350,8 @@ def test_each_fold_is_a_plain_run_on_the_split_of_scikit_learn(tmp_path: Path) -
             agree(study, outcome, trial(4), expected[fold], fold)
 
 
-def test_a_loss_may_be_a_function_of_your_own(tmp_path: Path) -> None:
-    """It is given both sides, as training has them: of its unit nothing is known."""
+def test_a_loss_can_be_a_user_defined_function(tmp_path: Path) -> None:
+    """It gets both sides as in training: nothing is known of its unit."""
     (tmp_path / "losses_of_parts.py").write_text(
         "def squares(outputs, against):\n    return ((outputs - against) ** 2).mean()\n"
     )

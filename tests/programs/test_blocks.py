@@ -1,4 +1,4 @@
-"""What is measured in blocks of rows is what is measured of all of them at once."""
+"""Measurements in blocks of rows equal measurements of all rows at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeper.scheduler.cost import MEASURED_ROWS as ROWS
 from tests.programs.conftest import Bench, spec
 from tests.small_studies import PARTS, bent
 
-# float64: a product with fewer rows may sum in another order
+# float64: a product with fewer rows may be summed in a different order
 RELATIVE = 1e-12
 SHAPE = {"activation": "tanh", "lr": 1e-3, "weight_decay": 0.1}
 TRIALS = [spec(0, depth=1, width=9, **SHAPE), spec(1, depth=2, width=16, **SHAPE)]
@@ -39,7 +39,7 @@ STUDIES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("rows", [1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS, 2 * ROWS + 700])
-def test_every_row_is_given_once_a_block(rows: int) -> None:
+def test_every_row_is_used_once_per_block(rows: int) -> None:
     x = np.random.default_rng(rows).normal(size=(rows, 3))
     weight = np.random.default_rng(7).normal(size=(3, 5))
     given: list[int] = []
@@ -56,7 +56,7 @@ def test_every_row_is_given_once_a_block(rows: int) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_scores_are_those_of_all_rows(
+def test_scores_equal_those_of_all_rows_at_once(
     study: str, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overrides, how = STUDIES[study]
@@ -70,7 +70,7 @@ def test_scores_are_those_of_all_rows(
         np.testing.assert_allclose(one.test, other.test, rtol=RELATIVE)
 
 
-def test_losses_of_parts_are_those_of_all_rows(
+def test_losses_of_parts_equal_those_of_all_rows_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = bent(PARTS, "execution={precision='float64'}", "data.split={val=0.2,test=0.1}")
@@ -85,7 +85,7 @@ def test_losses_of_parts_are_those_of_all_rows(
     np.testing.assert_allclose(losses(), whole, rtol=RELATIVE)
 
 
-def test_layers_take_no_room_for_all_rows() -> None:
+def test_layers_do_not_take_memory_for_all_rows_at_once() -> None:
     rows, width = 50_000, 64
     first, last = (np.ones(size) for size in ((8, width), (width, 2)))
 

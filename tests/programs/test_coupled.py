@@ -1,4 +1,4 @@
-"""`coupled` is what plain Equinox and Optax would do, and no loss moves another's model."""
+"""`coupled` equals plain Equinox and Optax, and no loss trains another loss's model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.programs.plain import Net, compiled_hastily, linears_of
 from tests.programs.test_saved_state import saved, state_after
 from tests.small_studies import COUPLED, bent
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 SEED, BATCH, EPOCHS = 5, 32, 30
 STUDY = bent(
     COUPLED,
@@ -51,7 +51,7 @@ STUDY = bent(
 )
 WGAN = ("train.objective=wgan", "train.clip=0.05")
 GAN = ("train.objective=gan", "train.critic_steps=1")
-# the objectives in the user's own words; what they share of a step is for the program to find
+# the objectives as user-defined losses; the program must find what they share in a step
 OWN = """
 import jax
 import jax.numpy as jnp
@@ -85,7 +85,7 @@ Make = Callable[..., Bench]
 
 @pytest.fixture
 def coupled(tmp_path: Path) -> Make:
-    """A study of a mixture of three modes, of other units than a network likes."""
+    """A study of a mixture of three modes, in units that do not suit a network."""
     rng = np.random.default_rng(0)
     mode = rng.integers(3, size=200)
     centres = np.array([[40.0, 0.0], [0.0, 3.0], [-40.0, 1.0]])
@@ -199,7 +199,7 @@ def plain(objective: str, g_lr: float, c_lr: float) -> Plain:
 
 @dataclass(frozen=True)
 class Begun:
-    """Generator and critic that a trial begins with, and the states of their optimizers."""
+    """The initial generator and critic of a trial, and the states of their optimizers."""
 
     nets: tuple[Net, Net]
     states: tuple[Any, Any]
@@ -230,7 +230,7 @@ def plain_run(
             critic, state_c = run.critic_step(critic, state_c, generator, real, key)
             count += 1
             if count % train.critic_steps == 0:
-                # all losses of an objective of the user's are of the models before the step
+                # all losses of a user-defined objective are of the models before the step
                 against = before if train.objective == "own:losses" else critic
                 generator, state_g = run.generator_step(generator, state_g, against, key)
         after = [float(loss) for loss in run.losses(generator, critic, data.x_val, shared)]
@@ -257,7 +257,7 @@ def assert_same_weights(found: Any, plain: Net) -> None:
     ],
     ids=["wgan_gp", "wgan with replicates", "gan"],
 )
-def test_a_lane_is_the_trial_in_plain_equinox(
+def test_a_lane_equals_the_trial_in_plain_equinox(
     settings: tuple[str, ...], lane_loops: tuple[str, ...], coupled: Make
 ) -> None:
     study = coupled(*settings)
@@ -286,7 +286,7 @@ def test_a_lane_is_the_trial_in_plain_equinox(
     ],
     ids=["wgan_gp", "own"],
 )
-def test_several_shapes_in_one_padded_class_are_each_the_plain_trial(
+def test_each_shape_in_a_padded_class_equals_its_plain_trial(
     objective: tuple[str, ...], shapes: tuple[tuple[int, int], ...], coupled: Make
 ) -> None:
     study = coupled(*objective)
@@ -304,7 +304,7 @@ def test_several_shapes_in_one_padded_class_are_each_the_plain_trial(
         assert_same_weights(models["critic"], critic)
 
 
-def test_a_lane_goes_on_from_its_checkpoint_bit_for_bit(coupled: Make) -> None:
+def test_a_lane_resumes_from_its_checkpoint_bit_for_bit(coupled: Make) -> None:
     study = coupled(*GAN, "train.epochs=6", "train.ema=0.9")
     (whole,) = study.train([TRIAL]).lanes
 
@@ -316,7 +316,7 @@ def test_a_lane_goes_on_from_its_checkpoint_bit_for_bit(coupled: Make) -> None:
 
 
 @pytest.mark.slow
-def test_trials_go_on_from_a_saved_game_as_in_plain_equinox(coupled: Make) -> None:
+def test_trials_start_from_a_saved_game_as_in_plain_equinox(coupled: Make) -> None:
     """With weights and moments of both models; noise and order of the data are the trial's own."""
     study, padded_to = coupled(*WGAN, "train.epochs=4"), {"generator": (16, 3), "critic": (12, 2)}
     first = study.train([TRIAL], epochs=(0, 2), padded_to=padded_to)
@@ -333,7 +333,7 @@ def test_trials_go_on_from_a_saved_game_as_in_plain_equinox(coupled: Make) -> No
         run.move_generator.init(eqx.filter(nets[0], eqx.is_inexact_array)),
         run.move_critic.init(eqx.filter(nets[1], eqx.is_inexact_array)),
     ]
-    # what a saved state holds besides is momentum of none
+    # the other entries of a saved state are not momentum
     kept = [
         jax.tree.unflatten(jax.tree.structure(one), leaves[: len(jax.tree.leaves(one))])
         for one, name in zip(fresh, ("generator", "critic"), strict=True)
@@ -367,29 +367,29 @@ def bits(state: State, name: str) -> list[bytes]:
 
 
 def every(steps: int, lane: LaneParameters) -> LaneParameters:
-    """`lane` with so many steps of the critic for one of the generator."""
+    """`lane` with this many steps of the critic per step of the generator."""
     numbers = lane.numbers.copy()
     numbers[lane.names.index("train.critic_steps")] = steps
     return eqx.tree_at(lambda lane: lane.numbers, lane, numbers)
 
 
 @pytest.mark.parametrize("objective", [(), WGAN, GAN, USERS], ids=["wgan_gp", "wgan", "gan", "own"])
-def test_each_loss_moves_its_own_model_alone(objective: tuple[str, ...], coupled: Make) -> None:
+def test_each_loss_only_trains_its_own_model(objective: tuple[str, ...], coupled: Make) -> None:
     program, state, lane, batch = begun(coupled(*objective))
     step = jax.jit(program.step)
 
     critic_alone, _ = step(state, batch, every(2, lane), 0)
     both, _ = step(state, batch, every(1, lane), 0)
 
-    # the loss of the critic: no bit of the generator, nor of its optimizer
+    # the loss of the critic affects no bit of the generator or its optimizer
     assert bits(critic_alone, "generator") == bits(state, "generator")
     assert bits(critic_alone, "critic") != bits(state, "critic")
-    # that of the generator in the same step: no bit of the critic more than that
+    # that of the generator in the same step affects no further bit of the critic
     assert bits(both, "generator") != bits(state, "generator")
     assert bits(both, "critic") == bits(critic_alone, "critic")
 
 
-def test_a_loss_that_is_no_number_reaches_its_own_model_alone(coupled: Make) -> None:
+def test_a_loss_that_is_nan_only_affects_its_own_model(coupled: Make) -> None:
     program, state, lane, batch = begun(coupled("train.objective=own:broken"))
 
     moved, _ = jax.jit(program.step)(state, batch, every(1, lane), 0)
@@ -403,7 +403,7 @@ def test_a_loss_that_is_no_number_reaches_its_own_model_alone(coupled: Make) -> 
     [WGAN, pytest.param((), marks=pytest.mark.slow), pytest.param(USERS, marks=pytest.mark.slow)],
     ids=["wgan", "wgan_gp", "own"],
 )
-def test_gradients_that_are_looked_at_are_the_same(
+def test_gradients_are_the_same_if_they_are_reported(
     objective: tuple[str, ...], coupled: Make
 ) -> None:
     found = []
@@ -418,7 +418,7 @@ def test_gradients_that_are_looked_at_are_the_same(
         np.testing.assert_allclose(looked_at, plain, rtol=RELATIVE)
 
 
-def test_a_loss_with_a_gradient_to_what_feeds_it_is_told(coupled: Make) -> None:
+def test_a_loss_with_a_gradient_to_its_input_part_is_reported(coupled: Make) -> None:
     study = coupled(
         "train.objective=own:leaking",
         "model.critic.input=generator",
@@ -441,7 +441,7 @@ def test_generated_rows_are_measured_in_the_units_of_the_data(scale: str, couple
 
     with np.load(study.directory / "rows.npz") as file:
         x, mode = file["x"], file["mode"]
-    # what a row was before it was scaled, from where it stands in the scaled parts
+    # a row before it was scaled, from its place in the scaled parts
     scaled = np.concatenate([data.x_train, data.x_val, data.x_test])
     slope = np.ptp(x, axis=0) / np.ptp(scaled, axis=0)
     offset = x.mean(axis=0) - scaled.mean(axis=0) * slope
@@ -455,7 +455,7 @@ def test_generated_rows_are_measured_in_the_units_of_the_data(scale: str, couple
 
 
 def first_rows(program: Coupled, state: State, count: int) -> NDArray[Any]:
-    """What the generator makes of the noise that every trial is measured with."""
+    """The generator's output for the noise with which every trial is measured."""
     shared = jax.random.wrap_key_data(words(SEED, "latent of evaluation")[:2])
     noise = jax.random.normal(jax.random.fold_in(shared, 0), (count, 3))
     model: Any = program.saver.model(state)

@@ -22,7 +22,7 @@ from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 BATCH = 64
 TRIAL = spec(5, depth=2, width=16, activation="relu", lr=1e-3, weight_decay=0.3)
 RNG = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def plain_run(bench: Bench, trial: TrialSpec, loss: Loss) -> tuple[list[float], 
 
 
 def told_of(bench: Bench, value, outputs, y) -> float:
-    """What is reported of a batch: the loss itself, or errors in the data's own units."""
+    """What is reported of a batch: the loss itself, or errors in the units of the data."""
     if bench.config.train.target == "classes":
         return float(value)
     data = bench.data
@@ -95,7 +95,7 @@ def two_targets(bench: Callable[..., Bench], tmp_path: Path) -> Bench:
     ],
     ids=str,
 )
-def test_each_target_counts_the_same_and_is_told_in_its_own_unit(
+def test_targets_count_equally_and_are_reported_in_their_units(
     two_targets: Bench, how: dict[str, object]
 ) -> None:
     data = two_targets.data
@@ -113,7 +113,7 @@ def test_each_target_counts_the_same_and_is_told_in_its_own_unit(
         told = y * unit + mean, np.asarray(outputs) * unit + mean
         expected = [mean_squared_error(*told), r2_score(*told)]
         np.testing.assert_allclose(scores, expected, rtol=RELATIVE)
-    # the second target is a thousand times the first, and would be all that counts
+    # the second target is a thousand times the first, and would dominate
     assert unit[1] > 100 * unit[0]
 
 
@@ -132,7 +132,7 @@ def test_each_target_counts_the_same_and_is_told_in_its_own_unit(
     ],
     ids=str,
 )
-def test_classes_count_for_their_weights(
+def test_classes_count_by_their_weights(
     loss: str,
     weights: str | dict[str, float],
     how: dict[str, object],
@@ -167,10 +167,10 @@ def test_classes_count_for_their_weights(
         (lane.curve.values[-1, 1:], val, data.y_val),
         (lane.test, test, data.y_test),
     ):
-        # one logit is that of the second class, beside a first one of 0
+        # one logit is that of the second class, compared with a first one of 0
         logits = np.asarray(outputs)
         both = np.hstack([np.zeros_like(logits), logits]) if by_one_logit else logits
         shares = np.asarray(jax.nn.softmax(both))
         expected = log_loss(y, shares, sample_weight=by_class[y], labels=range(shares.shape[1]))
-        accuracy = np.mean(np.argmax(both, 1) == y)  # which weighs nothing
+        accuracy = np.mean(np.argmax(both, 1) == y)  # which has no weight
         np.testing.assert_allclose(scores, [expected, accuracy], rtol=RELATIVE)

@@ -1,4 +1,4 @@
-"""Weight decay touches what the rules of a study say, by as much, and nothing else by a bit."""
+"""Weight decay affects exactly the arrays in the rules of a study, by the given amounts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.test_padded import segment
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 FEW = ("train.epochs=2", "train.metrics=[]", "model.layer_norm=true")
 # as in studies/decay.toml
 BY_LAYER = "{linear={weight=true,bias=true},layer_norm={weight=false,bias=true},other=false}"
-# where an array stands decides: the last layer, the second, and biases of the first
+# the position of an array decides: the last layer, the second, and biases of the first
 BY_PLACE = (
     "{other=false,linear={weight=true},where=["
     "{path='layers[1].*',decay=0.5},{depth=-1,decay=false},{depth=0,leaf='bias',decay=true},"
@@ -68,7 +68,7 @@ OPTIMIZERS = ("adam", "adamw", "rmsprop", "lion", "sgd", "adafactor")
 
 @pytest.mark.parametrize("case", SHRINKING)
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_each_lane_shrinks_by_its_own_and_only_what_the_rules_name(name: str, case: str) -> None:
+def test_each_lane_decays_only_the_arrays_in_its_rules(name: str, case: str) -> None:
     """Without a gradient, under vmap, three coefficients."""
     table, shares = SHRINKING[case]
     rules = [] if table is None else [f"optimizer.decay={table}"]
@@ -117,7 +117,7 @@ def named(model: Any) -> dict[str, Any]:
 FLAT = "def flat(outputs, y):\n    return 0 * outputs.sum()\n"
 
 
-def test_a_trained_lane_without_a_gradient_only_decays(tmp_path: Path) -> None:
+def test_a_lane_without_a_gradient_only_decays(tmp_path: Path) -> None:
     (tmp_path / "flat_loss.py").write_text(FLAT, encoding="utf-8")
     overrides = [
         *FEW,
@@ -173,7 +173,7 @@ def by_layer(net: NormedNet) -> Any:
 
 
 def by_place(net: NormedNet) -> Any:
-    """As BY_PLACE says, written out for a network of any depth."""
+    """As in BY_PLACE, written out for a network of any depth."""
     shares = jax.tree.map(lambda _: 0.0, net)
     last = len(net.linears) - 1
     for index, layer in enumerate(net.linears):
@@ -207,10 +207,10 @@ def decoupled(shares: Any) -> optax.GradientTransformation:
 
 
 @pytest.mark.parametrize(("case", "way"), [("by layer", "exact"), ("by place", "padded")])
-def test_a_lane_is_the_trial_in_plain_optax(
+def test_a_lane_equals_the_trial_in_plain_optax(
     case: str, way: str, bench: Callable[..., Bench]
 ) -> None:
-    """In a padded class two depths, whose last layers have other places there."""
+    """In a padded class two depths, whose last layers have different places there."""
     table, shares = PARITY[case]
     study = bench(*FEW, f"optimizer.decay={table}")
     shape = {"width": 16, "activation": "relu", "lr": 1e-3, "weight_decay": 0.3}
@@ -231,7 +231,7 @@ def test_a_lane_is_the_trial_in_plain_optax(
 
 
 @pytest.mark.parametrize("table", [None, BY_LAYER, BY_PLACE], ids=["none", "layer", "place"])
-def test_padding_leaves_each_array_its_share(
+def test_padding_does_not_affect_the_decay_of_arrays(
     table: str | None, bench: Callable[..., Bench]
 ) -> None:
     study = bench("data.name=iris", "model.layer_norm=true")
@@ -244,14 +244,14 @@ def test_padding_leaves_each_array_its_share(
         np.testing.assert_array_equal(outer.own(shares, settings), own)
 
 
-def test_what_decays_without_rules_is_told_by_one_comparison() -> None:
-    """Compiling a mask as long as the vector would cost more, in every program."""
+def test_without_rules_decay_takes_one_comparison() -> None:
+    """Compiling a mask as long as the vector would take longer, in every program."""
     text = str(jax.make_jaxpr(lambda: network(None).decayed({}))())
 
     assert (text.count("lt"), text.count("select_n")) == (1, 0)
 
 
-def test_adafactor_decays_the_arrays_of_a_model_that_can_be_called(
+def test_adafactor_decays_the_arrays_of_a_callable_model(
     bench: Callable[..., Bench],
 ) -> None:
     written = f'optimizer={{name="adafactor",lr=1e-3,decay={BY_LAYER}}}'
@@ -281,7 +281,7 @@ def adamw(*, lr, weight_decay, mask):
 """
 
 
-def test_an_optimizer_of_the_users_own_is_given_the_mask(tmp_path: Path) -> None:
+def test_a_user_defined_optimizer_gets_the_mask(tmp_path: Path) -> None:
     (tmp_path / "masked_optimizers.py").write_text(MASKED, encoding="utf-8")
     table = f'optimizer={{name="masked_optimizers:adamw",lr=1e-3,decay={BY_LAYER}}}'
     study = Bench(parse(STUDY, tmp_path / "study.toml", [*FEW, table]), tmp_path)

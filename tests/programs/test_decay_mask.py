@@ -1,4 +1,4 @@
-"""A mask of what decays is one that Optax does not call, on a model that can be called."""
+"""A decay mask is not called by Optax, even for a callable model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def callable_model() -> tuple[MLP, Any]:
     return model, eqx.filter(model, eqx.is_inexact_array)
 
 
-def test_optax_calls_marks_in_the_form_of_a_model_unless_they_are_wrapped() -> None:
+def test_optax_calls_marks_shaped_like_a_model_unless_they_are_wrapped() -> None:
     _, parameters = callable_model()
     ways = {True: optax.sgd(1.0), False: optax.set_to_zero()}
     tree = jax.tree.map(lambda leaf: leaf.ndim == 2, parameters)
@@ -63,7 +63,7 @@ def test_a_mask_is_ready_for_optax() -> None:
         assert eqx.tree_equal(parameters.norms, shrunk.norms)
 
 
-def test_a_mask_that_is_taken_for_a_schedule_says_so() -> None:
+def test_a_mask_called_as_a_schedule_raises() -> None:
     model, parameters = callable_model()
     optimizer = optax.inject_hyperparams(optax.adamw)(0.1, mask=sweeper.decay_mask(model))
 
@@ -74,14 +74,14 @@ def test_a_mask_that_is_taken_for_a_schedule_says_so() -> None:
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ({"lienar": True}, "lienar: no class 'lienar' in eqx.nn; did you mean linear?"),
+        ({"lienar": True}, "lienar: eqx.nn has no class 'lienar'; did you mean linear?"),
         ({"linear": 0.5}, "linear: 0.5 is a factor"),
         ({"conv": True}, "conv: no array is in a layer conv; the layers of the model are"),
         ({"where": [{"decay": True}]}, "where.0: no condition"),
         ({"layer_norm": True, "LayerNorm": False}, "LayerNorm: the same class as layer_norm"),
     ],
 )
-def test_a_mask_of_unfit_rules_is_refused(rules: Mapping[str, Any], said: str) -> None:
+def test_a_mask_with_invalid_rules_is_refused(rules: Mapping[str, Any], said: str) -> None:
     with pytest.raises(StudyError) as refusal:
         sweeper.decay_mask(callable_model()[0], rules)
 

@@ -1,4 +1,4 @@
-"""A part in a padded class decays as it does by itself, by the rules of its optimizer."""
+"""A part in a padded class decays as it does alone, by the rules of its optimizer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STUDY = bent(
 
 
 def shrunk(program: Alternating, settings: Settings) -> Any:
-    """What one step without a gradient makes of the part `a`, without its padding."""
+    """The part `a`, without its padding, after one step without a gradient."""
     state, lane = program.init(0, settings), program.lane(0, settings)
     assert isinstance(state.model, dict)
     vector = jnp.asarray(state.model["a"])

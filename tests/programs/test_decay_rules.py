@@ -1,4 +1,4 @@
-"""Of several rules about an array the most specific decides, in a model with attention."""
+"""Of several rules for an array the most specific decides, in a model with attention."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def decayed(rules: Mapping[str, Any] | None) -> dict[str, float]:
             {"other": False, "multihead_attention": {"query_proj": True}},
             [WEIGHTS[0], WEIGHTS[4]],
         ),
-        # a class of the user's own, and the layers in it
+        # a user-defined class, and the layers in it
         (
             {
                 "other": False,
@@ -92,7 +92,7 @@ def decayed(rules: Mapping[str, Any] | None) -> dict[str, float]:
             },
             [*WEIGHTS, *OUTPUT_BIASES, NORMS[0], NORMS[2]],
         ),
-        # the name of an array, wherever it is; less than its class
+        # the name of an array anywhere; it counts less than its class
         (
             {"where": [{"leaf": "bias", "decay": True}], "other": False, "layer_norm": False},
             [*OUTPUT_BIASES, "head.bias"],
@@ -102,7 +102,7 @@ def decayed(rules: Mapping[str, Any] | None) -> dict[str, float]:
             {"other": False, "where": [{"ndim": 1, "decay": True}], "layer_norm": False},
             [*OUTPUT_BIASES, "head.bias"],
         ),
-        # where it stands decides before what it is
+        # its position counts more than its properties
         (
             {"other": False, "linear": True, "where": [{"depth": 0, "decay": False}]},
             [*WEIGHTS[4:], OUTPUT_BIASES[1], *HEAD],
@@ -117,7 +117,7 @@ def decayed(rules: Mapping[str, Any] | None) -> dict[str, float]:
             },
             [*WEIGHTS[4:], OUTPUT_BIASES[1], *NORMS[2:]],
         ),
-        # of two paths that with more of it written out, and of equal rules the later
+        # of two paths the one with more literal text, and of equal rules the later one
         (
             {
                 "other": False,
@@ -145,7 +145,7 @@ def test_the_most_specific_rule_decides(
     assert set(found.values()) == {1.0}
 
 
-def test_a_factor_is_a_share_of_the_weight_decay() -> None:
+def test_a_factor_multiplies_the_weight_decay() -> None:
     found = decayed({"other": 0.25, "linear": {"weight": 2}, "layer_norm": False})
 
     assert found == {

@@ -1,4 +1,4 @@
-"""Which weights a trial ends with, and when: a function of its own curve alone."""
+"""With which weights and when a trial ends depends only on its own curve."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sweeper.trial import TrialSpec
 from tests.programs import plain
 from tests.programs.conftest import Bench, spec
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 SHAPE = {"depth": 2, "width": 16, "activation": "relu"}
 TRIAL = spec(5, **SHAPE, lr=1e-3, weight_decay=0.0)
 WAYS = plain.WAYS
 ADAM = optax.adam(1e-3)
-# wine is learnt in a few epochs, and unlearnt after: val_loss has its best in the middle
+# wine is learnt in a few epochs and then overfitted: val_loss is best in the middle
 STUDY = ("data.name=wine", "train.batch_size=8", "train.epochs=14", "train.metrics=[]")
 OVERFITTING = (*STUDY, "data.split.val=0.5")
 STOP = "train.early_stop={patience=2}"
@@ -34,7 +34,7 @@ def loss(outputs: Any, y: Any) -> Any:
 
 
 def saved(study: Bench, outcome: Outcome, trial: TrialSpec) -> Any:
-    """The model that would be kept, as its lane left it."""
+    """The model that would be kept, as in its lane."""
     (lane,) = [lane for lane in outcome.lanes if lane.number == trial.number]
     settings = study.config.filled(trial.params)
     program = study.trainer.classes.programs.exact(settings)
@@ -53,7 +53,7 @@ def on_test_part(net: plain.Net, study: Bench) -> float:
 
 
 @pytest.mark.parametrize("way", [pytest.param("exact", marks=pytest.mark.slow), "padded"])
-def test_the_average_of_the_weights_is_what_is_measured_and_saved(
+def test_the_average_of_the_weights_is_measured_and_saved(
     way: str, bench: Callable[..., Bench]
 ) -> None:
     study = bench(*STUDY, "train.epochs=3", "search.train.ema={type='float',low=0.0,high=0.99}")
@@ -66,7 +66,7 @@ def test_the_average_of_the_weights_is_what_is_measured_and_saved(
     curves = {lane.number: lane.curve.values for lane in outcome.lanes}
     np.testing.assert_allclose(curves[5], expected.rows, rtol=RELATIVE)
     same_weights(saved(study, outcome, trial), expected.nets[-1])
-    # an average that forgets at once is the weights themselves
+    # an average that forgets at once equals the weights themselves
     np.testing.assert_allclose(curves[1], plain.train(study, other, ADAM, loss).rows, rtol=RELATIVE)
 
 
@@ -98,7 +98,7 @@ def test_the_best_epochs_weights_are_saved_and_tested(
 
 
 @pytest.mark.parametrize("way", ["exact", pytest.param("padded", marks=pytest.mark.slow)])
-def test_a_trial_ends_when_its_patience_does(way: str, bench: Callable[..., Bench]) -> None:
+def test_a_trial_ends_when_its_patience_is_exhausted(way: str, bench: Callable[..., Bench]) -> None:
     search = "search.train.early_stop.patience={type='int',low=1,high=20}"
     study = bench(*OVERFITTING, search)
     trials = [
@@ -120,7 +120,7 @@ def test_a_trial_ends_when_its_patience_does(way: str, bench: Callable[..., Benc
         assert lane.test == pytest.approx([on_test_part(best, study)], rel=RELATIVE)
 
 
-def test_an_epoch_has_to_be_better_by_more_than_the_least(bench: Callable[..., Bench]) -> None:
+def test_an_epoch_must_be_better_by_more_than_min_delta(bench: Callable[..., Bench]) -> None:
     delta = 0.05
     study = bench(*OVERFITTING, f"train.early_stop={{patience=2,min_delta={delta}}}")
 
@@ -139,7 +139,7 @@ def test_an_epoch_has_to_be_better_by_more_than_the_least(bench: Callable[..., B
     assert int(np.argmin(scores[:last])) == last - 1, "the best is kept, however little better"
 
 
-def test_another_metric_may_end_a_trial(bench: Callable[..., Bench]) -> None:
+def test_another_metric_can_end_a_trial(bench: Callable[..., Bench]) -> None:
     stop = "train.early_stop={metric='val_accuracy',patience=3}"
     study = bench(*OVERFITTING, "train.metrics=['accuracy']", stop)
 
@@ -151,7 +151,7 @@ def test_another_metric_may_end_a_trial(bench: Callable[..., Bench]) -> None:
 
 
 @pytest.mark.parametrize("way", [pytest.param("exact", marks=pytest.mark.slow), "padded"])
-def test_rounds_change_no_bit_of_what_is_remembered(way: str, bench: Callable[..., Bench]) -> None:
+def test_rounds_change_no_bit_of_the_best_state(way: str, bench: Callable[..., Bench]) -> None:
     study = bench(*OVERFITTING, STOP, "train.ema=0.5")
     trials = [spec(n, **{**TRIAL.params, "lr": lr}) for n, lr in ((1, 1e-2), (2, 1e-4))]
 

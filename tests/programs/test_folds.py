@@ -1,4 +1,4 @@
-"""A fold is the trial on scikit-learn's split, in plain Equinox and Optax."""
+"""A fold equals the trial on scikit-learn's split, in plain Equinox and Optax."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def plain_losses(
 
 
 @pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
-def test_each_fold_of_diabetes_is_a_plain_run_on_the_split_of_scikit_learn(
+def test_each_fold_of_diabetes_equals_a_plain_run_on_the_split_of_scikit_learn(
     lane_loop: str, bench: Callable[..., Bench]
 ) -> None:
     study = bench(*DIABETES)

@@ -52,9 +52,7 @@ def _idle(tmp_path: Path, *search: str) -> list[str]:
 @pytest.mark.parametrize(
     "entry", [f"scale={_NUMBERS}", f"name={_NAMES}", f"gain={_NUMBERS}", f"act={_NAMES}"]
 )
-def test_nothing_is_said_of_an_argument_that_makes_another_model(
-    entry: str, tmp_path: Path
-) -> None:
+def test_an_argument_that_changes_the_model_is_not_reported(entry: str, tmp_path: Path) -> None:
     assert _idle(tmp_path, entry) == []
 
 
@@ -65,6 +63,6 @@ def test_an_argument_that_makes_the_same_model_is_reported(tmp_path: Path) -> No
     ]
 
 
-def test_an_argument_may_be_of_use_with_other_values_of_the_others(tmp_path: Path) -> None:
+def test_an_argument_may_matter_for_other_values_of_other_arguments(tmp_path: Path) -> None:
     deep = 'deep={type="categorical",choices=[false,true]}'
     assert _idle(tmp_path, f"often={_COUNTS}", deep) == []

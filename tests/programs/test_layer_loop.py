@@ -1,4 +1,4 @@
-"""Hidden layers in a loop give what they give one after the other, and the same gradients."""
+"""Hidden layers in a loop give the same outputs and gradients as one after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from tests.programs.plain import compiled_hastily
 
-RELATIVE = 1e-12  # float64: sums of the same numbers in another order
+RELATIVE = 1e-12  # float64: sums of the same numbers in a different order
 IN_SIZE, OUT_SIZE, WIDTH, BATCH = 5, 3, 8, 6
 
 
@@ -29,7 +29,7 @@ Gradients = tuple[Array, tuple[Array, Array]]
 def compiled(network: MlpNetwork, dropout: float, names: tuple[str, ...]) -> Callable[..., Any]:
     """Outputs, and gradients by parameters and by inputs, for lanes whose `names` are traced.
 
-    One layer after the other is what the loop is compared with, so it is compiled hastily.
+    Layers one after the other are only the reference, so they are compiled without optimization.
     """
     numbers = {name: jnp.asarray(1) for name in names}
 
@@ -46,7 +46,7 @@ def compiled(network: MlpNetwork, dropout: float, names: tuple[str, ...]) -> Cal
 
 
 def both(network: MlpNetwork, traced: Mapping[str, int], dropout: float) -> list[Gradients]:
-    """Outputs, and gradients by parameters and by inputs, of one layer after the other and looped.
+    """Outputs, and gradients by parameters and by inputs, of layers one by one and looped.
 
     The parameters are those of a lane within the class: everything else is zero.
     """
@@ -78,7 +78,7 @@ def both(network: MlpNetwork, traced: Mapping[str, int], dropout: float) -> list
         (("tanh", "gelu", "sigmoid"), True, 0.3),
     ],
 )
-def test_the_loop_gives_what_layers_give(
+def test_the_loop_returns_the_same_as_layers(
     activations: tuple[str, ...], layer_norm: bool, dropout: float, depth: int
 ) -> None:
     with jax.enable_x64(True):
@@ -90,7 +90,7 @@ def test_the_loop_gives_what_layers_give(
 
         for own, its in zip(jax.tree.leaves(looped), jax.tree.leaves(one_by_one), strict=True):
             np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=RELATIVE)
-        # neither width nor depth that a lane has not: exactly nothing
+        # beyond the width and depth of the lane: exactly nothing
         kept = np.zeros(network.n_parameters)
         for part in replace(shape, width=5, depth=depth).within(shape, kept):
             part[...] = 1
@@ -105,7 +105,7 @@ def test_the_loop_gives_what_layers_give(
         (("sigmoid", "tanh"), True, 0.3, 4),
     ],
 )
-def test_so_it_does_for_networks_of_one_shape(
+def test_the_loop_equals_layers_for_networks_of_one_shape(
     activations: tuple[str, ...], layer_norm: bool, dropout: float, depth: int
 ) -> None:
     with jax.enable_x64(True):

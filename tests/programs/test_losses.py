@@ -1,4 +1,4 @@
-"""Losses and metrics are those of plain Optax and of scikit-learn, in every kind of class."""
+"""Losses and metrics equal those of plain Optax and of scikit-learn, in every kind of class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeper.programs.metrics import METRICS
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 SHAPE = {"depth": 2, "width": 16, "activation": "relu"}
 TRIAL = spec(5, **SHAPE, lr=1e-3, weight_decay=0.0)
 BINARY = ("data.name=breast_cancer", "train.loss=binary_cross_entropy", "train.metrics=['auroc']")
@@ -29,7 +29,7 @@ WAYS = plain.WAYS
 
 
 def same_in_every_way(study: Bench, expected: plain.Plain, *ways: str) -> None:
-    """`TRIAL` beside another has the curve that is expected, in all `ways` to train a bucket."""
+    """`TRIAL` next to another has the expected curve, in all `ways` to train a bucket."""
     for way in ways or WAYS:
         curve = study.curves([COMPANION, TRIAL], **WAYS[way])[5]
         np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE, err_msg=way)
@@ -50,10 +50,10 @@ def scored(function: Callable[..., Any], scale: float = 1.0, mean: float = 0.0) 
     )
 
 
-def test_every_metric_is_that_of_scikit_learn() -> None:
+def test_every_metric_equals_that_of_scikit_learn() -> None:
     """With ties, with a class that is never predicted, and with one that does not occur."""
     rng = np.random.default_rng(4)
-    # rows that come twice are ties; a class that is never the most likely
+    # rows that occur twice are ties; one class is never the most likely
     logits = np.tile(rng.normal(size=(45, 4)), (2, 1)) + np.array([0.0, 0.3, 0.0, -9.0])
     y = rng.integers(0, 3, 90)
     y[:2] = 3
@@ -95,7 +95,7 @@ def test_every_metric_is_that_of_scikit_learn() -> None:
         assert found[key] == pytest.approx(value, rel=1e-12, abs=1e-12), key
 
 
-def test_a_class_that_does_not_occur_is_ranked_against_nothing() -> None:
+def test_a_class_that_does_not_occur_is_left_out_of_the_ranking() -> None:
     rng = np.random.default_rng(2)
     logits, y = rng.normal(size=(40, 4)), rng.integers(0, 3, 40)
     chances = np.asarray(jax.nn.softmax(logits))
@@ -107,7 +107,7 @@ def test_a_class_that_does_not_occur_is_ranked_against_nothing() -> None:
     assert np.isnan(auroc(logits[:, :1], np.ones(40, np.int32)))
 
 
-def test_two_classes_train_by_one_logit(bench: Callable[..., Bench]) -> None:
+def test_two_classes_train_with_one_logit(bench: Callable[..., Bench]) -> None:
     study = bench(*BINARY)
 
     def auroc(outputs: Any, y: Any) -> float:
@@ -142,7 +142,7 @@ def test_several_classes_are_ranked_one_against_the_rest(bench: Callable[..., Be
         pytest.param("huber", "exact", marks=pytest.mark.slow),
     ],
 )
-def test_losses_of_numbers_are_told_in_their_own_unit(
+def test_losses_of_regression_are_reported_in_the_unit_of_the_target(
     loss: str, way: str, bench: Callable[..., Bench]
 ) -> None:
     overrides = ("train.huber_delta=0.3",) if loss == "huber" else ()
@@ -171,7 +171,7 @@ def test_losses_of_numbers_are_told_in_their_own_unit(
         pytest.param("binary_cross_entropy", "padded", marks=pytest.mark.slow),
     ],
 )
-def test_labels_are_smoothed_in_training_alone(
+def test_labels_are_only_smoothed_in_training(
     loss: str, way: str, bench: Callable[..., Bench]
 ) -> None:
     name = "digits" if loss == "cross_entropy" else "breast_cancer"
@@ -219,7 +219,7 @@ def least(outputs, y):
 
 @pytest.mark.parametrize("way", ["padded"])
 @pytest.mark.parametrize("task", ["numbers", "classes"])
-def test_a_loss_and_a_metric_may_be_the_users_own(task: str, way: str, tmp_path: Path) -> None:
+def test_a_loss_and_a_metric_can_be_user_defined(task: str, way: str, tmp_path: Path) -> None:
     (tmp_path / "own_losses.py").write_text(OWN, encoding="utf-8")
     loss, metric = ("quartic", "worst") if task == "numbers" else ("margin", "least")
     overrides = [

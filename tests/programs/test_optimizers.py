@@ -1,4 +1,4 @@
-"""Optimizers, schedules and clipping are Optax's own, on a trial in plain Equinox."""
+"""Optimizers, schedules and clipping equal those of Optax on a trial in plain Equinox."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeper.programs.schedules import SCHEDULES
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 SHAPE = {"depth": 1, "width": 16, "activation": "relu"}
 WAYS = plain.WAYS
 FEW = ("train.epochs=2", "train.metrics=[]")
@@ -36,7 +36,7 @@ def decoupled(*direction: optax.GradientTransformation, net: plain.Net) -> Any:
     return optax.chain(*direction, decay, optax.scale_by_learning_rate(1e-3))
 
 
-# the table, and Optax's own transformation for the direction of it
+# the table, and Optax's own transformation for its direction
 OPTIMIZERS: dict[str, tuple[str, Callable[[], list[optax.GradientTransformation]]]] = {
     "adam": ('name="adam",b1=0.8', lambda: [optax.scale_by_adam(b1=0.8)]),
     "rmsprop": (
@@ -59,7 +59,7 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[], list[optax.GradientTransformation]
 }
 
 
-# each in one way to train a bucket, by turns; the other is for the slow tests
+# each in one way to train a bucket, in turn; the other is for the slow tests
 IN_WAYS = [
     pytest.param(
         case,
@@ -72,7 +72,9 @@ IN_WAYS = [
 
 
 @pytest.mark.parametrize(("case", "way"), IN_WAYS)
-def test_an_optimizer_is_that_of_optax(case: str, way: str, bench: Callable[..., Bench]) -> None:
+def test_an_optimizer_equals_that_of_optax(
+    case: str, way: str, bench: Callable[..., Bench]
+) -> None:
     table, direction = OPTIMIZERS[case]
     study = bench(*FEW, f"optimizer={{{table},lr=1e-3}}")
     companion = spec(1, **{**DECAYED.params, "lr": 2e-3})
@@ -112,7 +114,7 @@ def test_adafactor_sees_the_arrays_of_the_model(
     np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
 
 
-def test_sizes_of_arrays_are_left_out_where_it_is_asked(bench: Callable[..., Bench]) -> None:
+def test_sizes_of_arrays_are_left_out_on_request(bench: Callable[..., Bench]) -> None:
     table = 'name="adafactor",multiply_by_parameter_scale=false'
     study = bench(*FEW, f"optimizer={{{table},lr=1e-4}}")
     trial = spec(5, **SHAPE, lr=1e-4, weight_decay=0.0)
@@ -125,7 +127,7 @@ def test_sizes_of_arrays_are_left_out_where_it_is_asked(bench: Callable[..., Ben
 
 
 def optax_schedule(name: str, steps: int, numbers: dict[str, float]) -> optax.Schedule:
-    """Optax's own, for a rate of 2."""
+    """That of Optax, for a rate of 2."""
     number = {**SHAPES[name], **numbers}
     match name:
         case "cosine":
@@ -143,7 +145,7 @@ def optax_schedule(name: str, steps: int, numbers: dict[str, float]) -> optax.Sc
 
 @pytest.mark.parametrize("numbers", [{}, {"warmup": 0.25, "start": 0.1, "end": 0.05}])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedule_is_that_of_optax(name: str, numbers: dict[str, float]) -> None:
+def test_a_schedule_equals_that_of_optax(name: str, numbers: dict[str, float]) -> None:
     steps = 40
     own = {key: numbers.get(key, default) for key, default in SHAPES[name].items()}
     theirs = optax_schedule(name, steps, {key: own[key] for key in own})
@@ -166,7 +168,7 @@ def test_a_schedule_is_that_of_optax(name: str, numbers: dict[str, float]) -> No
 def test_the_rate_follows_the_steps_of_each_trial(
     name: str, way: str, bench: Callable[..., Bench]
 ) -> None:
-    """Trials of other lengths are lanes of one program, each with a schedule of its own."""
+    """Trials of different lengths are lanes of one program, each with its own schedule."""
     numbers = {"warmup": 0.25, "start": 0.1, "end": 0.05}
     each = {"warmup": "warmup=0.25", "start": "start=0.1", "end": "end=0.05"}
     written = ",".join(each[key] for key in SHAPES[name])
@@ -189,7 +191,7 @@ def test_the_rate_follows_the_steps_of_each_trial(
         np.testing.assert_allclose(found, expected.rows, rtol=RELATIVE)
 
 
-def test_numbers_of_a_schedule_are_searched_and_traced(bench: Callable[..., Bench]) -> None:
+def test_numbers_of_a_schedule_can_be_searched_and_are_traced(bench: Callable[..., Bench]) -> None:
     study = bench(
         *FEW,
         'optimizer={name="sgd",lr=1e-2,schedule={name="warmup_cosine"}}',
@@ -225,8 +227,8 @@ def scaled(*, lr, b1, cap, sign=False):
 
 
 @pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
-def test_an_optimizer_may_be_the_users_own(lane_loop: str, tmp_path: Path) -> None:
-    """It is given its keys, floats traced, and sees the arrays of the model."""
+def test_an_optimizer_can_be_user_defined(lane_loop: str, tmp_path: Path) -> None:
+    """It gets its keys, floats traced, and sees the arrays of the model."""
     (tmp_path / "own_optimizers.py").write_text(OWN, encoding="utf-8")
     schedule = 'schedule={name="cosine"}'
     table = (
@@ -253,7 +255,7 @@ def test_an_optimizer_may_be_the_users_own(lane_loop: str, tmp_path: Path) -> No
         np.testing.assert_allclose(curves[trial.number], expected.rows, rtol=RELATIVE)
 
 
-def test_each_trial_of_a_searched_optimizer_has_its_own(bench: Callable[..., Bench]) -> None:
+def test_each_trial_of_a_searched_optimizer_uses_its_own(bench: Callable[..., Bench]) -> None:
     choices = "['adam','sgd','lion','adafactor']"
     study = bench(
         *FEW,

@@ -1,4 +1,4 @@
-"""A lane of a padded class is the trial alone, and its padding stays nothing."""
+"""A lane of a padded class equals the trial alone, and its padding stays zero."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sweeper.programs.segment import Segment
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import Bench, spec
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 CLASS = (24, 3)
 RUN_WIDTHS = (8, 24)
 EVERYTHING = (
@@ -52,9 +52,9 @@ def random_trials(lr: tuple[float, float], count: int) -> list[TrialSpec]:
 def segment(
     study: Bench, specs: Sequence[TrialSpec], *, nudge: int | None = None, **how: object
 ) -> tuple[Segment, list[State]]:
-    """What a class makes of `specs`, padding included, and the trials' own states.
+    """The states of `specs` in a class, padding included, and the trials' own states.
 
-    `nudge` moves each of the initial weights by one unit in the last place, up or down by chance.
+    `nudge` moves each of the initial weights by one unit in the last place, up or down at random.
     """
     work = study.work(specs, capacity=len(specs), **how)  # type: ignore[arg-type]
     settings = [study.config.filled(each.params) for each in specs]
@@ -80,7 +80,7 @@ def _nudged(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray:
-    """The curves of `specs`, each shape in an exact class of its own."""
+    """The curves of `specs`, each shape in a separate exact class."""
     shapes: dict[tuple[object, ...], list[int]] = {}
     for index, each in enumerate(specs):
         shapes.setdefault((each.params["depth"], each.params["width"]), []).append(index)
@@ -99,7 +99,7 @@ def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray
         pytest.param("map", RUN_WIDTHS, 20, marks=pytest.mark.slow),
     ],
 )
-def test_a_padded_lane_is_the_trial_alone(
+def test_a_padded_lane_equals_the_trial_alone(
     lane_loop: str, run_widths: tuple[int, ...], count: int, bench: Callable[..., Bench]
 ) -> None:
     study = bench(*EVERYTHING)
@@ -114,7 +114,7 @@ def test_a_padded_lane_is_the_trial_alone(
 
 
 def network_size(study: Bench, each: TrialSpec) -> int:
-    """How many parameters a trial has by itself, counted from a real model."""
+    """How many parameters a trial has alone, counted from a real model."""
     table = study.config.filled(each.params).model
     sizes = {"depth": table.depth, "width": table.width, "layer_norm": table.layer_norm}
     inner, outer = study.data.n_features, study.data.out_size
@@ -124,11 +124,11 @@ def network_size(study: Bench, each: TrialSpec) -> int:
 
 
 @pytest.mark.slow
-def test_at_any_rate_padding_parts_no_further_than_rounding(bench: Callable[..., Bench]) -> None:
+def test_at_any_learning_rate_padding_differs_only_by_rounding(bench: Callable[..., Bench]) -> None:
     """Training at high rates is chaotic: one unit in the last place grows as padding does.
 
-    By how much differs fortyfold with the weights that it moves up and down, so the furthest
-    of some ways of moving them is what it does.
+    The growth depends on the weights that are moved up and down, by a factor of up to forty, so the
+    largest of several attempts is used.
     """
     study = bench(*EVERYTHING, "train.epochs=20")
     specs = [
@@ -170,7 +170,9 @@ def test_padding_stays_exactly_zero(
                 assert np.count_nonzero(whole[lane]) == np.count_nonzero(part)
 
 
-def test_an_activation_told_at_run_time_is_the_compiled_one(bench: Callable[..., Bench]) -> None:
+def test_an_activation_chosen_at_run_time_equals_the_compiled_one(
+    bench: Callable[..., Bench],
+) -> None:
     study = bench("train.epochs=3")
     shape = {"depth": 1, "width": 16, "lr": 1e-3, "weight_decay": 0.1}
     specs = [spec(0, **shape, activation="tanh"), spec(1, **shape, activation="relu")]
@@ -188,7 +190,7 @@ def of_each_width() -> list[TrialSpec]:
     return [replace(each, params={**each.params, "width": width}) for each, width in trials]
 
 
-def test_a_padded_lane_goes_on_from_its_checkpoint(bench: Callable[..., Bench]) -> None:
+def test_a_padded_lane_resumes_from_its_checkpoint(bench: Callable[..., Bench]) -> None:
     study, specs = bench(*EVERYTHING, "train.epochs=6"), of_each_width()
 
     how = {"padded_to": CLASS, "run_widths": RUN_WIDTHS}
@@ -201,7 +203,7 @@ def test_a_padded_lane_goes_on_from_its_checkpoint(bench: Callable[..., Bench]) 
         assert lane.curve.values.tobytes() == whole[lane.number][2:].tobytes()
 
 
-def test_a_lane_of_any_width_has_the_bits_that_it_has_without_company(
+def test_a_lane_of_any_width_has_the_same_bits_as_alone(
     bench: Callable[..., Bench],
 ) -> None:
     study, specs = bench(*EVERYTHING, "train.epochs=6"), of_each_width()
@@ -216,7 +218,7 @@ def test_a_lane_of_any_width_has_the_bits_that_it_has_without_company(
         assert lane.curve.values.tobytes() == together[each.number].tobytes()
 
 
-def test_a_checkpoint_of_a_padded_lane_is_that_of_the_small_model(
+def test_a_checkpoint_of_a_padded_lane_contains_only_the_small_model(
     bench: Callable[..., Bench],
 ) -> None:
     study = bench(*EVERYTHING, "train.epochs=1")
@@ -249,7 +251,7 @@ def test_the_vector_of_a_network_holds_the_leaves_of_its_model(
 
 @pytest.mark.parametrize("run_widths", [(), (3, 7, 9)])
 @pytest.mark.parametrize("shape", [(4, 2), (9, 1), (2, 5)])
-def test_a_shape_is_found_again_in_a_larger_one(
+def test_a_shape_can_be_extracted_from_a_larger_one(
     shape: tuple[int, int], run_widths: tuple[int, ...], bench: Callable[..., Bench]
 ) -> None:
     study = bench("data.name=iris", "model.layer_norm=true")

@@ -1,4 +1,4 @@
-"""A program goes through its phases, however they are switched, and freezes what they leave out."""
+"""A program runs its phases, however they alternate, and freezes the parts that they leave out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def compiling() -> Iterator[list[str]]:
 
 
 def in_parts(study: Bench, specs: Sequence[TrialSpec], ends: Sequence[int], **how: Any) -> Any:
-    """The outcomes of rounds that end after these epochs, each going on from the one before."""
+    """The outcomes of rounds that end after these epochs, each continuing from the last."""
     outcomes: list[Outcome] = []
     for start, stop in zip((0, *ends), ends, strict=False):
         after = outcomes[-1] if outcomes else None
@@ -73,8 +73,8 @@ def bits(*trees: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(trees)]
 
 
-def test_a_phase_freezes_the_others_to_the_bit_in_every_way_to_switch(tmp_path: Path) -> None:
-    """A program is compiled once, or once a phase, over all changes of phase and all rounds."""
+def test_a_phase_freezes_other_parts_bit_for_bit_for_every_switching(tmp_path: Path) -> None:
+    """A program is compiled once, or once per phase, for all changes of phase and all rounds."""
     curves = {freezes_to_the_bit(turns(tmp_path, f"train.switching={one}")) for one in SWITCHES}
 
     assert len(curves) == 1
@@ -105,7 +105,7 @@ def freezes_to_the_bit(study: Bench) -> bytes:
 
 
 @pytest.mark.parametrize("switching", ["cond", "flag"])
-def test_lanes_of_different_ages_train_side_by_side(switching: str, tmp_path: Path) -> None:
+def test_lanes_with_different_epochs_train_side_by_side(switching: str, tmp_path: Path) -> None:
     study = turns(tmp_path, f"train.switching={switching}")
     old, new = trial(3), trial(4, 7e-4)
     whole = study.curves([old, new], lane_loop="vmap")
@@ -121,8 +121,8 @@ def test_lanes_of_different_ages_train_side_by_side(switching: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_phases_may_be_of_any_length_in_each_lane(tmp_path: Path) -> None:
-    """Under `map` in one program, or one a phase; under `vmap` a length has a class of its own."""
+def test_phases_can_have_a_different_length_in_each_lane(tmp_path: Path) -> None:
+    """Under `map` in one program, or one per phase; under `vmap` each length has its own class."""
     settings = ("train.epochs=12", *LENGTHS)
     study, flagged = turns(tmp_path, *settings), turns(tmp_path, *settings, "train.switching=flag")
     shape = {"depth_a": 1, "width_a": 8, "width_b": 6, "lr_fit": 1e-3, "lr_follow": 1e-3}
@@ -153,7 +153,7 @@ def test_phases_may_be_of_any_length_in_each_lane(tmp_path: Path) -> None:
 def test_the_best_average_is_kept_and_a_trial_ends_early(
     switching: str, way: str, tmp_path: Path
 ) -> None:
-    """Kept is the epoch that the study judges best, ended by another loss."""
+    """The kept epoch is the best for the study, although another loss ends the trial."""
     study = turns(
         tmp_path,
         "study.metric=val_loss_follow",

@@ -1,4 +1,4 @@
-"""A model of the user's own trains as plain Equinox and Optax would train it."""
+"""A user-defined model trains as in plain Equinox and Optax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
 from tests.small_studies import bent
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 
 NETS = """\
 import equinox as eqx
@@ -89,7 +89,7 @@ TRIAL = spec(5, channels=3, lr=1e-3, weight_decay=0.3)
 
 
 def study(directory: Path, *overrides: str) -> StudyConfig:
-    """A study of CNNs over the digits, its module beside it."""
+    """A study of CNNs on the digits, with its module next to it."""
     (directory / "nets.py").write_text(NETS, encoding="utf-8")
     return parse(CNNS, directory / "study.toml", overrides)
 
@@ -148,7 +148,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
-def test_a_lane_is_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) -> None:
+def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) -> None:
     companion = spec(1, **{**TRIAL.params, "lr": 2e-3})
 
     curve = bench.curves([companion, TRIAL], lane_loop=lane_loop)[TRIAL.number]
@@ -156,7 +156,7 @@ def test_a_lane_is_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) -> N
     np.testing.assert_allclose(curve, plain_curve(bench, TRIAL), rtol=RELATIVE)
 
 
-def test_a_map_lane_is_the_trial_alone_bit_for_bit(bench: Bench) -> None:
+def test_a_map_lane_equals_the_trial_alone_bit_for_bit(bench: Bench) -> None:
     companion = spec(1, **{**TRIAL.params, "lr": 2e-3})
 
     together = bench.curves([companion, TRIAL])[TRIAL.number]
@@ -170,7 +170,7 @@ def network(config: StudyConfig, **arguments: object) -> UserNetwork:
     return UserNetwork("nets:Cnn", config.base_dir, tuple(filled.items()), 64, 10, "float64")
 
 
-def test_weights_of_layers_stand_first_and_everything_else_after(tmp_path: Path) -> None:
+def test_weights_of_layers_come_first_in_the_vector(tmp_path: Path) -> None:
     config = study(tmp_path)
     cnn = network(config)
 
@@ -188,7 +188,7 @@ def test_weights_of_layers_stand_first_and_everything_else_after(tmp_path: Path)
     assert rest.tobytes() == np.sort(vector[weights:]).tobytes()
 
 
-def test_rules_of_decay_are_about_its_arrays(tmp_path: Path) -> None:
+def test_decay_rules_apply_to_its_arrays(tmp_path: Path) -> None:
     rules = "{other=false,linear=true,'nets:Head'={norm=0.5},where=[{ndim=3,decay=0.25}]}"
     config = study(tmp_path, f"optimizer.decay={rules}")
     settings = config.filled({})
@@ -213,7 +213,7 @@ def test_rules_of_decay_are_about_its_arrays(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_no_number_to_train_stays_as_it_was_built(tmp_path: Path) -> None:
+def test_values_that_are_not_trained_stay_as_built(tmp_path: Path) -> None:
     config = study(tmp_path)
     cnn = network(config)
 
@@ -226,7 +226,7 @@ def test_what_is_no_number_to_train_stays_as_it_was_built(tmp_path: Path) -> Non
     ), vector_dtype
 
 
-def test_trials_begin_with_weights_of_their_own(tmp_path: Path) -> None:
+def test_each_trial_begins_with_different_weights(tmp_path: Path) -> None:
     config = study(tmp_path)
     cnn, settings = network(config), config.filled({})
 
@@ -264,7 +264,7 @@ def test_each_combination_of_its_keys_is_a_structure_and_has_no_family(tmp_path:
     )
 
 
-def test_a_function_that_raises_fails_its_trial_alone(tmp_path: Path) -> None:
+def test_a_function_that_raises_fails_only_its_trial(tmp_path: Path) -> None:
     bench = Bench(study(tmp_path), tmp_path)
     bad = spec(0, channels=-1, lr=1e-3, weight_decay=0.0)
 
@@ -278,7 +278,7 @@ def test_a_function_that_raises_fails_its_trial_alone(tmp_path: Path) -> None:
     assert lane.failure is not None and lane.failure.reason == "error"
 
 
-def test_two_studies_have_each_the_module_beside_it(tmp_path: Path) -> None:
+def test_each_of_two_studies_uses_the_module_next_to_it(tmp_path: Path) -> None:
     before = list(sys.path)
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -290,12 +290,12 @@ def test_two_studies_have_each_the_module_beside_it(tmp_path: Path) -> None:
     assert sys.path == before
 
 
-def test_a_module_that_hides_one_of_pythons_is_taken_for_the_study_alone(tmp_path: Path) -> None:
+def test_a_module_that_hides_one_of_python_is_only_used_by_the_study(tmp_path: Path) -> None:
     (tmp_path / "random.py").write_text("def build():\n    return 'mine'\n")
 
     assert load_function("random:build", tmp_path)() == "mine"
     assert sys.modules["random"] is random
 
 
-def test_a_module_that_is_not_beside_the_study_may_be_installed(tmp_path: Path) -> None:
+def test_a_module_that_is_not_next_to_the_study_can_be_installed(tmp_path: Path) -> None:
     assert load_function("equinox.nn:MLP", tmp_path) is eqx.nn.MLP

@@ -1,4 +1,4 @@
-"""A replicate is the trial with a seed of its own, whatever trains beside it."""
+"""A replicate equals the trial with a different seed, whatever trains next to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def members(study: Bench, specs: list[TrialSpec], **how: object) -> dict[int, ND
 
 
 @pytest.mark.parametrize("lane_loop", ["map", pytest.param("vmap", marks=pytest.mark.slow)])
-def test_each_replicate_is_the_trial_in_plain_equinox(
+def test_each_replicate_equals_the_trial_in_plain_equinox(
     lane_loop: str, bench: Callable[..., Bench]
 ) -> None:
     study = bench("study.replicates=3", DROPOUT)
@@ -47,7 +47,7 @@ def test_more_replicates_change_no_bit_of_the_first(bench: Callable[..., Bench])
         assert len({its.tobytes() for its in three[number]}) == 3
 
 
-def test_replicates_go_on_from_their_own_states(bench: Callable[..., Bench]) -> None:
+def test_replicates_resume_from_their_own_states(bench: Callable[..., Bench]) -> None:
     study = bench("study.replicates=2")
     whole = members(study, TRIALS)
 

@@ -1,4 +1,4 @@
-"""A trial goes on with its moments, in its study and in plain Optax alike."""
+"""A trial continues with its moments, in its study and in plain Optax alike."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily
 from tests.small_studies import PARTS, bent
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 WINE = ("data.name=wine", "train.batch_size=32", "results.save_optimizer=true")
 TRIAL = spec(5, depth=2, width=16, activation="tanh", lr=1e-3, weight_decay=0.3)
 CASES: dict[str, tuple[str, ...]] = {
@@ -62,7 +62,7 @@ def state_after(bench: Bench, outcome: Outcome, trial: TrialSpec) -> State:
 
 
 def saved(bench: Bench, trial: TrialSpec, state: State) -> tuple[SavedStart, PlainState]:
-    """What a file would hold of the state, and plain objects from it."""
+    """The contents of a file with the state, and plain objects from it."""
     settings, data = bench.config.filled(trial.params), data_spec(bench.config, bench.data)
     program = Programs(data).exact(settings)
     record = {"has_optimizer": True, "data": {"spec": asdict(data)}, "versions": {}}
@@ -78,7 +78,7 @@ def val_losses(
     epochs: slice,
     ema: float,
 ) -> list[float]:
-    """What plain Optax comes to by going on from `start`, after each epoch."""
+    """The result of plain Optax continuing from `start`, after each epoch."""
     config, data = bench.config, bench.data
     model, average, state = start.trained, start.model, start.opt_state
     assert state is not None
@@ -135,10 +135,10 @@ def own_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in LONG)) for case in CASES]
 )
-def test_plain_optax_goes_on_as_the_study_does(
+def test_plain_optax_continues_like_the_study(
     case: str, bench: Callable[..., Bench], own_optimizer: None
 ) -> None:
-    """The other half of a trial; in padded classes then another that starts from the first half."""
+    """The second half of a trial; in padded classes also another that starts from the first."""
     study = bench(*WINE, *CASES[case])
     trial, ema = TRIAL, study.config.filled(TRIAL.params).train.ema or 0.0
     padded = {} if "arrays" in case or "own" in case else {"padded_to": (24, 3)}
@@ -163,7 +163,7 @@ def test_plain_optax_goes_on_as_the_study_does(
     optimizer = program.saver.optimizer(study.config.filled(other.params))
     fresh: Any = optimizer.init(parameters_of(plain.trained))
     moments = jax.tree.leaves(plain.opt_state)
-    if has_schedule(start.settings):  # it begins anew
+    if has_schedule(start.settings):  # it begins again
         moments[-1] = jax.tree.leaves(fresh)[-1]
     state = jax.tree.unflatten(jax.tree.structure(fresh), moments)
     begun = PlainState(plain.model, plain.trained, optimizer, state)
@@ -171,7 +171,7 @@ def test_plain_optax_goes_on_as_the_study_does(
     np.testing.assert_allclose(continued, losses, rtol=RELATIVE)
 
 
-def test_a_trial_without_its_moments_goes_elsewhere(bench: Callable[..., Bench]) -> None:
+def test_a_trial_without_its_moments_ends_differently(bench: Callable[..., Bench]) -> None:
     study = bench(*WINE)
     whole = study.train([TRIAL]).lanes[0].curve.values
     first = study.train([TRIAL], epochs=(0, 3))
@@ -188,8 +188,8 @@ def test_a_trial_without_its_moments_goes_elsewhere(bench: Callable[..., Bench])
     assert not np.allclose(other, kept, rtol=1e-3)
 
 
-def test_the_state_that_is_saved_is_that_of_the_best_epoch(bench: Callable[..., Bench]) -> None:
-    """Saved after its last epoch, it is what it was after the best one."""
+def test_the_saved_state_is_that_of_the_best_epoch(bench: Callable[..., Bench]) -> None:
+    """Saved after its last epoch, it equals the state after the best one."""
     study = bench(*WINE, "study.value=best", "train.epochs=4")
     fast = spec(5, **{**TRIAL.params, "lr": 0.1})
     column = study.config.train.metric_names.index("val_loss")
@@ -216,7 +216,7 @@ def test_the_state_that_is_saved_is_that_of_the_best_epoch(bench: Callable[..., 
 def parts_val_losses(
     study: Bench, start: PlainState, optimizers: Any, states: Any, epochs: slice
 ) -> list[float]:
-    """What plain Optax comes to by training the parts a and b, each with its own state."""
+    """The result of plain Optax for the parts a and b, each with its own state."""
     data, train, model = study.data, study.config.train, start.model
     unit = data.y_scale[0] ** 2
 
@@ -246,7 +246,7 @@ def parts_val_losses(
 
 
 @pytest.mark.slow
-def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
+def test_each_part_continues_with_its_own_moments(tmp_path: Path) -> None:
     """In phases with a compiled program each; a part that no phase trained has moments of zero."""
     study = Bench(parse(TURNS, Path("study.toml")), tmp_path)
     trial = spec(5, lr=1e-3)
@@ -272,7 +272,7 @@ def test_each_part_goes_on_with_its_own_moments(tmp_path: Path) -> None:
     for name, part in plain.model.parts.items():  # type: ignore[attr-defined]
         fresh = optimizers[name].init(parameters_of(part))
         kept = jax.tree.leaves(moments[name])[:-1]
-        leaves = [*kept, jax.tree.leaves(fresh)[-1]]  # the schedule begins anew
+        leaves = [*kept, jax.tree.leaves(fresh)[-1]]  # the schedule begins again
         states[name] = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
     losses = parts_val_losses(study, plain, optimizers, states, slice(0, 2))
     np.testing.assert_allclose(continued, losses, rtol=RELATIVE)

@@ -1,4 +1,4 @@
-"""`supervised` is what plain Equinox and Optax would do, whatever else trains beside it."""
+"""`supervised` equals plain Equinox and Optax, whatever else trains next to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import both_arrays, compiled_hastily, empty_linear
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 
 
 @compiled_hastily()
@@ -128,7 +128,7 @@ TRIALS = {
 }
 
 
-# each case in one way to loop over lanes, by turns; the other is for the slow tests
+# each case in one way to loop over lanes, in turn; the other is for the slow tests
 LOOPS = ("map", "vmap")
 
 
@@ -140,7 +140,7 @@ LOOPS = ("map", "vmap")
         for loop in LOOPS
     ],
 )
-def test_a_lane_is_the_trial_in_plain_equinox(
+def test_a_lane_equals_the_trial_in_plain_equinox(
     case: str, lane_loop: str, bench: Callable[..., Bench]
 ) -> None:
     overrides, trial = TRIALS[case]
@@ -157,7 +157,7 @@ def some(study: Bench, numbers: range) -> list[TrialSpec]:
     return [spec(n, **shape, lr=1e-4 * (n + 1), weight_decay=0.1 * n) for n in numbers]
 
 
-def test_a_map_lane_is_the_trial_alone_bit_for_bit(bench: Callable[..., Bench]) -> None:
+def test_a_map_lane_equals_the_trial_alone_bit_for_bit(bench: Callable[..., Bench]) -> None:
     study = bench()
     specs = some(study, range(4))
 
@@ -170,7 +170,7 @@ def test_a_map_lane_is_the_trial_alone_bit_for_bit(bench: Callable[..., Bench]) 
 
 
 def test_linear_models_of_any_width_share_a_program(bench: Callable[..., Bench]) -> None:
-    """A linear model has no hidden layer, and so nothing that a drawn width would be of."""
+    """A linear model has no hidden layer, so a drawn width does not apply to it."""
     study = bench("train.epochs=2", "search.model.depth.low=0")
     shape = {"depth": 0, "activation": "relu", "lr": 1e-3, "weight_decay": 0.1}
     widths = (9, 32, 8)
@@ -184,7 +184,7 @@ def test_linear_models_of_any_width_share_a_program(bench: Callable[..., Bench])
 
 
 @pytest.mark.parametrize("lane_loop", ["map", "vmap"])
-def test_place_and_company_in_a_class_change_no_bit(
+def test_position_and_other_lanes_in_a_class_change_no_bit(
     lane_loop: str, bench: Callable[..., Bench]
 ) -> None:
     study = bench()
@@ -213,7 +213,7 @@ def test_rounds_change_no_bit(bench: Callable[..., Bench]) -> None:
         assert third.lanes[index].test == lane.test
 
 
-def test_a_damaged_checkpoint_is_trained_again_to_the_same_bits(
+def test_after_a_damaged_checkpoint_training_gives_the_same_bits(
     bench: Callable[..., Bench],
 ) -> None:
     study = bench()

@@ -1,4 +1,4 @@
-"""A lane of a class of several structures is the trial alone, whatever the other branches are."""
+"""A lane of a class of several structures equals the trial alone, whatever the other branches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeper.programs.switch import Packing
 from sweeper.trial import Failure
 from tests.programs.conftest import STUDY, Bench, spec
 
-# MLPs, a linear model, and one of the user's own, whose optimizers keep other arrays
+# MLPs, a linear model, and a user-defined one, whose optimizers keep different arrays
 SEVERAL = (
     "data.name=iris",
     "train.batch_size=16",
@@ -64,7 +64,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 @pytest.mark.slow
-def test_the_lanes_of_a_trial_are_the_trial_alone_bit_for_bit(study: Bench) -> None:
+def test_the_lanes_of_a_trial_equal_the_trial_alone_bit_for_bit(study: Bench) -> None:
     work = study.work(TRIALS, switched=True, **HOW)
     elsewhere = replace(
         work,
@@ -84,7 +84,7 @@ def test_the_lanes_of_a_trial_are_the_trial_alone_bit_for_bit(study: Bench) -> N
     assert {lane.place.device for lane in switched.lanes} == {"cpu:0"}
 
 
-def test_a_lane_goes_on_from_its_checkpoint_in_either_class(study: Bench) -> None:
+def test_a_lane_resumes_from_its_checkpoint_in_either_class(study: Bench) -> None:
     how = {**HOW, "epochs": (1, 4)}
     whole = study.curves(TRIALS, switched=True, **HOW)
     first = study.train(TRIALS, switched=True, **HOW, epochs=(0, 1))
@@ -113,7 +113,7 @@ def test_a_structure_that_cannot_be_built_fails_alone(which: str, study: Bench) 
         assert lane.curve.values.tobytes() == own.tobytes()
 
 
-def test_what_is_packed_is_found_again() -> None:
+def test_packed_values_can_be_unpacked() -> None:
     trees = (
         {"a": np.arange(6.0).reshape(2, 3), "b": np.array(7, np.int32)},
         {"c": [np.arange(2.0), np.array(3.5)], "d": np.arange(3, dtype=np.int32)},

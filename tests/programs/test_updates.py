@@ -1,4 +1,4 @@
-"""An update in chunks is that of the whole vector, and touches nothing that a lane has not."""
+"""An update in chunks equals that of the whole vector, and changes only the lane's own part."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def compiled(network: MlpNetwork, optimizer: str) -> Callable[..., Any]:
 
 
 def trained(network: MlpNetwork, optimizer: str, lane: LaneParameters) -> tuple[Array, PyTree]:
-    """The parameters and the moments of a lane after a few updates by made-up gradients."""
+    """The parameters and the moments of a lane after a few updates with invented gradients."""
     rng = np.random.default_rng(3)
 
     def own() -> np.ndarray:
@@ -82,7 +82,9 @@ def trained(network: MlpNetwork, optimizer: str, lane: LaneParameters) -> tuple[
     ("shape", "depth"), [(LARGE, 1), (LARGE, 2), (LARGE, 3), (LARGE, 5), (SMALL, 1), (SMALL, 2)]
 )
 @pytest.mark.parametrize("case", OPTIMIZERS)
-def test_chunks_give_what_the_whole_vector_gives(case: str, shape: MlpShape, depth: int) -> None:
+def test_chunks_give_the_same_result_as_the_whole_vector(
+    case: str, shape: MlpShape, depth: int
+) -> None:
     numbers = settings_of(OPTIMIZERS[case]).traced() | {"optimizer.schedule.steps": 10.0}
     told = {"width": shape.width - 3, "depth": depth}
     with jax.enable_x64(True):
@@ -102,7 +104,7 @@ def test_chunks_give_what_the_whole_vector_gives(case: str, shape: MlpShape, dep
 
 
 @pytest.mark.parametrize("name", ["adamw", "adafactor"])
-def test_a_large_network_of_its_own_is_updated_as_a_small_one(name: str) -> None:
+def test_a_large_network_is_updated_like_a_small_one(name: str) -> None:
     """In chunks, unless its optimizer looks at whole arrays."""
     optimizer = f"name='{name}'"
     with jax.enable_x64(True):
@@ -122,8 +124,8 @@ def test_a_large_network_of_its_own_is_updated_as_a_small_one(name: str) -> None
             np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=ABSOLUTE)
 
 
-def test_a_loss_that_is_not_finite_leaves_no_parameter_as_it_was() -> None:
-    """The loop begins after the loss, and at its first chunk whatever the loss is."""
+def test_a_loss_that_is_not_finite_affects_every_parameter() -> None:
+    """The loop begins after the loss, and with its first chunk whatever the loss is."""
     settings = parse(STUDY, Path("study.toml"), ["optimizer.lr=0.01"]).filled({})
     with jax.enable_x64(True):
         lane = LaneParameters.of(

@@ -1,4 +1,4 @@
-"""A program of the user's own trains as its step says, in every way that trials are trained."""
+"""A user-defined program trains as its step says, in every way of training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.in_process import study_in, trained
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily
 
-RELATIVE = 1e-9  # float64; the orders of summation differ, which grows with the steps taken
+RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 
 # a mean teacher (Tarvainen & Valpola 2017): it keeps a second model, and draws noise
 OWN = """\
@@ -138,7 +138,7 @@ def exact(bench: Bench, trial: TrialSpec) -> Program:
 
 @compiled_hastily()
 def plain_model(bench: Bench, trial: TrialSpec, member: Member) -> list[Any]:
-    """The arrays that a trial ends with in plain Equinox and Optax, written out."""
+    """The final arrays of a trial in plain Equinox and Optax, written out."""
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
     program = exact(bench, trial)
@@ -209,7 +209,7 @@ def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
     ],
     ids=["map", "vmap", "switch"],
 )
-def test_a_program_trains_as_plain_equinox(how: dict[str, Any], bench: Any) -> None:
+def test_a_program_trains_like_plain_equinox(how: dict[str, Any], bench: Any) -> None:
     own = bench()
     trials = (*TRIALS, spec(2, width=5, lr=1e-3, pull=0.5)) if "switched" in how else TRIALS
     outcome = own.train(trials, **how)
@@ -219,7 +219,7 @@ def test_a_program_trains_as_plain_equinox(how: dict[str, Any], bench: Any) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("several", ["study.replicates=2", "study.folds=2"])
-def test_replicates_and_folds_do_so_too(several: str, bench: Any) -> None:
+def test_replicates_and_folds_train_like_plain_equinox(several: str, bench: Any) -> None:
     own = bench(several, *(("data.split.test=0.1",) if "folds" in several else ()))
     outcome = own.train(TRIALS, capacity=4)
     for place, member in enumerate(own.config.members):
@@ -227,7 +227,7 @@ def test_replicates_and_folds_do_so_too(several: str, bench: Any) -> None:
         assert_close(ended(own, outcome, TRIALS[1], place), expected)
 
 
-def test_it_goes_on_from_a_checkpoint_with_all_that_it_keeps(bench: Any) -> None:
+def test_a_program_resumes_from_a_checkpoint_with_its_whole_state(bench: Any) -> None:
     own = bench("train.epochs=6", "train.ema=0.9", "train.early_stop={patience=5}")
     unbroken = own.train(TRIALS)
     begun = own.train(TRIALS, epochs=(0, 2))
@@ -237,9 +237,9 @@ def test_it_goes_on_from_a_checkpoint_with_all_that_it_keeps(bench: Any) -> None
         np.testing.assert_array_equal(curve, whole.curve.values)
 
 
-def test_trials_share_a_program_where_structures_do(tmp_path: Path) -> None:
+def test_trials_with_the_same_structure_share_a_program(tmp_path: Path) -> None:
     config = study(tmp_path, 'search.model.activation={type="categorical",choices=["relu","elu"]}')
-    assert traced_structure(config, "map") == {}  # the program calls the model by itself
+    assert traced_structure(config, "map") == {}  # the program calls the model directly
     structure = Structures(lambda spec: config.filled(spec.params), lambda _: 1, {})
     other = spec(2, width=5, lr=1e-3, pull=0.25)
     assert structure(TRIALS[0]).program == structure(TRIALS[1]).program
@@ -253,7 +253,7 @@ def test_trials_share_a_program_where_structures_do(tmp_path: Path) -> None:
     }
 
 
-def test_a_study_is_run_exported_and_gone_on_with(tmp_path: Path) -> None:
+def test_a_study_is_run_exported_and_continued(tmp_path: Path) -> None:
     (tmp_path / "own_programs.py").write_text(OWN, encoding="utf-8")
     short = ("train.epochs=2", "results.save_optimizer=true", "execution.strategy=exact")
     fixed = ("search={}", "study.n_trials=1")
@@ -531,7 +531,7 @@ def test_functions_that_do_not_compile_are_refused(
     name, *others = overrides
     data = bench().data
     (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
-    place = tmp_path / name  # a module is imported once for each directory
+    place = tmp_path / name  # a module is imported once per directory
     place.mkdir()
     (tmp_path / "own_programs.py").rename(place / "own_programs.py")
     config = parse(STUDY, place / "study.toml", [f"train.program=own_programs:{name}", *others])
@@ -544,9 +544,7 @@ def test_functions_that_do_not_compile_are_refused(
 
 
 @pytest.mark.parametrize("switched", [False, True])
-def test_one_that_ends_the_program_fails_its_trials_and_ends_nothing(
-    switched: bool, tmp_path: Path
-) -> None:
+def test_a_program_that_exits_only_fails_its_trials(switched: bool, tmp_path: Path) -> None:
     (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
     config = parse(STUDY, tmp_path / "study.toml", ["train.program=own_programs:LeavesStep"])
     own = Bench(config, tmp_path)
@@ -562,7 +560,7 @@ def test_one_that_ends_the_program_fails_its_trials_and_ends_nothing(
         ("CallsBack", "LookupError: no row for this loss", "raise LookupError"),
     ],
 )
-def test_what_is_told_of_a_failure_begins_with_its_reason(
+def test_the_message_of_a_failure_begins_with_its_reason(
     name: str, reason: str, of: str, tmp_path: Path
 ) -> None:
     (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
@@ -577,7 +575,7 @@ def test_what_is_told_of_a_failure_begins_with_its_reason(
     assert trace.startswith("Traceback (most recent call last):\n")
 
 
-def test_a_class_is_told_of_the_data_what_it_takes_by_name(tmp_path: Path) -> None:
+def test_a_class_gets_the_properties_of_the_data_that_it_names(tmp_path: Path) -> None:
     (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
     for overrides, in_size in (((), 10), (("train.in_size=7",), 7)):
         named = ("train.program=own_programs:Units", *overrides)
@@ -605,7 +603,7 @@ def test_constants_in_the_state_are_not_refused(tmp_path: Path) -> None:
     check_program(config, Bench(config, tmp_path).data)
 
 
-def test_what_is_missing_is_told(tmp_path: Path, bench: Any) -> None:
+def test_missing_methods_are_reported(tmp_path: Path, bench: Any) -> None:
     data = bench().data
     text = STUDY.replace("pull = 0.5\n", "").replace("train.pull", "# train.pull")
     config = parse(text, tmp_path / "study.toml")
@@ -613,7 +611,7 @@ def test_what_is_missing_is_told(tmp_path: Path, bench: Any) -> None:
         check_program(config, data)
 
 
-def test_the_methods_are_those_of_the_guide() -> None:
+def test_the_methods_are_those_in_the_guide() -> None:
     guide = GUIDES["models-and-programs"]
     for name, given in METHODS.items():
         assert f"def {name}({', '.join(given)})" in guide

@@ -1,4 +1,4 @@
-"""A class is called by what it compiles in of what its study searches."""
+"""A class is named by the searched settings that it compiles in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def program(strategy: Strategy, settings: object, **more: object) -> ProgramClas
             "process depth=2 width=64 activation=tanh",
             program("process", SMALL | {"model.activation": "tanh"}),
         ),
-        # told at run time, so no part of the class
+        # set at run time, so not part of the class
         (
             "exact depth=2 width=64",
             program("exact", SMALL | {"model.activation": ["relu", "tanh"]}),
@@ -47,5 +47,5 @@ def program(strategy: Strategy, settings: object, **more: object) -> ProgramClas
         ),
     ],
 )
-def test_a_class_is_called_by_what_tells_it_from_others(named: str, known: ProgramClass) -> None:
+def test_a_class_is_named_by_what_distinguishes_it(named: str, known: ProgramClass) -> None:
     assert class_name(known, SEARCH) == named

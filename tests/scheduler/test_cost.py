@@ -95,7 +95,7 @@ def test_training_is_features_times_constants(
     assert min(features.values()) >= 0
 
 
-def test_features_count_what_a_map_lane_does() -> None:
+def test_features_count_the_work_of_a_map_lane() -> None:
     workload = replace(DIGITS, layer_norm=True, n_activations=3)
     weights = 64 * 32 + 32 * 10  # one hidden layer of 32, in a class with two
     kept = weights + (32 + 10) + 2 * 32
@@ -127,7 +127,7 @@ def test_a_vmap_lane_runs_every_layer_and_shares_the_rest() -> None:
     assert (deep["vmap_base_s"], deep["vmap_layer_s"]) == (20 * 19 / 8, 4 * 20 * 19 / 8)
 
 
-def test_numbers_of_eight_bytes_count_twice() -> None:
+def test_numbers_with_eight_bytes_count_twice() -> None:
     single = lane_features(32, 4, 2, DIGITS, "map", 4)
     double = lane_features(32, 4, 2, replace(DIGITS, bytes_per_number=8), "map", 4)
 
@@ -169,11 +169,11 @@ def test_missing_and_unknown_constants_are_refused_by_name() -> None:
     values = MODEL.as_dict() | {"step_bass_s": 1.0}
     del values["step_base_s"]
 
-    with pytest.raises(ValueError, match=r"^step_base_s: missing; step_bass_s: no such constant$"):
+    with pytest.raises(ValueError, match=r"^step_base_s: missing; step_bass_s: unknown constant$"):
         CostModel.from_dict(values)
 
 
-def test_a_model_of_an_earlier_version_is_read() -> None:
+def test_a_cost_model_of_an_earlier_version_can_be_read() -> None:
     values = MODEL.as_dict()
     for later in ("step_row_s", "compile_width_s", "carry_number_s"):
         del values[later]
@@ -210,7 +210,7 @@ def classes_for(trials: int) -> tuple[LatticeClass, ...]:
     return width_lattice(cells, prices)
 
 
-def test_more_trials_are_worth_more_widths() -> None:
+def test_more_trials_justify_more_widths() -> None:
     few, many = (
         [len(known.run_widths) or 1 for known in classes_for(trials)] for trials in (64, 10_000)
     )

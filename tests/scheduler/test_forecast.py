@@ -1,4 +1,4 @@
-"""What a study is expected to cost, and the classes that this makes the best."""
+"""What a study is expected to cost, and which classes are cheapest for it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_a_forecast_survives_json() -> None:
 def test_every_trial_is_expected_once() -> None:
     found = foreseen(study("search.train.batch_size={type='categorical',choices=[32,64]}"), 100)
 
-    assert len(found.families) == 2  # activations are told at run time, batch sizes are not
+    assert len(found.families) == 2  # activations are set at run time, batch sizes are not
     assert sum(family.trials for family in found.families.values()) == pytest.approx(100)
 
 
-def test_under_vmap_activations_part_families() -> None:
+def test_under_vmap_activations_separate_families() -> None:
     config = study()
     traced = traced_structure(config, "vmap")
 
@@ -60,7 +60,7 @@ def test_under_vmap_activations_part_families() -> None:
     [
         ({"type": "int", "low": 1, "high": 4}, {1: 0.25, 2: 0.25, 3: 0.25, 4: 0.25}),
         ({"type": "int", "low": 4, "high": 16, "base": 2}, {4: 1 / 3, 8: 1 / 3, 16: 1 / 3}),
-        # drawn evenly in the logarithm over [1, 4) and floored
+        # drawn uniformly in the logarithm over [1, 4), then floored
         ({"type": "int", "low": 1, "high": 3, "log": True}, {1: 0.5, 2: 0.29248, 3: 0.20752}),
     ],
 )
@@ -94,7 +94,7 @@ def trial(number: int, width: int, depth: int) -> LiveTrial:
 
 
 @pytest.mark.parametrize("strategy", ["auto", "exact", "padded", "process"])
-def test_a_strategy_is_what_was_asked_for(strategy: str) -> None:
+def test_the_requested_strategy_is_used(strategy: str) -> None:
     config = study(f"execution.strategy={strategy}")
     policy = policy_of(config, (), foreseen(config), 64)
     live = [trial(n, 16 << n % 4, 1 + n % 3) for n in range(24)]
@@ -125,7 +125,7 @@ def test_predicted_seconds_and_waste_are_those_of_the_cost_model() -> None:
     assert bucket.waste_fraction == pytest.approx(1 - own_s / padded_s)
 
 
-def test_ten_thousand_trials_are_worth_more_programs_than_sixty_four() -> None:
+def test_ten_thousand_trials_justify_more_programs_than_sixty_four() -> None:
     counts = [
         sum(len(family.classes) for family in foreseen(study(), n).families.values())
         for n in (64, 10_000)
@@ -134,7 +134,7 @@ def test_ten_thousand_trials_are_worth_more_programs_than_sixty_four() -> None:
     assert counts[0] < counts[1]
 
 
-def test_dear_compiling_makes_fewer_classes() -> None:
+def test_expensive_compiling_makes_fewer_classes() -> None:
     config = study()
     dear = replace(shipped("cpu"), compile_base_s=1e6)
 
@@ -143,7 +143,7 @@ def test_dear_compiling_makes_fewer_classes() -> None:
     assert [len(family.classes) for family in found.families.values()] == [1]
 
 
-def test_rounds_of_a_study_without_pruner_are_worth_their_commit() -> None:
+def test_rounds_of_a_study_without_a_pruner_justify_their_commit() -> None:
     short = study()
     long = study("train.epochs=2000", "schedule.parallel=512", "study.n_trials=512")
 

@@ -1,4 +1,4 @@
-"""The lattice is the cheapest of all, and every shape with trials has a class."""
+"""The lattice is the cheapest possible, and every shape with trials has a class."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_each_shape_with_trials_belongs_to_one_class(cells: list[Cell], by: Cost
 
 
 @given(grids, costs)
-def test_the_order_of_cells_changes_no_class(cells: list[Cell], by: Costs) -> None:
+def test_the_order_of_cells_does_not_affect_classes(cells: list[Cell], by: Costs) -> None:
     def sizes(cells: list[Cell]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         return [(c.widths, c.depths) for c in lattice(cells, by.compile_s, by.lane_s)]
 
@@ -146,7 +146,7 @@ def proportional_s(width: int, padded_depth: int, depth: int) -> float:
 FULL = [Cell(plain_size(width, depth), 1.0) for width, depth in product(WIDTHS, DEPTHS)]
 
 
-def test_of_equally_cheap_lattices_the_one_with_fewer_classes_is_taken() -> None:
+def test_of_equally_cheap_lattices_the_one_with_fewer_classes_wins() -> None:
     (only,) = lattice(FULL, lambda width, depth: 0.0, constant_s)
 
     assert (only.width, only.depth, only.structures) == (256, 5, len(FULL))
@@ -159,7 +159,7 @@ def test_free_compiling_gives_a_class_to_each_shape() -> None:
     assert {known.waste_fraction for known in found} == {0.0}
 
 
-def test_dear_compiling_gives_one_class_and_its_waste() -> None:
+def test_expensive_compiling_gives_one_class_with_its_waste() -> None:
     cells = [Cell(plain_size(16, 1), 3.0), Cell(plain_size(32, 2), 1.0)]
 
     assert lattice(cells, lambda width, depth: 1e6, proportional_s) == (
@@ -207,7 +207,7 @@ def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 4))
 def test_a_padded_class_is_as_wide_as_whole_vectors(one: int, other: int, depth: int) -> None:
-    """An odd width takes nearly twice as long; a class of one shape alone has that shape."""
+    """An odd width takes nearly twice as long; a class of a single shape has that shape."""
     cells = [Cell(plain_size(one, depth), 1.0), Cell(plain_size(other, depth), 1.0)]
 
     together = lattice(cells, lambda width, depth: 1e6, lambda width, padded, depth: width)
@@ -272,7 +272,7 @@ def test_no_cut_of_the_order_is_cheaper(found: list[Cell]) -> None:
     assert total == pytest.approx(min(map(price, cuts)), rel=1e-6, abs=1e-4)
 
 
-def test_sizes_are_written_as_they_are_read() -> None:
+def test_sizes_survive_being_written_and_read() -> None:
     sizes: Sizes = (("a", 128, 3), ("head_2", 32, 1))
     assert format_sizes(sizes) == "a=128x3,head_2=32x1"
     assert sizes_in(format_sizes(sizes)) == sizes

@@ -76,7 +76,7 @@ def test_a_plan_survives_json(live: list[LiveTrial], policy: Policy) -> None:
 
 
 @given(live_trials, policies, st.randoms())
-def test_the_order_of_trials_changes_nothing(live: list[LiveTrial], policy: Policy, chance) -> None:
+def test_the_order_of_trials_does_not_matter(live: list[LiveTrial], policy: Policy, chance) -> None:
     shuffled = live.copy()
     chance.shuffle(shuffled)
 
@@ -91,7 +91,7 @@ def test_traced_hyperparameters_never_split_a_bucket() -> None:
     assert [bucket.numbers for bucket in found.buckets] == [(0, 1, 2, 3)]
 
 
-def test_what_matches_nothing_goes_to_a_process() -> None:
+def test_trials_without_a_matching_structure_train_in_a_process() -> None:
     found = plan([trial(0, 16), trial(1, 16), trial(2, 99)], (), structure_of, POLICY)
 
     sides = {bucket.numbers: bucket.side for bucket in found.buckets}
@@ -100,7 +100,9 @@ def test_what_matches_nothing_goes_to_a_process() -> None:
 
 
 @pytest.mark.parametrize("lane_loop", ["map", "vmap"])
-def test_a_class_of_a_process_runs_its_lanes_as_all_do(lane_loop: Literal["map", "vmap"]) -> None:
+def test_a_class_in_a_process_runs_its_lanes_like_any_other(
+    lane_loop: Literal["map", "vmap"],
+) -> None:
     policy = replace(POLICY, lane_loop=lane_loop, members=3)
 
     (program,) = plan([trial(0, 16)], (), structure_of, policy).classes
@@ -108,13 +110,13 @@ def test_a_class_of_a_process_runs_its_lanes_as_all_do(lane_loop: Literal["map",
     assert (program.strategy, program.lane_loop, program.capacity) == ("process", lane_loop, 3)
 
 
-def test_a_structure_that_will_have_company_is_not_sent_away() -> None:
+def test_a_structure_that_will_occur_again_stays_in_a_thread() -> None:
     likely = replace(POLICY, trials_a_structure={"mlp": 4.0})
 
     assert plan([trial(0, 16)], (), structure_of, likely).buckets[0].side == "inline"
 
 
-def test_a_trial_keeps_its_class_when_its_company_is_gone() -> None:
+def test_a_trial_keeps_its_class_when_the_others_have_ended() -> None:
     first = plan([trial(0, 16), trial(1, 16)], (), structure_of, POLICY)
     known = first.classes
     left = replace(trial(1, 16, done=5), class_id=known[0].class_id, checkpoint="file")
@@ -163,7 +165,7 @@ def test_the_longest_buckets_come_first() -> None:
         ("map", "cond", [(0, 1, 2)]),
     ],
 )
-def test_trials_of_different_ages_are_apart_only_where_they_would_wait(
+def test_trials_with_different_epochs_are_separated_only_if_they_would_wait(
     lane_loop: LaneLoop, switching: str, expected: list[tuple[int, ...]]
 ) -> None:
     def phased(spec: TrialSpec) -> Structure:
@@ -181,7 +183,7 @@ def test_trials_of_different_ages_are_apart_only_where_they_would_wait(
     ("lane_loop", "devices", "expected"),
     [("vmap", 1, 64), ("vmap", 4, 16), ("vmap", 3, 32), ("map", 4, 4)],
 )
-def test_lanes_side_by_side_are_parted_among_devices(
+def test_lanes_side_by_side_are_distributed_over_devices(
     lane_loop: LaneLoop, devices: int, expected: int
 ) -> None:
     assert capacity_for(lane_loop, 64, devices) == expected

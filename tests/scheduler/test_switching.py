@@ -1,4 +1,4 @@
-"""Switch classes hold every structure of the new trials, and their lanes are spread evenly."""
+"""Switch classes hold every structure of the new trials, and distribute their lanes evenly."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_trials_of_several_structures_are_one_bucket_of_one_class() -> None:
     assert Plan.from_dict(json.loads(json.dumps(found.as_dict()))) == found
 
 
-def test_a_class_that_has_the_structure_is_joined_and_others_are_made() -> None:
+def test_known_classes_are_joined_and_missing_ones_are_made() -> None:
     (known,) = plan(live(8, 16), (), structure_of, POLICY).classes
 
     found = plan(live(16, 64, 8), [known], structure_of, POLICY)
@@ -74,7 +74,7 @@ def test_a_class_that_has_the_structure_is_joined_and_others_are_made() -> None:
     assert placed == {0: known.class_id, 1: found.classes[0].class_id, 2: known.class_id}
 
 
-def test_a_small_space_is_compiled_whole_and_its_class_is_planned_once() -> None:
+def test_a_small_space_is_compiled_into_one_class_that_is_planned_once() -> None:
     space = tuple({"width": width, "rows": 64} for width in (8, 16, 32))
     policy = replace(POLICY, switching=Switching(space, 6))
 
@@ -84,7 +84,7 @@ def test_a_small_space_is_compiled_whole_and_its_class_is_planned_once() -> None
     assert plan(live(8, 32), [first], structure_of, policy).classes == ()
 
 
-def test_devices_change_what_is_predicted_and_no_class() -> None:
+def test_devices_affect_predictions_but_not_classes() -> None:
     assert POLICY.switching is not None
     on_four = replace(POLICY, switching=replace(POLICY.switching, devices=4))
 
@@ -93,7 +93,7 @@ def test_devices_change_what_is_predicted_and_no_class() -> None:
     assert one.classes == four.classes
 
 
-def test_trials_that_see_other_rows_in_a_step_are_in_other_classes() -> None:
+def test_trials_with_different_rows_per_step_are_in_different_classes() -> None:
     trials = [*live(8), replace(live(8, 16, rows=32)[1])]
 
     found = plan(trials, (), structure_of, POLICY)
@@ -101,8 +101,8 @@ def test_trials_that_see_other_rows_in_a_step_are_in_other_classes() -> None:
     assert sorted(map(widths, found.classes)) == [[8], [16]]
 
 
-def test_trials_that_may_draw_numbers_are_in_other_classes() -> None:
-    """They are compiled in another way, and each has the bits of the trial alone."""
+def test_trials_that_may_draw_random_numbers_are_in_separate_classes() -> None:
+    """They are compiled differently, and each has the bits of the trial alone."""
     trials = live(8, 16, 32)
     trials[1] = LiveTrial(TrialSpec(1, {"width": 16, "dropout": True}, {}, 0), 4)
 
@@ -126,13 +126,13 @@ def test_trials_that_may_draw_numbers_are_in_other_classes() -> None:
         ({"train.program": "heat:HeatEquation"}, True),
     ],
 )
-def test_what_a_program_compiles_in_tells_whether_it_may_draw(
+def test_the_compiled_settings_determine_whether_a_program_may_draw(
     settings: dict[str, object], expected: bool
 ) -> None:
     assert may_draw(canonical({"train.program": "supervised", **settings})) is expected
 
 
-def test_more_structures_than_compile_in_time_are_parted_evenly() -> None:
+def test_too_many_structures_to_compile_in_time_are_divided_evenly() -> None:
     found = plan(live(*range(1, 2 * MAX_BRANCHES + 2)), (), structure_of, POLICY)
 
     assert [len(program.branches) for program in found.classes] == [11, 11, 11]
@@ -163,7 +163,7 @@ def test_a_space_of_few_structures_has_a_trial_of_each(
     assert len(structures) == expected
 
 
-def test_a_setting_of_some_structures_alone_is_drawn_in_those() -> None:
+def test_a_setting_of_some_structures_is_only_drawn_for_those() -> None:
     text = VALID.partition("[search]")[0]
     schedule = (
         "search.optimizer.schedule.name={type='categorical',choices=['constant','one_cycle']}"
@@ -188,6 +188,6 @@ def test_every_lane_has_one_device_with_room(work: Sequence[float], devices: int
     assert max(map(len, found)) == -(-len(work) // devices)
 
 
-def test_the_longest_lanes_are_apart() -> None:
+def test_the_longest_lanes_are_on_different_devices() -> None:
     assert spread([1, 5, 1, 4, 1], 2) == ((1, 2), (3, 0, 4))
     assert longest_s([1, 5, 1, 4, 1], 2) == 6

@@ -1,4 +1,4 @@
-"""Classes with several widths are the cheapest of all, and every shape with trials has one."""
+"""Classes with several widths are the cheapest possible; every shape with trials has one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def class_s(cells: Sequence[Cell], runs: Sequence[int], depth: int, by: Prices) 
 
 
 def cheapest_s(cells: Sequence[Cell], by: Prices) -> float:
-    """Seconds of the best of all ways to put widths together, found by trying each."""
+    """Seconds of the best of all ways to combine widths, found by trying each."""
     if not cells:
         return 0.0
     depth = max(cell.depth for cell in cells)
@@ -96,7 +96,7 @@ def test_no_other_classes_are_cheaper(cells: list[Cell], costs: Costs) -> None:
     spent = 0.0
     for known in found:
         own = [c for c in wanted if known.widths[0] <= c.width <= known.widths[1]]
-        # one for a single shape is of its own size, and reckoned as the others are
+        # a class for a single shape has its exact size, and is priced like the others
         runs = sorted({filled(run) for run in known.run_widths or (known.width,)})
         spent += class_s(own, runs, depth, by)
     assert spent == pytest.approx(cheapest_s(wanted, by), abs=1e-4)
@@ -122,7 +122,7 @@ def test_each_shape_with_trials_belongs_to_one_class(cells: list[Cell], costs: C
 
 
 @given(grids, costs)
-def test_the_order_of_cells_changes_no_class(cells: list[Cell], costs: Costs) -> None:
+def test_the_order_of_cells_does_not_affect_classes(cells: list[Cell], costs: Costs) -> None:
     def sizes(found: Sequence[LatticeClass]) -> list[tuple[object, ...]]:
         return [(known.widths, known.run_widths) for known in found]
 
@@ -158,14 +158,14 @@ def test_free_widths_waste_nothing() -> None:
     assert only == expected
 
 
-def test_dear_widths_give_one_and_its_waste() -> None:
+def test_expensive_widths_give_one_width_with_its_waste() -> None:
     (only,) = width_lattice(CELLS, proportional(1e6, 1e6, 0.0))
 
     assert (only.width, only.run_widths, only.train_s) == (64, (), 64 * 6)
 
 
-def test_what_a_large_class_carries_parts_it() -> None:
-    """Small lanes are not handed in and out at the size of large ones where that takes long."""
+def test_a_large_class_is_split_because_its_state_is_slow_to_pass() -> None:
+    """Small lanes are not passed in and out at the size of large ones if that takes long."""
     found = width_lattice(CELLS, proportional(1.0, 0.0, 10.0))
 
     assert [(known.width, known.run_widths) for known in found] == [(16, ()), (32, ()), (64, ())]

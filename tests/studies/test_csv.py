@@ -73,7 +73,7 @@ def test_a_bad_table_is_refused_by_column_and_line_and_runs_once_fixed(
     write(command, fruit(61))
     other = command("run", "study.toml")
     assert other.returncode == 2
-    changed = "study.toml:10: data: the data is not what it was when the study in runs/wine began; "
+    changed = "study.toml:10: data: the data has changed since the study in runs/wine began; "
     assert other.stderr.startswith(changed)
 
     # nor are its trials repeated on them, to be compared with the recorded values

@@ -103,9 +103,9 @@ def test_a_parquet_of_mixed_types_is_planned_run_and_resumed(study: CommandLine)
     refused = study("run", "study.toml")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "study.toml:10: data: the data is not what it was when the study in runs/wine began; "
-        "put it back, name another results.dir, or start over with --fresh, which moves the old "
-        "directory aside\n",
+        "study.toml:10: data: the data has changed since the study in runs/wine began; restore "
+        "it, name another results.dir, or start over with --fresh, which moves the old directory "
+        "aside\n",
     )
 
 
@@ -169,7 +169,7 @@ def test_a_study_is_not_resumed_with_an_edited_data_function(study: CommandLine)
     refused = study("run", "study.toml")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "study.toml:12: data.function: clinic.py is not what it was when the study in runs/wine "
-        "began; put it back, name another results.dir, or start over with --fresh, which "
-        "moves the old directory aside\n",
+        "study.toml:12: data.function: clinic.py has changed since the study in runs/wine began; "
+        "restore it, name another results.dir, or start over with --fresh, which moves the old "
+        "directory aside\n",
     )

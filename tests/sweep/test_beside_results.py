@@ -1,4 +1,4 @@
-"""What `run` writes beside the tables: importances, SCHEMA.md, a log; and what stops it."""
+"""What `run` writes next to the tables: importances, SCHEMA.md, a log; and the stop file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TWO = (
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    directory = tmp_path_factory.mktemp("beside")
+    directory = tmp_path_factory.mktemp("next")
     return trained(study_in(directory, STUDY, *TWO)).run_dir
 
 
@@ -56,7 +56,7 @@ def test_importances_are_of_every_objective_and_parameter(run_dir: RunDir) -> No
     assert by_objective.get_group("n_parameters").idxmax() == "width"
 
 
-def test_importances_are_those_of_optuna(run_dir: RunDir) -> None:
+def test_importances_equal_those_of_optuna(run_dir: RunDir) -> None:
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
@@ -67,7 +67,7 @@ def test_importances_are_those_of_optuna(run_dir: RunDir) -> None:
     study = optuna.create_study(directions=["minimize", "minimize"])
     study.add_trials([*frozen_trials(config, rows, {})])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few trials, and that less is better
+        warnings.simplefilter("ignore")  # few trials, and that lower is better
         expected = get_param_importances(
             study, evaluator=PedAnovaImportanceEvaluator(), target=lambda trial: trial.values[0]
         )
@@ -109,7 +109,7 @@ def test_a_file_of_an_earlier_version_is_not_damaged(run_dir: RunDir, tmp_path: 
         assert is_importance(tmp_path / "some.parquet") is is_whole
 
 
-def test_importances_wait_for_trials_and_never_end_a_study(
+def test_importances_need_trials_and_never_end_a_study(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config, now = study_in(tmp_path, STUDY), [0.0]
@@ -128,7 +128,7 @@ def test_importances_wait_for_trials_and_never_end_a_study(
     assert not (tmp_path / "run" / "importance.parquet").exists()
 
 
-def test_the_columns_are_told_beside_the_tables(run_dir: RunDir) -> None:
+def test_columns_are_described_next_to_the_tables(run_dir: RunDir) -> None:
     text = run_dir.schema.read_text(encoding="utf-8")
     for column in sweeper.open_results(run_dir.root).trials():
         assert f"\n| {column} | " in text
@@ -136,7 +136,7 @@ def test_the_columns_are_told_beside_the_tables(run_dir: RunDir) -> None:
         assert f"\n## {heading}\n" in text
 
 
-def test_a_run_is_logged_in_its_directory_or_where_it_is_told(command: CommandLine) -> None:
+def test_a_run_is_logged_in_its_directory_or_in_the_given_file(command: CommandLine) -> None:
     command.write()
     few = settings("study.n_trials=2")
 
@@ -155,8 +155,8 @@ def test_a_run_is_logged_in_its_directory_or_where_it_is_told(command: CommandLi
     assert refused.returncode == 2
 
 
-def test_a_file_stops_a_study_at_its_next_commit(command: CommandLine) -> None:
-    """From whatever machine; one that was left there stops nobody."""
+def test_a_stop_file_stops_a_study_at_its_next_commit(command: CommandLine) -> None:
+    """From any machine; an old stop file does not stop a study."""
     command.write(STUDY)
     long = settings("study.n_trials=500", "schedule.parallel=1")
     assert command("stop", str(command.run_dir.root)).returncode == 3

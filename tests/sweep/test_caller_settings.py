@@ -1,4 +1,4 @@
-"""Who trains from Python finds JAX as they had set it up."""
+"""A program that trains a study finds JAX afterwards as it had set it up."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.small_studies import DIGITS
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
-    """The compile cache of a caller, in which every program is kept."""
+    """The compile cache of a caller, which keeps every program."""
     settings = {
         "jax_compilation_cache_dir": str(tmp_path / "own"),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
-        "jax_enable_compilation_cache": True,  # a calibration before may have closed it
+        "jax_enable_compilation_cache": True,  # an earlier calibration may have closed it
         "jax_enable_x64": False,
     }
     before = {name: getattr(jax.config, name) for name in settings}
@@ -44,7 +44,7 @@ def compiled_in(directory: Path) -> int:
 
 
 @pytest.mark.parametrize("call", [api.run, api.plan])
-def test_a_study_leaves_the_precision_and_the_cache_of_its_caller(
+def test_a_study_restores_the_precision_and_cache_of_its_caller(
     call: Callable[[StudyConfig], object], tmp_path: Path, own: Path
 ) -> None:
     shown = warnings.showwarning
@@ -57,9 +57,7 @@ def test_a_study_leaves_the_precision_and_the_cache_of_its_caller(
     assert warnings.showwarning is shown
 
 
-def test_a_study_keeps_its_programs_with_its_own_whatever_cache_its_caller_has(
-    tmp_path: Path, own: Path
-) -> None:
+def test_a_study_uses_its_own_cache_whatever_its_caller_uses(tmp_path: Path, own: Path) -> None:
     jax.jit(lambda x: x + 42)(jnp.ones(3)).block_until_ready()
     kept, there = compiled_in(own), compiled_in(cache_root())
     assert kept > 0

@@ -1,4 +1,4 @@
-"""An edit of a function in `__main__`, as in a notebook, is known like one in a file."""
+"""An edited function in `__main__`, as in a notebook, is detected like one in a file."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ EDITS = {
 
 
 def digests(cell: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Those of `__main__:build` after a cell without a file has run."""
+    """The digests of `__main__:build` after a cell without a file has run."""
     main = ModuleType("__main__")
     exec(compile(cell, "<cell>", "exec"), vars(main))
     monkeypatch.setitem(sys.modules, "__main__", main)
     return source_digests("__main__:build", Path.cwd())
 
 
-def test_all_that_a_function_of_main_refers_to_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_that_a_function_of_main_refers_to_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = digests(CELL, monkeypatch)
 
     assert [*found] == [f"__main__.{name}" for name in ("Net", "WIDTH", "build", "scaled")]
@@ -62,7 +64,7 @@ def test_all_that_a_function_of_main_refers_to_is_known(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_gives_another_digest(edit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_changes_the_digest(edit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = digests(CELL, monkeypatch)
     assert digests(CELL.replace(*EDITS[edit]), monkeypatch) != before
 
@@ -147,9 +149,7 @@ def of_values(used: str, monkeypatch: pytest.MonkeyPatch, more: str = "") -> dic
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_a_value_gives_another_digest(
-    change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_value_changes_the_digest(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = (of_values(used, monkeypatch) for used in CHANGES[change])
 
     assert of_values(CHANGES[change][0], monkeypatch) == before
@@ -163,9 +163,7 @@ USED_CAPTURED = "__main__.USED (defaults and captured values)"
 
 
 @pytest.mark.parametrize("change", EXECUTED)
-def test_a_change_of_a_part_gives_another_digest(
-    change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_part_changes_the_digest(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = of_values("1", monkeypatch)
     assert of_values("1", monkeypatch, EXECUTED[change]) != before
 
@@ -183,7 +181,7 @@ def test_values_without_content_are_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert incomparable("__main__:build") == ["USED"]
 
 
-def test_modules_beside_the_study_are_known(
+def test_modules_next_to_the_study_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "helper_of_main.py").write_text("def used(): ...\n")
@@ -192,7 +190,7 @@ def test_modules_beside_the_study_are_known(
     assert "helper_of_main.py" in source_digests("__main__:build", tmp_path)
 
 
-def test_studies_of_edition_1_go_on_without_digests_of_values() -> None:
+def test_studies_of_edition_1_resume_without_digests_of_values() -> None:
     before = {"__main__.build": "a", "__main__.WIDTH": "b", "__main__.ACTS": "with an address"}
     now = {"__main__.build": "a", "__main__.WIDTH": "b", "__main__.ACTS (value)": "c"}
     edited = {**now, "__main__.WIDTH": "c"}

@@ -1,7 +1,7 @@
-"""A lane that is no longer finite ends its trial at that epoch, and no companion notices.
+"""A lane whose values become infinite or NaN ends its trial, without affecting others.
 
-A weight decay far above 1 / lr multiplies the weights in each step: by how much says when they are
-no longer finite.
+A weight decay far above 1 / lr multiplies the weights in each step; the factor determines when they
+overflow.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ Params = Mapping[str, float]
 
 
 def run(directory: Path, text: str, trials: Sequence[Params], *settings: str) -> Results:
-    """The results of a study of just these trials."""
+    """The results of a study of only these trials."""
     directory.mkdir(exist_ok=True)
     write_mixture(directory)
     (directory / "own.py").write_text(OWN, encoding="utf-8")
@@ -93,7 +93,7 @@ def decays(count: int, bad: Mapping[int, float]) -> list[Params]:
 
 
 def companions(results: Results, but: set[int]) -> list[list[object]]:
-    """Every value that the trials `but` these measured."""
+    """Every value that the trials except these measured."""
     metrics = results.metrics().drop(columns="elapsed_s")
     kept = metrics[~metrics["trial_number"].isin(but)]
     kept = kept.sort_values(["trial_number", "epoch", "metric"])
@@ -138,7 +138,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Results]:
 
 
 @pytest.mark.parametrize("lane_loop", [SLOW_MAP, "vmap"])
-def test_two_of_64_lanes_diverge_and_the_others_are_as_without_them(
+def test_two_of_64_lanes_diverge_without_affecting_the_others(
     lane_loop: str, plain: Callable[..., Results], tmp_path: Path
 ) -> None:
     loop, bad = f"execution.lane_loop='{lane_loop}'", {17: LATE, 40: AT_ONCE}
@@ -148,14 +148,14 @@ def test_two_of_64_lanes_diverge_and_the_others_are_as_without_them(
     assert companions(results, {17, 40}) == companions(without, {17, 40})
 
 
-def test_all_lanes_may_diverge(tmp_path: Path) -> None:
+def test_all_lanes_can_diverge(tmp_path: Path) -> None:
     results = run(tmp_path, IRIS, decays(8, dict.fromkeys(range(8), AT_ONCE)))
     assert ends(results) == dict.fromkeys(range(8), (*ENDED, 1))
     assert len(results.best(8)) == 0
 
 
 @pytest.mark.parametrize("lane_loop", ["map", SLOW_VMAP])
-def test_a_padded_lane_diverges_alone(
+def test_a_padded_lane_diverges_without_the_others(
     lane_loop: str, plain: Callable[..., Results], tmp_path: Path
 ) -> None:
     def trials(bad: Mapping[int, float]) -> list[Params]:
@@ -178,7 +178,7 @@ def test_one_phase_diverges(lane_loop: str, plain: Callable[..., Results], tmp_p
     results = run(tmp_path, TURNS, trials, loop)
     assert ends(results) == {1: (*ENDED, 3), 3: (*ENDED, 1)}
     last = measured(results, 1, 3)
-    # the trunk and the head of the data stand still in that phase, and are as they were
+    # the trunk and the head of the data do not change in that phase
     assert last["val_loss_data"] == measured(results, 1, 2)["val_loss_data"]
     assert last["val_loss_follow"] is None
     without = plain(TURNS, [good] * 4, loop)
@@ -193,7 +193,7 @@ def test_one_model_of_several_diverges(plain: Callable[..., Results], tmp_path: 
     assert companions(results, {1, 2}) == companions(plain(GAME, [good] * 4), {1, 2})
 
 
-def test_an_objective_that_is_not_finite_ends_a_trial_though_its_losses_are(
+def test_an_objective_that_is_not_finite_ends_a_trial_with_finite_losses(
     tmp_path: Path,
 ) -> None:
     odd = "train.metrics=['own:odd']", "study.direction=maximize"
@@ -202,16 +202,16 @@ def test_an_objective_that_is_not_finite_ends_a_trial_though_its_losses_are(
     assert ends(judged) == {2: (*ENDED, 1)}
     last = measured(judged, 2, 1)
     assert last["val_odd"] is None and None not in (last["train_loss"], last["val_loss"])
-    # where it is only reported it ends none
+    # if it is only reported it ends no trial
     reported = run(tmp_path / "reported", IRIS, trials, odd[0])
     assert ends(reported) == {2: (*ENDED, 3)}
     assert measured(reported, 2, 1)["val_odd"] is None
 
 
-def test_a_gradient_that_is_not_finite_ends_a_trial_though_the_loss_before_it_was(
+def test_a_gradient_that_is_not_finite_ends_a_trial_after_a_finite_loss(
     plain: Callable[..., Results], tmp_path: Path
 ) -> None:
-    # one step an epoch: its loss is taken before the step, those on validation rows after it
+    # one step per epoch: its loss is computed before the step, those on validation rows after it
     kinked = "train.loss='own:kinked'", "train.task='classes'", "train.batch_size=100"
     how = *kinked, "study.value='best'"
     results = run(tmp_path, IRIS, decays(4, {1: LATE}), *how)

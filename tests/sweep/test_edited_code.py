@@ -1,4 +1,4 @@
-"""Code of the user's that is edited between two studies of one process, as in a notebook."""
+"""User-defined code that is edited between two studies of one process, as in a notebook."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parameters(width: int, depth: int) -> int:
     return (64 + 1) * width + (depth - 1) * (width + 1) * width + (width + 1) * 10
 
 
-def test_a_study_trains_the_code_that_is_there_as_it_starts(tmp_path: Path) -> None:
+def test_a_study_trains_the_code_that_exists_at_its_start(tmp_path: Path) -> None:
     nets, sizes = tmp_path / "nets.py", tmp_path / "sizes.py"
     nets.write_text(NETS.replace("DEPTH", "1"))
     sizes.write_text("WIDTH = 8\n")
@@ -40,7 +40,7 @@ def test_a_study_trains_the_code_that_is_there_as_it_starts(tmp_path: Path) -> N
     assert {*found["n_parameters"]} == {parameters(32, 2)}
 
 
-def test_what_has_not_changed_is_imported_once(tmp_path: Path) -> None:
+def test_unchanged_modules_are_imported_once(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text("def one(): ...\n")
     (tmp_path / "edited.py").write_text("def one(): ...\n")
     kept, edited = (load_function(name, tmp_path) for name in ("kept:one", "edited:one"))

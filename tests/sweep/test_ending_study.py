@@ -85,7 +85,7 @@ def test_a_trial_ends_with_its_best_epoch(results: Results) -> None:
 
 
 def test_saved_weights_are_those_of_the_best_epoch(results: Results) -> None:
-    """Each model that is kept gives the test metrics of its row, which are of those weights."""
+    """Each kept model gives the test metrics of its row, which are those of its weights."""
     config = sweeper.load_study(results.run_dir.root.parent / "study.toml")
     from sweeper.data.prepare import prepare
 
@@ -119,7 +119,7 @@ DETERMINISTIC = ["trial_number", "state", "reason", "value", "best_epoch", "epoc
         pytest.param(("execution.strategy=process",), marks=pytest.mark.slow),
     ],
 )
-def test_no_round_and_no_strategy_changes_how_trials_end(
+def test_rounds_and_strategies_do_not_change_how_trials_end(
     overrides: tuple[str, ...], results: Results, tmp_path: Path
 ) -> None:
     other = run(tmp_path, *overrides)
@@ -133,7 +133,7 @@ def test_no_round_and_no_strategy_changes_how_trials_end(
         assert curves(other, "val_loss") == curves(results, "val_loss")
 
 
-def test_each_replicate_ends_by_itself(tmp_path: Path) -> None:
+def test_each_replicate_ends_separately(tmp_path: Path) -> None:
     results = run(
         tmp_path,
         "study.replicates=2",

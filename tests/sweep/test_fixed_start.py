@@ -40,7 +40,7 @@ def trained(config: StudyConfig) -> pd.DataFrame:
     return trials
 
 
-def test_a_declared_fixed_start_trains_replicates_that_differ_by_the_data_order(
+def test_replicates_with_a_declared_fixed_start_differ_by_the_data_order(
     tmp_path: Path,
 ) -> None:
     model = 'kind = "python"\nfunction = "nets:pretrained"\nfixed_start = true\n'
@@ -51,7 +51,7 @@ def test_a_declared_fixed_start_trains_replicates_that_differ_by_the_data_order(
 
 
 @pytest.mark.filterwarnings("ignore:.*same initial weights for every key")
-def test_it_is_recorded_of_each_trial(tmp_path: Path) -> None:
+def test_the_column_is_recorded_for_each_trial(tmp_path: Path) -> None:
     model = 'kind = "python"\nfunction = "nets:mixed"\n'
     searched = "search.model={is_drawn={type='categorical',choices=[true,false]}}"
     trials = trained(study(tmp_path, model, searched, "study.sampler.name=grid"))
@@ -60,5 +60,5 @@ def test_it_is_recorded_of_each_trial(tmp_path: Path) -> None:
     assert set(trials["fixed_start"]) == {True, False}
 
 
-def test_studies_without_a_user_model_have_no_such_column(tmp_path: Path) -> None:
+def test_studies_without_a_user_defined_model_lack_the_column(tmp_path: Path) -> None:
     assert "fixed_start" not in trained(study(tmp_path, MLP, "study.n_trials=1"))

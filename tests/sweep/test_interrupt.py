@@ -1,4 +1,4 @@
-"""A signal that reaches every process must end none but the one that it is for."""
+"""A signal that reaches every process must only end the process that it is meant for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SETTINGS = (
 def test_a_signal_to_every_process_fails_no_trial(
     number: int, delay_s: float, tmp_path: Path, compile_cache: Path
 ) -> None:
-    """A terminal sends Ctrl-C to all of them, a batch system SIGTERM."""
+    """A terminal sends Ctrl-C to all processes, a batch system SIGTERM."""
     settings = (*SETTINGS, f"results.dir={tmp_path / 'run'}")
     overrides = [word for setting in settings for word in ("--set", setting)]
     arguments = ["run", str(STUDY), "--quiet", *overrides]
@@ -68,7 +68,7 @@ def test_a_signal_to_every_process_fails_no_trial(
     assert set(trials["attempts"]) == {1}
 
 
-# a command that Ctrl-C is pressed on while it prints, and when all that is left is to tear down
+# a command that gets Ctrl-C while it prints, and when only cleaning up is left
 PRESSED = """\
 import atexit, io, signal, sys
 
@@ -96,19 +96,19 @@ def pressed(command: CommandLine, *arguments: str) -> subprocess.CompletedProces
     )
 
 
-def test_one_after_the_end_of_a_run_does_nothing(command: CommandLine) -> None:
+def test_a_signal_after_the_end_of_a_run_does_nothing(command: CommandLine) -> None:
     command.write(SMALL)
     done = pressed(command, "run", "study.toml", "--quiet", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["state"] == "finished"
 
 
-def test_one_while_an_answer_is_printed_leaves_it_and_nothing_else(command: CommandLine) -> None:
+def test_a_signal_while_an_answer_is_printed_does_not_change_it(command: CommandLine) -> None:
     done = pressed(command, "schema", "study")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_one_in_code_of_the_users_is_no_fault_of_it(command: CommandLine) -> None:
+def test_a_signal_in_user_code_is_not_an_error_of_it(command: CommandLine) -> None:
     code = "import signal\n\n\ndef loss(outputs, y):\n    signal.raise_signal(signal.SIGINT)\n"
     (command.directory / "own.py").write_text(code, encoding="utf-8")
     command.write(SMALL.replace('loss = "cross_entropy"', 'loss = "own:loss"\ntask = "classes"'))
@@ -117,7 +117,7 @@ def test_one_in_code_of_the_users_is_no_fault_of_it(command: CommandLine) -> Non
 
 
 def test_a_script_that_ctrl_c_ends_leaves_its_study_interrupted(tmp_path: Path) -> None:
-    """It is not failed: nothing of it is, and the next call goes on with it."""
+    """Its trial is not failed, and the next call resumes it."""
     config = study_in(tmp_path, SMALL, "study.n_trials=2")
 
     def interrupt(event: Event) -> None:

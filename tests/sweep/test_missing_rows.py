@@ -1,4 +1,4 @@
-"""Rows that were removed from a ledger are missed when it is opened, whatever the table."""
+"""Rows that were removed from a ledger are noticed when it is opened, whatever the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.ledger.test_ledger import write_rounds
 
 LAST = "rowid = (SELECT max(rowid) FROM {table})"
 FIRST = "rowid = (SELECT min(rowid) FROM {table})"
-# what is removed, and what the ledger of the ended study is then told to lack
+# what is removed, and what the message then says about the ledger of the finished study
 REMOVED = {
     f"trial WHERE {LAST}": "row 4 of table trial is missing",
     f"trial WHERE {FIRST}": "row 0 of table trial is missing",
@@ -35,13 +35,13 @@ REMOVED = {
     "bucket": "is damaged",
 }
 
-# of a study that was struck: the round that is open, which adds no trial
+# of a study that was killed: the open round, which adds no trial
 OPEN = f"round WHERE {LAST}"
 
 
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that was struck with a round open, and trials in training."""
+    """A study that was killed with a round open, and trials in training."""
     study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
     assert study.crash("ledger.close:begin", 2)
     Ledger.open(study.run_dir.ledger).close()
@@ -72,7 +72,7 @@ def test_a_ledger_that_lacks_rows_is_refused(
 
 
 @pytest.mark.parametrize("what", [name for name in REMOVED if name not in ("ending", OPEN)])
-def test_so_is_one_of_a_study_that_was_struck(
+def test_a_ledger_of_a_killed_study_that_lacks_rows_is_refused(
     what: str, halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     study = copied(halfway)
@@ -82,7 +82,7 @@ def test_so_is_one_of_a_study_that_was_struck(
         study.run()
 
 
-def test_an_open_round_that_adds_no_trial_is_planned_anew(
+def test_an_open_round_without_new_trials_is_planned_again(
     ended: Study, halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     study = copied(halfway)
@@ -91,8 +91,8 @@ def test_an_open_round_that_adds_no_trial_is_planned_anew(
     assert study.left() == ended.left()
 
 
-def test_to_look_for_them_takes_no_time(tmp_path: Path) -> None:
-    """100,000 trials: tens of milliseconds, where a machine has nothing else to do."""
+def test_looking_for_missing_rows_is_fast(tmp_path: Path) -> None:
+    """100,000 trials: tens of milliseconds on an idle machine."""
     with closing(Ledger.create(tmp_path / "ledger.db")) as ledger:
         ledger.add_session({})
         write_rounds(ledger, 2)

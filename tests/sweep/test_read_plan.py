@@ -1,4 +1,4 @@
-"""A plan is accepted for the study, data and device that it was written for, as it was written."""
+"""A plan is accepted only unchanged, and for its own study, data and device."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def data(study: StudyConfig) -> Dataset:
 
 @pytest.fixture
 def plan(study: StudyConfig, data: Dataset) -> dict[str, Any]:
-    """What `plan --json` writes, as far as it is read again."""
+    """The parts of the output of `plan --json` that are read again."""
     forecast = make_forecast(study, data, None).as_dict()
     return {"forecast": forecast, "digests": plan_digests(study, data, forecast)}
 
@@ -55,7 +55,7 @@ def refusal(plan: object, config: StudyConfig, data: Dataset) -> str:
     return message
 
 
-def test_a_study_goes_by_its_own_plan(
+def test_a_study_follows_its_own_plan(
     study: StudyConfig, data: Dataset, plan: dict[str, Any]
 ) -> None:
     read = read_plan(written(plan, study.base_dir), study, data)
@@ -90,13 +90,15 @@ def test_an_edited_plan_is_refused(study: StudyConfig, data: Dataset, plan: dict
     assert "forecast changed since" in refusal(edited, study, data)
 
 
-def test_all_that_changed_is_named(study: StudyConfig, data: Dataset, plan: dict[str, Any]) -> None:
+def test_everything_that_changed_is_named(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
     other = sweeper.load_study(study.base_dir / "study.toml", ["study.n_trials=3"])
     edited = {**plan, "forecast": {}}
     assert "study and forecast changed since" in refusal(edited, other, data)
 
 
-def test_where_results_go_and_which_threads_train_change_no_plan(
+def test_the_place_of_results_and_threads_do_not_invalidate_a_plan(
     study: StudyConfig, data: Dataset, plan: dict[str, Any]
 ) -> None:
     settings = ["results.keep_models=1", "execution.threads=1", "execution.retries=3"]
@@ -121,9 +123,7 @@ def test_a_plan_without_digests_is_refused(
 
 
 @pytest.mark.parametrize("study", ["mlp"], indirect=True)
-def test_nothing_of_a_plan_that_is_refused_is_recorded(
-    study: StudyConfig, plan: dict[str, Any]
-) -> None:
+def test_nothing_from_a_refused_plan_is_recorded(study: StudyConfig, plan: dict[str, Any]) -> None:
     edited = {**plan, "forecast": {**plan["forecast"], "capacity": 0}}
     with pytest.raises(StudyError, match="forecast changed"):
         sweeper.run(study, plan_file=written(edited, study.base_dir))

@@ -1,4 +1,4 @@
-"""A study goes on under the edition of rules that it began under."""
+"""A study resumes under the edition of rules under which it began."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def begin(directory: Path, status: str | None) -> RunDir:
 
 
 def status(edition: int | None) -> str:
-    """A status as a version writes it, without `edition` if it knew none."""
+    """A status as a version writes it, without `edition` if the version did not have it."""
     written = asdict(STATUS) | {"edition": edition}
     return json.dumps({k: v for k, v in written.items() if k != "edition" or v is not None})
 
@@ -46,7 +46,7 @@ def test_a_new_study_has_the_newest_edition(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("recorded", "edition"), [(None, 1), (1, 1), (EDITION, EDITION)])
-def test_a_study_goes_on_under_its_edition(
+def test_a_study_resumes_under_its_edition(
     tmp_path: Path, recorded: int | None, edition: int
 ) -> None:
     begin(tmp_path, status(recorded))
@@ -54,7 +54,7 @@ def test_a_study_goes_on_under_its_edition(
     assert with_recorded_edition(study(tmp_path), fresh=True).edition == EDITION
 
 
-def test_the_edition_comes_through_the_settings_that_are_recorded(tmp_path: Path) -> None:
+def test_the_recorded_settings_contain_the_edition(tmp_path: Path) -> None:
     old = study(tmp_path).under(1)
     assert "edition" not in old.canonical()
     assert study_of(old.canonical(), tmp_path / "s.toml").edition == 1
@@ -62,17 +62,17 @@ def test_the_edition_comes_through_the_settings_that_are_recorded(tmp_path: Path
     assert study_of(new.canonical(), tmp_path / "s.toml").edition == EDITION
 
 
-def test_an_edition_that_a_file_names_is_kept(tmp_path: Path) -> None:
+def test_an_edition_named_in_a_file_is_used(tmp_path: Path) -> None:
     assert study(tmp_path, f"edition = 1\n{STUDY}").under(2).edition == 1
 
 
 @pytest.mark.parametrize("edition", ["0", "99", "true", "'2'"])
-def test_unknown_edition_are_refused(tmp_path: Path, edition: str) -> None:
+def test_unknown_editions_are_refused(tmp_path: Path, edition: str) -> None:
     with pytest.raises(StudyError, match=r"s\.toml:1: edition: .* is not a known edition"):
         study(tmp_path, f"edition = {edition}\n{STUDY}")
 
 
 @pytest.mark.parametrize("version", ["version-1", "version-2"])
-def test_a_ledger_says_so_where_no_status_does(tmp_path: Path, version: str) -> None:
+def test_without_a_status_the_edition_comes_from_the_ledger(tmp_path: Path, version: str) -> None:
     shutil.copytree(ROOT / "tests" / "golden" / version, tmp_path / "run")
     assert with_recorded_edition(study(tmp_path)).edition == 1

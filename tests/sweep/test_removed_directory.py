@@ -1,4 +1,4 @@
-"""A directory that is removed while the study runs: a clean stop, or it is made anew."""
+"""If a directory is removed during the study, the study stops cleanly or creates it again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sweeper.results.events import Event, RoundClosed
 from sweeper.sweep.verify import restore_ledger, verify
 from tests.crashes import Study
 
-# what the study cannot do without, and what it is told of then
+# what the study cannot do without, and its message if it is missing
 REMOVED = {
     ".": "ledger.db: it was removed or replaced while the study ran",
     "ledger.db": "ledger.db: it was removed or replaced while the study ran",

@@ -1,4 +1,4 @@
-"""The command that started a study goes on with it, to the rows of an unbroken run."""
+"""The command that started a study resumes it, with the rows of an unbroken run."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> Co
 
 
 def copied(original: CommandLine, command: CommandLine) -> CommandLine:
-    """A copy of all files of `original`, to be gone on with."""
+    """A copy of all files of `original`, to be resumed."""
     shutil.copytree(original.directory, command.directory, dirs_exist_ok=True)
     return command
 
 
 @pytest.fixture
 def finished(unbroken: CommandLine, command: CommandLine) -> CommandLine:
-    """A finished study of the test's own."""
+    """A finished study for one test."""
     return copied(unbroken, command)
 
 
 @pytest.fixture
 def interrupted(stopped: CommandLine, command: CommandLine) -> CommandLine:
-    """An interrupted study of the test's own."""
+    """An interrupted study for one test."""
     return copied(stopped, command)
 
 
@@ -67,7 +67,7 @@ def digest(unbroken: CommandLine) -> str:
 
 
 def sessions(command: CommandLine) -> list[list[str]]:
-    """The settings by which each start of a study departed from its first."""
+    """The settings in which each start of a study differed from its first."""
     with closing(Ledger.open(command.run_dir.ledger)) as ledger:
         return [[change["key"] for change in s["boundaries"]] for s in ledger.sessions()]
 
@@ -88,7 +88,7 @@ def test_ctrl_c_leaves_everything_committed_and_published(interrupted: CommandLi
     assert any(interrupted.run_dir.checkpoints.iterdir())
 
 
-def test_the_same_command_goes_on_to_the_rows_of_an_unbroken_run(
+def test_the_same_command_resumes_to_the_rows_of_an_unbroken_run(
     interrupted: CommandLine, digest: str
 ) -> None:
     rounds = interrupted.status()["round"]
@@ -110,7 +110,7 @@ def flip_a_bit(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [flip_a_bit, pytest.param(Path.unlink, marks=pytest.mark.slow)])
-def test_a_damaged_checkpoint_is_noticed_and_its_trials_trained_again(
+def test_a_damaged_checkpoint_is_noticed_and_its_training_repeated(
     harm, interrupted: CommandLine, digest: str
 ) -> None:
     running = interrupted.status()["counts"]["RUNNING"]
@@ -125,7 +125,7 @@ def test_a_damaged_checkpoint_is_noticed_and_its_trials_trained_again(
     assert outcomes.str.contains(told).sum() == 1
 
 
-def test_a_start_that_was_killed_before_it_wrote_is_no_start(command: CommandLine) -> None:
+def test_a_start_killed_before_its_first_write_does_not_count(command: CommandLine) -> None:
     command.write()
     command.run_dir.make()
     command.run_dir.lock.touch()
@@ -136,7 +136,7 @@ def test_a_start_that_was_killed_before_it_wrote_is_no_start(command: CommandLin
 
 
 @pytest.mark.parametrize("room", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_a_full_disk_ends_the_run_and_no_trial(
+def test_a_full_disk_ends_the_run_without_failed_trials(
     room: int, command: CommandLine, digest: str
 ) -> None:
     command.write()
@@ -163,7 +163,7 @@ def test_fresh_moves_the_old_directory_aside(finished: CommandLine) -> None:
     assert sweeper.open_results(new).trials()["seed"].unique().tolist() == [1]
 
 
-def test_what_trials_depend_on_cannot_change(interrupted: CommandLine) -> None:
+def test_settings_that_affect_trials_cannot_change(interrupted: CommandLine) -> None:
     there = contents(interrupted.directory)
     keys = ("study.seed", "data.scale", "optimizer.weight_decay", "search.optimizer.lr.high")
     done = interrupted(
@@ -178,7 +178,7 @@ def test_what_trials_depend_on_cannot_change(interrupted: CommandLine) -> None:
     assert contents(interrupted.directory) == there
 
 
-def test_how_trials_are_asked_and_planned_can_change_and_is_recorded(
+def test_sampling_and_planning_can_change_and_this_is_recorded(
     interrupted: CommandLine,
 ) -> None:
     keys = ["study.n_trials", "schedule.parallel", "schedule.round_epochs"]
@@ -199,11 +199,11 @@ def test_how_trials_are_asked_and_planned_can_change_and_is_recorded(
     )
 
 
-def test_other_flags_are_warned_of_and_rows_from_there_on_are_marked(
+def test_changed_flags_give_a_warning_and_mark_later_rows(
     interrupted: CommandLine, digest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sweeper.open_results(interrupted.run_dir.root).trials()["trial_number"]
-    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")  # which a CPU has no use for
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")  # a flag without effect on a CPU
     done = interrupted(*RUN)
 
     assert done.returncode == 0, done.stderr
@@ -217,7 +217,7 @@ def test_other_flags_are_warned_of_and_rows_from_there_on_are_marked(
     assert deterministic_digest(interrupted.run_dir) == digest
 
 
-def test_what_a_crash_left_in_staging_goes(interrupted: CommandLine) -> None:
+def test_files_that_a_crash_left_in_staging_are_removed(interrupted: CommandLine) -> None:
     staging = interrupted.run_dir.staging
     (staging / "data").mkdir()
     for name in ("ledger.db", "trial-000001.eqx", "data/data.npz", "trials.parquet"):
@@ -227,7 +227,7 @@ def test_what_a_crash_left_in_staging_goes(interrupted: CommandLine) -> None:
     assert contents(staging) == {}
 
 
-def test_where_trials_run_and_what_is_kept_can_change(
+def test_settings_of_places_and_kept_files_can_change(
     interrupted: CommandLine, digest: str
 ) -> None:
     free = settings("execution.threads=2", "execution.retries=3", "results.keep_models=1")
@@ -240,7 +240,7 @@ def test_where_trials_run_and_what_is_kept_can_change(
     assert sessions(interrupted) == [[], []]
 
 
-def test_fewer_trials_end_a_study_when_those_in_training_have_ended(
+def test_with_fewer_trials_a_study_ends_after_those_in_training(
     interrupted: CommandLine,
 ) -> None:
     asked = interrupted.status()["counts"]
@@ -253,7 +253,7 @@ def test_fewer_trials_end_a_study_when_those_in_training_have_ended(
     assert status["counts"]["COMPLETE"] == asked["COMPLETE"] + asked["RUNNING"]
 
 
-def test_a_finished_study_grows(finished: CommandLine) -> None:
+def test_a_finished_study_can_be_extended(finished: CommandLine) -> None:
     before = sweeper.open_results(finished.run_dir.root).trials()
     done = finished("run", "study.toml", *settings("study.n_trials=43"))
 
@@ -264,7 +264,7 @@ def test_a_finished_study_grows(finished: CommandLine) -> None:
     assert sessions(finished) == [[], ["study.n_trials"]]
 
 
-def test_deleted_views_are_written_anew(finished: CommandLine, digest: str) -> None:
+def test_deleted_tables_are_rewritten(finished: CommandLine, digest: str) -> None:
     run_dir = finished.run_dir
     buckets = sweeper.open_results(run_dir.root).buckets()
     for path in (run_dir.trials, run_dir.buckets, run_dir.status):
@@ -277,7 +277,7 @@ def test_deleted_views_are_written_anew(finished: CommandLine, digest: str) -> N
     assert finished.status()["counts"]["COMPLETE"] == 40
 
 
-def test_status_tells_how_a_study_stands_while_it_runs_and_after(command: CommandLine) -> None:
+def test_status_shows_progress_during_and_after_a_study(command: CommandLine) -> None:
     command.write()
     with command.started("run", "study.toml", *settings("study.n_trials=100_000")) as process:
         wait_for("best val_loss", process)

@@ -1,4 +1,4 @@
-"""The round machine: refill, pruning, retries, growth and crashes, over an executor of formulas."""
+"""The round machine: refill, pruning, retries, growth and crashes, with a simulated executor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.round_machine import Crash, CrashingLedger, contents, new_ledger, run, study
 
-# each with options that bring its own state into play within so few trials
+# each with options that affect its state within this few trials
 SAMPLERS = {
     "random": "name='random'",
     "tpe": "name='tpe',n_startup_trials=3",
@@ -70,7 +70,7 @@ histories = st.fixed_dictionaries(
 
 
 def overrides(history: dict, n_trials: int) -> list[str]:
-    # a pruner judges one objective, and CMA-ES knows one
+    # a pruner judges one objective, and CMA-ES supports one
     goal = "bounded" if history["sampler"] == "cmaes" else history["goal"]
     pruner = "none" if goal == "several" else history["pruner"]
     space = ["search.optimizer.lr.log=false", "search.optimizer.lr.step=3.3e-3"]
@@ -131,7 +131,7 @@ def test_no_crash_of_many_changes_a_row(history: dict) -> None:
 
 @given(histories)
 @histories_tried(12)
-def test_each_live_trial_is_in_exactly_one_bucket_a_round(history: dict) -> None:
+def test_each_live_trial_is_in_exactly_one_bucket_per_round(history: dict) -> None:
     ledger = new_ledger()
     config = study(overrides(history, history["n_trials"]))
     run(config, ledger, history["diverging"], ahead_after=history["ahead_after"])
@@ -147,7 +147,7 @@ def test_each_live_trial_is_in_exactly_one_bucket_a_round(history: dict) -> None
     assert not live
 
 
-def test_a_trial_that_kills_its_worker_fails_alone() -> None:
+def test_only_the_trial_that_kills_its_worker_fails() -> None:
     ledger = new_ledger()
     run(study(["execution.strategy=exact"]), ledger, killing=frozenset({3}))
 
@@ -177,11 +177,11 @@ def test_proposals_are_drawn_ahead_once_enough_trials_have_ended() -> None:
 
     assert {lags[number] for number in range(8)} == {0}
     assert max(lags.values()) >= 1
-    # no proposal waits for longer than a trial trains
+    # no proposal waits longer than a trial trains
     assert max(lags.values()) <= 4
 
 
-def test_a_sampler_that_learns_nothing_draws_ahead_from_the_first_round_on() -> None:
+def test_a_sampler_that_does_not_learn_draws_ahead_from_the_first_round() -> None:
     ledger = new_ledger()
     run(
         study(["study.sampler={name='random'}", "study.n_trials=12", "schedule.parallel=4"]), ledger

@@ -1,4 +1,4 @@
-"""What is kept up of trials that have ended is what counting all of them gives."""
+"""Running totals of finished trials equal those computed from all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.results.test_ranking import ended
 
 
 @given(ended(), st.integers(0, 4), st.lists(st.integers(0, 8), max_size=8))
-def test_what_is_kept_up_is_what_all_rows_give(
+def test_running_totals_equal_those_of_all_rows(
     told: tuple[list[str], list[dict[str, Any]]], n_best: int, sizes: list[int]
 ) -> None:
     ways, rows = told

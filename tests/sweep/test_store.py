@@ -1,4 +1,4 @@
-"""Files beside the ledger that nobody names are removed, also where another removes them too."""
+"""Files next to the ledger that nothing refers to are removed, even if others remove them too."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.small_studies import DIGITS
 FILES = 500
 
 
-def test_files_that_another_has_removed_meanwhile_are_gone(tmp_path: Path) -> None:
-    """As a worker of a cluster's may, which renames what it wrote, or who cleans up by hand."""
+def test_files_that_another_process_removes_meanwhile_are_accepted(tmp_path: Path) -> None:
+    """For example a worker of a cluster, which renames its file, or a user who cleans up."""
     run_dir = RunDir(tmp_path)
     run_dir.make()
     config = parse(DIGITS, Path("study.toml"))

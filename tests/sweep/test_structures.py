@@ -1,4 +1,4 @@
-"""As many programs as classes, and each live trial in exactly one bucket a round."""
+"""There are as many programs as classes, and each live trial is in one bucket per round."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def space(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def run(space: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, list[str]]:
-    """The results, and the name of every program that was compiled, in order."""
+    """The results, and the name of every compiled program, in order."""
     directory = tmp_path_factory.mktemp("structures") / "run"
     names: list[str] = []
 
@@ -80,7 +80,7 @@ def test_trials_of_one_class_shared_one_compiled_program(
     assert segments == {f"jit(segment_{class_id})": 1 for class_id in classes}
 
 
-def test_each_live_trial_is_in_one_bucket_a_round(run: tuple[Results, list[str]]) -> None:
+def test_each_live_trial_is_in_one_bucket_per_round(run: tuple[Results, list[str]]) -> None:
     results, _ = run
     trials, buckets = results.trials().set_index("trial_number"), results.buckets()
 
@@ -96,7 +96,7 @@ def test_each_live_trial_is_in_one_bucket_a_round(run: tuple[Results, list[str]]
     assert (buckets["lanes_live"] == buckets["trials"].map(lambda t: len(json.loads(t)))).all()
 
 
-def test_a_bucket_holds_one_class_and_says_what_it_took(run: tuple[Results, list[str]]) -> None:
+def test_a_bucket_has_one_class_and_records_its_times(run: tuple[Results, list[str]]) -> None:
     results, _ = run
     trials, buckets = results.trials().set_index("trial_number"), results.buckets()
 

@@ -1,4 +1,4 @@
-"""A metric without a finite value is null, and neither another epoch's nor the end of the study."""
+"""A metric without a finite value is null in its epoch only, and does not end the study."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METRICS = ("train_loss", "val_loss", "val_r2")
 
 
 def trial(*members: list[list[float]]) -> Running:
-    """One whose members measured these values, an epoch a row."""
+    """A trial whose members measured these values, one epoch per row."""
     running = Running(TrialSpec(0, {}, {}, 0))
     curve = Curve.of_members(0, 1, np.array(members), 3)
     place = Place("thread 0", "cpu:0", "host", None, None, None)
@@ -25,7 +25,7 @@ def trial(*members: list[list[float]]) -> Running:
     return running
 
 
-def test_the_last_value_is_of_the_last_epoch_that_was_trained() -> None:
+def test_the_last_value_is_that_of_the_last_trained_epoch() -> None:
     whole = [[0.5, 0.6, 0.1], [0.4, 0.5, OVER]]
     ended = [[0.5, 0.7, 0.2], [OVER, OVER, OVER]]
     found = trial(whole, ended)
@@ -35,10 +35,10 @@ def test_the_last_value_is_of_the_last_epoch_that_was_trained() -> None:
 
 
 @pytest.mark.parametrize("members", ["study.replicates=1", "study.replicates=2", "study.folds=2"])
-def test_trials_of_earlier_studies_go_on_where_r2_is_undefined(
+def test_trials_of_earlier_studies_continue_if_r2_is_undefined(
     members: str, tmp_path: Path
 ) -> None:
-    """It divides by how far the targets of the rows differ, and these do not."""
+    """It divides by the variance of the targets, which is zero here."""
     rows = np.random.default_rng(1).normal(size=(60, 3)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", x=rows, y=np.where(np.arange(60) < 2, 1.0, 0.0))
     study = bent(

@@ -1,4 +1,4 @@
-"""Connects a study to its cluster, checks the workers there, and gives each slot its cores."""
+"""Connects a study to its cluster, checks the workers there, and assigns cores to slots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sweeper.rundir import RunDir
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Of those on a `host` that see the same `gpus` number `turn`; `cores` from `first_core` on."""
+    """Number `turn` of the slots on `host` that see the same `gpus`; `cores` from `first_core`."""
 
     host: str
     gpus: str
@@ -40,16 +40,16 @@ class Seat:
 
 
 class CoreSlots:
-    """Gives each slot the first seat that is free, until it is given back.
+    """Assigns each slot the first free seat, until it is returned.
 
-    Who comes back under its name before its old slot was given back goes on in the old seat.
+    A worker that comes back under its name before its old slot was returned keeps the old seat.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[str, Seat]] = {}
 
     def take(self, key: str, member: ClusterWorker, gpus: str) -> Seat:
-        """A seat for the slot of a member with this key, on a host where it sees these `gpus`."""
+        """A seat for the slot of a worker with this key, on a host where it sees these `gpus`."""
         _, seat = self._held.pop(member.name, ("", None))
         alike = member.host, gpus, member.cores
         if seat is None or (seat.host, seat.gpus, seat.cores) != alike:
@@ -58,7 +58,7 @@ class CoreSlots:
         return seat
 
     def give_back(self, key: str, member: ClusterWorker) -> None:
-        """Have the seat of a slot free, unless another has it by now."""
+        """Free the seat of a slot, unless another slot already has it."""
         holder, _ = self._held.get(member.name, ("", None))
         if holder == key:
             del self._held[member.name]
@@ -71,7 +71,7 @@ class CoreSlots:
 
 
 def _first_core(taken: Iterable[Seat], cores: int) -> int:
-    """The first core from which on so many are free."""
+    """The first core from which enough cores are free."""
     first = 0
     for seat in sorted(taken, key=lambda seat: seat.first_core):
         if seat.first_core >= first + cores:
@@ -80,7 +80,7 @@ def _first_core(taken: Iterable[Seat], cores: int) -> int:
     return first
 
 
-# a worker answers when it has nothing else to do
+# a worker answers when it is idle
 _ANSWER_S = 30.0
 
 _log = logging.getLogger("sweeper")
@@ -93,15 +93,15 @@ def connected(
     start: StartFile | None,
     data_bytes: int,
 ) -> EngineExecutor:
-    """The executor of a study that names an engine; its workers are there and fit.
+    """The executor of a study with an engine, whose workers are ready and suitable.
 
     `start` is the saved model that its trials start from, `data_bytes` the size of its data.
 
     Raises:
-        SetupError: the engine is not installed, nobody answers, or a worker is not as this side.
+        SetupError: the engine is not installed or does not answer, or a worker does not match.
     """
     table = config.execution.engine
-    assert table is not None, "asked of studies that name one"
+    assert table is not None, "only called for studies that name one"
     engine = _engine(config, table)
     roster = None
     try:
@@ -130,12 +130,12 @@ def _engine(config: StudyConfig, table: EngineTable) -> Engine:
         return _ENGINES[table.name](address)
     except ImportError as error:
         library = _LIBRARIES[table.name]
-        found = f"{table.name}, and its package {library} cannot be imported: {error}"
+        found = f"{table.name}, but its package {library} cannot be imported: {error}"
         hint = f"python -m pip install 'sweeper[{table.name}]', or remove the setting"
         raise SetupError(config.problem("execution.engine.name", found, hint)) from error
     except AddressError as error:
-        found = f"{address!r}, and {_NAMES[table.name]} does not answer there: {error}"
-        hint = "start it, or write the address that it tells when it starts"
+        found = f"{address!r}, but {_NAMES[table.name]} does not answer there: {error}"
+        hint = "start it, or write the address that it prints when it starts"
         raise SetupError(config.problem("execution.engine.address", found, hint)) from error
 
 
@@ -146,7 +146,7 @@ def _dask(address: str) -> Engine:
 
 
 def _ray(address: str) -> Engine:
-    # Ray reads it when imported: else what a thread still asks at the end would start a cluster
+    # Ray reads it on import; otherwise, late calls of threads at the end would start a cluster
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
     from sweeper.executors.engines.ray_engine import RayEngine
 
@@ -159,7 +159,7 @@ _LIBRARIES = {"dask": "distributed", "ray": "ray"}
 
 
 class _Joining:
-    """Makes slots of members that are as this side is."""
+    """Makes slots of workers that match this side."""
 
     def __init__(
         self,
@@ -191,10 +191,10 @@ class _Joining:
         return Kinds(self._here)
 
     def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
-        """The slot of a member, of whose host so many are there.
+        """The slot of a worker; `neighbours` is the number of workers on its host.
 
         Raises:
-            SetupError: it is not as this side is, and how.
+            SetupError: it does not match this side; says how.
         """
         there = self._engine.survey(key, self._survey, _ANSWER_S)
         fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
@@ -216,7 +216,7 @@ class _Joining:
             return RemoteSlot(self._engine, key, member, self._opening(member, neighbours, seat))
 
     def leave(self, slot: RemoteSlot) -> None:
-        """Have the seat of a slot free."""
+        """Free the seat of a slot."""
         with self._lock:
             self._seats.give_back(slot.key, slot.member)
 

@@ -1,7 +1,8 @@
 """Dask: a bucket is a task that is bound to one worker of the cluster.
 
-What the survey gave stays in that worker's memory as long as this program wants it. A slot there
-ends as soon as it is gone: when this program closes its client, or when the scheduler has lost it.
+The result of the survey stays in that worker's memory as long as this program needs it. A slot
+there ends as soon as it is gone: when this program closes its client, or when the scheduler has
+lost it.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from sweeper.executors.executor import Work
 from sweeper.executors.process import ClosedError
 
 _CONNECT_S = 5.0
-# how often it is looked whether a worker that has given nothing is there
+# how often to check whether a silent worker still exists
 _LOOK_S = 0.5
-# an answer of the scheduler, and what a worker gave
+# time limits for an answer of the scheduler, and for a worker's result
 _ANSWER_S = 10.0
 _GIVEN_S = 60.0
 _THERE = (Status.running, Status.paused)
@@ -58,7 +59,7 @@ class DaskEngine:
 
     def __init__(self, address: str) -> None:
         self.label = f"dask at {address}"
-        # apart from any event loop that this thread may have
+        # independent of any event loop of this thread
         with ThreadPoolExecutor(1) as apart:
             apart.submit(asyncio.run, _greet(address)).result()
         try:
@@ -66,14 +67,14 @@ class DaskEngine:
         except (OSError, TimeoutError) as error:
             raise AddressError(str(error)) from error
         self._spoken = _client_log.level
-        _client_log.setLevel(logging.CRITICAL)  # how it loses a scheduler it tells at length
+        _client_log.setLevel(logging.CRITICAL)  # it logs the loss of a scheduler at length
         self.dashboard: str | None = self._client.dashboard_link
         self._present: frozenset[str] = frozenset()
         self._kept: dict[str, Future[Any]] = {}
         self._is_closed = False
 
     def members(self) -> Mapping[str, ClusterWorker]:
-        """Its workers, by their addresses."""
+        """Its workers, by address."""
         try:
             found = self._ask(self._scheduler.identity, n_workers=-1)["workers"]
         except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
@@ -86,19 +87,19 @@ class DaskEngine:
         }
 
     def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
-        """What `ask` gives in a worker; of one with another Python, which that is."""
+        """The result of `ask` in a worker; for another Python version, only that version."""
         python = self._answer(self._submit(platform.python_version, member, "python"), timeout_s)
         if _minor(python) != _minor(platform.python_version()):
-            return {"python": _minor(python)}  # it could not even read a function of this one
+            return {"python": _minor(python)}  # it could not read a function from this version
         asked = self._submit(ask, member, "slot")
         self._kept[member] = asked
         return self._answer(asked, timeout_s)
 
     def open(self, member: str, timeout_s: float) -> None:
-        """Nothing: the worker holds what it was asked for."""
+        """Nothing to do: the worker holds the result of its survey."""
 
     def train(self, member: str, opening: Opening, work: Work) -> object:
-        """What `attempt` gives in a worker."""
+        """The result of `attempt` in a worker."""
         kept = self._kept.get(member)
         if kept is None:
             raise GivenUpError("was given up")
@@ -113,7 +114,7 @@ class DaskEngine:
             asked.release()
 
     def drop(self, member: str) -> None:
-        """Let go of what it holds, by which its slot ends."""
+        """Release what the worker holds, which ends its slot."""
         kept = self._kept.pop(member, None)
         if kept is not None:
             kept.release()
@@ -169,38 +170,38 @@ class DaskEngine:
             raise LostError("is gone from the cluster")
 
     def _gone(self, how: str) -> EngineGoneError:
-        return gone(self.label, f"the scheduler does not answer any more: {how}")
+        return gone(self.label, f"the scheduler no longer answers: {how}")
 
 
 def given_by(asked: Future[Any], label: str) -> Any:
-    """What a future of a worker of `label` came to, which has come to its end.
+    """The result of a finished future of a worker of `label`.
 
     Raises:
-        LostError: it is lost, with its worker or on its way here.
+        LostError: it was lost, with its worker or on its way here.
         SetupError: the worker raised an error.
     """
     try:
         if asked.status == "finished":
             return asked.result(timeout=_GIVEN_S)
         raised = asked.exception(timeout=_ANSWER_S) if asked.status == "error" else None
-    except Exception as error:  # of many kinds, where the client loses what a worker has
-        raise LostError(f"gave nothing: {type(error).__name__}") from error
+    except Exception as error:  # there are many kinds if the client loses what a worker has
+        raise LostError(f"returned nothing: {type(error).__name__}") from error
     if raised is None:
-        raise LostError("has lost what it was asked for")
+        raise LostError("has lost its task")
     if isinstance(raised, KilledWorker):
         raise LostError("is gone from the cluster")
     told = f"a worker raised {type(raised).__name__}: {raised}"
-    raise SetupError(Problem(label, "", told, "fix that there, then go on"))
+    raise SetupError(Problem(label, "", told, "fix it there, then try again"))
 
 
 _NAMES = tuple(status.name for status in _THERE)
 
 
 async def _greet(address: str) -> None:
-    """Ask who is there: a client that does not get through takes long to give up and to end.
+    """Check who answers, since a client that cannot connect takes long to give up and to end.
 
     Raises:
-        AddressError: not a scheduler.
+        AddressError: it is not a scheduler.
     """
     security = Security().get_connection_args("client")
     try:
@@ -209,13 +210,11 @@ async def _greet(address: str) -> None:
             await comm.write({"op": "identity", "reply": True, "n_workers": 0})
             answer: Any = await comm.read()
             await comm.close()
-    except Exception as error:  # whatever somebody else says there is read as if it were Dask's
+    except Exception as error:  # other programs' answers are read as if they were Dask's
         raise AddressError(str(error) or f"nothing in {_CONNECT_S:g} s") from error
     kind = answer.get("type") if isinstance(answer, dict) else None
     if kind != "Scheduler":
-        raise AddressError(
-            f"{f'a {kind}' if kind else 'something else'} is there, and no scheduler"
-        )
+        raise AddressError(f"{f'a {kind}' if kind else 'something else'} answers, not a scheduler")
 
 
 def _minor(python: str) -> str:
@@ -223,7 +222,7 @@ def _minor(python: str) -> str:
 
 
 def _ended(asked: Future[Any]) -> threading.Event:
-    """What is set when a future has come to an end, of whatever kind."""
+    """An event that is set when a future has finished in any way."""
     ended = threading.Event()
     asked.add_done_callback(lambda _: ended.set())
     return ended
@@ -231,7 +230,7 @@ def _ended(asked: Future[Any]) -> threading.Event:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a worker is asked; `slot` is the key of what its slot was opened by."""
+    """A task for a worker; `slot` is the key of the result that opened its slot."""
 
     slot: str
     opening: Opening
@@ -243,7 +242,7 @@ _opening = threading.Lock()
 
 
 def attempt(asked: _Asked) -> object:
-    """What came of a bucket, in the slot of this worker of Dask."""
+    """Train a bucket in the slot of this Dask worker."""
     is_wanted = partial(_is_wanted, get_worker(), asked.slot)
     with _opening:
         if not is_wanted():

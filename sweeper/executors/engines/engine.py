@@ -1,4 +1,4 @@
-"""A cluster engine of the user's, as sweeper needs it: who is there, and what they are asked."""
+"""A cluster engine as sweeper needs it: its workers, and what they can be asked."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sweeper.executors.executor import Work
 class ClusterWorker:
     """A place of a cluster, in which one bucket at a time trains.
 
-    `name` is what the results call it. `cores` are how many it may keep busy, on a `host` that it
-    may share with others.
+    `name` is its name in the results. `cores` are how many cores it may keep busy, on a `host` that
+    it may share with others.
     """
 
     name: str
@@ -25,35 +25,35 @@ class ClusterWorker:
 
 
 class AddressError(Exception):
-    """No engine answers at an address; its message says who does, or how nobody."""
+    """No engine answers at an address; the message says what does, or why nothing does."""
 
 
 class LostError(Exception):
-    """A member is gone, with whatever it was asked for; its message goes on after its name."""
+    """A worker is gone, with any task it had; the message continues after its name."""
 
 
 class GivenUpError(LostError):
-    """A slot was given up by this side, or gave itself up: by no doing of what it was asked for."""
+    """A slot was given up by this side, or ended by itself, through no fault of its task."""
 
 
 class BusyError(Exception):
-    """A member has given no answer, for it does something else."""
+    """A worker has not answered because it is doing something else."""
 
 
 class EngineGoneError(SetupError):
-    """The engine itself does not answer any more, or never did."""
+    """The engine itself no longer answers, or never did."""
 
 
 def gone(label: str, found: str) -> EngineGoneError:
-    """That the engine of this `label` has answered, and does so no more."""
-    hint = "start it again, then go on: what is committed stands"
+    """The error of an engine that has answered, but no longer does."""
+    hint = "start it again, then resume the study: committed rounds are kept"
     return EngineGoneError(Problem(label, "", found, hint))
 
 
 class Engine(Protocol):
-    """An engine that was connected to; its methods are safe to use from several threads.
+    """A connected engine; its methods are thread-safe.
 
-    `label` names it and where it is, `dashboard` is a link to its own view of itself.
+    `label` is its name and address, `dashboard` a link to its own dashboard.
     """
 
     @property
@@ -62,44 +62,44 @@ class Engine(Protocol):
     def dashboard(self) -> str | None: ...
 
     def members(self) -> Mapping[str, ClusterWorker]:
-        """Who is there now, each by a key.
+        """The workers that are there now, by key.
 
         Raises:
-            EngineGoneError: nobody answers.
+            EngineGoneError: the engine does not answer.
         """
         ...
 
     def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
-        """What `ask` gives in a member, which need not have sweeper, or not this version.
+        """The result of `ask` in a worker, which may lack sweeper, or have another version.
 
         Raises:
-            LostError: it is not there any more.
+            LostError: it no longer exists.
             BusyError: it has not answered in time.
         """
         ...
 
     def open(self, member: str, timeout_s: float) -> None:
-        """Take a member that has been surveyed for this study.
+        """Prepare a surveyed worker for this study.
 
         Raises:
-            LostError: it is not there any more.
-            BusyError: it is not to be had in time.
+            LostError: it no longer exists.
+            BusyError: it is not available in time.
         """
         ...
 
     def train(self, member: str, opening: Opening, work: Work) -> object:
-        """What `far_slot.attempt` gives in a member.
+        """The result of `FarSlot.attempt` in a worker.
 
         Raises:
-            LostError: it is not there any more.
-            EngineGoneError: nobody answers.
+            LostError: it no longer exists.
+            EngineGoneError: the engine does not answer.
         """
         ...
 
     def drop(self, member: str) -> None:
-        """Have nothing more to do with a member."""
+        """Stop using a worker."""
         ...
 
     def close(self) -> None:
-        """End whatever is done for this study, at once; calls under way raise LostError."""
+        """End all work for this study at once; calls in progress raise LostError."""
         ...

@@ -1,4 +1,4 @@
-"""Trains buckets on a user's cluster, each in a slot that is replaced when it is lost."""
+"""Trains buckets on a user's cluster, each in a slot that is replaced if it is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("sweeper")
 
 @contextmanager
 def leased(roster: Roster) -> Iterator[Lease]:
-    """A slot, once there is one that is free."""
+    """A slot, as soon as one is free."""
     lease = Lease(roster)
     try:
         yield lease
@@ -28,7 +28,7 @@ def leased(roster: Roster) -> Iterator[Lease]:
 
 
 class Lease:
-    """A slot for the tries of one bucket: the same for all of them, unless it is lost."""
+    """A slot for all tries of one bucket, replaced only if it is lost."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -36,14 +36,14 @@ class Lease:
 
     @property
     def place(self) -> str:
-        """What the results call it."""
+        """Its name in the results."""
         return "" if self.slot is None else self.slot.place
 
     def attempt(self, work: Work) -> Outcome:
-        """Train `work` in the slot, or in the next where that was lost.
+        """Train `work` in the slot, or in another one if it was lost.
 
         Raises:
-            WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone.
+            WorkerDiedError: as `Slot.attempt`; WorkerLostError if the slot itself is gone.
             ClosedError: nothing is to be trained any more.
             SetupError: as there, or the cluster is gone.
         """
@@ -60,17 +60,17 @@ class Lease:
                 _log.info("%s; its bucket goes to another worker", lost.how)
 
     def end(self) -> None:
-        """Have the slot free for others."""
+        """Free the slot for others."""
         if self.slot is not None:
             self._roster.give_back(self.slot)
 
 
-# a thread a bucket under way, or waiting for a slot
+# one thread per bucket that is training or waiting for a slot
 _MAX_THREADS = 1024
 
 
 class EngineExecutor:
-    """Trains buckets in the slots of `roster`, whichever are free."""
+    """Trains buckets in the free slots of `roster`."""
 
     def __init__(self, engine: Engine, roster: Roster, retries: int, observer: Observer) -> None:
         self._engine = engine
@@ -80,11 +80,11 @@ class EngineExecutor:
         self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="engine")
 
     def submit(self, work: Work) -> Future[Outcome]:
-        """Queue `work`; the first slot that is free takes it."""
+        """Queue `work`; the first free slot takes it."""
         return self._threads.submit(self._train, work)
 
     def close(self) -> None:
-        """End whatever is done for this study on the cluster, at once."""
+        """End all work for this study on the cluster at once."""
         self._roster.close()
         self._engine.close()
         self._threads.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""What a machine of a cluster has to have in common with this one, and whether it does."""
+"""Compares a machine of a cluster with this one, as far as a study needs them to match."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sweeper.executors.devices import DRIVER, shares
 from sweeper.executors.environment import FLAGS
 from sweeper.rundir import RunDir
 
-# what computes a trial there; what proposes and publishes them is on this side alone
+# packages that compute a trial there; those that propose and publish trials are only needed here
 _LIBRARIES = ("sweeper", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "joblib")
 
 Survey = Callable[[], dict[str, Any]]
 
 
 def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Survey:
-    """A function that tells what matters to a study of the machine where it is called.
+    """A function that returns what matters to a study about the machine where it is called.
 
-    It is a closure, and leans on nothing but the standard library: so engines send it as it is to
-    where sweeper may be absent or another.
+    It is a closure that only uses the standard library, so that engines can send it to machines
+    where sweeper is missing or has another version.
     """
     libraries, flags, files = _LIBRARIES, FLAGS, [str(path) for path in _files(config, run_dir)]
     gpus = str(driver)
@@ -80,7 +80,7 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
         def memory_bytes() -> int | None:
             try:
                 from sweeper.process import physical_bytes
-            except ImportError:  # absent or another version, which is refused
+            except ImportError:  # missing or another version, which is refused
                 return None
             return physical_bytes()
 
@@ -100,36 +100,39 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What differs in a way that forbids to train there, each with its fix."""
+    """The differences that prevent training there, each with its fix."""
     if here["python"] != there["python"]:
-        yield f"Python {there['python']}, here {here['python']}", "give it the Python of this side"
-        return  # it was asked for nothing else
-    install = "install there what is installed here"
+        yield (
+            f"Python {there['python']}, here {here['python']}",
+            "use the same Python version there",
+        )
+        return  # it was not asked for anything else
+    install = "install the same version there"
     for library, version in here["versions"].items():
         found = there["versions"][library]
         if found != version:
-            yield f"{library} {found or 'absent'}, here {version or 'absent'}", install
+            yield f"{library} {found or 'missing'}, here {version or 'missing'}", install
     if not (there["source"] == here["source"] or there["versions"]["sweeper"] == ""):
-        yield "sweeper with other source files than here", install
+        yield "the source files of sweeper differ", install
     for flag, value in there["flags"].items():
         if value and value != here["flags"][flag]:
-            hint = f"start it without {flag}, or this program with the same"
+            hint = f"start it without {flag}, or start this program with the same value"
             yield f"{flag} = {value!r}, here {here['flags'][flag] or None!r}", hint
     for path, digest in here["files"].items():
         if there["files"][path] != digest:
             found = there["files"][path]
-            seen = f"({found})" if " " in found else "(another content)"
-            hint = "put results.dir and the study's directory where all machines have the same path"
-            yield f"not the file {path} that is here {seen}", hint
+            seen = f"({found})" if " " in found else "(different content)"
+            hint = "put results.dir and the study's directory on a path that all machines share"
+            yield f"the file {path} is not the same as here {seen}", hint
 
 
 def want_of_memory(
     there: Mapping[str, Any], data_bytes: int, memory_fraction: float, workers: int
 ) -> Iterator[tuple[str, str]]:
-    """That data do not fit in the share of each of so many workers there, with its fix.
+    """Whether data does not fit into the share of each of `workers` workers there, with a fix.
 
-    Each has read them before it gives any of them to its device; what a program takes is checked
-    in the worker, where the device is open.
+    Each reads the data before it moves any of it to its device; whether programs fit is checked in
+    the worker, once the device is open.
     """
     whole_bytes = there.get("memory_bytes")
     share_bytes = (
@@ -141,13 +144,14 @@ def want_of_memory(
         whose = f"each of {workers} workers there" if workers > 1 else "a worker there"
         taken, share = size_text(data_bytes), size_text(share_bytes)
         yield (
-            f"too little memory: the data take {taken}, and {whose} has {share}",
-            "start fewer there, drop columns or rows, or write a larger execution.memory_fraction",
+            f"too little memory: the data takes {taken}, but {whose} has {share}",
+            "start fewer workers there, drop columns or rows, or write a larger "
+            "execution.memory_fraction",
         )
 
 
 class Kinds:
-    """What machines compute with, as they are met, and what of it is new."""
+    """The kinds of processors and GPUs seen so far."""
 
     def __init__(self, here: Mapping[str, Any]) -> None:
         self._processors = {here["processor"]}
@@ -155,7 +159,7 @@ class Kinds:
         self._gpus: dict[str, str] = {}
 
     def new(self, host: str, there: Mapping[str, Any]) -> Iterator[str]:
-        """That values of a host may have other last digits, once for each kind of processor or GPU.
+        """Warnings that last digits may differ on a host, once per kind of processor or GPU.
 
         This side does not train, so GPUs are compared with those of the first host that has any.
         """
@@ -163,21 +167,21 @@ class Kinds:
         if processor not in self._processors:
             self._processors.add(processor)
             than = f"this machine ({self._here})"
-            yield _other(host, f"another processor ({processor})", than, "here")
+            yield _other(host, f"a different processor ({processor})", than, "here")
         if gpus and gpus not in self._gpus:
             self._gpus[gpus] = host
             first, where = next(iter(self._gpus.items()))
             if gpus != first:
-                yield _other(host, f"other GPUs ({gpus})", f"{where} ({first})", f"on {where}")
+                yield _other(host, f"different GPUs ({gpus})", f"{where} ({first})", f"on {where}")
 
 
 def _other(host: str, has: str, than: str, where: str) -> str:
-    differ = f"values computed there may differ from those computed {where} in their last digits"
+    differ = f"the last digits of values computed there may differ from those computed {where}"
     return f"{host} has {has} than {than}: {differ}"
 
 
 def _files(config: StudyConfig, run_dir: RunDir) -> Sequence[Any]:
-    """Files that all machines must see alike: of the run directory, and code of the user's own."""
+    """Files that must be the same on all machines: of the run directory, and of user code."""
     own = {
         config.base_dir / name
         for function in config.functions

@@ -1,4 +1,4 @@
-"""Whether a Ray head node may be at an address, found out within seconds and without Ray."""
+"""Checks within seconds, and without Ray, whether a Ray head node may be at an address."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import suppress
 from sweeper.executors.engines.engine import AddressError
 
 _CONNECT_S = 5.0
-# how HTTP/2 begins: the client's preface and empty settings, answered by settings (RFC 9113, 3.4)
+# the start of HTTP/2: the client's preface and empty settings, answered by settings (RFC 9113, 3.4)
 _SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
 
 
 def knock(address: str) -> None:
-    """See that somebody answers there in the protocol that head nodes speak, which is HTTP/2.
+    """Check that something at the address speaks HTTP/2, the protocol of head nodes.
 
     Raises:
         AddressError: another program answers, or the address is malformed.
-        OSError: nobody does.
+        OSError: nothing does.
     """
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal()):

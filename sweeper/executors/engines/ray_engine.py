@@ -1,6 +1,6 @@
 """Ray: each slot is an actor that holds one GPU of its node, or one core if there is none.
 
-Ray ends the actors of a program that ends, however it ends, and everything that they started.
+When a program ends in any way, Ray ends its actors and everything that they started.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from sweeper.executors.engines.head_node import knock
 from sweeper.executors.engines.remote_worker import FarSlot, Opening
 from sweeper.executors.executor import Work
 
-# how often it is looked whether this program has given the slot up
+# how often to check whether this program has given the slot up
 _LOOK_S = 0.5
-# Ray's own name for the cluster of this machine; a new one would be forked off a program with JAX
+# Ray's name for the cluster of this machine; starting one would fork a program that uses JAX
 _AUTO = "auto"
 
 
 class RayEngine:
-    """The cluster whose head node is at `address`; that of this process, where it has one.
+    """The cluster of the head node at `address`, or the one this process is connected to.
 
     Raises:
         AddressError: no head node answers there.
@@ -51,11 +51,11 @@ class RayEngine:
         self._given_up = threading.Event()
 
     def members(self) -> Mapping[str, ClusterWorker]:
-        """Its slots, by their nodes and numbers there."""
+        """Its slots, by node and number there."""
         try:
             nodes: Any = ray.nodes()
         except (RayError, RuntimeError) as error:
-            raise gone(self.label, f"it does not answer any more: {error}") from error
+            raise gone(self.label, f"it no longer answers: {error}") from error
         return {
             f"{node['NodeID']}/{index}": ClusterWorker(
                 f"ray {node['NodeID'][:8]}/{index}", node["NodeManagerHostname"], cores
@@ -67,7 +67,7 @@ class RayEngine:
         }
 
     def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
-        """What `ask` gives on the node of a slot."""
+        """The result of `ask` on the node of a slot."""
         node = member.partition("/")[0]
         if node not in self._surveys:
             task: Any = ray.remote(ask)
@@ -93,7 +93,7 @@ class RayEngine:
         self._given(actor.is_there.remote(), timeout_s)
 
     def train(self, member: str, opening: Opening, work: Work) -> object:
-        """What the actor of a slot gives."""
+        """The result of the actor of a slot."""
         actor = self._actors.get(member)
         if actor is None:
             raise GivenUpError("was given up")
@@ -112,7 +112,7 @@ class RayEngine:
                 ray.kill(actor)
 
     def close(self) -> None:
-        """End every actor, and leave the cluster where this connected to it."""
+        """End every actor, and leave the cluster if this object connected to it."""
         if self._given_up.is_set():
             return
         self._given_up.set()
@@ -132,32 +132,34 @@ class RayEngine:
             raise BusyError from error
         except RayTaskError as error:
             told = f"a worker raised {type(error.cause).__name__}: {error.cause}"
-            raise SetupError(Problem(self.label, "", told, "fix that there, then go on")) from error
+            raise SetupError(
+                Problem(self.label, "", told, "fix it there, then try again")
+            ) from error
         except RayActorError as error:
             raise LostError("is gone from the cluster") from error
         except (RayError, RuntimeError, OSError) as error:
-            raise LostError(f"gave nothing: {type(error).__name__}") from error
+            raise LostError(f"returned nothing: {type(error).__name__}") from error
 
 
 class FarActor:
-    """A slot in a process of Ray's."""
+    """A slot in a Ray process."""
 
     def __init__(self) -> None:
         self._slot: FarSlot | None = None
 
     def is_there(self) -> bool:
-        """It is."""
+        """Return if the actor exists."""
         return True
 
     def attempt(self, opening: Opening, work: Work) -> object:
-        """What came of a bucket."""
+        """Train a bucket."""
         if self._slot is None:
             self._slot = FarSlot(opening, lambda: True)
         return self._slot.attempt(opening, work)
 
 
 def _connect(address: str) -> str | None:
-    """Connect this process; gives the link to the dashboard. SIGTERM stays with who has it.
+    """Connect this process; returns the dashboard link. Keeps the handler of SIGTERM.
 
     Raises:
         AddressError: no head node answers.
@@ -165,7 +167,7 @@ def _connect(address: str) -> str | None:
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        if address != _AUTO:  # Ray tries for two minutes, then ends the program
+        if address != _AUTO:  # Ray would try for two minutes, then end the program
             knock(address)
         told: Any = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError, RayError) as error:
@@ -179,11 +181,11 @@ def _connect(address: str) -> str | None:
 
 @contextmanager
 def _asking() -> Generator[None]:
-    """What Ray raises where it asks for something is the loss of a slot."""
+    """Turn errors of Ray into the loss of a slot."""
     try:
         yield
     except (RayError, RuntimeError, OSError) as error:
-        raise LostError(f"gave nothing: {type(error).__name__}") from error
+        raise LostError(f"returned nothing: {type(error).__name__}") from error
 
 
 def _gpus(node: str) -> int:

@@ -1,4 +1,4 @@
-"""A slot on another machine, as seen from here."""
+"""A slot on another machine, as seen from this one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sweeper.executors.retry import WorkerDiedError, WorkerGivenUpError, WorkerL
 from sweeper.faults import VARIABLE
 from sweeper.trial import Place
 
-# what workers inherit of this program's environment, as those on this machine do
+# environment variables that workers inherit, like those on this machine
 _INHERITED = (*FLAGS, VARIABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSlot:
-    """The slot of the member of `engine` by this `key`, opened with `opening`."""
+    """The slot of the worker of `engine` with this `key`, opened with `opening`."""
 
     engine: Engine
     key: str
@@ -39,12 +39,12 @@ class RemoteSlot:
         """Train `work` there.
 
         Raises:
-            WorkerDiedError: as `Slot.attempt`; WorkerLostError where the slot itself is gone,
-                WorkerGivenUpError where it was given up.
+            WorkerDiedError: as `Slot.attempt`; WorkerLostError if the slot itself is gone,
+            WorkerGivenUpError if it was given up.
             SetupError: as there, or the engine is gone.
         """
         started_at = time.time()
-        # one that was given up may still be at work, and write its checkpoint
+        # a slot that was given up may still be working, and write its checkpoint
         marked = replace(work, mark=f"-{uuid4().hex[:8]}")
         try:
             given = self.engine.train(self.key, self._opening(), marked)
@@ -57,7 +57,7 @@ class RemoteSlot:
         if isinstance(given, WorkerDiedError | SetupError):
             raise given
         kind = WorkerGivenUpError if isinstance(given, ClosedError) else WorkerLostError
-        raise self._lost("gave its place up", started_at, kind)
+        raise self._lost("gave up its place", started_at, kind)
 
     def _opening(self) -> Opening:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}

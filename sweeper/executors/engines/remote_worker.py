@@ -1,8 +1,8 @@
-"""What runs in a worker of an engine: it holds a worker process of sweeper's own, and asks that.
+"""Runs in a worker of an engine: holds a worker process of sweeper's own, which does the work.
 
-An engine's worker may have started JAX with another precision, other flags or no share of the
-memory, and other people's work in it; a trial that crashes or hangs would take it down with it. So
-a study trains in a child of it, started with its own environment, exactly as it is on one machine.
+An engine's worker may have started JAX with another precision, other flags or no memory share, and
+may run other people's work; a trial that crashes or hangs would take all of it down. So a study
+trains in a child process, started with its own environment, exactly as on a single machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sweeper.executors.worker import WorkerSetup
 from sweeper.executors.worker_process import block_interrupts
 from sweeper.process import usable_cpus
 
-# how often it is looked whether anybody still wants the slot
+# how often to check whether the slot is still wanted
 _LOOK_S = 0.2
 
 
@@ -34,9 +34,8 @@ _LOOK_S = 0.2
 class Opening:
     """What a slot in an engine's worker is opened with.
 
-    Of its host it is slot number `turn`, of `neighbours` in all, and may keep `cores` cores busy
-    from number `first_core` on. `variables` are of the environment of the program that runs the
-    study.
+    It is slot number `turn` of `neighbours` on its host, and may keep `cores` cores busy, starting
+    with `first_core`. `variables` are from the environment of the program that runs the study.
     """
 
     place: str
@@ -52,7 +51,7 @@ class Opening:
 
 
 class FarSlot:
-    """A slot in this process, ended as soon as `is_wanted` says no."""
+    """A slot in this process, ended as soon as `is_wanted` returns False."""
 
     def __init__(self, opening: Opening, is_wanted: Callable[[], bool]) -> None:
         self._is_wanted = is_wanted
@@ -64,14 +63,14 @@ class FarSlot:
     def attempt(
         self, opening: Opening, work: Work
     ) -> Outcome | WorkerDiedError | SetupError | ClosedError:
-        """What came of `work`, also where that is an error.
+        """The outcome of `work`, or an error as a value.
 
-        A worker that has to start has the environment of `opening`.
+        If a worker must be started, it gets the environment of `opening`.
         """
         self._slot.environment = _environment(opening)
         try:
             asked = self._thread.submit(self._slot.attempt, work)
-        except RuntimeError:  # it was closed meanwhile
+        except RuntimeError:  # it was closed in the meantime
             return ClosedError()
         try:
             return asked.result()
@@ -79,7 +78,7 @@ class FarSlot:
             return error
 
     def close(self) -> None:
-        """End its worker, whatever that is doing."""
+        """End its worker, whatever it is doing."""
         self._slot.close()
         self._thread.shutdown(wait=False)
 
@@ -106,10 +105,10 @@ def _environment(opening: Opening) -> dict[str, str]:
 def far_environment(
     opening: Opening, parent: Mapping[str, str], gpus: Sequence[str]
 ) -> dict[str, str]:
-    """What the environment of the worker holds over that of its `parent`, before Python starts.
+    """The variables of the worker in addition to those of its `parent`, set before Python starts.
 
-    `gpus` are those that the parent sees. One alone, where it was told so, is this one's; else
-    workers go round them by their `turn`, which counts those that see the same.
+    `gpus` are those that the parent sees. If that is a single assigned one, the worker uses it;
+    otherwise workers are assigned in turn, by `turn` among those that see the same GPUs.
     """
     is_own = "CUDA_VISIBLE_DEVICES" in parent and len(gpus) == 1
     sharing = opening.neighbours
@@ -120,7 +119,7 @@ def far_environment(
 
 
 def far_cpus(opening: Opening, usable: Sequence[int]) -> tuple[int, ...]:
-    """The cores of the worker; none, which is all, where there are no more than it may use."""
+    """The cores of the worker; empty, meaning all, if it may not use more than there are."""
     if opening.cores >= len(usable):
         return ()
     first = opening.first_core

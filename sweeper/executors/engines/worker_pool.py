@@ -1,4 +1,4 @@
-"""The slots of a cluster: those that are free, and those that come and go with its workers."""
+"""The slots of a cluster: the free ones, and those that come and go with its workers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from sweeper.executors.engines.engine import (
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.process import ClosedError
 
-# how often it is looked who is there, and at first, when all are waited for
+# how often to look for workers, also at first, when all are awaited
 _LOOK_S = 1.0
 _SOON_S = 0.1
-# how long a cluster may take to show a first worker, and how long it may be without any later
+# how long a cluster may take to show a first worker, or be without any later
 _GATHER_S = 10.0
 _PATIENCE_S = 120.0
-# so often in a row may the engine give no answer
+# how often in a row the engine may fail to answer
 _MAX_SILENCES = 3
-# an answer that takes longer is hardly coming soon: another member is asked, too
+# a later answer is unlikely to come soon, so another worker is asked too
 _PROMPT_S = 5.0
 _ASKED_AT_ONCE = 16
 
@@ -38,26 +38,26 @@ _log = logging.getLogger("sweeper")
 
 
 class Joining(Protocol):
-    """Makes slots of members."""
+    """Makes slots of workers."""
 
     def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
-        """The slot of a member, of whose host so many are there.
+        """The slot of a worker; `neighbours` is the number of workers on its host.
 
         Raises:
-            SetupError: it may take no part.
+            SetupError: it is not suitable.
         """
         ...
 
     def leave(self, slot: RemoteSlot) -> None:
-        """What a slot had of its host is free for others."""
+        """Free what a slot used of its host."""
         ...
 
 
 class Roster:
-    """Hands out slots, `most` at once if that is given.
+    """Hands out slots, at most `most` at once if given.
 
-    `warn` is told of members that are refused while a study runs. Those that have not answered in
-    `prompt_s` hold no place of the `most`: they may be busy, and others free.
+    `warn` is called with workers that are refused while a study runs. Workers that have not
+    answered within `prompt_s` do not count towards `most`: they may be busy while others are free.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Roster:
         self._changed = threading.Condition()
         self._slots: dict[str, RemoteSlot] = {}
         self._free: list[RemoteSlot] = []
-        # since when they are asked, and how often they were in vain
+        # since when they have been asked, and how often in vain
         self._joining: dict[str, float] = {}
         self._vain: Counter[str] = Counter()
         self._refused: set[str] = set()
@@ -89,10 +89,10 @@ class Roster:
         self._watching = threading.Thread(target=self._watch, daemon=True)
 
     def gather(self) -> None:
-        """Take up all who are there, and from here on who comes.
+        """Take all workers that are there, and any that come later.
 
         Raises:
-            SetupError: nobody is, or one of them is refused.
+            SetupError: there are none, or one of them is refused.
         """
         until = time.monotonic() + _GATHER_S
         asked: set[Future[None]] = set()
@@ -107,17 +107,19 @@ class Roster:
                 break
             if not members:
                 if is_late:
-                    told = "it has no workers; start some, then go on"
+                    told = "it has no workers; start some, then try again"
                     raise SetupError(f"{self._engine.label}: {told}")
                 time.sleep(_SOON_S)
             elif not self._slots and all(self._vain[key] for key in members):
-                told = "its workers do other work, and none has answered; wait, or free one"
+                told = (
+                    "its workers are busy with other work, and none has answered; wait, or free one"
+                )
                 raise SetupError(f"{self._engine.label}: {told}")
         self._has_begun = True
         self._watching.start()
 
     def take(self) -> RemoteSlot:
-        """The free slot that was used last, for what it has compiled; waits for one.
+        """The free slot that was used last, since it has compiled programs; waits for one.
 
         Raises:
             ClosedError: nothing is to be trained any more.
@@ -134,21 +136,21 @@ class Roster:
                 self._changed.wait()
 
     def give_back(self, slot: RemoteSlot) -> None:
-        """Have a slot free again."""
+        """Mark a slot as free again."""
         with self._changed:
             self._free.append(slot)
             self._changed.notify()
 
     def lose(self, slot: RemoteSlot) -> None:
-        """Do without a slot that was taken and is gone; if it comes back, it is another."""
-        self._engine.drop(slot.key)  # as long as nobody else can be given its key
+        """Remove a slot that was taken and is gone; if it comes back, it is a new one."""
+        self._engine.drop(slot.key)  # before another worker can get its key
         self._members.leave(slot)
         with self._changed:
             del self._slots[slot.key]
             self._alone_since = time.monotonic()
 
     def check_open(self) -> None:
-        """Go on only while something is to be trained.
+        """Continue only while something is to be trained.
 
         Raises:
             ClosedError: nothing is, any more.
@@ -158,7 +160,7 @@ class Roster:
                 raise ClosedError
 
     def close(self) -> None:
-        """Hand out nothing more."""
+        """Hand out no more slots."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -177,9 +179,9 @@ class Roster:
             except SetupError as error:
                 self._finish(error)
                 return
-            except Exception as error:  # nobody else would wake those who wait for a slot
+            except Exception as error:  # nothing else would wake threads that wait for a slot
                 told = f"cannot be watched: {type(error).__name__}: {error}"
-                hint = "go on: what is committed stands"
+                hint = "resume the study: committed rounds are kept"
                 self._finish(SetupError(Problem(self._engine.label, "", told, hint)))
                 return
 
@@ -201,12 +203,13 @@ class Roster:
         self._take_up(members)
         if not self._slots and time.monotonic() - self._alone_since > _PATIENCE_S:
             raise SetupError(
-                f"{self._engine.label}: no worker is left, and none has come in {_PATIENCE_S:g} s; "
-                "start some, then go on: what is committed stands"
+                f"{self._engine.label}: no worker is left, and none has joined for "
+                f"{_PATIENCE_S:g} s; "
+                "start some, then resume the study: committed rounds are kept"
             )
 
     def _take_up(self, members: Mapping[str, ClusterWorker]) -> list[Future[None]]:
-        """Begin to make slots of new members."""
+        """Start to make slots of new workers."""
         with self._changed:
             now = time.monotonic()
             known = {*self._slots, *self._joining, *self._refused}
@@ -222,7 +225,7 @@ class Roster:
         ]
 
     def _ask(self, key: str, member: ClusterWorker, neighbours: int) -> None:
-        """Make a slot of a member; one that is gone or busy is asked again when it is seen again.
+        """Make a slot of a worker; a lost or busy one is asked again when it is seen again.
 
         Raises:
             SetupError: it was refused before the study began.
@@ -234,8 +237,8 @@ class Roster:
                 has_joined = self._add(slot)
         except (LostError, BusyError) as error:
             self._vain[key] += 1
-            _log.debug("%s does not take part yet: %r", member.name, error)
-        except EngineGoneError:  # it may be back soon, or the watch finds that it is not
+            _log.debug("%s has not joined yet: %r", member.name, error)
+        except EngineGoneError:  # it may be back soon, or the watch notices that it is not
             if not self._has_begun:
                 raise
             self._vain[key] += 1
@@ -243,12 +246,12 @@ class Roster:
             if not self._has_begun:
                 raise
             self._refused.add(key)
-            self._warn(f"{error}; it takes no part")
-        except Exception as error:  # of an engine that loses a worker while it is asked
+            self._warn(f"{error}; it is not used")
+        except Exception as error:  # an engine may lose a worker while it is asked
             if not self._has_begun:
                 raise
             self._vain[key] += 1
-            _log.info("%s does not take part yet: %r", member.name, error)
+            _log.info("%s has not joined yet: %r", member.name, error)
         finally:
             if not has_joined:
                 self._engine.drop(key)
@@ -262,14 +265,14 @@ class Roster:
             return len(self._slots) < self._most
 
     def _add(self, slot: RemoteSlot) -> bool:
-        """Have one more slot, unless others were sooner."""
+        """Add a slot, unless others were faster."""
         with self._changed:
             if len(self._slots) >= self._most:
                 return False
             self._slots[slot.key] = slot
             self._free.insert(0, slot)
             self._changed.notify()
-        _log.info("%s on %s takes part", slot.place, slot.member.host)
+        _log.info("%s on %s has joined", slot.place, slot.member.host)
         return True
 
     def _finish(self, error: SetupError) -> None:

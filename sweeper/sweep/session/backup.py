@@ -1,9 +1,9 @@
 """A copy of the ledger next to it: written at intervals, and restored when the user asks.
 
-It is SQLite's own copy, and its chain is checked before it replaces the last one. A study that
-goes on from it trains again what came after, to the same rows. Before it is restored, its study
-is compared with what can be read of the damaged ledger, then with the published rows, then with
-the study file. If none of them can be compared, the copy is accepted.
+It is made by SQLite, and its chain is checked before it replaces the previous copy. A study that
+resumes from it repeats the later training, with the same rows. Before it is restored, it is
+compared with what can be read of the damaged ledger, else with the published rows, else with the
+study file. If none of them can be compared, the copy is accepted.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from sweeper.sweep.session.study_copy import OVERRIDE
 
 
 def find_mismatch(run_dir: RunDir) -> str | None:
-    """How the copy of the ledger shows that it is of another study; None if it does not."""
+    """How the copy of the ledger turns out to be of another study; None if it does not."""
     copy, ledger = remains(run_dir.backup), remains(run_dir.ledger)
     if 1 not in copy.sessions:
         return None
-    if 1 in ledger.sessions:  # the session that the study began with
+    if 1 in ledger.sessions:  # the first session of the study
         is_same = ledger.sessions[1]["run_id"] == copy.sessions[1]["run_id"]
-        return None if is_same else f"what can be read of {run_dir.ledger.name} tells another study"
+        return None if is_same else f"what can be read of {run_dir.ledger.name} is of another study"
     known = {session["run_id"] for session in copy.sessions.values()}
     published = {*_published(run_dir)}
     if known & {*published, _last(run_dir)}:
         return None
-    # of its own study, those trials would be among the published ones
+    # if it were of the same study, these trials would be among the published ones
     if published and copy.n_ended:
-        return f"{run_dir.trials.name} tells another study"
+        return f"{run_dir.trials.name} is of another study"
     return _by_study_file(run_dir, copy)
 
 
 def _published(run_dir: RunDir) -> Iterator[str]:
-    """The sessions that the published rows are from."""
-    # Arrow takes long to import, and a study that starts asks nothing of it here
+    """The sessions that wrote the published rows."""
+    # Arrow is slow to import, and a study that starts does not need it here
     from sweeper.results.light import readable, texts
 
     table = readable(run_dir.trials, ["run_id"])
@@ -85,16 +85,16 @@ def _by_study_file(run_dir: RunDir, copy: Remains) -> str | None:
         return None
     first, name = changes[0], run_dir.study_file.name
     before, now = format_setting(first.before), format_setting(first.now)
-    return f"its {first.key} is {before}, and that of {name} {now}"
+    return f"its {first.key} is {before}, but that of {name} is {now}"
 
 
 INTERVAL_S = 300.0
-_SHARE = 0.05  # of the wall time, at most, goes into copies
+_SHARE = 0.05  # share of the wall time that copies may take
 
 
 @dataclass(slots=True)
 class Backups:
-    """Copies the ledger of a run when the last copy is old enough."""
+    """Copies the ledger of a run if the last copy is old enough."""
 
     run_dir: RunDir
     warn: Callable[[str], None]
@@ -104,20 +104,20 @@ class Backups:
     _failed_at: float = float("-inf")
 
     def after_round(self, ledger: Ledger) -> None:
-        """Copy it, unless that was done, or tried, less than `INTERVAL_S` ago."""
+        """Copy it, unless that was done or tried less than `INTERVAL_S` ago."""
         wait_s = max(INTERVAL_S, self._took_s / _SHARE)
-        # a clock that was set back is no reason to wait for it
+        # if the clock was set back, do not wait for it
         if not 0 <= self.clock() - max(_written_at(self.run_dir), self._failed_at) < wait_s:
             self.now(ledger)
 
     def now(self, ledger: Ledger) -> None:
-        """Copy it. Where the disk does not take it the study goes on, and the last copy stays."""
+        """Copy it. If that fails, the study continues, and the last copy is kept."""
         began = time.perf_counter()
         try:
             back_up(self.run_dir, ledger)
         except (OSError, LedgerError) as error:
             if not self._has_warned:
-                self.warn(f"the ledger is not copied: {_told(self.run_dir, error)}")
+                self.warn(f"the ledger is not backed up: {_reason(self.run_dir, error)}")
             self._has_warned = True
             self._failed_at = self.clock()
         self._took_s = time.perf_counter() - began
@@ -130,33 +130,33 @@ def _written_at(run_dir: RunDir) -> float:
         return float("-inf")
 
 
-def _told(run_dir: RunDir, error: Exception) -> object:
+def _reason(run_dir: RunDir, error: Exception) -> object:
     return not_written(run_dir.backup, error) if isinstance(error, OSError) else error
 
 
 def back_up(run_dir: RunDir, ledger: Ledger) -> None:
-    """Replace the copy in `run_dir` by one of `ledger` as it is.
+    """Replace the copy in `run_dir` by one of the current `ledger`.
 
     Raises:
-        LedgerError, OSError: the disk does not take it; the copy that is there stays.
+        LedgerError, OSError: it cannot be written; the existing copy is kept.
     """
     with fault_points(Step.BACK_UP), replacing(run_dir.backup, run_dir.staging) as staged:
         ledger.copy(staged)
 
 
 def open_ledger(run_dir: RunDir) -> Ledger:
-    """The ledger of a run to go on with; one of an earlier version is copied, then migrated.
+    """Open the ledger of a run to resume it; an earlier version is copied, then migrated.
 
     Raises:
-        DamagedLedgerError: it is gone or damaged; the message says how the copy is put back.
-        LedgerError: it is of a later version, or the disk does not let it be opened.
+        DamagedLedgerError: it is missing or damaged; the message says how to restore the copy.
+        LedgerError: it has a later version, or cannot be opened.
     """
     with _naming_copy(run_dir):
         return Ledger.open(run_dir.ledger, lambda old: back_up(run_dir, old))
 
 
 def read(run_dir: RunDir) -> Ledger:
-    """The ledger of a run to look at, which is not migrated.
+    """Open the ledger of a run read-only, without migrating it.
 
     Raises:
         LedgerError: as `open_ledger`.
@@ -166,7 +166,7 @@ def read(run_dir: RunDir) -> Ledger:
 
 
 def sessions(run_dir: RunDir) -> list[dict[str, Any]]:
-    """What the sessions of a run recorded; empty if its ledger cannot be read."""
+    """The records of a run's sessions; empty if its ledger cannot be read."""
     try:
         with closing(read(run_dir)) as ledger:
             return ledger.sessions()
@@ -174,12 +174,12 @@ def sessions(run_dir: RunDir) -> list[dict[str, Any]]:
         return []
 
 
-def put_back(run_dir: RunDir) -> int:
-    """Make the copy the ledger, and keep the damaged one beside it; gives the copy's rounds.
+def restore_backup(run_dir: RunDir) -> int:
+    """Replace the ledger by the copy, and keep the damaged one next to it; returns its rounds.
 
     Raises:
-        StudyError: the ledger is whole.
-        DamagedLedgerError: so is no copy.
+        StudyError: the ledger is intact.
+        DamagedLedgerError: the copy is damaged or missing, too.
         LedgerError: the copy is of another study.
     """
     try:
@@ -187,15 +187,15 @@ def put_back(run_dir: RunDir) -> int:
     except DamagedLedgerError:
         pass
     else:
-        found = "the ledger is whole: there is nothing to put back"
+        found = "the ledger is intact, so nothing needs to be restored"
         raise StudyError(Problem(str(run_dir.ledger), "--restore-ledger", found, ""))
     rounds = checked(run_dir.backup)
     if strange := find_mismatch(run_dir):
-        found, hint = f"it is of another study: {strange}", "put back this study's own copy"
+        found, hint = f"it is of another study: {strange}", "restore this study's own copy"
         problem = Problem(str(run_dir.backup), "", found, f"{hint}, or start over with --fresh")
         raise LedgerError(problem)
     is_kept = run_dir.ledger.exists()
-    for end in ("", "-wal", "-shm"):  # what was not yet in the damaged one is no part of the copy
+    for end in ("", "-wal", "-shm"):  # the log of the damaged ledger does not belong to the copy
         beside, kept = (Path(f"{path}{end}") for path in (run_dir.ledger, run_dir.damaged))
         if is_kept:
             kept.unlink(missing_ok=True)
@@ -208,7 +208,7 @@ def put_back(run_dir: RunDir) -> int:
 
 @contextmanager
 def _naming_copy(run_dir: RunDir) -> Iterator[None]:
-    """Say of a ledger that is damaged how its copy is put back, if that is whole and its own."""
+    """Say for a damaged ledger how to restore its copy, if that is intact and belongs to it."""
     try:
         yield
     except DamagedLedgerError as error:
@@ -216,14 +216,14 @@ def _naming_copy(run_dir: RunDir) -> Iterator[None]:
         if rounds is None or find_mismatch(run_dir):
             raise
         hint = (
-            f"put back {run_dir.backup.name}, which ends with round {rounds}: "
+            f"restore {run_dir.backup.name}, which ends with round {rounds}: "
             f"python -m sweeper verify {quote(str(run_dir.root))} --restore-ledger"
         )
         raise DamagedLedgerError(replace(error.problems[0], hint=hint)) from error
 
 
 def _rounds(run_dir: RunDir) -> int | None:
-    """The closed rounds of the copy; None where there is none that is whole."""
+    """The closed rounds of the copy; None if there is none or it is damaged."""
     try:
         return checked(run_dir.backup)
     except LedgerError:

@@ -1,8 +1,8 @@
-"""How often the whole program died over the round that is open: killed, crashed, without power.
+"""How often the whole program died during the open round: killed, crashed, without power.
 
-A round that its session did not close counts one death, unless the session left in good order:
-with an error that it told, or at a second Ctrl-C. A start records how many there were, in the
-ledger; that the last session left in good order is noted in a file.
+A round that its session did not close counts one death, unless the session ended normally: with a
+reported error, or after a second Ctrl-C. Each start records the number of deaths in the ledger; a
+file notes that the last session ended normally.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sweeper.faults import Fault
 from sweeper.ledger import Ledger
 from sweeper.rundir import RunDir, open_inside, read_json, remove_inside
 
-# after so many, the buckets of the round are trained in workers, where the culprit fails alone
+# after this many, the buckets of the round train in workers, where the culprit fails alone
 MAX = 2
 
 
 def deaths_over(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
-    """The open round, None where there is none, and the deaths over it, as a session records them.
+    """The open round, or None, and the deaths during it, in the form that a session records.
 
-    To be asked once a session, before that is recorded.
+    Call this once per session, before its record is written.
     """
     left, number = _who_left(run_dir), ledger.opened_number()
     if number is None:
@@ -40,10 +40,10 @@ def deaths_over(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
 
 @contextmanager
 def leaving_in_order(run_dir: RunDir) -> Generator[None]:
-    """What ends this block by an error is no death of the program."""
+    """An error that ends this block does not count as a death of the program."""
     try:
         yield
-    except Fault:  # which stands for one
+    except Fault:  # a Fault stands for a death
         raise
     except BaseException:
         note_left(run_dir)
@@ -51,15 +51,15 @@ def leaving_in_order(run_dir: RunDir) -> Generator[None]:
 
 
 def note_left(run_dir: RunDir) -> None:
-    """That this process leaves in good order, whatever it was doing."""
+    """Note that this process ends normally, whatever it was doing."""
     who = {"pid": os.getpid(), "host": socket.gethostname()}
     left = partial(open_inside, run_dir.root, run_dir.left, "w", encoding="utf-8")
-    with suppress(OSError), left() as file:  # else it counts as a death, which does no harm
+    with suppress(OSError), left() as file:  # otherwise it counts as a death, which is harmless
         file.write(json.dumps(who))
 
 
 def _who_left(run_dir: RunDir) -> Any:
-    """The process that left in good order, told once; None where the last one did not."""
+    """The process that ended normally, returned once; None if the last one did not."""
     try:
         return read_json(run_dir.left)
     except (OSError, ValueError):

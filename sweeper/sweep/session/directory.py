@@ -1,6 +1,6 @@
-"""A run directory before its study is opened: made, moved aside, or refused for what is there.
+"""Creates, moves aside or refuses a run directory before its study is opened.
 
-What is not the study's, such as what Jupyter leaves in every directory, is left alone.
+Files that do not belong to the study, such as those of Jupyter, are left alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sweeper.rundir import HINT, STAGED, RunDir, links_in, remove_inside, remove
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.lock import held
 
-# of what stands in the way of a new directory, what another name would not fix
+# obstacles to a new directory that choosing another name would not fix
 _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-# of .staging: what sweeper writes there, also as earlier versions did
+# names that sweeper writes in .staging, including those of earlier versions
 _STAGED_FILES = re.compile(
     r"data\.npz|meeting|ledger(\.backup)?\.db(-journal)?|study\.toml|status\.json|SCHEMA\.md"
     r"|(trials|buckets|spans|importance|part-.*)\.parquet|preparation\.json"
@@ -32,32 +32,32 @@ _STAGED_DIRECTORIES = re.compile(rf"{STAGED}\w+|data")
 
 
 def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> None:
-    """Refuse a directory that cannot be written, or in which something stands that is not a study.
+    """Refuse a directory that cannot be written, or that contains something other than a study.
 
     Raises:
-        SetupError: it, or what is to hold it, is no directory that this user may write to, or
-            something else stands where a file of the study has to be.
-        DamagedLedgerError: its ledger is gone.
-        StudyError: it has files, but no ledger, and they are not those of a study.
+        SetupError: it, or its parent, is not a directory that this user may write to, or something
+        else is in place of a file of the study.
+        DamagedLedgerError: its ledger is missing.
+        StudyError: it has files that do not belong to a study, but no ledger.
     """
     try:
         place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
-    except OSError as error:  # a name that is longer than the system has names
+    except OSError as error:  # the name is longer than the system allows
         told = f"{run_dir.root}: {error.strerror}"
         raise SetupError(_unwritable(config, told)) from error
     if not place.is_dir():
-        raise SetupError(_unwritable(config, f"{run_dir.root}: {place} is no directory"))
+        raise SetupError(_unwritable(config, f"{run_dir.root}: {place} is not a directory"))
     if not os.access(place, os.W_OK | os.X_OK):
         raise SetupError(_unwritable(config, run_dir.root))
-    try:  # for the superuser every directory is writable, also that of a pseudo file system
+    try:  # the superuser may write to every directory, even in a pseudo file system
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
-            told = f"{run_dir.root}: {place} takes no files ({error.strerror})"
+            told = f"{run_dir.root}: {place} does not accept files ({error.strerror})"
             raise SetupError(_unwritable(config, told)) from error
     if not run_dir.root.exists():
         return
-    # what is moved aside may hold anything but the lock
+    # a directory to move aside may contain anything but a held lock
     check_obstacles(run_dir, [run_dir.lock] if fresh and holds_study(run_dir) else None)
     if run_dir.ledger.exists():
         return
@@ -72,14 +72,14 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         raise StudyError(
             config.problem(
                 "results.dir",
-                f"{run_dir.root} holds {strange[0]!r} and no ledger",
+                f"{run_dir.root} contains {strange[0]!r} but no ledger",
                 "name a directory that is empty or does not exist yet",
             )
         )
 
 
 def holds_study(run_dir: RunDir) -> bool:
-    """Whether a study has been run there, though its ledger may be gone."""
+    """Whether a study has been run there, even if its ledger is missing."""
     if run_dir.ledger.exists() or run_dir.backup.exists():
         return True
     left = (
@@ -92,39 +92,39 @@ def holds_study(run_dir: RunDir) -> bool:
         run_dir.preparation,
         run_dir.log,
     )
-    return sum(path.is_file() for path in left) > 1  # one alone may be of anything
+    return sum(path.is_file() for path in left) > 1  # a single file may be anything
 
 
 def check_obstacles(run_dir: RunDir, files: Sequence[Path] | None = None) -> None:
-    """Refuse a directory in which something else stands where the study has its files.
+    """Refuse a directory in which something else is in place of the study's files.
 
-    Only these `files` of it are asked about, if any are named.
+    Only checks these `files`, if any are given.
 
     Raises:
-        SetupError: with each of them.
+        SetupError: with each obstacle.
     """
     if found := [one for one in obstacles(run_dir) if files is None or one[0] in files]:
         raise SetupError(Problem(str(path), "", what, HINT) for path, what in found)
 
 
 def obstacles(run_dir: RunDir) -> list[tuple[Path, str]]:
-    """What stands where files and directories of the study have to be, and what it is."""
+    """What is in place of files and directories of the study, and what it is."""
     return [*_obstacles(run_dir)]
 
 
 def _obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
     links = [*links_in(run_dir)]
     yield from links
-    # what is behind a link is not looked at
+    # targets of links are not checked
     linked = {path for path, _ in links}
     for path in [path for path in _files(run_dir) if linked.isdisjoint((path, path.parent))]:
         if path.is_dir():
-            yield path, "it is a directory, and a file of the study has to be there"
+            yield path, "it is a directory, but the study needs a file there"
         elif path.exists() and not path.is_file():
-            yield path, "it is a pipe or a device, and a file of the study has to be there"
+            yield path, "it is a pipe or a device, but the study needs a file there"
     for path in _directories(run_dir):
         if path.exists() and not (path.is_dir() or path in linked):
-            yield path, "it is a file, and a directory of the study has to be there"
+            yield path, "it is a file, but the study needs a directory there"
 
 
 def _files(run_dir: RunDir) -> Iterator[Path]:
@@ -148,11 +148,11 @@ def _directories(run_dir: RunDir) -> tuple[Path, ...]:
 
 
 def make(config: StudyConfig, run_dir: RunDir) -> None:
-    """Create every directory of the run.
+    """Create all directories of the run.
 
     Raises:
-        SetupError: this user may not.
-        OSError: the disk does not take it.
+        SetupError: this user may not write there.
+        OSError: the disk refuses it.
     """
     try:
         with fault_points(Step.MAKE_DIRECTORY):
@@ -165,7 +165,7 @@ def make(config: StudyConfig, run_dir: RunDir) -> None:
 
 
 def clear_staging(run_dir: RunDir) -> None:
-    """Remove what a crash left half-written; what has other names stays."""
+    """Remove what a crash left half-written; other names are kept."""
     for path in run_dir.staging.iterdir():
         is_of_directory = bool(_STAGED_DIRECTORIES.fullmatch(path.name))
         if path.is_dir() and not path.is_symlink():
@@ -176,9 +176,9 @@ def clear_staging(run_dir: RunDir) -> None:
 
 
 def move_aside(run_dir: RunDir) -> None:
-    """Rename the directory of a study for the time, in one step, while nobody else runs it.
+    """Rename the directory of a study to its time, in one step, while no other process runs it.
 
-    A link to one stays: what comes next is to be on the same disk.
+    A link to a directory is kept, since the new one must be on the same disk.
     """
     if holds_study(run_dir):
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")

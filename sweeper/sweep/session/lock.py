@@ -1,11 +1,11 @@
-"""The lock of a run directory: one process at a time runs the study in it, or looks it through.
+"""The lock of a run directory: only one process at a time runs or inspects the study in it.
 
-Its owner writes its number into the lock's file. That may be removed while the study runs, and a
-new one can be locked by anybody; the ledger stays locked then.
+The owner writes its process number into the lock file. This file may be removed during a run, and
+then a new one could be locked; the ledger stays locked in that case.
 
-On a file system without `flock` a second file names the process that holds the lock. It outlives a
-process that was killed: the next start on the same host removes it if that process is gone, which
-its start time and the boot of the machine tell from a later process of the same number.
+On a file system without `flock`, a second file names the process that holds the lock. It outlives a
+killed process: the next start on the same host removes it if that process is gone. The start time
+and the boot of the machine distinguish it from a later process with the same number.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sweeper.ledger import is_held
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, open_inside
 
-_MAX_LETTERS = 300  # of a number and a host's name
-# what file systems without `flock` answer
+_MAX_LETTERS = 300  # enough for a number and a host name
+# errors of file systems without `flock`
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
 @contextmanager
 def held(run_dir: RunDir) -> Iterator[None]:
-    """The lock of a run directory; the system lets go of it when the process ends, however.
+    """Hold the lock of a run directory; the system releases it when the process ends in any way.
 
     Raises:
-        StudyHeldError: another process has it, or has the ledger open.
+        StudyHeldError: another process has the lock, or has the ledger open.
     """
-    owner = _noted(run_dir)  # before it is asked for: some versions of filelock empty the file then
+    owner = _noted(run_dir)  # read before locking, since some versions of filelock empty the file
     try:
         with _locked(run_dir):
             if is_held(run_dir.ledger):
@@ -51,7 +51,7 @@ def held(run_dir: RunDir) -> Iterator[None]:
 
 @contextmanager
 def _locked(run_dir: RunDir) -> Iterator[None]:
-    """The lock itself.
+    """Hold the lock itself.
 
     Raises:
         Timeout: another process has it.
@@ -79,7 +79,7 @@ def _owned(run_dir: RunDir) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         owner = _noted(run_dir)
-        found = f"another process runs this study{owner}, or was killed while it did"
+        found = f"another process runs this study{owner}, or was killed during it"
         hint = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
         raise StudyHeldError(Problem(str(run_dir.root), "", found, hint)) from None
     try:
@@ -90,7 +90,7 @@ def _owned(run_dir: RunDir) -> Iterator[None]:
 
 @contextmanager
 def held_to_look(run_dir: RunDir) -> Iterator[None]:
-    """The same for who writes nothing there; where this user may not, no lock is taken.
+    """Like `held`, for read-only commands; without write permission, no lock is taken.
 
     Raises:
         StudyHeldError: as `held`.
@@ -110,7 +110,7 @@ def _held_by(run_dir: RunDir, owner: str) -> StudyHeldError:
 
 
 def _note(run_dir: RunDir, text: str) -> None:
-    """Write into the lock's file, if it is still there."""
+    """Write into the lock file, if it still exists."""
     path = run_dir.lock
     with suppress(OSError), open_inside(run_dir.root, path, "r+", encoding="utf-8") as file:
         file.write(text)
@@ -130,7 +130,7 @@ def _of_status(run_dir: RunDir) -> str:
     try:
         status = read_status(run_dir)
     except SetupError:
-        return ""  # it has only just started
+        return ""  # it has just started
     if status.state != "running":
-        return ""  # the same, and this is the status of the process before it
+        return ""  # it has just started, and this is the status of the previous process
     return f" (pid {status.pid} on {status.host})"

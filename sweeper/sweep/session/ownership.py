@@ -1,8 +1,8 @@
-"""Whether what a run directory names is this user's own: it may come from elsewhere.
+"""Whether the code that a run directory names is this user's own, or comes from elsewhere.
 
-Each session records the functions that its study names, with a digest of their source, signed with
-a key of the user. A run directory whose ledger lacks them under that key is taken for somebody
-else's: what it names runs only if it is verified in another way, or trusted.
+Each session records the functions of its study with a digest of their source, signed with a key of
+the user. Without such a signature, a run directory is treated as somebody else's: its code only
+runs if it is verified in another way, or trusted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOT_YOURS = "no study that you have run here has used"
 
 
 def signed(config: StudyConfig, start: str | None) -> dict[str, Any] | None:
-    """What a session records so that its code is known as this user's own; None without a key.
+    """The record by which a session's code is known as this user's own; None without a key.
 
     `start` is the digest of the saved model that trials start from.
     """
@@ -56,16 +56,16 @@ def is_own_start(run_dir: RunDir, digest: str) -> bool:
 
 
 def is_own(config: StudyConfig, run_dir: RunDir) -> bool:
-    """Whether this user has run the study in `run_dir` from the study file that `config` names."""
+    """Whether this user has run the study in `run_dir` with the study file of `config`."""
     own = _own_claims(backup.sessions(run_dir))
     return any(claims["base_dir"] == str(config.base_dir) for claims in own)
 
 
 def refuse_foreign(config: StudyConfig, run_dir: RunDir) -> None:
-    """Refuse functions and clusters that a study, taken from `run_dir`, names and that are foreign.
+    """Refuse functions and clusters named by a study from `run_dir` that are not the user's own.
 
     Raises:
-        SetupError: it names each of them, with its key.
+        SetupError: with each of them and its key.
     """
     if problems := [*foreign(config, run_dir.root, backup.sessions(run_dir))]:
         raise SetupError(problems)
@@ -74,9 +74,9 @@ def refuse_foreign(config: StudyConfig, run_dir: RunDir) -> None:
 def foreign(
     config: StudyConfig, root: Path, sessions: Sequence[Mapping[str, Any]]
 ) -> Iterator[Problem]:
-    """What a study, taken from the run directory `root`, names that is not this user's own.
+    """What a study from the run directory `root` names that is not this user's own.
 
-    `sessions` are those of its ledger, none if that cannot be read.
+    `sessions` are those of its ledger, empty if that cannot be read.
     """
     own = [*_own_claims(sessions)]
     for function, key in config.function_keys:
@@ -87,11 +87,11 @@ def foreign(
         if is_known(function, config.base_dir) or _is_own(config, function, own):
             continue
         if changed := _changed(config, function, own):
-            found = f"names {function}, and {changed} is not what it was when you ran the study"
-            yield Problem(str(root), key, found, f"put it back as it was in {config.base_dir}")
+            found = f"names {function}, but {changed} has changed since you ran the study"
+            yield Problem(str(root), key, found, f"restore it in {config.base_dir}")
         elif not _is_here(config, root, function, sessions):
             found = f"names {function}, which {_NOT_YOURS}"
-            hint = f"run this in {config.base_dir} if its source there is yours; or, {TRUST}"
+            hint = f"run this in {config.base_dir} if you own the source there; otherwise, {TRUST}"
             yield Problem(str(root), key, found, hint)
     engine = _engine(config)
     if engine is not None and not any(claims["engine"] == engine for claims in own):
@@ -100,7 +100,7 @@ def foreign(
 
 
 def _is_own(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the user has run the study with this function, as its source is now."""
+    """Whether the user has run the study with the current source of this function."""
     now = source_digests(function, config.base_dir)
     return any(
         claims["base_dir"] == str(config.base_dir)
@@ -111,7 +111,7 @@ def _is_own(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]
 
 
 def _changed(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]) -> str:
-    """The files of a function whose source the user has edited since running the study with it."""
+    """The files of a function that the user has edited since running the study with it."""
     now = source_digests(function, config.base_dir)
     for claims in own:
         before = claims["functions"].get(function)
@@ -144,11 +144,11 @@ def _engine(config: StudyConfig) -> dict[str, Any] | None:
 
 
 def _own_claims(sessions: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The claims of sessions that this user's key has signed."""
+    """The claims of sessions that are signed with this user's key."""
     records = [record for record in (session.get("signed") for session in sessions) if record]
     key = _key(create=False) if records else None
     for record in records:
-        with suppress(KeyError, TypeError, AttributeError):  # of a ledger that was tampered with
+        with suppress(KeyError, TypeError, AttributeError):  # the ledger was tampered with
             if key and hmac.compare_digest(_mac(key, record["claims"]), record["mac"]):
                 yield record["claims"]
 
@@ -159,7 +159,7 @@ def _mac(key: bytes, claims: Mapping[str, Any]) -> str:
 
 
 def _key(*, create: bool = True) -> bytes | None:
-    """This user's key; None if it is not there and cannot be made."""
+    """This user's key; None if it does not exist and cannot be created."""
     root = state_root()
     if root is None:
         return None

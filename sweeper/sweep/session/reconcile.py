@@ -1,4 +1,4 @@
-"""Whether a study may go on under a study file that has changed since it began."""
+"""Whether a study may resume with a study file that has changed since it began."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sweeper.config.user_source import (
 )
 from sweeper.errors import Problem, StudyError, SweeperError
 
-# Where a class runs, what is kept, and when a study ends: no row depends on it without saying so.
+# Where a class runs, what is kept and when a study ends: no row depends on these silently.
 _FREE = (
     "study.timeout",
     "execution.threads",
@@ -35,7 +35,7 @@ _FREE = (
     "results.dir",
     "results.keep_models",
 )
-# How trials are asked, planned and cut into rounds: valid, but equal to an unbroken run up to here.
+# How trials are asked, planned and cut into rounds: valid, but rows may differ from here on.
 _BOUNDARY = (
     "study.n_trials",
     "schedule",
@@ -43,20 +43,20 @@ _BOUNDARY = (
     "execution.lane_loop",
     # which trials share a program, and which of them fail
     "execution.memory_limit",
-    # where the best epoch counts, a lane carries its optimizer's state after it
+    # if the best epoch counts, a lane carries its optimizer state after it
     "results.save_optimizer",
 )
-# Tables whose entries stand in an order that rows depend on: samplers go through the space in it,
-# and metrics are of the part that the first loss compares with the data.
+# Tables in which the order of entries matters for rows: samplers go through the space in order, and
+# metrics are of the part that the first loss compares with the data.
 _ORDERED = ("search", "train.losses")
 
 _FRESH = "start over with --fresh, which moves the old directory aside"
-_BACK = f"put it back, name another results.dir, or {_FRESH}"
+_BACK = f"restore it, name another results.dir, or {_FRESH}"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting that differs from the study's first file; None where it is absent."""
+    """One setting that differs from the study's first file; None if it is absent."""
 
     key: str
     before: object
@@ -65,14 +65,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What stands in the way of going on, and what makes a session boundary."""
+    """The changes that prevent a resume, and those that make a session boundary."""
 
     refused: tuple[Change, ...]
     boundary: tuple[Change, ...]
 
 
 def reconcile(before: Mapping[str, Any], now: Mapping[str, Any]) -> Reconciled:
-    """Compare two studies, each as `StudyConfig.canonical` gives it."""
+    """Compare two studies, each in the form of `StudyConfig.canonical`."""
     refused: list[Change] = []
     boundary: list[Change] = []
     for change in _changes(before, now):
@@ -83,9 +83,9 @@ def reconcile(before: Mapping[str, Any], now: Mapping[str, Any]) -> Reconciled:
 
 
 def departures(began: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
-    """What of libraries, device and flags is not what it was when the study began.
+    """Which libraries, device and flags differ from when the study began.
 
-    What was not recorded then is not told.
+    Anything not recorded at that time is left out.
     """
     return tuple(
         Change(name, before or "absent", now[name] or "absent")
@@ -95,10 +95,10 @@ def departures(began: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change
 
 
 def mark_of(sessions: Iterable[Mapping[str, Any]]) -> str | None:
-    """What changed in any of the sessions, as rows are marked with it; None where nothing did.
+    """What changed in any session, as rows are marked with it; None if nothing did.
 
-    Rows after a change may differ for good, also where it was taken back: what a trial is told to
-    try depends on those before it.
+    Rows after a change may differ permanently, even if it was reverted: proposals depend on earlier
+    trials.
     """
     first: dict[str, int] = {}
     for number, session in enumerate(sessions, 1):
@@ -116,12 +116,12 @@ def joined(
     *,
     asks_start: bool = True,
 ) -> tuple[Change, ...]:
-    """The session boundaries of going on after these; none for a new study.
+    """The session boundaries if the study resumes after these sessions; none for a new study.
 
-    `digest` is that of the data, None where nobody read them.
+    `digest` is that of the data, None if it was not read.
 
     Raises:
-        StudyError: it cannot go on under this study file, these data or this start.
+        StudyError: it cannot resume with this study file, data or start model.
     """
     if not sessions:
         return ()
@@ -145,31 +145,31 @@ def joined(
 
 
 def data_digest(sessions: Sequence[Mapping[str, Any]]) -> str | None:
-    """The digest of a study's data; None where none of its sessions tells."""
-    # one of a ledger that was migrated cannot be compared
+    """The digest of a study's data; None if no session recorded one."""
+    # that of a migrated ledger cannot be compared
     known = (past["data_digest"] for past in sessions if past["data_digest"] is not None)
     return next(known, None)
 
 
 def xla_threads(sessions: Sequence[Mapping[str, Any]]) -> int | None:
-    """How many threads XLA had when a study began; None where no session tells."""
+    """The number of XLA threads when a study began; None if no session recorded it."""
     told = sessions[0].get("environment", {}).get("xla_threads") if sessions else None
     return int(told) if told else None
 
 
 def refuse_edited(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse to use a trained model with other source than that which it was trained with.
+    """Refuse to use a trained model with different source than it was trained with.
 
     Raises:
-        StudyError: with the key and the files; code that only asks for trials may have changed.
+        StudyError: with the key and the files; code that only proposes trials may have changed.
     """
     edited = [] if not sessions else [*_changed_code(config, sessions[0]["code"])]
-    found = "is not what it was when the model was trained"
+    found = "has changed since the model was trained"
     absent = {key: name for name, key in config.functions.items() if is_of_another_main(name)}
     problems = [
         config.problem(key, f"{absent[key]} is not defined in this program", OF_ANOTHER_MAIN)
         if key in absent
-        else config.problem(key, f"{files} {found}", "put it back, or train the study again")
+        else config.problem(key, f"{files} {found}", "restore it, or train the study again")
         for key, files in edited
         if not _asks(key)
     ]
@@ -178,57 +178,57 @@ def refuse_edited(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) ->
 
 
 def _asks(key: str) -> bool:
-    """Whether code by this key only asks for trials and ends them: what it did stays as it is."""
+    """Whether the code for this key only proposes and ends trials, whose past effects stay."""
     return key.startswith(("study.sampler.", "study.pruner."))
 
 
 def _as_of_now(config: StudyConfig, began: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings of a study as this version writes them: those that it knew none of by default.
+    """The settings of a study as this version writes them, with defaults for new ones.
 
     Raises:
-        StudyError: one of them means something else by now.
+        StudyError: one of them has a different meaning now.
     """
     try:
         return study_of(began, config.source.path).canonical()
     except SweeperError as error:
         first = error.problems[0]
         found = f"the study in {config.run_dir} began with settings of another version of sweeper"
-        hint = f"go on with that version, name another results.dir, or {_FRESH}"
+        hint = f"use that version, name another results.dir, or {_FRESH}"
         raise StudyError(config.problem(first.key, f"{found}: {first.found}", hint)) from error
 
 
 def _changed_code(
     config: StudyConfig, began: Mapping[str, Mapping[str, str]]
 ) -> Iterator[tuple[str, str]]:
-    """The files of the user's own code that are not what they were, by the key that names it."""
+    """The files of user code that have changed, by the key that names it."""
     for key, now in code_of(config).items():
         before = began.get(key, {})
         if not before and all(name.startswith(f"{MAIN}.") for name in now):
-            continue  # earlier versions recorded nothing of what stands in __main__
+            continue  # earlier versions recorded nothing about __main__
         in_main = any(name.startswith(f"{MAIN}.") for name in before)
         if changed := changed_names(before, now, config.edition, in_main=in_main):
             yield key, ", ".join(changed)
 
 
 def _other(config: StudyConfig, key: str, what: str) -> Problem:
-    found = f"{what} is not what it was when the study in {config.run_dir} began"
+    found = f"{what} has changed since the study in {config.run_dir} began"
     return config.problem(key, found, _BACK)
 
 
 def _other_data(config: StudyConfig) -> Problem:
-    """That the rows are not those of the first session."""
+    """The problem that the rows are not those of the first session."""
     if not isinstance(config.data, FunctionTable):
         return _other(config, "data", "the data")
     found = (
-        f"'{config.data.function}' does not return the rows that it returned when the study in "
+        f"'{config.data.function}' does not return the same rows as when the study in "
         f"{config.run_dir} began"
     )
-    fix = f"let it return those again, name another results.dir, or {_FRESH}"
+    fix = f"let it return them again, name another results.dir, or {_FRESH}"
     return config.problem("data.function", found, fix)
 
 
 def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:
-    """A digest of each file of the user's own code, by the key that names a function of it."""
+    """A digest of each file of user code, by the key that names a function in it."""
     code: dict[str, dict[str, str]] = {}
     for function, key in config.functions.items():
         code.setdefault(key, {}).update(source_digests(function, config.base_dir))
@@ -236,15 +236,15 @@ def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:
 
 
 def format_setting(value: object) -> str:
-    """The value of a setting as a study file has it, what it leaves open left out."""
+    """The value of a setting as in a study file, without unset entries."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, object]", value)
         value = {key: each for key, each in given.items() if each not in (None, [])}
-    return "not there" if value is None else toml_value(value)
+    return "not set" if value is None else toml_value(value)
 
 
 def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
-    """What to write instead of each change that a study cannot go on with."""
+    """What to write instead of each change that prevents a resume."""
     return [
         config.problem(
             change.key,
@@ -259,20 +259,20 @@ def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
 def other_start(
     config: StudyConfig, began: Mapping[str, str] | None, now: Mapping[str, str] | None
 ) -> Iterator[Problem]:
-    """That trials started from another saved model when the study began.
+    """The problem that trials started from another saved model when the study began.
 
-    Both have `path` and `digest` of it, None where weights are fresh.
+    Both have its `path` and `digest`, None for fresh weights.
     """
     if (None if began is None else began["digest"]) == (None if now is None else now["digest"]):
         return
     if began is None:
-        found, hint = "the study there began with fresh weights", "leave it out"
+        found, hint = "the study there began with fresh weights", "omit it"
     elif now is None:
-        found = f"its trials start from {began['path']}, and the copy of that is gone"
-        hint = "name the file again"
+        found = f"its trials start from {began['path']}, but the copy of it is missing"
+        hint = "give the file again"
     else:
-        found = f"{now['path']} is not {began['path']} as it was when the study there began"
-        hint = "leave it out to go on with the copy in the run directory"
+        found = f"{now['path']} differs from {began['path']} when the study there began"
+        hint = "omit it to resume with the copy in the run directory"
     yield Problem(
         str(config.run_dir),
         "--continue-from",

@@ -1,4 +1,4 @@
-"""One start of the program on a run directory: its lock, its ledger, its place in the study."""
+"""A session: one start of the program on a run directory, with its lock and its ledger."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from sweeper.sweep.session.study_copy import copy_study
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A run directory that this process holds, and the ledger in it.
+    """A run directory that this process holds, and its ledger.
 
-    `boundaries` are the settings, libraries and flags that changed since the study began in a way
-    that keeps it valid but no longer equal to an unbroken run; rows from here on have the `mark` of
-    all that ever did. `largest_n_trials` is the most it was ever asked for, `forecast` the recorded
-    one: a study is planned once. `deaths` are those over the open round.
+    `boundaries` are settings, libraries and flags that have changed since the study began, in ways
+    that keep it valid but not equal to an unbroken run; rows from here on have the `mark` of all
+    changes so far. `largest_n_trials` is the highest number that was ever requested, `forecast` the
+    recorded one, since a study is planned once. `deaths` are those during the open round.
     """
 
     run_id: str
@@ -50,7 +50,7 @@ class Session:
 
 
 Foresee = Callable[[Forecast | None], Forecast]
-"""The forecast to go by, from the one that the study has recorded, if it has."""
+"""The forecast to use, from the recorded one, if there is one."""
 
 
 @contextmanager
@@ -63,19 +63,19 @@ def open_session(
     fresh: bool = False,
     start: Mapping[str, str] | None = None,
 ) -> Iterator[Session]:
-    """The session of a study, which is its own until the block ends.
+    """The session of a study, held until the block ends.
 
-    `environment` is what its results depend on beside the study, by name. `start` has path and
-    digest of the saved model that its trials start from, if they do.
+    `environment` is what results depend on besides the study, by name. `start` has path and digest
+    of the saved model that trials start from, if any.
 
     Raises:
-        StudyError: the directory holds a study that this file cannot go on with.
+        StudyError: the directory contains a study that this file cannot resume.
         StudyHeldError: another process runs it.
         SetupError: the directory cannot be written, or the ledger is damaged.
     """
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir, fresh=fresh)
-    # what refuses a new study does so before a file of it is written, or an old one is moved
+    # checks that refuse a new study come before any file is written, or an old one is moved
     foreseen = foresee(None) if fresh or not run_dir.ledger.exists() else None
     with _refusing(run_dir):
         if fresh:
@@ -84,7 +84,7 @@ def open_session(
     with _refusing(run_dir), held(run_dir):
         clear_staging(run_dir)
         if not run_dir.ledger.exists():
-            # A ledger appears with its tables or not at all: an empty one is always a damaged one.
+            # a ledger and its tables appear at once, so an empty ledger is always a damaged one
             with (
                 fault_points(Step.CREATE_LEDGER),
                 replacing(run_dir.ledger, run_dir.staging) as staged,
@@ -111,7 +111,7 @@ def open_session(
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
             mark = mark_of(ledger.sessions())
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
-            lasting = RunDir(run_dir.root.absolute())  # wherever code of the user's own may go
+            lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
             with leaving_in_order(lasting):
                 yield Session(run_id, lasting, ledger, *found)
         finally:
@@ -119,7 +119,7 @@ def open_session(
 
 
 def check(config: StudyConfig, data_digest: str | None) -> None:
-    """Refuse what `open_session` would refuse, and write nothing; None if the data were not read.
+    """Refuse what `open_session` would refuse, without writing; None if the data was not read.
 
     Raises:
         SweeperError: as `open_session`.
@@ -132,13 +132,13 @@ def check(config: StudyConfig, data_digest: str | None) -> None:
 
 
 def with_recorded_edition(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:
-    """The study under the edition that it began under; under today's if it is new or `fresh`.
+    """The study under the edition that it began with, or today's if it is new or `fresh`.
 
-    The status file says which, or else the ledger. Whether that is right is checked when the
-    ledger is opened.
+    The edition is in the status file, or else in the ledger. It is checked again when the ledger is
+    opened.
     """
     run_dir = RunDir(config.run_dir)
-    with suppress(OSError):  # a path that cannot be is refused when the directory is checked
+    with suppress(OSError):  # an impossible path is refused when the directory is checked
         if fresh or not run_dir.ledger.exists():
             return config
     with suppress(SetupError):
@@ -151,7 +151,7 @@ def with_recorded_edition(config: StudyConfig, *, fresh: bool = False) -> StudyC
 
 @contextmanager
 def _refusing(run_dir: RunDir) -> Iterator[None]:
-    """Say what the disk has against a file of the run directory."""
+    """Report disk errors about a file of the run directory."""
     try:
         yield
     except OSError as error:
@@ -161,7 +161,7 @@ def _refusing(run_dir: RunDir) -> Iterator[None]:
 def _departures(
     ledger: Ledger, sessions: Sequence[Mapping[str, Any]], environment: Mapping[str, str]
 ) -> tuple[Change, ...]:
-    """What of libraries, device, flags and ledger is not what it was when the study began."""
+    """Which libraries, device, flags and ledger version differ from when the study began."""
     if not sessions:
         return ()
     began = sessions[0]

@@ -11,25 +11,25 @@ from sweeper.config.recorded import study_text
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, replacing
 
-OVERRIDE = "# --set "  # a line that tells of a setting which the command line gave
+OVERRIDE = "# --set "  # a line with a setting from the command line
 _AGAIN = "# Written again from the ledger: the study as it was first run, with all its settings.\n"
 
 
 def copy_study(run_dir: RunDir, config: StudyConfig) -> None:
-    """Write it, unless it is there and can be read."""
+    """Write it, unless it exists and can be read."""
     if study_copy_fault(run_dir):
         with fault_points(Step.COPY_STUDY):
             _write(run_dir, _as_run(config))
 
 
 def restore_copy(run_dir: RunDir, settings: Mapping[str, Any]) -> None:
-    """Write it again, of the settings that the ledger tells, unless it is there and can be read."""
+    """Write it again from the settings in the ledger, unless it exists and can be read."""
     if study_copy_fault(run_dir):
         _write(run_dir, _AGAIN + study_text(settings))
 
 
 def study_copy_fault(run_dir: RunDir) -> str:
-    """What is wrong with it; empty where nothing is."""
+    """What is wrong with it; empty if nothing is."""
     if not run_dir.study_file.exists():
         return "it is not there"
     return "" if is_toml(run_dir.study_file) else "it cannot be read"
@@ -41,7 +41,7 @@ def _write(run_dir: RunDir, text: str) -> None:
 
 
 def _as_run(config: StudyConfig) -> str:
-    """The text of the study file, under the settings that were given on the command line."""
+    """The text of the study file, after settings that were given on the command line."""
     given = [f"{OVERRIDE}{key}={_value(config, key)}\n" for key in config.source.overridden]
     return "".join([*given, config.source.text])
 

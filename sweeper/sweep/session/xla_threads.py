@@ -1,4 +1,4 @@
-"""The threads of XLA that a study began with, for its results depend on how many there are."""
+"""The number of XLA threads that a study began with, since its results depend on it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sweeper.sweep.session.reconcile import xla_threads
 
 
 def kept_threads(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -> int | None:
-    """How many a study goes on with, or a trial is run again with; None for as many as cores.
+    """The number to resume a study or repeat a trial with; None for one per core.
 
-    From a status, which is there before the first row, or else from the ledger, unless the study is
-    to begin again; whether the number holds is told when the ledger is opened.
+    It comes from a status, which exists before the first row, or else from the ledger, unless the
+    study starts again. It is checked when the ledger is opened.
     """
     told = None if fresh else _recorded(run_dir)
     return told if told is not None or config.trial is None else config.trial.program.xla_threads
@@ -36,11 +36,12 @@ def _recorded(run_dir: RunDir) -> int | None:
     return None
 
 
-def told_of_threads(config: StudyConfig, kept: int | None, own: int | None) -> str | None:
-    """What is to be said of the threads that this process has, its `own`; None where nothing is.
+def threads_message(config: StudyConfig, kept: int | None, own: int | None) -> str | None:
+    """A message about the number of threads of this process, its `own`; None if there is none.
 
-    That it keeps to such beside more or fewer cores, or that a trial is run again with others. Of
-    a study that goes on with others the rows are marked, which is told with all else that changed.
+    The message says that it keeps this number despite more or fewer cores, or that a trial is
+    repeated with another. Rows of a study that resumes with another number are marked, which is
+    reported with all other changes.
     """
     if kept is None or own is None:
         return None
@@ -48,15 +49,15 @@ def told_of_threads(config: StudyConfig, kept: int | None, own: int | None) -> s
     if config.trial is not None:
         if own == kept:
             return None
-        hint = f"run it in a process of its own, without {XLA_THREADS} in the environment"
+        hint = f"run it in a separate process, without {XLA_THREADS} in the environment"
         return (
-            f"XLA has {counted(own, 'thread')} in this process, and had {kept} for this trial: its "
+            f"XLA has {counted(own, 'thread')} in this process, but had {kept} for this trial: its "
             f"last digits may differ; {hint}"
         )
     if own != kept or own == cores or XLA_THREADS in os.environ:
         return None
     return (
-        f"XLA keeps to {counted(own, 'thread')}, as when the study began, beside "
-        f"{counted(cores, 'core')}: rows stay the same so; {XLA_THREADS}={cores} in the "
-        "environment takes one a core, and marks the rows from here on"
+        f"XLA keeps {counted(own, 'thread')}, as when the study began, on "
+        f"{counted(cores, 'core')}, so that rows stay the same; set {XLA_THREADS}={cores} in the "
+        "environment to use one per core, which marks the rows from here on"
     )

@@ -1,4 +1,4 @@
-"""Whether a run directory is whole, and what can be written anew of it."""
+"""Checks whether a run directory is intact, and rewrites what can be restored."""
 
 from __future__ import annotations
 

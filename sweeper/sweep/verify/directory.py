@@ -1,7 +1,7 @@
-"""Whether a run directory is whole: ledger, checkpoints, models and tables against each other.
+"""Checks whether a run directory is intact: that ledger, checkpoints, models and tables agree.
 
-The ledger checks itself. What it names must be there as it was written, and what is published must
-be what it tells; that is a view, which `repair` writes anew.
+The ledger checks itself. Files that it names must exist unchanged, and published files must match
+it; they are views, which `repair` rewrites.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from sweeper.sweep.session.lock import held, held_to_look
 from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.store import Published
-from sweeper.sweep.verify.models import Damage, damaged_model, models, written_anew
+from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
 
-_RUN = "go on with the study: its trials are trained again from where it is needed"
+_RUN = "resume the study, which repeats the training where necessary"
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was looked at, in words, and the damage that was found."""
+    """What was checked, in words, and the damage that was found."""
 
     looked_at: tuple[str, ...]
     damage: tuple[Damage, ...]
 
 
 def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
-    """What is damaged in a run directory; nothing is written.
+    """Check a run directory for damage; nothing is written.
 
-    Models of more than 700 MB are read only with `trust_code`.
+    Models of more than 700 MB are only read with `trust_code`.
 
     Raises:
         SetupError: no study has been run there.
@@ -72,14 +72,14 @@ def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
 
 
 def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
-    """Write every view of the ledger anew, tables, metrics and status, and what is beside them.
+    """Rewrite every view of the ledger: tables, metrics, status and other files.
 
-    Returns what could not be written, and why, in words. A function that reads the study's data
-    must be known as this user's own, unless `trust_code` is given.
+    Returns what could not be written, and why. A function that reads the study's data must be known
+    as the user's own, unless `trust_code` is given.
 
     Raises:
-        LedgerError: it is damaged itself.
-        SetupError: no study has been run there, or something stands where its files have to be.
+        LedgerError: the ledger itself is damaged.
+        SetupError: no study has been run there, or something is in place of its files.
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
@@ -100,63 +100,64 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
 
 
 def restore_ledger(run_dir: RunDir) -> str:
-    """Put the copy of the ledger back, and write every view of it anew; what was done, in words.
+    """Restore the copy of the ledger, and rewrite every view of it; returns a report.
 
     Raises:
-        StudyError: the ledger is whole.
-        DamagedLedgerError: no copy is.
+        StudyError: the ledger is intact.
+        DamagedLedgerError: the copy is damaged or missing.
         LedgerError: the copy is of another study.
-        SetupError: no study has been run there, or something stands where its files have to be.
+        SetupError: no study has been run there, or something is in place of its files.
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
     check_obstacles(run_dir)
     with held(run_dir):
-        rounds = backup.put_back(run_dir)
+        rounds = backup.restore_backup(run_dir)
     repair(run_dir)
-    done = f"{run_dir.ledger.name} is {run_dir.backup.name} again, which ends with round {rounds}"
-    return f"{done}; go on with the study: what came after is trained again"
+    source = f"{run_dir.backup.name}, which ends with round {rounds}"
+    done = f"{run_dir.ledger.name} was restored from {source}"
+    return f"{done}; resume the study to repeat the later training"
 
 
 def _check_there(run_dir: RunDir) -> None:
     if not holds_study(run_dir):
-        found, hint = "no study has been run here", "name the run directory of one"
+        found, hint = "no study has been run here", "name the run directory of a study"
         raise SetupError(Problem(str(run_dir.root), "", found, hint))
 
 
 def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
-    """The study as it was asked for last, and the name of that session."""
+    """The study as last requested, and the id of that session."""
     last = ledger.sessions()[-1]
     return study_of(last["study"], _study_file(run_dir, last)), last["run_id"]
 
 
 def _spent_s(ledger: Ledger, run_id: str) -> Mapping[str, float]:
-    """Where the time of a session went; empty if it is not recorded."""
+    """Where the time of a session went; empty if not recorded."""
     names = Span._fields
     rows = [row for row in ledger.span_rows() if row["run_id"] == run_id]
     return shares([Span(*(row[name] for name in names)) for row in rows]) if rows else {}
 
 
 def _study_file(run_dir: RunDir, session: Mapping[str, Any]) -> Path:
-    """The study file of a session, beside which its data and its code are found."""
+    """The study file of a session, next to which its data and code are found."""
     if "study_file" in session:
         return Path(session["study_file"])
-    try:  # those of earlier versions do not say, but tables do
+    try:  # earlier versions do not record it, but tables do
         return Path(listed(run_dir).study["study_file"])
-    except Exception:  # a table that is damaged, in whatever way
+    except Exception:  # a table that is damaged in some way
         return run_dir.study_file
 
 
 def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
     if not ledger.sessions():
-        return Verified((f"{run_dir.ledger.name}: no study has begun",), ())
+        return Verified((f"{run_dir.ledger.name}: no study has started",), ())
     config, _ = _study(run_dir, ledger)
     state = restore(ledger, config).state
     sessions = ledger.sessions()
     found, digest = models(run_dir, config, sessions, state.ended), data_digest(sessions)
     looked_at = (
-        f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} trials that have ended, "
-        f"{len(state.running)} that have not",
+        f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} finished trials, "
+        f"{len(state.running)} unfinished",
         f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
         f"{run_dir.models.name}/: {len(found)} models",
         *filter(None, (_names_there(_views(run_dir)), _names_there(other_files(run_dir)))),
@@ -166,7 +167,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         *(one for model in found for one in damaged_model(run_dir, config, model, digest, trusted)),
         *_damaged_views(run_dir, config, ledger),
         *_damaged_status(run_dir),
-        # of a session that was struck before its first round some are not there yet
+        # after a session that was killed before its first round, some do not exist yet
         *(damaged_files(run_dir, ledger, trusted) if state.rounds else ()),
     )
     return Verified(looked_at, damage)
@@ -178,7 +179,7 @@ def _views(run_dir: RunDir) -> list[Path]:
 
 
 def _names_there(paths: Sequence[Path]) -> str:
-    """The names of those that exist, with a slash after a directory's."""
+    """The names of those that exist, with a slash after directories."""
     return ", ".join(path.name + "/" * path.is_dir() for path in paths if path.exists())
 
 
@@ -192,27 +193,27 @@ def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]
 
 
 def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
-    hint = written_anew(run_dir)
+    hint = repair_hint(run_dir)
     is_all = is_published(run_dir)
-    with _written_anew(run_dir, config, ledger) as anew:
+    with _rebuilt(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "spans", "metrics"):
             if view == "spans" and not (run_dir.spans.exists() or ledger.span_rows()):
-                continue  # of an earlier version
+                continue  # written by an earlier version
             if view == "metrics" and (strange := [*_strange_parts(run_dir)]):
-                yield from strange  # it cannot be read with them in it
+                yield from strange  # it cannot be read while they are in it
                 continue
             found = differences(getattr(run_dir, view), getattr(anew, view))
             if found is TableDifference.BEHIND and not is_all:
-                continue  # of a session that was killed: the next one publishes the rest
+                continue  # a killed session: the next one publishes the rest
             if found is not None:
                 yield Damage(getattr(run_dir, view).name, found.value, hint, is_view=True)
 
 
 def _strange_parts(run_dir: RunDir) -> Iterator[Damage]:
-    """What readers of metrics/ would take for a part of it; they skip what is hidden."""
+    """Files that readers of metrics/ would treat as parts; hidden files are skipped."""
     for path in sorted(run_dir.metrics.glob("[!._]*")):
         if not path.match("part-*.parquet"):
-            found = "it is none of the study's, and readers of metrics/ take it for a part"
+            found = "it does not belong to the study, but readers of metrics/ treat it as a part"
             yield Damage(_name(run_dir, path), found, "remove or rename it")
 
 
@@ -221,8 +222,8 @@ def _name(run_dir: RunDir, path: Path) -> str:
 
 
 @contextmanager
-def _written_anew(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[RunDir]:
-    """The tables as they should be, in a directory of their own."""
+def _rebuilt(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[RunDir]:
+    """The tables as they should be, in a temporary directory."""
     with TemporaryDirectory() as directory:
         anew = RunDir(Path(directory))
         anew.make()
@@ -235,4 +236,4 @@ def _damaged_status(run_dir: RunDir) -> Iterator[Damage]:
         read_status(run_dir)
     except SetupError as error:
         found = error.problems[0].found
-        yield Damage(run_dir.status.name, found, written_anew(run_dir), is_view=True)
+        yield Damage(run_dir.status.name, found, repair_hint(run_dir), is_view=True)

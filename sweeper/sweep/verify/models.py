@@ -1,4 +1,4 @@
-"""Checks the models that a run directory must hold, and says how damaged files are restored."""
+"""Checks the models that a run directory must contain, and says how to restore them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sweeper.sweep.state import EndedTrials
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something in `file`, named from the run directory, that is not what it should be.
+    """Damage to `file`, named relative to the run directory.
 
-    `is_view` where the ledger tells all that was in it.
+    `is_view` if the ledger has everything that was in it.
     """
 
     file: str
@@ -33,14 +33,14 @@ class Damage:
         return f"{self.file}: {self.found}; {self.hint}"
 
 
-def written_anew(run_dir: RunDir) -> str:
-    """The fix of what `repair` writes."""
-    return f"write it anew: python -m sweeper verify {quote(str(run_dir.root))} --repair"
+def repair_hint(run_dir: RunDir) -> str:
+    """How to fix what `repair` rewrites."""
+    return f"rewrite it with: python -m sweeper verify {quote(str(run_dir.root))} --repair"
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The model of a member of the trial of `row`; `is_kept` where it has to be there."""
+    """The model of a member of the trial of `row`; `is_kept` if it must exist."""
 
     row: Row
     member: int
@@ -53,7 +53,7 @@ def models(
     sessions: Sequence[Mapping[str, Any]],
     ended: EndedTrials,
 ) -> list[Model]:
-    """Every model that has to be in a run directory, and those of the best trials that are."""
+    """Every model that must be in a run directory, and those of the best trials that exist."""
     kept = kept_trials(sessions, ended.values(), config)
     members = range(len(config.members))
     every = [(number, member) for number in ended.best_with({}) for member in members]
@@ -67,10 +67,10 @@ def models(
 def kept_trials(
     sessions: Sequence[Mapping[str, Any]], rows: Iterable[Row], config: StudyConfig
 ) -> set[int]:
-    """The trials whose weights the sessions have kept, of all that have ended.
+    """The finished trials whose weights the sessions have kept.
 
-    Each kept those of so many best trials as it was asked for, and removed the others: what was
-    behind once is gone, though more are asked for later.
+    Each session kept those of the best trials, as many as it was asked for, and removed the others:
+    removed weights stay gone, even if more are asked for later.
     """
     rounds: dict[str, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -86,7 +86,7 @@ def kept_trials(
 
 
 def _keeps(session: Mapping[str, Any], config: StudyConfig) -> int:
-    """Of how many trials a session kept weights; one that was migrated may not say."""
+    """How many trials' weights a session kept; a migrated one may not say."""
     return int(session["study"]["results"].get("keep_models", config.results.keep_models))
 
 
@@ -101,7 +101,7 @@ def damaged_model(
     data_digest: str | None,
     trusted: bool = False,
 ) -> Iterator[Damage]:
-    """What is wrong with the files of a model, however large if it is `trusted`."""
+    """What is wrong with the files of a model, of any size if `trusted`."""
     number, member = model.row["trial_number"], model.member
     saved, beside = run_dir.saved(number, member), run_dir.model(number, member)
     hint = _hint(run_dir, config, number)
@@ -127,6 +127,6 @@ def _hint(run_dir: RunDir, config: StudyConfig, number: int) -> str:
     again = f"python -m sweeper trial {quote(str(run_dir.root))} {number}"
     there = f"{config.run_dir}-trial-{number}"
     return (
-        "all else of the study stands; to have the model again: "
+        "everything else of the study is fine; to restore the model: "
         f"{again}, and run the file that it writes, which puts it in {there}/models"
     )

@@ -1,4 +1,4 @@
-"""What stands beside the tables of a study, for people and for exports: whole, or written anew."""
+"""Checks and rewrites files next to the tables of a study, for people and for exports."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from sweeper.sweep.session.reconcile import data_digest
 from sweeper.sweep.session.study_copy import restore_copy, study_copy_fault
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.store import RunStore
-from sweeper.sweep.verify.models import Damage, written_anew
+from sweeper.sweep.verify.models import Damage, repair_hint
 
 
 def other_files(run_dir: RunDir) -> list[Path]:
-    """The files that are looked at here."""
+    """The files that are checked here."""
     start = [run_dir.started_from] if run_dir.started_from.exists() else []
     return [run_dir.preparation, run_dir.schema, run_dir.study_file, *start]
 
 
 def damaged_files(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
-    """What is wrong with the files that a session writes beside the tables, or with its notes."""
-    hint = written_anew(run_dir)
+    """What is wrong with the files that a session writes next to the tables, or with its notes."""
+    hint = repair_hint(run_dir)
     if found := _preparation_fault(run_dir, ledger):
-        of_data = f"{hint}, which reads the study's data again; so does its next run"
+        of_data = f"{hint}, which reads the study's data again, like its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
     if told := _start_fault(run_dir, ledger, trusted):
         found, path = told
         first = "remove it, and " if run_dir.started_from.exists() else ""
-        again = f"go on with the study with --continue-from {path}, or with a copy of that"
+        again = f"resume the study with --continue-from {path}, or with a copy of it"
         yield Damage(run_dir.started_from.name, found, f"{first}{again}")
     if found := study_copy_fault(run_dir):
         yield Damage(run_dir.study_file.name, found, hint, is_view=True)
@@ -60,7 +60,7 @@ def repair_files(
     *,
     trust_code: bool = False,
 ) -> tuple[str, ...]:
-    """Write them anew where they are damaged; gives what stands in the way of it, in words."""
+    """Rewrite them if they are damaged; returns what could not be fixed."""
     restore_copy(run_dir, ledger.sessions()[0]["study"])
     if not is_schema_text(run_dir.schema):
         run_dir.schema.unlink(missing_ok=True)
@@ -72,7 +72,7 @@ def repair_files(
 
 
 def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
-    """What is wrong with the note on the study's data; empty where nothing is."""
+    """What is wrong with the note on the study's data; empty if nothing is."""
     try:
         read_note(run_dir.preparation, data_digest(ledger.sessions()))
     except NoteError as error:
@@ -81,7 +81,7 @@ def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
 
 
 def _start_fault(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, str] | None:
-    """What is wrong with the copy of the saved model that trials start from, and of which it is."""
+    """What is wrong with the copy of the model that trials start from, and its original path."""
     start = ledger.sessions()[0].get("continued_from")
     if start is None:
         return None
@@ -104,16 +104,16 @@ def _prepare_again(
         of_study = foreign(config, run_dir.root, ledger.sessions())
         told = [one for one in of_study if one.key == "data.function"]
         if told:
-            yield f"{name} was not written anew: {told[0]}"
+            yield f"{name} was not rewritten: {told[0]}"
             return
     try:
         with preparing(config) as prepared:
             data = prepared()
     except SweeperError as error:
-        yield f"{name} was not written anew: {error}"
+        yield f"{name} was not rewritten: {error}"
         return
     if wanted not in (None, data.digest):
-        yield f"{name} was not written anew: the data are not what they were when the study began"
+        yield f"{name} was not rewritten: the data has changed since the study began"
         return
     spec = data_spec(config, data)
     RunStore(run_dir, config, Programs(spec), data.digest).note_preparation(data, spec)

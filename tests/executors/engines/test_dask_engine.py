@@ -1,4 +1,4 @@
-"""What Dask's client raises is told in one line, or is the loss of a slot."""
+"""An error of Dask's client becomes a message of one line, or the loss of a slot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sweeper.executors.engines.engine import AddressError, LostError
 
 @dataclass
 class Ended:
-    """A future that has come to its end."""
+    """A future that is done."""
 
     status: str
     error: Exception
@@ -38,19 +38,22 @@ class Ended:
 @pytest.mark.parametrize(
     ("ended", "told"),
     [
-        (Ended("finished", FutureCancelledError("key", "lost")), "gave nothing: FutureCancelled"),
-        (Ended("finished", OSError("gone")), "gave nothing: OSError"),
-        (Ended("error", TimeoutError()), "gave nothing: TimeoutError"),
+        (
+            Ended("finished", FutureCancelledError("key", "lost")),
+            "returned nothing: FutureCancelled",
+        ),
+        (Ended("finished", OSError("gone")), "returned nothing: OSError"),
+        (Ended("error", TimeoutError()), "returned nothing: TimeoutError"),
         (Ended("error", KilledWorker("key", None, 1)), "is gone from the cluster"),
         (Ended("cancelled", FutureCancelledError("key", "lost")), "has lost what it was asked"),
     ],
 )
-def test_what_a_client_loses_is_the_loss_of_a_slot(ended: Any, told: str) -> None:
+def test_errors_of_a_client_count_as_a_lost_slot(ended: Any, told: str) -> None:
     with pytest.raises(LostError, match=told):
         given_by(ended, "dask")
 
 
-def test_what_a_worker_raises_is_told_with_its_cluster() -> None:
+def test_errors_of_a_worker_are_reported_with_its_cluster() -> None:
     ended: Any = Ended("error", ValueError("no such path"))
     with pytest.raises(SetupError, match="dask: a worker raised ValueError: no such path; fix"):
         given_by(ended, "dask")
@@ -58,7 +61,7 @@ def test_what_a_worker_raises_is_told_with_its_cluster() -> None:
 
 @contextmanager
 def answering(answer: object) -> Iterator[str]:
-    """The address of a server in the protocol of Dask that answers so."""
+    """The address of a server with the protocol of Dask that gives this answer."""
     loop, addresses = asyncio.new_event_loop(), list[str]()
     is_there = threading.Event()
 
@@ -87,11 +90,11 @@ def answering(answer: object) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ({"type": "Worker"}, "a Worker is there, and no scheduler"),
-        ({}, "something else is there, and no scheduler"),
-        ("who is there?", "something else is there, and no scheduler"),
+        ({"type": "Worker"}, "a Worker answers, not a scheduler"),
+        ({}, "something else answers, not a scheduler"),
+        ("who is there?", "something else answers, not a scheduler"),
     ],
 )
-def test_an_answer_that_is_no_schedulers_is_refused(answer: object, told: str) -> None:
+def test_an_answer_not_from_a_scheduler_is_refused(answer: object, told: str) -> None:
     with answering(answer) as address, pytest.raises(AddressError, match=told):
         DaskEngine(address)

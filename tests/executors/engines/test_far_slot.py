@@ -1,4 +1,4 @@
-"""What of its machine a worker of a cluster gets."""
+"""What a worker of a cluster gets of its machine."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def test_workers_of_a_host_share_its_memory() -> None:
     assert far_environment(OPENING, {}, ())[FRACTION] == "0.2000"
 
 
-def test_workers_of_a_host_go_round_its_gpus() -> None:
+def test_workers_of_a_host_take_its_gpus_in_turn() -> None:
     environment = far_environment(OPENING, {}, ("0", "1"))
     # two of four share one
     assert (environment["CUDA_VISIBLE_DEVICES"], environment[FRACTION]) == ("1", "0.4000")
 
 
-def test_a_list_of_gpus_of_its_own_begins_with_the_one_to_take() -> None:
-    """As workers of dask-cuda have it: each sees them in another order."""
+def test_a_workers_own_list_of_gpus_begins_with_the_one_to_use() -> None:
+    """As for workers of dask-cuda: each sees the GPUs in a different order."""
     given = {"CUDA_VISIBLE_DEVICES": "2,3,0,1"}
     environment = far_environment(replace(OPENING, turn=0), given, ("2", "3", "0", "1"))
     assert (environment["CUDA_VISIBLE_DEVICES"], environment[FRACTION]) == ("2", "0.8000")
 
 
-def test_workers_with_one_list_of_gpus_go_round_it() -> None:
-    """As those of a job of SLURM's have it."""
+def test_workers_with_the_same_list_of_gpus_take_them_in_turn() -> None:
+    """As for workers in a job of SLURM."""
     given = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
     taken = [
         far_environment(replace(OPENING, turn=turn), given, ("0", "1", "2", "3"))
@@ -54,12 +54,12 @@ def test_workers_with_one_list_of_gpus_go_round_it() -> None:
     assert {one[FRACTION] for one in taken} == {"0.8000"}
 
 
-def test_one_gpu_that_the_engine_gave_is_its_own() -> None:
+def test_a_gpu_assigned_by_the_engine_is_not_shared() -> None:
     environment = far_environment(OPENING, {"CUDA_VISIBLE_DEVICES": "3"}, ("3",))
     assert environment[FRACTION] == "0.8000"
 
 
-def test_workers_of_a_host_keep_to_cores_of_their_own() -> None:
+def test_workers_of_a_host_use_separate_cores() -> None:
     usable = (0, 2, 4, 6)
     cores = [far_cpus(replace(OPENING, first_core=first), usable) for first in range(5)]
     assert cores == [(0,), (2,), (4,), (6,), (0,)]

@@ -1,4 +1,4 @@
-"""Who is not a head node of Ray is found out within seconds; Ray would try for minutes."""
+"""A wrong address of a Ray head node is noticed within seconds; Ray would try for minutes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 @contextmanager
 def server(answer: bytes) -> Iterator[str]:
-    """The address of one who answers so, once."""
+    """The address of a server that gives this answer once."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -30,13 +30,13 @@ def server(answer: bytes) -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_one_who_speaks_its_protocol_may_be_a_head_node() -> None:
+def test_a_server_that_speaks_the_protocol_may_be_a_head_node() -> None:
     with server(SETTINGS) as address:
         knock(address)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.0 505 Not supported\r\n", b""])
-def test_one_who_speaks_another_is_none(answer: bytes) -> None:
+def test_a_server_of_another_protocol_is_not_a_head_node(answer: bytes) -> None:
     with server(answer) as address, pytest.raises(AddressError, match="is not a head node"):
         knock(address)
 
@@ -47,6 +47,6 @@ def test_an_address_has_a_host_and_a_port(address: str) -> None:
         knock(address)
 
 
-def test_where_nobody_listens_it_is_the_systems_to_say() -> None:
+def test_without_a_listener_the_error_of_the_system_is_reported() -> None:
     with pytest.raises(OSError, match="refused"):
         knock("127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""What workers of a host have of it while they come and go."""
+"""How workers of a host share its resources while they come and go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def turns(seats: CoreSlots, *names: str, gpus: str = "") -> list[int]:
     return [seats.take(name, member(name), gpus).turn for name in names]
 
 
-def test_a_turn_that_was_given_back_is_the_next_ones() -> None:
+def test_a_turn_that_was_given_back_can_be_taken() -> None:
     """So no two share a GPU while another is idle."""
     seats = CoreSlots()
     assert turns(seats, "a", "b", "c", "d") == [0, 1, 2, 3]
@@ -23,14 +23,14 @@ def test_a_turn_that_was_given_back_is_the_next_ones() -> None:
     assert turns(seats, "e", "f", "g") == [1, 2, 4]
 
 
-def test_turns_are_of_a_host_and_of_the_gpus_that_are_seen_there() -> None:
+def test_turns_belong_to_a_host_and_its_visible_gpus() -> None:
     seats = CoreSlots()
     assert turns(seats, "a", "b", gpus="0,1") == [0, 1]
     assert turns(seats, "c", gpus="2,3") == [0]
     assert seats.take("d", member("d", "other"), "0,1").turn == 0
 
 
-def test_cores_that_were_given_back_are_the_next_ones() -> None:
+def test_cores_that_were_given_back_can_be_taken() -> None:
     seats = CoreSlots()
     wide = [seats.take(str(one), member(str(one), cores=2), "") for one in range(3)]
     assert [seat.first_core for seat in wide] == [0, 2, 4]
@@ -41,7 +41,7 @@ def test_cores_that_were_given_back_are_the_next_ones() -> None:
     assert seats.take("last", member("last"), "").first_core == 3
 
 
-def test_who_is_back_before_its_old_slot_was_given_back_keeps_its_seat() -> None:
+def test_a_worker_that_returns_before_its_slot_is_free_keeps_it() -> None:
     seats = CoreSlots()
     first = seats.take("old", member("a"), "")
     assert turns(seats, "b") == [1]

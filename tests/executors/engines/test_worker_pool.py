@@ -1,4 +1,4 @@
-"""Workers of a cluster come and go; each bucket trains once, in one that is there."""
+"""Workers of a cluster come and go; each bucket trains once, in a present worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BUSY_S = 1.0
 
 @dataclass
 class Cluster:
-    """An engine whose workers are `there`, of whom those in `deaf` lose what they are asked."""
+    """An engine whose workers are `there`; those in `deaf` lose every request."""
 
     there: dict[str, ClusterWorker] = field(default_factory=dict)
     deaf: set[str] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Cluster:
             raise LostError("is gone")
         self.trained.append((member, work.bucket))
         outcome = SimulatedExecutor(lambda spec, epoch: (1.0,)).attempt(work)
-        if member in self.late:  # what a try before this one came to
+        if member in self.late:  # the result of an earlier attempt
             self.there.pop(member)
             return replace(outcome, bucket=replace(work.bucket, bucket=99))
         return outcome
@@ -162,7 +162,7 @@ def test_each_bucket_trains_once(cluster: Cluster, opened: Open) -> None:
     assert sorted(bucket.bucket for _, bucket in cluster.trained) == [0, 1, 2, 3, 4]
 
 
-def test_a_lost_workers_bucket_goes_to_one_that_comes(cluster: Cluster, opened: Open) -> None:
+def test_the_bucket_of_a_lost_worker_goes_to_a_new_one(cluster: Cluster, opened: Open) -> None:
     cluster.come("a")
     cluster.deaf.add("a")
     executor = opened()
@@ -175,10 +175,10 @@ def test_a_lost_workers_bucket_goes_to_one_that_comes(cluster: Cluster, opened: 
     assert first != second, "two tries would write one file"
 
 
-def test_slots_that_were_given_up_are_no_doing_of_a_bucket(
+def test_released_slots_do_not_count_against_a_bucket(
     cluster: Cluster, opened: Open, events: list[Event]
 ) -> None:
-    """As after a short loss of the connection: more of them than a trial has tries."""
+    """As after a short loss of the connection: more losses than attempts for a trial."""
     cluster.come(*"abcdefg")
     executor = opened()
     until(lambda: len(executor._roster._free) == 7)
@@ -190,7 +190,7 @@ def test_slots_that_were_given_up_are_no_doing_of_a_bucket(
     assert not any(isinstance(event, Warned) for event in events)
 
 
-def test_who_is_lost_or_one_too_many_has_left(cluster: Cluster) -> None:
+def test_lost_and_surplus_workers_leave(cluster: Cluster) -> None:
     cluster.come("a", "b")
     joining = Joining(cluster, together=threading.Barrier(2))
     pool = Roster(cluster, joining, lambda told: None, 1, prompt_s=0.0)
@@ -206,7 +206,7 @@ def test_who_is_lost_or_one_too_many_has_left(cluster: Cluster) -> None:
 def test_a_slot_is_dropped_before_its_worker_can_be_taken_up_again(
     cluster: Cluster, opened: Open
 ) -> None:
-    """What is dropped later would be the slot that has the key by then."""
+    """If it were dropped later, that would be the slot that has the key by then."""
     cluster.come("a")
     executor = opened()
     there: list[bool] = []
@@ -216,7 +216,7 @@ def test_a_slot_is_dropped_before_its_worker_can_be_taken_up_again(
     assert there == [True]
 
 
-def test_what_comes_late_of_another_bucket_is_not_taken(cluster: Cluster, opened: Open) -> None:
+def test_a_late_result_of_another_bucket_is_ignored(cluster: Cluster, opened: Open) -> None:
     cluster.come("a")
     cluster.late.add("a")
     waiting = opened().submit(numbered(0))
@@ -225,7 +225,7 @@ def test_what_comes_late_of_another_bucket_is_not_taken(cluster: Cluster, opened
     assert waiting.result(10).bucket.bucket == 0
 
 
-def test_no_more_take_part_than_are_asked_for(cluster: Cluster, opened: Open) -> None:
+def test_no_more_workers_take_part_than_requested(cluster: Cluster, opened: Open) -> None:
     cluster.come("a", "b", "c")
     executor = opened(1)
     for bucket in range(4):
@@ -240,7 +240,7 @@ def test_a_free_worker_takes_the_place_of_a_busy_one(cluster: Cluster, opened: O
     assert [name for name, _ in cluster.trained] == ["c"]
 
 
-def test_busy_workers_take_part_when_they_are_free(cluster: Cluster, opened: Open) -> None:
+def test_busy_workers_join_when_they_are_free(cluster: Cluster, opened: Open) -> None:
     cluster.come("a", "b", "c")
     cluster.busy |= {"a", "b"}
     executor = opened(2)
@@ -257,14 +257,14 @@ def test_a_cluster_whose_workers_are_all_busy_is_refused(cluster: Cluster, opene
         opened(1)
 
 
-def test_one_that_is_refused_ends_what_has_not_begun(cluster: Cluster, opened: Open) -> None:
+def test_a_refused_worker_cancels_pending_work(cluster: Cluster, opened: Open) -> None:
     cluster.come("a", "b")
     cluster.refused.add("b")
     with pytest.raises(SetupError, match="b is not as this side"):
         opened()
 
 
-def test_one_that_comes_later_is_told_of_once(
+def test_a_worker_that_joins_later_is_reported_once(
     cluster: Cluster, opened: Open, events: list[Event]
 ) -> None:
     cluster.come("a")
@@ -273,11 +273,11 @@ def test_one_that_comes_later_is_told_of_once(
     cluster.come("b")
     until(lambda: events)
     threading.Event().wait(1.5)
-    assert events == [Warned("b is not as this side; it takes no part")]
+    assert events == [Warned("b is not as this side; it is not used")]
     assert executor.submit(numbered(0)).result(10).place is not None
 
 
-def test_one_whose_engine_is_gone_for_a_moment_takes_part_later(
+def test_a_worker_whose_engine_was_briefly_gone_joins_later(
     cluster: Cluster, opened: Open, events: list[Event]
 ) -> None:
     cluster.come("a")
@@ -290,7 +290,9 @@ def test_one_whose_engine_is_gone_for_a_moment_takes_part_later(
     assert not events
 
 
-def test_a_cluster_of_nobody_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_workers_is_refused(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker_pool, "_GATHER_S", 0.5)
-    with pytest.raises(SetupError, match="cluster: it has no workers; start some, then go on"):
+    with pytest.raises(SetupError, match="cluster: it has no workers; start some, then try again"):
         opened()

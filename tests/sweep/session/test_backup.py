@@ -1,4 +1,4 @@
-"""The copy of the ledger: written at intervals, named where the ledger is damaged, put back."""
+"""The copy of the ledger: written at intervals, offered if the ledger is damaged, restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that has ended."""
+    """A finished study."""
     study = Study(tmp_path_factory.mktemp("unbroken"), "supervised", "padded")
     study.run()
     return study
@@ -40,10 +40,10 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that was struck after two rounds, with a copy of its first."""
+    """A study that was killed after two rounds, with a copy from after the first."""
     study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
     assert study.crash("ledger.close:end", 2)
-    # what was committed lies in the log beside it until somebody opens it
+    # committed rows are in the log next to the ledger until somebody opens it
     Ledger.open(study.run_dir.ledger).close()
     return study
 
@@ -54,7 +54,7 @@ def _off() -> Iterator[None]:
     plan_faults(None)
 
 
-def test_a_copy_has_what_the_ledger_has(unbroken: Study) -> None:
+def test_a_copy_has_the_contents_of_the_ledger(unbroken: Study) -> None:
     run_dir = unbroken.run_dir
     with closing(Ledger.open(run_dir.ledger)) as ledger:
         rounds = ledger.closed_rounds()
@@ -63,7 +63,7 @@ def test_a_copy_has_what_the_ledger_has(unbroken: Study) -> None:
     assert not [path for path in run_dir.root.iterdir() if path.name.endswith(("-wal", "-shm"))]
 
 
-def test_it_is_written_when_the_last_one_is_old_enough(
+def test_a_copy_is_written_when_the_last_one_is_old_enough(
     halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(halfway).run_dir
@@ -79,7 +79,7 @@ def test_it_is_written_when_the_last_one_is_old_enough(
         assert checked(run_dir.backup) == 2
 
 
-def test_where_the_disk_does_not_take_it_the_study_goes_on(
+def test_a_study_continues_if_the_copy_cannot_be_written(
     halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(halfway).run_dir
@@ -94,7 +94,7 @@ def test_where_the_disk_does_not_take_it_the_study_goes_on(
     assert run_dir.backup.read_bytes() == before
 
 
-def test_a_copy_that_failed_is_tried_again_as_late_as_one_that_did_not(
+def test_a_failed_copy_is_retried_after_the_usual_interval(
     halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(halfway).run_dir
@@ -109,15 +109,15 @@ def test_a_copy_that_failed_is_tried_again_as_late_as_one_that_did_not(
 
 
 @pytest.mark.parametrize("found", HARMS)
-def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
+def test_a_damaged_ledger_is_refused_with_the_command_that_restores_the_copy(
     found: str, halfway: Study, unbroken: Study, copied: Callable[[Study], Study]
 ) -> None:
     study = copied(halfway)
     run_dir = study.run_dir
     HARMS[found](run_dir.ledger)
     hint = (
-        "put back ledger.backup.db, which ends with round 1: "
-        f"python -m sweeper verify {run_dir.root} --restore-ledger"
+        "restore ledger.backup.db, which ends with round 1: python -m sweeper verify "
+        f"{run_dir.root} --restore-ledger"
     )
     with pytest.raises(DamagedLedgerError) as refused:
         study.run()
@@ -125,7 +125,7 @@ def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
     assert str(refused.value).endswith(f"; {hint}")
     (damage,) = verify(run_dir).damage
     assert (damage.file, damage.hint) == ("ledger.db", hint)
-    # the user does as told, and goes on: round 2 is trained again
+    # the user follows the hint and resumes: round 2 is trained again
     assert "which ends with round 1" in restore_ledger(run_dir)
     assert {damage.file.partition("/")[0] for damage in verify(run_dir).damage} <= {"checkpoints"}
     assert run_dir.damaged.exists() == (found != "it is missing")
@@ -134,7 +134,7 @@ def test_a_damaged_ledger_is_refused_with_the_command_that_puts_the_copy_back(
     assert study.left() == unbroken.left()
 
 
-def test_the_command_is_one_for_a_shell(halfway: Study, tmp_path: Path) -> None:
+def test_the_command_is_quoted_for_a_shell(halfway: Study, tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "with a space")
     shutil.copytree(halfway.run_dir.root, run_dir.root)
     run_dir.ledger.unlink()
@@ -148,12 +148,12 @@ def test_the_command_is_one_for_a_shell(halfway: Study, tmp_path: Path) -> None:
     assert f"verify '{run_dir.root}' --repair" in hints["metrics"]
 
 
-def test_a_copy_is_put_back_on_a_users_word_alone(
+def test_a_copy_is_only_restored_on_request(
     halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(halfway).run_dir
     before = run_dir.ledger.read_bytes()
-    with pytest.raises(StudyError, match="the ledger is whole: there is nothing to put back"):
+    with pytest.raises(StudyError, match="the ledger is intact, so nothing needs to be restored"):
         restore_ledger(run_dir)
     run_dir.ledger.write_bytes(b"")
     with pytest.raises(DamagedLedgerError):

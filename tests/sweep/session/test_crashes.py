@@ -1,4 +1,4 @@
-"""A round that the whole program died over twice is trained in workers, to the same rows."""
+"""A round in which the program died twice is trained in workers, with the same rows."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def ledger() -> Iterator[Ledger]:
 
 
 def started(ledger: Ledger, run_dir: RunDir, **who: object) -> int | None:
-    """The deaths that a new session finds; it is recorded, as one of this process or of `who`."""
+    """The deaths that a new session finds; it is recorded for this process or for `who`."""
     found = deaths_over(ledger, run_dir)
     ledger.add_session({**HERE, **who, **found})
     return found["deaths"]
 
 
-def test_each_session_that_leaves_the_round_open_counts(ledger: Ledger, run_dir: RunDir) -> None:
+def test_each_session_that_leaves_a_round_open_is_counted(ledger: Ledger, run_dir: RunDir) -> None:
     assert started(ledger, run_dir) == 0
-    assert started(ledger, run_dir) == 0  # none was open yet
+    assert started(ledger, run_dir) == 0  # no round was open yet
     ledger.open_round(1, [], {}, Memory())
     assert [started(ledger, run_dir) for _ in range(3)] == [1, 2, 3]
     ledger.close_round(1, Closing((), 0.0, {}, {}), [], {})
@@ -56,13 +56,13 @@ def test_each_session_that_leaves_the_round_open_counts(ledger: Ledger, run_dir:
     assert started(ledger, run_dir) == 0
 
 
-def test_a_session_before_this_version_counted_none(ledger: Ledger, run_dir: RunDir) -> None:
+def test_sessions_of_earlier_versions_are_not_counted(ledger: Ledger, run_dir: RunDir) -> None:
     ledger.add_session(HERE)
     ledger.open_round(1, [], {}, Memory())
     assert started(ledger, run_dir) == 1
 
 
-def test_to_leave_in_good_order_is_no_death(ledger: Ledger, run_dir: RunDir) -> None:
+def test_an_orderly_exit_does_not_count(ledger: Ledger, run_dir: RunDir) -> None:
     me = {"pid": os.getpid(), "host": socket.gethostname()}
     started(ledger, run_dir, **me)
     ledger.open_round(1, [], {}, Memory())
@@ -71,17 +71,17 @@ def test_to_leave_in_good_order_is_no_death(ledger: Ledger, run_dir: RunDir) -> 
     assert started(ledger, run_dir, **me) == 0
     note_left(run_dir)
     assert started(ledger, run_dir, **me) == 0
-    assert started(ledger, run_dir, **me) == 1  # it was told of once
+    assert started(ledger, run_dir, **me) == 1  # it was reported once
     with pytest.raises(Fault), leaving_in_order(run_dir):
         raise Fault
     assert started(ledger, run_dir, **me) == 2
-    note_left(run_dir)  # by another process than the last
+    note_left(run_dir)  # by a different process than the last
     assert started(ledger, run_dir) == 2
     note_left(run_dir)
     assert started(ledger, run_dir) == 3
 
 
-def test_a_disk_that_takes_no_note_ends_nothing(tmp_path: Path) -> None:
+def test_a_count_that_cannot_be_written_does_not_end_the_study(tmp_path: Path) -> None:
     note_left(RunDir(tmp_path / "nowhere"))
 
 
@@ -123,6 +123,6 @@ def test_after_two_deaths_a_round_is_trained_in_workers(unbroken: Study, tmp_pat
     assert set(attempts) == {1, 1 + MAX}
 
 
-def test_the_ledger_tells_of_the_deaths(unbroken: Study) -> None:
+def test_the_ledger_contains_the_number_of_deaths(unbroken: Study) -> None:
     with closing(Ledger.open(unbroken.run_dir.ledger)) as ledger:
         assert [session["deaths"] for session in ledger.sessions()] == [0]

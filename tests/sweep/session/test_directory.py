@@ -1,4 +1,4 @@
-"""What stands in a run directory beside or instead of the study's files: left alone, or named."""
+"""Other files in a run directory are left alone, or named if they are in the way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.crashes import Study
 from tests.in_process import study_in
 from tests.small_studies import DIGITS
 
-DIRECTORY = "it is a directory, and a file of the study has to be there"
+DIRECTORY = "it is a directory, but the study needs a file there"
 OTHERWISE = "and a directory of the study has to be there"
 FILES = (
     "ledger.lock",
@@ -50,7 +50,7 @@ def test_a_directory_in_the_place_of_a_file_is_named(
 
 
 @pytest.mark.parametrize("name", [".staging", "metrics", "checkpoints", "models", "logs"])
-def test_what_is_no_directory_in_the_place_of_one_is_named(
+def test_other_files_in_the_place_of_a_directory_are_named(
     name: str, ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     study = copied(ended)
@@ -67,7 +67,7 @@ def test_a_pseudo_file_system_is_refused_before_the_start(tmp_path: Path) -> Non
 
 
 def assert_named(study: Study, name: str, found: str) -> None:
-    """By every command, which changes nothing."""
+    """Every command refuses it and changes nothing."""
     before = sorted(study.run_dir.root.rglob("*"))
     (damage,) = verify(study.run_dir).damage
     assert str(damage) == f"{name}: {found}; remove or rename it, then verify again"
@@ -79,10 +79,10 @@ def assert_named(study: Study, name: str, found: str) -> None:
     assert sorted(study.run_dir.root.rglob("*")) == before
 
 
-def test_what_others_leave_there_is_left_alone(
+def test_other_files_are_not_touched(
     ended: Study, halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
-    """Jupyter makes such a directory wherever a file is looked at."""
+    """Jupyter creates such a directory when a file is opened."""
     study = copied(halfway)
     places = ("metrics", "models", "checkpoints", "logs", ".staging", ".")
     for name in places:
@@ -107,7 +107,7 @@ def test_what_others_leave_there_is_left_alone(
 
 
 @pytest.mark.parametrize("name", ["notes.md", "part.parquet", "old"])
-def test_what_readers_of_metrics_take_for_a_part_is_named(
+def test_files_that_readers_take_for_metrics_are_named(
     name: str, ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(ended).run_dir
@@ -122,7 +122,7 @@ def test_what_readers_of_metrics_take_for_a_part_is_named(
 
 
 @pytest.mark.parametrize("gone", ["ledger.db *.backup.db", "ledger.*"])
-def test_where_ledger_and_copy_are_gone_fresh_moves_the_rest_aside(
+def test_without_ledger_and_copy_fresh_moves_the_rest_aside(
     gone: str, ended: Study, halfway: Study, copied: Callable[[Study], Study], tmp_path: Path
 ) -> None:
     for one in (ended, halfway):
@@ -141,7 +141,7 @@ def test_where_ledger_and_copy_are_gone_fresh_moves_the_rest_aside(
         shutil.rmtree(study.directory)
 
 
-def test_fresh_keeps_a_link_and_moves_what_it_leads_to(
+def test_fresh_keeps_a_link_and_moves_its_target(
     ended: Study, copied: Callable[[Study], Study], tmp_path: Path
 ) -> None:
     study = copied(ended)
@@ -156,9 +156,7 @@ def test_fresh_keeps_a_link_and_moves_what_it_leads_to(
     assert all((place / "trials.parquet").exists() for place in (new, old))
 
 
-def test_fresh_moves_nothing_aside_that_is_of_no_study(
-    ended: Study, copied: Callable[[Study], Study]
-) -> None:
+def test_fresh_only_moves_studies_aside(ended: Study, copied: Callable[[Study], Study]) -> None:
     study = copied(ended)
     shutil.rmtree(study.run_dir.root)
     study.run_dir.root.mkdir()
@@ -166,7 +164,7 @@ def test_fresh_moves_nothing_aside_that_is_of_no_study(
     with pytest.raises(StudyError, match=r"holds 'SCHEMA\.md' and no ledger"):
         sweeper.run(study.config, fresh=True)
     (study.run_dir.root / "SCHEMA.md").unlink()
-    study.run_dir.stop.touch()  # of whoever asked a study to stop that had never begun
+    study.run_dir.stop.touch()  # of a request to stop a study that had never begun
     assert sweeper.run(study.config, fresh=True).state == "finished"
     assert study.left() == ended.left()
     assert [path.name for path in study.directory.glob("run*")] == ["run"]

@@ -1,4 +1,4 @@
-"""A link inside a run directory is refused, or does no harm: nothing behind it ever changes."""
+"""A link inside a run directory is refused or does no harm: its target never changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES = (*(path.name for path in RunDir(Path()).names()), *INNER)
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory that holds, under each name of a run directory, something of the user's."""
+    """A directory that contains a file of the user under each name of a run directory."""
     directory = tmp_path / "outside"
     for name in NAMES:
         path = directory / name
@@ -60,13 +60,13 @@ def outside(tmp_path: Path) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes | None]:
-    """Everything below a directory, by its name; of a directory None."""
+    """Everything below a directory, by name; None for directories."""
     every = sorted(directory.rglob("*"))
     return {str(path): path.read_bytes() if path.is_file() else None for path in every}
 
 
 def linked(study: Study, name: str, outside: Path) -> Path:
-    """Put a link to something of the user's where `name` is."""
+    """Replace `name` by a link to a file of the user."""
     path = study.run_dir.root / name
     path.parent.mkdir(exist_ok=True)
     if path.is_dir():
@@ -100,7 +100,7 @@ def test_a_link_is_refused_by_every_command(
     assert contents(outside) == before
 
 
-def test_links_in_staging_are_removed_and_not_what_is_behind_them(
+def test_links_in_staging_are_removed_but_not_their_targets(
     halfway: Study, ended: Study, copied: Callable[[Study], Study], outside: Path
 ) -> None:
     study = copied(halfway)
@@ -115,7 +115,7 @@ def test_links_in_staging_are_removed_and_not_what_is_behind_them(
     assert study.left() == ended.left()
 
 
-def test_a_run_directory_may_be_a_link_and_the_users_own_links_stay(
+def test_a_run_directory_can_be_a_link_and_other_links_stay(
     ended: Study, halfway: Study, copied: Callable[[Study], Study], tmp_path: Path, outside: Path
 ) -> None:
     study = copied(halfway)
@@ -142,7 +142,7 @@ def test_a_run_directory_may_be_a_link_and_the_users_own_links_stay(
         ),
     ],
 )
-def test_a_link_that_is_put_there_while_the_study_runs_changes_nothing_behind_it(
+def test_a_link_created_during_the_study_does_not_change_its_target(
     name: str, strategy: str, outside: Path, tmp_path: Path
 ) -> None:
     study = Study(tmp_path / "study", "supervised", strategy)
@@ -159,7 +159,7 @@ def test_a_link_that_is_put_there_while_the_study_runs_changes_nothing_behind_it
 
 @pytest.fixture
 def swapping(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """A root whose directory `models` is a link to another one from time to time."""
+    """A root whose directory `models` is sometimes a link to another directory."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     for path in (root / "models", root / ".staging", outside):
         path.mkdir(parents=True)
@@ -171,7 +171,7 @@ def swapping(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
         steps = (("models", "aside"), ("link", "models"), ("models", "link"), ("aside", "models"))
         while not done.wait(0.0005):
             for old, new in steps:
-                with contextlib.suppress(OSError):  # meanwhile a directory was made there
+                with contextlib.suppress(OSError):  # meanwhile a directory was created there
                     (root / old).rename(root / new)
 
     thread = threading.Thread(target=swap)
@@ -181,7 +181,7 @@ def swapping(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     thread.join()
 
 
-def test_no_race_leads_outside(swapping: tuple[Path, Path]) -> None:
+def test_no_race_changes_files_outside(swapping: tuple[Path, Path]) -> None:
     root, outside = swapping
     place = root / "models" / "mine"
     refused = 0
@@ -198,7 +198,7 @@ def test_no_race_leads_outside(swapping: tuple[Path, Path]) -> None:
     assert refused < 300
 
 
-def test_what_is_refused_is_named(tmp_path: Path) -> None:
+def test_refused_links_are_named(tmp_path: Path) -> None:
     outside, root = tmp_path / "outside", tmp_path / "root"
     outside.mkdir()
     root.mkdir()

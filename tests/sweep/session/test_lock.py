@@ -1,4 +1,4 @@
-"""One process at a time has a run directory, also where the file of its lock was removed."""
+"""One process at a time can use a run directory, even if the file of its lock was removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WHO = f"(pid {os.getpid()} on {socket.gethostname()})"
 
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that was struck with trials in training."""
+    """A study that was killed with trials in training."""
     study = Study(tmp_path_factory.mktemp("halfway"), "supervised", "padded")
     assert study.crash("ledger.close:end", 1)
     Ledger.open(study.run_dir.ledger).close()
@@ -42,16 +42,16 @@ def halfway(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture
 def run_dir(tmp_path: Path, halfway: Study) -> RunDir:
-    """Its directory, copied; the file of its lock is empty."""
+    """A copy of its directory; the file of its lock is empty."""
     shutil.copytree(halfway.run_dir.root, tmp_path / "run")
     return RunDir(tmp_path / "run")
 
 
-def test_who_has_it_is_told_before_a_status_is_written(tmp_path: Path) -> None:
+def test_the_process_that_holds_the_lock_is_named_before_a_status_exists(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
     for _ in range(2):
         with held(run_dir):
-            for _ in range(2):  # who is refused takes nothing of it away
+            for _ in range(2):  # a refused process removes nothing
                 with pytest.raises(StudyHeldError) as refused, held(run_dir):
                     pass
                 told = f"{tmp_path}: another process runs this study {WHO}; wait for it, or end it"
@@ -59,17 +59,17 @@ def test_who_has_it_is_told_before_a_status_is_written(tmp_path: Path) -> None:
         assert run_dir.lock.read_bytes() == b""
 
 
-def test_a_lock_that_says_nothing_leaves_the_status_to_tell(run_dir: RunDir) -> None:
+def test_if_the_lock_is_empty_the_status_names_the_process(run_dir: RunDir) -> None:
     status = replace(read_status(run_dir), state="running", pid=os.getppid())
     write_status(run_dir, replace(status, host=socket.gethostname()))
     with held(run_dir):
-        run_dir.lock.write_bytes(b"")  # as one of an earlier version
+        run_dir.lock.write_bytes(b"")  # as in an earlier version
         with pytest.raises(StudyHeldError, match=rf"pid {os.getppid()} on "), held(run_dir):
             pass
 
 
 @pytest.mark.parametrize("doing", ["run", "run --fresh", "verify", "repair", "check"])
-def test_where_the_lock_was_removed_the_ledger_is_still_locked(
+def test_if_the_lock_was_removed_the_ledger_is_still_locked(
     doing: str, halfway: Study, run_dir: RunDir
 ) -> None:
     config = Study(run_dir.root.parent, halfway.program, halfway.strategy).config
@@ -94,7 +94,7 @@ def test_where_the_lock_was_removed_the_ledger_is_still_locked(
     assert sweeper.run(config).state == "finished"
 
 
-def test_to_ask_leaves_nothing_beside_the_ledger(run_dir: RunDir) -> None:
+def test_checking_the_lock_creates_no_file(run_dir: RunDir) -> None:
     before = contents(run_dir.root)
     assert not is_held(run_dir.ledger)
     assert contents(run_dir.root) == before
@@ -125,7 +125,7 @@ def test_without_locks_a_live_process_keeps_others_out(tmp_path: Path) -> None:
                 pass
             gone = f"if it is gone, remove {run_dir.owner}"
             assert str(refused.value) == (
-                f"{tmp_path}: another process runs this study {WHO}, or was killed while it did; "
+                f"{tmp_path}: another process runs this study {WHO}, or was killed during it; "
                 f"wait for it, or end it; {gone}"
             )
     assert not run_dir.owner.exists()
@@ -149,7 +149,7 @@ with held(RunDir(Path(sys.argv[1]))):
 
 @pytest.fixture(scope="module")
 def left_owner(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a process that was killed has left; it names its number, its host and its start."""
+    """The lock of a process that was killed; it names its number, its host and its start."""
     run_dir = RunDir(tmp_path_factory.mktemp("killed"))
     subprocess.run([sys.executable, "-c", HOLDING, str(run_dir.root)], check=False)
     return run_dir.owner.read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over(
 ) -> None:
     run_dir = RunDir(tmp_path)
     _, host, start = left_owner.splitlines()
-    # the number may be in use again, here by this process, which began at another time
+    # the number may be in use again, here by this process, which started at another time
     for left in (left_owner, f"{os.getpid()}\n{host}\n{start}\n"):
         run_dir.owner.write_text(left, encoding="utf-8")
         with held(run_dir):

@@ -1,4 +1,4 @@
-"""A copy of a ledger is put back in the directory of its own study alone."""
+"""A copy of a ledger is only restored in the directory of its own study."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PUBLISHED = ("trials.parquet", "status.json")
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study that has ended, in two sessions."""
+    """A finished study, in two sessions."""
     study = Study(tmp_path_factory.mktemp("ended"), "supervised", "padded")
     assert study.crash("ledger.close:end", 2)
     study.run()
@@ -31,7 +31,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def other(ended: Study, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """The same study by another seed."""
+    """The same study with another seed."""
     path = tmp_path_factory.mktemp("other") / "run"
     overrides = ["study.seed=9", f"results.dir={path}", "execution.strategy=padded"]
     sweeper.run(sweeper.load_study(ended.directory / "study.toml", overrides))
@@ -40,7 +40,7 @@ def other(ended: Study, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 
 @pytest.fixture
 def run_dir(tmp_path: Path, ended: Study) -> RunDir:
-    """The directory of the first one, copied."""
+    """A copy of the directory of the first one."""
     shutil.copytree(ended.run_dir.root, tmp_path / "run")
     return RunDir(tmp_path / "run")
 
@@ -55,7 +55,7 @@ HARMS: dict[str, Callable[[RunDir], None]] = {
 
 @pytest.mark.parametrize("what", HARMS)
 @pytest.mark.parametrize("gone", [(), PUBLISHED, (*PUBLISHED, "study.toml")])
-def test_one_of_another_study_is_not(
+def test_a_copy_of_another_study_is_not_restored(
     gone: tuple[str, ...], what: str, run_dir: RunDir, other: RunDir
 ) -> None:
     shutil.copy(other.backup, run_dir.backup)
@@ -63,27 +63,29 @@ def test_one_of_another_study_is_not(
     for name in gone:
         (run_dir.root / name).unlink()
     is_readable = what == "a row is gone"
-    if len(gone) == 3 and not is_readable:  # nothing is left to tell
+    if len(gone) == 3 and not is_readable:  # nothing is left that identifies the study
         assert find_mismatch(run_dir) is None
         return
-    told = "what can be read of ledger.db tells another study"
+    told = "what can be read of ledger.db is of another study"
     if not is_readable:
-        told = "its study.seed is 9, and that of study.toml 2"
+        told = "its study.seed is 9, but that of study.toml is 2"
         if not gone:
-            told = "trials.parquet tells another study"
+            told = "trials.parquet is of another study"
     before = contents(run_dir.root)
-    hint = "put back this study's own copy, or start over with --fresh"
+    hint = "restore this study's own copy, or start over with --fresh"
     with pytest.raises(LedgerError) as refused:
         restore_ledger(run_dir)
     assert str(refused.value) == f"{run_dir.backup}: it is of another study: {told}; {hint}"
     assert contents(run_dir.root) == before
-    (damage,) = verify(run_dir).damage  # nor is it named as the fix
+    (damage,) = verify(run_dir).damage  # nor is it offered as the fix
     assert damage.hint == "restore a copy of it, or start over with --fresh"
 
 
 @pytest.mark.parametrize("what", HARMS)
 @pytest.mark.parametrize("gone", [(), PUBLISHED, (*PUBLISHED, "study.toml")])
-def test_its_own_is(gone: tuple[str, ...], what: str, run_dir: RunDir, ended: Study) -> None:
+def test_a_copy_of_the_study_itself_is_restored(
+    gone: tuple[str, ...], what: str, run_dir: RunDir, ended: Study
+) -> None:
     HARMS[what](run_dir)
     for name in gone:
         (run_dir.root / name).unlink()
@@ -98,7 +100,7 @@ def test_its_own_is(gone: tuple[str, ...], what: str, run_dir: RunDir, ended: St
         for program in PROGRAMS
     ],
 )
-def test_the_study_file_alone_tells_no_study_from_itself(program: str, tmp_path: Path) -> None:
+def test_a_study_file_alone_does_not_distinguish_studies(program: str, tmp_path: Path) -> None:
     study = Study(tmp_path / "study", program, "padded")
     assert study.crash("ledger.close:end", 2)
     run_dir = study.run_dir
@@ -110,11 +112,11 @@ def test_the_study_file_alone_tells_no_study_from_itself(program: str, tmp_path:
         study.run()
 
 
-def test_an_old_copy_in_which_no_trial_had_ended_is_believed(tmp_path: Path) -> None:
+def test_an_old_copy_without_finished_trials_is_accepted(tmp_path: Path) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
     assert study.crash("ledger.close:end", 2)
     shutil.copy(study.run_dir.backup, tmp_path)
-    study.run()  # in which all of them do
+    study.run()  # in which all of them have
     shutil.copy(tmp_path / "ledger.backup.db", study.run_dir.backup)
     study.run_dir.ledger.write_bytes(b"")
     study.run_dir.status.unlink()

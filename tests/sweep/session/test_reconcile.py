@@ -1,4 +1,4 @@
-"""What may change between two starts of a study, and what that makes of it."""
+"""What may change between two starts of a study, and what follows from a change."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ FREE = [
 
 
 def changed(assignment: str) -> tuple[list[Change], list[Change]]:
-    """What is refused and what makes a boundary where a study has one setting changed."""
-    # the sampler's options go with its name
+    """The refusals and boundaries of a study with one changed setting."""
+    # the sampler's options depend on its name
     study = STUDY.replace(", n_startup_trials = 4", "") if "random" in assignment else STUDY
     path = Path("study.toml")
     before, now = parse(study, path), parse(study, path, [assignment])
@@ -89,7 +89,7 @@ def changed(assignment: str) -> tuple[list[Change], list[Change]]:
 
 
 @pytest.mark.parametrize("assignment", REFUSED)
-def test_what_trials_depend_on_is_refused(assignment: str) -> None:
+def test_changes_that_affect_trials_are_refused(assignment: str) -> None:
     refused, boundary = changed(assignment)
     key = assignment.partition("=")[0]
     assert refused and all(change.key.startswith(key) for change in refused)
@@ -104,7 +104,9 @@ def test_what_trials_depend_on_is_refused(assignment: str) -> None:
         (PARTS, "train.phases", None),
     ],
 )
-def test_an_order_that_rows_depend_on_is_refused(study: str, table: str, key: str | None) -> None:
+def test_changes_of_an_order_that_rows_depend_on_are_refused(
+    study: str, table: str, key: str | None
+) -> None:
     config = parse(study, Path("study.toml"))
     began, now = config.canonical(), config.canonical()
     *path, last = table.split(".")
@@ -117,24 +119,24 @@ def test_an_order_that_rows_depend_on_is_refused(study: str, table: str, key: st
 
 
 @pytest.mark.parametrize("assignment", BOUNDARY)
-def test_how_trials_are_asked_and_planned_makes_a_boundary(assignment: str) -> None:
+def test_changes_of_sampling_and_planning_mark_later_rows(assignment: str) -> None:
     refused, boundary = changed(assignment)
     assert [change.key for change in boundary] == [assignment.partition("=")[0]]
     assert refused == []
 
 
 @pytest.mark.parametrize("assignment", FREE)
-def test_where_trials_run_and_what_is_kept_is_free(assignment: str) -> None:
+def test_places_and_kept_files_can_change(assignment: str) -> None:
     assert changed(assignment) == ([], [])
 
 
-def test_a_refusal_tells_both_values_and_the_way_out() -> None:
+def test_a_refusal_names_both_values_and_a_solution() -> None:
     config = parse(STUDY, Path("study.toml"))
     told = [str(problem) for problem in refusals(config, (Change("study.seed", 3, 0),))]
     assert told == [
-        "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; "
-        "put it back, name another results.dir, or start over with --fresh, which moves the old "
-        "directory aside"
+        "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; restore it, "
+        "name another results.dir, or start over with --fresh, which moves the old directory "
+        "aside"
     ]
 
 
@@ -147,11 +149,11 @@ def test_a_refusal_tells_both_values_and_the_way_out() -> None:
         ({"type": "int", "low": 1, "step": None, "or": []}, '{ type = "int", low = 1 }'),
     ],
 )
-def test_a_value_is_told_as_a_study_file_has_it(value: object, text: str) -> None:
+def test_values_are_shown_as_in_a_study_file(value: object, text: str) -> None:
     assert format_setting(value) == text
 
 
-def test_other_libraries_and_flags_are_told_as_far_as_they_were_recorded() -> None:
+def test_recorded_libraries_and_flags_that_differ_are_reported() -> None:
     began = {"jax": "0.10.1", "numpy": "2.3", "XLA_FLAGS": "", "torch": "2.10", "gone": "1"}
     now = {"jax": "0.10.2", "numpy": "2.3", "XLA_FLAGS": "--a", "torch": "", "device": "cpu"}
     assert departures(began, now) == (
@@ -162,7 +164,7 @@ def test_other_libraries_and_flags_are_told_as_far_as_they_were_recorded() -> No
     assert departures({}, now) == ()
 
 
-def test_rows_are_marked_with_all_that_ever_changed() -> None:
+def test_rows_are_marked_with_every_change_so_far() -> None:
     jax = {"key": "jax", "before": "0.10.1", "now": "0.10.2"}
     larger = {"key": "study.n_trials", "before": 4, "now": 8}
     sessions = [{"boundaries": changes} for changes in ([], [jax], [jax, larger], [larger])]

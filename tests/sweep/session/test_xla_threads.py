@@ -1,4 +1,4 @@
-"""How many threads XLA has decides on last bits, so all processes of a study have as many."""
+"""The number of XLA threads affects last bits, so all processes of a study use the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeper.faults import VARIABLE
 from tests.command_line import CommandLine, settings
 from tests.processes import environment_of
 
-# whose sums JAX 0.10 parts among threads
+# JAX 0.10 divides its sums among threads
 LARGE_BATCHES = settings(
     *("data.name=digits", "train.batch_size=256", "optimizer.clip_norm=0.1"),
     *("model.width=256", "model.depth=2", "search.train.epochs.low=4"),
@@ -30,7 +30,7 @@ import jax
 x, y = np.random.default_rng(0).normal(size=(2, 360, 128)).astype(np.float32)
 sys.stdout.write(np.asarray(jax.jit(lambda x, y: x.T @ y)(x, y)).tobytes().hex())
 """
-OTHER = 1 + len(os.sched_getaffinity(0))  # a machine with another number of cores
+OTHER = 1 + len(os.sched_getaffinity(0))  # a machine with a different number of cores
 
 
 @pytest.fixture(autouse=True)
@@ -46,14 +46,14 @@ def trials(command: CommandLine, *more: str) -> pd.DataFrame:
 
 
 def begun_elsewhere(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four trials of the study, as a machine with another number of cores would train them."""
+    """Four trials of the study, as a machine with a different number of cores would train them."""
     monkeypatch.setenv(XLA_THREADS, str(OTHER))
     trials(command, *settings("study.n_trials=4"))
     monkeypatch.delenv(XLA_THREADS)
 
 
 def check_marked(found: pd.DataFrame, later: int) -> None:
-    """Four more were trained with other threads, and say so."""
+    """Four more were trained with other threads, and are marked."""
     assert found["xla_threads"].tolist() == [OTHER] * 4 + [later] * 4
     told = f"xla_threads: {OTHER} -> {later}"
     assert found["boundary"].fillna("").str.contains(told).tolist() == [False] * 4 + [True] * 4
@@ -74,7 +74,7 @@ def test_the_bits_of_a_large_product_depend_on_the_variable_and_not_on_cores() -
     assert product(1) != product(2)
 
 
-def test_a_worker_with_one_core_gives_the_bits_of_a_thread(
+def test_a_worker_with_one_core_gives_the_same_bits_as_a_thread(
     command: CommandLine,
 ) -> None:
     by_threads = trials(command, *LARGE_BATCHES)
@@ -90,7 +90,7 @@ def test_a_worker_with_one_core_gives_the_bits_of_a_thread(
     assert by_workers["xla_threads"].tolist() == [OTHER - 1] * len(by_workers)
 
 
-def test_a_study_keeps_to_the_threads_that_it_began_with(
+def test_a_study_keeps_its_number_of_threads(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_elsewhere(command, monkeypatch)
@@ -119,7 +119,7 @@ sweeper.run(study)
 @pytest.mark.parametrize(
     "since", ["", "os.sched_setaffinity(0, [0])", f"os.environ['{XLA_THREADS}'] = '{OTHER}'"]
 )
-def test_rows_say_so_where_the_caller_has_opened_devices_before(
+def test_rows_are_marked_if_the_caller_had_opened_devices(
     since: str, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_elsewhere(command, monkeypatch)
@@ -132,7 +132,7 @@ def test_rows_say_so_where_the_caller_has_opened_devices_before(
 
 
 @pytest.mark.parametrize("text", ["{}", None, '"xla_threads": -3'])
-def test_where_no_status_tells_the_ledger_does(
+def test_without_a_status_the_ledger_determines_the_threads(
     text: str | None, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_elsewhere(command, monkeypatch)
@@ -149,7 +149,7 @@ def test_where_no_status_tells_the_ledger_does(
     assert found["xla_threads"].tolist() == [OTHER] * 8
 
 
-def test_so_does_the_ledger_of_a_study_that_was_killed(
+def test_the_ledger_of_a_killed_study_determines_the_threads(
     command: CommandLine,
 ) -> None:
     fault = {VARIABLE: "ledger.close:end=kill@1", XLA_THREADS: str(OTHER)}
@@ -165,20 +165,23 @@ def test_so_does_the_ledger_of_a_study_that_was_killed(
 
 
 @pytest.mark.parametrize("number", ["", "x", "99999999999"])
-def test_what_is_no_number_of_threads_is_refused(
+def test_an_invalid_number_of_threads_is_refused(
     number: str, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(XLA_THREADS, number)
 
     done = command("run", "study.toml")
 
-    told = f"{XLA_THREADS}: {number!r} threads of XLA; set it to 1 to 1024, or unset it"
+    told = (
+        f"{XLA_THREADS}: {number!r} is not a number of threads for XLA; set it to 1 to 1024, or "
+        "unset it"
+    )
     assert (done.returncode, done.stderr.strip()) == (3, told)
     assert not command.run_dir.root.exists()
     assert told.split("; ")[1] in command("doctor").stdout
 
 
-def test_rows_that_other_threads_trained_say_so(
+def test_rows_trained_with_other_threads_are_marked(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_elsewhere(command, monkeypatch)
@@ -189,7 +192,7 @@ def test_rows_that_other_threads_trained_say_so(
     check_marked(found, OTHER + 1)
 
 
-def test_a_trial_is_run_again_with_the_threads_that_it_had(
+def test_a_trial_is_repeated_with_its_number_of_threads(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(XLA_THREADS, str(OTHER))
@@ -205,7 +208,7 @@ def test_a_trial_is_run_again_with_the_threads_that_it_had(
     assert done.stdout.endswith("bit-equal\n")
 
 
-def test_a_trials_file_keeps_to_its_threads_or_says_that_it_cannot(
+def test_a_trial_file_keeps_its_number_of_threads_or_warns(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_elsewhere(command, monkeypatch)

@@ -1,6 +1,6 @@
-"""A file with one flipped bit, or cut short: refused by name, healed, or read as it was written.
+"""A file with a flipped bit, or cut short: refused by name, repaired, or read as written.
 
-Nothing else is raised by what reads it, nor by any command. `scripts/flip_bits` runs it at length.
+Readers and commands raise nothing else. `scripts/flip_bits` runs this at length.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def plan_in(path: Path) -> object:
     return read_plan(path, *study_and_data(path.with_name("study.toml")))
 
 
-# each reader, and whether it must return nothing but what it returns of the undamaged file, or
-# None; with other tables, `verify` compares them with the ledger
+# each reader, and whether it must return exactly what it returns for the undamaged file, or None;
+# for other tables, `verify` compares them with the ledger
 READERS: dict[str, tuple[Callable[[Path], object], bool]] = {
     "ledger.backup.db": (checked, True),
     "trials.parquet": (table("trials"), False),
@@ -92,7 +92,7 @@ READERS: dict[str, tuple[Callable[[Path], object], bool]] = {
 
 
 def write_others(study: Study) -> None:
-    """Write the files that a study so small does not have."""
+    """Write the files that such a small study lacks."""
     run_dir = study.run_dir
     measures = {"importance": 0.5, "fanova": 0.25, "rank_correlation": 0.0, "n_trials_with": 12}
     write_importance(run_dir, {"val_loss": dict.fromkeys(("lr", "width"), measures)}, 3, 12)
@@ -116,7 +116,7 @@ def exported(ended: Study) -> Path:
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("times", TIMES)
-def test_a_reader_refuses_it_or_reads_it(
+def test_a_reader_refuses_a_damaged_file_or_reads_it(
     times: int, name: str, exported: Path, ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     study, chance = copied(ended), random.Random(name)
@@ -135,7 +135,7 @@ def test_a_reader_refuses_it_or_reads_it(
 
 @pytest.mark.parametrize("name", ["model.eqx", "preprocess.json"])
 @pytest.mark.parametrize("times", TIMES)
-def test_load_py_refuses_damage_of_what_it_reads(
+def test_load_py_refuses_damaged_files(
     times: int, name: str, exported: Path, tmp_path: Path
 ) -> None:
     best, chance = tmp_path / "best", random.Random(name)
@@ -149,7 +149,7 @@ def test_load_py_refuses_damage_of_what_it_reads(
 
 
 @pytest.mark.parametrize("times", TIMES)
-def test_prepared_data_are_read_as_they_were_or_not_at_all(times: int, tmp_path: Path) -> None:
+def test_prepared_data_is_read_unchanged_or_refused(times: int, tmp_path: Path) -> None:
     study, chance = Study(tmp_path / "study", "supervised", "process"), random.Random(0)
 
     data, path = prepare(study.config), tmp_path / "data.npz"
@@ -157,7 +157,7 @@ def test_prepared_data_are_read_as_they_were_or_not_at_all(times: int, tmp_path:
     content = path.read_bytes()
     for _ in range(times):
         path.write_bytes(damaged(content, chance))
-        with contextlib.suppress(Exception):  # whatever it is, they are prepared again
+        with contextlib.suppress(Exception):  # in any case it is prepared again
             assert Dataset.load(path).digest == data.digest
 
 
@@ -177,13 +177,13 @@ COMMANDS = (
 
 
 def of_study(study: Study) -> Iterator[Path]:
-    """Every file of a study, and of the model that was exported from it."""
+    """Every file of a study, and of a model that was exported from it."""
     for place in (study.run_dir.root, study.directory / "best"):
         yield from sorted(path for path in place.rglob("*") if path.is_file())
 
 
 def code_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """The exit code of a command in this process; what is not a refusal is raised."""
+    """The exit code of a command in this process; everything except refusals is raised."""
     monkeypatch.setattr(sys, "argv", ["sweeper", *words])
     try:
         with warnings.catch_warnings():
@@ -199,7 +199,7 @@ def code_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize(
     "times", [6, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])]
 )
-def test_no_command_ends_with_a_traceback_and_a_run_heals_what_it_can(
+def test_no_command_ends_with_a_traceback_and_a_run_repairs_what_it_can(
     times: int, exported: Path, ended: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert exported.exists()
@@ -233,7 +233,7 @@ def test_no_command_ends_with_a_traceback_and_a_run_heals_what_it_can(
     assert refused < times / 2
 
 
-def test_commands_of_an_undamaged_study_end_well(
+def test_commands_on_an_undamaged_study_succeed(
     exported: Path, ended: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert exported.exists()

@@ -1,4 +1,4 @@
-"""One flipped bit, or a file cut short: it is found, or nothing that is read has changed."""
+"""A flipped bit or a file cut short is found, or does not change anything that is read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOW_MANY = [FEW, pytest.param(FLIPS, marks=[pytest.mark.slow, pytest.mark.timeou
 
 
 def flipped(path: Path, count: int) -> Iterator[None]:
-    """`path` with one bit flipped, `count` times another; then as it was."""
+    """`path` with one flipped bit, `count` times a different one; then restored."""
     content, chance = path.read_bytes(), random.Random(path.name)
     for _ in range(count):
         place = chance.randrange(len(content))
@@ -40,7 +40,7 @@ def flipped(path: Path, count: int) -> Iterator[None]:
 
 
 def cut(path: Path, count: int | None) -> Iterator[None]:
-    """`path` cut short, `count` times elsewhere or at each byte; then as it was."""
+    """`path` cut short, `count` times at different places or at each byte; then restored."""
     content = path.read_bytes()
     step = 1 if count is None else max(1, len(content) // count)
     for size in range(0, len(content), step):
@@ -50,13 +50,13 @@ def cut(path: Path, count: int | None) -> Iterator[None]:
 
 
 def rows(path: Path) -> list[list[tuple[Any, ...]]]:
-    """All that is in a ledger."""
+    """The whole contents of a ledger."""
     with closing(sqlite3.connect(path)) as db:
         return [db.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES]
 
 
 def found(study: Study) -> set[str]:
-    """The files that verify calls damaged."""
+    """The files that verify reports as damaged."""
     return {damage.file for damage in verify(study.run_dir).damage}
 
 
@@ -64,7 +64,7 @@ def found(study: Study) -> set[str]:
 def test_of_a_checkpoint(
     flips: int, ended: Study, halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
-    """Each is refused by what reads it, for training and for verify; its trials train again."""
+    """Training and verify refuse each; its trials train again."""
     study = copied(halfway)
     (path,) = study.run_dir.checkpoints.iterdir()
     with closing(Ledger.open(study.run_dir.ledger)) as ledger:
@@ -95,7 +95,7 @@ def test_of_a_checkpoint_of_4_kb_at_every_length(lengths: int | None, tmp_path: 
 
 @pytest.mark.parametrize("flips", HOW_MANY)
 def test_of_a_ledger(flips: int, ended: Study, copied: Callable[[Study], Study]) -> None:
-    """Each is refused, and the ledger left as it is; or all that is read is what it was."""
+    """Each is refused without changing the ledger, or everything is read unchanged."""
     path = copied(ended).run_dir.ledger
     before = rows(path)
     refused = 0
@@ -114,7 +114,7 @@ def test_of_a_ledger(flips: int, ended: Study, copied: Callable[[Study], Study])
 
 @pytest.mark.parametrize("flips", HOW_MANY)
 def test_of_the_log_of_a_ledger(flips: int, tmp_path: Path) -> None:
-    """What SQLite does not take of it was never committed: it is the ledger of some rounds less."""
+    """The part that SQLite rejects was never committed: the ledger has some rounds less."""
     path, kept = tmp_path / "ledger.db", tmp_path / "kept"
     Ledger.create(path).close()
     kept.mkdir()
@@ -141,7 +141,7 @@ def test_of_the_log_of_a_ledger(flips: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics"])
 @pytest.mark.parametrize("flips", HOW_MANY)
 def test_of_a_table(flips: int, name: str, ended: Study, copied: Callable[[Study], Study]) -> None:
-    """Each is found, or no row has changed; what was damaged is written anew."""
+    """Each is found, or no row has changed; damaged files are rewritten."""
     study = copied(ended)
     path, told = study.run_dir.root / name, study.run_dir.root.with_name("told")
     shutil.copytree(path, told) if path.is_dir() else shutil.copy(path, told)
@@ -162,5 +162,5 @@ def test_of_a_model(flips: int, ended: Study, copied: Callable[[Study], Study]) 
     study = copied(ended)
     for model in sorted(study.run_dir.models.iterdir()):
         for _ in flipped(model, flips // 20):
-            # where that of a saved model is harmless its arrays are what they were
+            # if the flip in a saved model is harmless, its arrays are unchanged
             assert found(study) <= {f"models/{model.name}", f"models/{model.stem}.eqx"}

@@ -1,4 +1,4 @@
-"""Files beside the tables that are damaged, gone or another study's are named, and written anew."""
+"""Damaged, missing and foreign files next to the tables are named and rewritten."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CSV = (
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """A study that has ended."""
+    """A finished study."""
     return trained(study_in(tmp_path_factory.mktemp("ended"), STUDY)).run_dir
 
 
@@ -45,7 +45,7 @@ def found(run_dir: RunDir) -> dict[str, str]:
 
 
 def run_again(run_dir: RunDir) -> None:
-    """Go on with a study that has ended."""
+    """Resume a finished study."""
     trained(study_in(run_dir.root.parent, STUDY))
 
 
@@ -57,7 +57,7 @@ def damaged(run_dir: RunDir, name: str) -> None:
 
 @pytest.mark.parametrize("repair_of", [repair, run_again])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_damaged_is_named_and_written_anew(
+def test_damaged_files_are_named_and_rewritten(
     name: str, repair_of: Callable[[RunDir], object], ended: RunDir, copied: RunDir
 ) -> None:
     damaged(copied, name)
@@ -76,7 +76,7 @@ def test_what_is_damaged_is_named_and_written_anew(
 
 
 @pytest.mark.parametrize("repair_of", [repair, run_again])
-def test_what_is_gone_is_named_and_written_anew(
+def test_missing_files_are_named_and_rewritten(
     repair_of: Callable[[RunDir], object], copied: RunDir
 ) -> None:
     names = ("preparation.json", "SCHEMA.md", "study.toml")
@@ -87,7 +87,7 @@ def test_what_is_gone_is_named_and_written_anew(
     assert found(copied) == {}
 
 
-def test_the_study_is_written_again_as_the_ledger_tells_it(copied: RunDir) -> None:
+def test_the_study_file_is_rewritten_from_the_ledger(copied: RunDir) -> None:
     before = sweeper.load_study(copied.study_file, [f"results.dir={copied.root}"]).canonical()
     copied.study_file.unlink()
     repair(copied)
@@ -98,29 +98,31 @@ def test_the_study_is_written_again_as_the_ledger_tells_it(copied: RunDir) -> No
 
 
 @pytest.mark.parametrize("repair_of", [repair, run_again])
-def test_what_a_model_is_told_of_its_data_is_of_the_studys_own(
+def test_a_preparation_of_another_study_is_found(
     repair_of: Callable[[RunDir], object], ended: RunDir, copied: RunDir, tmp_path: Path
 ) -> None:
     other = trained(study_in(tmp_path / "other", STUDY, "study.seed=4", "study.n_trials=1"))
     shutil.copy(other.run_dir.preparation, copied.preparation)
-    assert found(copied) == {"preparation.json": "it is of other data than the study's"}
-    with pytest.raises(SetupError, match="it is of other data than the study's; rewrite it with: "):
+    assert found(copied) == {"preparation.json": "it is for other data than the study's"}
+    with pytest.raises(
+        SetupError, match="it is for other data than the study's; rewrite it with: "
+    ):
         export(copied.root, None, 0, tmp_path / "best")
     repair_of(copied)
     assert copied.preparation.read_bytes() == ended.preparation.read_bytes()
     export(copied.root, None, 0, tmp_path / "best")
 
 
-def test_a_number_in_it_that_has_changed_is_found(copied: RunDir) -> None:
+def test_a_changed_number_in_prepared_data_is_found(copied: RunDir) -> None:
     note = json.loads(copied.preparation.read_bytes())
     note["spec"]["train_rows"] += 1
     copied.preparation.write_text(json.dumps(note), encoding="utf-8")
-    assert found(copied) == {"preparation.json": "it is not what was written"}
+    assert found(copied) == {"preparation.json": "it was changed"}
     copied.preparation.write_text("[]", encoding="utf-8")
     assert found(copied) == {"preparation.json": "it cannot be read (it is not a JSON object)"}
 
 
-def test_the_commands_name_what_hints_it_and_what_stands_in_its_way(
+def test_commands_name_damage_and_obstacles(
     command: CommandLine,
 ) -> None:
     table = pd.DataFrame({"a": range(60), "b": [row % 7 for row in range(60)]})
@@ -141,11 +143,11 @@ def test_the_commands_name_what_hints_it_and_what_stands_in_its_way(
     done = command("verify", "runs/wine", "--repair")
     told = " ".join(done.stdout.split())
     assert done.returncode == 1
-    assert told.startswith("preparation.json was not written anew: study.toml")
+    assert told.startswith("preparation.json was not rewritten: study.toml")
     assert "no file 'wine.csv' in" in told
 
     (command.directory / "away.csv").rename(command.directory / "wine.csv")
-    run_dir.trials.unlink()  # the ledger tells of the study file, too
+    run_dir.trials.unlink()  # the ledger contains the study file, too
     done = command("verify", "runs/wine", "--repair")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "whole")
     study_file = str(command.directory / "study.toml")

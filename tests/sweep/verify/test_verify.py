@@ -1,4 +1,4 @@
-"""What is damaged in a run directory is found, and what the ledger tells is written anew."""
+"""Damage in a run directory is found, and files are rewritten from the ledger."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def found(run_dir: RunDir) -> dict[str, str]:
     return {damage.file: damage.found for damage in verify(run_dir).damage}
 
 
-def test_what_is_whole_is_said_to_be(ended: Study, halfway: Study) -> None:
+def test_intact_files_are_reported_as_intact(ended: Study, halfway: Study) -> None:
     assert verify(ended.run_dir).damage == ()
     looked_at = verify(halfway.run_dir).looked_at
-    assert looked_at[0] == "ledger.db: 1 rounds, 0 trials that have ended, 3 that have not"
+    assert looked_at[0] == "ledger.db: 1 rounds, 0 finished trials, 3 unfinished"
     assert looked_at[1] == "checkpoints/: 1 files of live trials"
     assert looked_at[-1] == "preparation.json, SCHEMA.md, study.toml"
     assert verify(halfway.run_dir).damage == ()
 
 
-def test_only_files_that_exist_are_said_to_be_checked(
+def test_only_existing_files_are_reported_as_checked(
     ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(ended).run_dir
@@ -50,7 +50,7 @@ def test_only_files_that_exist_are_said_to_be_checked(
 
 
 @pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics", "status.json"])
-def test_a_view_that_is_damaged_is_written_anew(
+def test_a_damaged_table_is_rewritten(
     name: str, ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(ended).run_dir
@@ -65,7 +65,7 @@ def test_a_view_that_is_damaged_is_written_anew(
 
 
 @pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics"])
-def test_what_reads_a_view_that_is_damaged_is_refused_with_its_hint(
+def test_readers_of_a_damaged_table_refuse_it_with_a_hint(
     name: str, ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(ended).run_dir
@@ -90,7 +90,7 @@ def test_what_reads_a_view_that_is_damaged_is_refused_with_its_hint(
             assert str(refused.value).endswith(f"verify {run_dir.root} --repair")
 
 
-def test_rows_that_nobody_committed_are_found(
+def test_rows_that_were_not_committed_are_found(
     ended: Study, halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(halfway).run_dir
@@ -100,7 +100,7 @@ def test_rows_that_nobody_committed_are_found(
     assert found(run_dir) == {"trials.parquet": TableDifference.COLUMNS.value}
 
 
-def test_models_that_are_damaged_or_gone_are_found(
+def test_damaged_and_missing_models_are_found(
     ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(ended).run_dir
@@ -122,7 +122,7 @@ def test_models_that_are_damaged_or_gone_are_found(
     assert damage.hint.endswith(f"{ended.run_dir.root}-trial-3/models")
 
 
-def test_a_damaged_checkpoint_is_found_and_its_trials_are_trained_again(
+def test_a_damaged_checkpoint_is_found_and_its_training_repeated(
     ended: Study, halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     study = copied(halfway)
@@ -147,13 +147,13 @@ def test_a_ledger_that_is_damaged_is_refused(
         study.run()
 
 
-def test_where_nothing_may_be_written_it_is_looked_through_all_the_same(
+def test_a_directory_without_write_permission_can_be_verified(
     halfway: Study, copied: Callable[[Study], Study], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = copied(halfway)
     study.run_dir.lock.unlink()
     before = sorted(study.run_dir.root.rglob("*"))
-    # as for another user's directory: this test's own user may be one that may write anywhere
+    # as for another user's directory: the user of this test may be able to write anywhere
     may = os.access
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK and may(path, mode))
     with closing(Ledger.open(study.run_dir.ledger)):
@@ -168,14 +168,14 @@ def test_where_nothing_may_be_written_it_is_looked_through_all_the_same(
     assert damage.file == "ledger.db"
 
 
-def test_a_study_that_runs_is_left_alone(ended: Study) -> None:
+def test_a_running_study_is_not_touched(ended: Study) -> None:
     with held(ended.run_dir):
         for look in (verify, repair):
             with pytest.raises(StudyHeldError, match="another process runs this study"):
                 look(ended.run_dir)
 
 
-def test_where_no_study_has_been_run(tmp_path: Path) -> None:
+def test_a_directory_without_a_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="no study has been run here"):
         verify(RunDir(tmp_path))
 
@@ -191,7 +191,7 @@ def test_the_command(ended: Study, copied: Callable[[Study], Study], command: Co
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "whole")
 
 
-def test_rows_that_are_missing_from_a_study_that_ended_in_good_order_are_found(
+def test_missing_rows_of_a_finished_study_are_found(
     ended: Study, halfway: Study, copied: Callable[[Study], Study]
 ) -> None:
     run_dir = copied(ended).run_dir
@@ -201,5 +201,5 @@ def test_rows_that_are_missing_from_a_study_that_ended_in_good_order_are_found(
     assert found(run_dir) == {"metrics": TableDifference.BEHIND.value}
     repair(run_dir)
     assert found(run_dir) == {}
-    # one that was killed publishes the rest when it goes on
+    # a killed study publishes the rest when it is resumed
     assert found(halfway.run_dir) == {}
