@@ -1,7 +1,7 @@
-"""The limit: plain JAX for classes that are known beforehand; no study, no ledger, no files.
+"""The limit: plain JAX for classes known in advance, without study, ledger or files.
 
-A class is one compiled program that trains four networks one after the other. Narrower networks
-are padded with zeros, which stay zeros; of a shallower one the layers too many are passed over.
+A class is one compiled program that trains four networks one after the other. Narrower networks are
+padded with zeros, which stay zero; surplus layers are skipped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Parameters = dict[str, Any]
 
 
 class Lane(NamedTuple):
-    """What a class is given of one network; of LANES networks, where stacked."""
+    """The arguments of a class for one network; for LANES networks, if stacked."""
 
     parameters: Float[Array, " size"]
     depth: Int[Array, ""]
     lr: Float[Array, ""]
     weight_decay: Float[Array, ""]
-    epochs: Int[Array, ""]  # 0 where no network is left for the lane
+    epochs: Int[Array, ""]  # 0 if the lane has no network
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Class:
 
 
 def classes_of(trials: Sequence[Trial]) -> list[Class]:
-    """The classes that the project made; one a structure for trials of no class."""
+    """The classes that the project made; one per structure for trials without a class."""
     members: dict[tuple[str, int, int], list[int]] = {}
     for number, trial in enumerate(trials):
         shape = trial.class_depth or trial.depth, trial.class_width or trial.width
@@ -74,7 +74,7 @@ class Training:
     data: Data
 
     def initial(self, number: int, trial: Trial) -> NDArray[np.float32]:
-        """The weights that a trial begins with, in one vector, zeros where there are none."""
+        """The initial weights of a trial in one vector, zero in the padding."""
         rng = np.random.default_rng((self.task.seed, number))
         ends = self.data.x.shape[1], self.data.n_classes
         sizes = [ends[0], *[trial.width] * trial.depth, ends[1]]
@@ -87,7 +87,7 @@ class Training:
         return np.concatenate([padded[name].ravel() for name in sorted(padded)])
 
     def compiled(self) -> jax.stages.Compiled:
-        """The program that trains LANES networks and gives their accuracies."""
+        """The program that trains LANES networks and returns their accuracies."""
         size = sum(math.prod(leaf.shape) for leaf in self._shapes.values())
         real, whole = (jax.ShapeDtypeStruct((LANES,), kind) for kind in (np.float32, np.int32))
         vectors = jax.ShapeDtypeStruct((LANES, size), np.float32)
@@ -174,7 +174,7 @@ def _adamw(
 
 
 def main() -> None:
-    """Compile every class and train every trial, on a thread a core."""
+    """Compile every class and train every trial, on one thread per core."""
     task = problem.read()
     data, trials = task.load(), task.draw()
     shared = jax.device_put((data, _order(task, len(data.x))))
@@ -205,7 +205,7 @@ def _compile_work(one: Class) -> tuple[int, int]:
 
 
 def _lanes(training: Training, trials: Sequence[Trial], numbers: Sequence[int]) -> Lane:
-    """The arguments of `numbers`, the last one repeated for no epochs in lanes left over."""
+    """The arguments of `numbers`; in surplus lanes the last one repeated for 0 epochs."""
     filled = [*numbers, *[numbers[-1]] * (LANES - len(numbers))]
     own = [trials[number] for number in filled]
     epochs = [training.task.epochs] * len(numbers) + [0] * (LANES - len(numbers))

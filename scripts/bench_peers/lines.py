@@ -1,4 +1,4 @@
-"""What is to be shown: searches, the runs of each, and the figures taken from them."""
+"""What the benchmark shows: searches, the runs of each, and the measurements taken from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {
     "optuna_equinox": "Optuna and Equinox",
 }
 FORCED = ("exact", "padded", "process")
-SLOW = ("exact", "process")  # those that compile a program a structure
+SLOW = ("exact", "process")  # these compile one program per structure
 WIDE = Problem(24, epochs=5, batch_size=256, depth=(3, 3), width=(512, 512), data="wide.npz")
 SPACES = {
     "small": Space(
@@ -74,7 +74,7 @@ SPACES = {
     ),
 }
 
-Rounds = list[dict[str, Ran]]  # what each round came to, by run
+Rounds = list[dict[str, Ran]]  # the results of each round, by run
 Measure = Callable[[Rounds], tuple[float, str]]  # a figure, and what it was measured against
 
 
@@ -99,12 +99,12 @@ def within(*limits: str) -> Measure:
 
 
 def own(figure: Callable[[Ran], float]) -> Measure:
-    """A figure of the project's own run."""
+    """A measurement of the project's own run."""
     return lambda rounds: (statistics.median(figure(done["cold"]) for done in rounds), "")
 
 
 def outside_ms(ran: Ran) -> float:
-    """Milliseconds a trial that no thread spent in compiling or in compiled code."""
+    """Milliseconds per trial in which no thread was compiling or running compiled code."""
     inside_s = (ran.status["train_s"] + ran.status["compile_s"]) / (os.cpu_count() or 1)
     return 1000 * (ran.wall_s - inside_s) / ran.trials
 
@@ -116,7 +116,7 @@ def asking_percent(ran: Ran) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing to be shown; `enough` and `goal` are the least, or where `is_most` the most."""
+    """One line of the benchmark; `enough` and `goal` are minima, or maxima if `is_most`."""
 
     key: str
     space: str
@@ -129,7 +129,7 @@ class Line:
     is_most: bool = False
 
     def verdict(self, value: float) -> str:
-        """How `value` stands to what is wanted."""
+        """How `value` compares with the targets."""
         if self._reaches(value, self.goal):
             return "goal"
         return "enough" if self._reaches(value, self.enough) else "NOT ENOUGH"

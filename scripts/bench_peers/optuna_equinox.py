@@ -1,4 +1,4 @@
-"""Optuna, Equinox and Optax: one jitted step a trial, a Python loop over its batches."""
+"""Optuna, Equinox and Optax: one jitted step per trial, a Python loop over its batches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every peer is asked: the data, the trials and how long to train them.
+"""The task of every peer: the data, the trials and how long to train them.
 
 A peer is a program with one argument, a problem as JSON, which prints one line of JSON: the best
-and the mean of the validation accuracies after the last epoch, and how many trials they are of.
+and the mean of the validation accuracies after the last epoch, and the number of trials.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Data(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A search to be done; `widths` is "powers" of two or "integers" between those of `width`.
+    """A search to run; `widths` is "powers" of two or "integers" within the limits of `width`.
 
-    `data` is "digits" or an .npz file with x and y. `drawn` is a JSON file of the trials; where
-    there is none they are drawn by `seed`.
+    `data` is "digits" or an .npz file with x and y. `drawn` is a JSON file of the trials; without
+    it they are drawn by `seed`.
     """
 
     trials: int
@@ -74,7 +74,7 @@ class Problem:
 
     def load(self) -> Data:
         """The data, split and scaled as the project does."""
-        # only now, for programs that need no more than the trials
+        # only here, because some programs need only the trials
         from sklearn.model_selection import train_test_split
 
         x, y = self._rows()
@@ -110,12 +110,12 @@ class Problem:
 
 
 def read() -> Problem:
-    """The problem that the program was given."""
+    """The problem in the program's argument."""
     return Problem(**json.loads(sys.argv[1]))
 
 
 def report(accuracies: Sequence[float]) -> None:
-    """Print what came of the trials."""
+    """Print the results of the trials."""
     best, mean = max(accuracies), sum(accuracies) / len(accuracies)
     print(json.dumps({"best": best, "mean": mean, "trials": len(accuracies)}))
 

@@ -1,4 +1,4 @@
-"""A whole process from its start to its end, and what it took."""
+"""Runs a whole process and measures its time and memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class FailedError(Exception):
-    """A run that came to nothing; its message says why."""
+    """A run without a result; its message says why."""
 
 
 def timed(
     command: list[str], environment: Mapping[str, str] | None = None
 ) -> tuple[float, int, str]:
-    """Wall seconds of a whole process, the most memory it held, and what it printed."""
+    """Wall seconds of a whole process, its peak memory, and its output."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         before = time.perf_counter()
         child = subprocess.Popen(

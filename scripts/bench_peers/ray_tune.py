@@ -1,4 +1,4 @@
-"""Ray Tune over the PyTorch function of `torch_joblib.py`, one core a trial."""
+"""Ray Tune over the PyTorch function of `torch_joblib.py`, one core per trial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_joblib import train
 def trainable(
     config: dict[str, Any], task: Problem, trials: list[Trial], data: Data
 ) -> dict[str, float]:
-    """What Ray Tune calls for a trial: its last result."""
+    """The function that Ray Tune calls for a trial: its last result."""
     number = config["number"]
     return {"accuracy": train(task, trials[number], data, number)}
 

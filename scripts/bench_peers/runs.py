@@ -1,4 +1,4 @@
-"""Runs of the project and of its peers, each a process of its own, imports included."""
+"""Runs of the project and of its peers, each in a separate process, imports included."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pyarrow import parquet
 
 PEERS = Path(__file__).resolve().parent
 NEEDS = {"torch_joblib": ("torch",), "ray_tune": ("torch", "ray")}
-STRATEGIES = {"cold": "auto", "warm": "auto"}  # of the project's runs; else as they are named
+STRATEGIES = {"cold": "auto", "warm": "auto"}  # of the project's runs; others are named like it
 OURS = ("cold", "warm", "exact", "padded", "process")
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What one run took and came to; `status` is the project's own account of it."""
+    """Times and results of one run; `status` is that of the project's own study."""
 
     wall_s: float
     peak_bytes: int
@@ -34,16 +34,16 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A search: what peers are asked, and what else the project's study file is given."""
+    """A search: the task of the peers, and additional settings of the project's study file."""
 
     title: str
     problem: Problem
     rounds: int = 1
-    once: tuple[str, ...] = ()  # runs of the first round alone, where they are long
+    once: tuple[str, ...] = ()  # runs of the first round only, since they are long
     settings: tuple[str, ...] = ()
 
     def overrides(self) -> list[str]:
-        """The settings that make a study of studies/digits.toml."""
+        """The settings that turn studies/digits.toml into this study."""
         ask = self.problem
         ends = [f"low={low}, high={high}" for low, high in (ask.depth, ask.width)]
         power = ", base=2" if ask.widths == "powers" else ""
@@ -53,7 +53,7 @@ class Space:
             f"study.n_trials={ask.trials}",
             f"study.seed={ask.seed}",
             f"schedule.parallel={min(ask.trials, 512)}",
-            # nobody judges between rounds here, as nobody does in the peers
+            # nothing is judged between rounds here, as in the peers
             f"schedule.round_epochs={ask.epochs}",
             f"train.epochs={ask.epochs}",
             f"train.batch_size={ask.batch_size}",
@@ -64,14 +64,14 @@ class Space:
 
 
 def is_installed(run: str) -> bool:
-    """Whether the libraries of a run are there."""
+    """Whether the libraries of a run are installed."""
     return all(find_spec(name) is not None for name in NEEDS.get(run, ()))
 
 
 def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
-    """The project on `space`, in a new directory; the run named warm finds cold's programs.
+    """The project on `space`, in a new directory; the warm run uses the programs of the cold one.
 
-    The trials of the run named cold are written to `drawn`, for the peers.
+    The trials of the cold run are written to `drawn`, for the peers.
     """
     root = directory / run
     strategy = STRATEGIES.get(run, run)
@@ -89,7 +89,7 @@ def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
 
 
 def run_peer(run: str, space: Space, drawn: Path) -> Ran:
-    """A peer on the trials of `drawn`, or on its own where the project has drawn none."""
+    """A peer on the trials in `drawn`, or on its own if the project has not drawn any."""
     asked = asdict(space.problem) | {"drawn": str(drawn) if drawn.exists() else None}
     command = [sys.executable, str(PEERS / f"{run}.py"), json.dumps(asked)]
     wall_s, peak_bytes, out = timed(command)
@@ -107,7 +107,7 @@ def _trial(row: Mapping[str, Any]) -> Trial:
 
 
 def _run_width(row: Mapping[str, Any]) -> int:
-    """The width that its class ran a trial at; 0 where that is its own."""
+    """The width at which its class ran a trial; 0 if that is its own."""
     several = [int(width) for width in (row["run_widths"] or "").split(",") if width]
     wide_enough = (width for width in several if row["params_width"] <= width)
     return next(wide_enough, row["padded_width"] or 0)

@@ -1,4 +1,4 @@
-"""scikit-learn: RandomizedSearchCV over MLPClassifier, one process a core."""
+"""scikit-learn: RandomizedSearchCV over MLPClassifier, one process per core."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sklearn.neural_network import MLPClassifier
 
 
 def main() -> None:
-    """Search, with the validation part as the one fold."""
+    """Search, with the validation part as the only fold."""
     task = problem.read()
     data = task.load()
     folds = PredefinedSplit(np.r_[np.full(len(data.y), -1), np.zeros(len(data.y_val))])
     network = MLPClassifier(
         max_iter=task.epochs, batch_size=task.batch_size, n_iter_no_change=task.epochs + 1
     )
-    # one set of choices a trial: these are drawn without repetition, so each is trained once
+    # one set of choices per trial: they are drawn without repetition, so each is trained once
     space = [
         {
             "hidden_layer_sizes": [(trial.width,) * trial.depth],

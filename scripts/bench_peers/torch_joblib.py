@@ -1,4 +1,4 @@
-"""PyTorch: an ordinary training loop, one trial after the other in one process a core."""
+"""PyTorch: an ordinary training loop, one trial after the other in one process per core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: studies, each trained in several ways that come to the same."""
+"""What is compared: studies, each trained in several ways with the same result."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Ways to train one study, told as ratios to the first that runs.
+    """Ways to train one study, shown as ratios to the first that runs.
 
-    `alike` is by how much the mean values of two ways may differ, as a share; None if small
-    differences grow. `most` is the largest ratio that is enough. `{ring}` in settings is the path
-    of the data of studies/coupled.toml. With `warm` each run is done again with what the first left
-    in the cache.
+    `alike` is how much the mean values of two ways may differ, as a share; None if small
+    differences grow. `most` is the largest ratio that is sufficient. `{ring}` in settings is the
+    path of the data of studies/coupled.toml. With `warm` each run is repeated with the cache that
+    the first one left.
     """
 
     key: str
@@ -38,17 +38,17 @@ class Contest:
     most: float | None = None
 
     def overrides(self, way: Way) -> tuple[str, ...]:
-        """The settings that make this study of the file, in one way."""
+        """The settings that turn the file into this study, in one way."""
         return (*self.settings, *way.settings)
 
     def quick(self) -> Contest:
-        """The same with two trials of two epochs: to see whether it runs."""
+        """The same with two trials of two epochs, to see whether it runs."""
         few = ("study.n_trials=2", "train.epochs=2", "schedule.round_epochs=2")
         return replace(self, settings=(*self.settings, *few), alike=None, most=None)
 
 
 def _size(trials: int, epochs: int) -> tuple[str, ...]:
-    """So many trials in one round, which nobody judges before its end."""
+    """This many trials in one round, without judging before its end."""
     return (
         "study.sampler={name='random'}",
         "study.pruner={name='none'}",
