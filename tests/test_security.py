@@ -279,7 +279,7 @@ def test_a_run_directory_is_the_users_own_if_its_session_is_signed(
     assert theirs.foreign_keys() == KEYS
     recorded = sessions(theirs.run_dir)
     found = {one.found for one in foreign(theirs.config, theirs.run_dir.root, recorded)}
-    assert all("marking.py is not what it was when you ran the study" in one for one in found)
+    assert all("marking.py has changed since you ran the study" in one for one in found)
     module.write_text(text, encoding="utf-8")
 
 

@@ -291,7 +291,7 @@ def test_a_study_is_not_resumed_with_other_rows_of_a_slow_function(
     with pytest.raises(StudyError) as caught:
         run(config, observer=lambda event: None)
 
-    found = "data.function: 'rows:load' does not return the rows that it returned when the study in"
+    found = "data.function: 'rows:load' does not return the same rows as when the study in"
     assert found in str(caught.value)
 
 

@@ -52,7 +52,7 @@ def build(in_size, out_size, key):
     last = eqx.nn.Linear(4, out_size, key=r)
     return """
 SAME = "'nets:build' puts the same array in"
-APART = "and training changes each on its own; tie the layers with eqx.nn.Shared, or draw an"
+APART = "and training changes each copy separately; tie the layers with eqx.nn.Shared, or draw"
 SHARED = {
     "a layer in two fields": (
         "Net(a, a, last)",
