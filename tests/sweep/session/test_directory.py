@@ -18,7 +18,7 @@ from tests.in_process import study_in
 from tests.small_studies import DIGITS
 
 DIRECTORY = "it is a directory, but the study needs a file there"
-OTHERWISE = "and a directory of the study has to be there"
+OTHERWISE = "but the study needs a directory there"
 FILES = (
     "ledger.lock",
     "ledger.db",
@@ -161,7 +161,7 @@ def test_fresh_only_moves_studies_aside(ended: Study, copied: Callable[[Study], 
     shutil.rmtree(study.run_dir.root)
     study.run_dir.root.mkdir()
     (study.run_dir.root / "SCHEMA.md").write_text("of something else", encoding="utf-8")
-    with pytest.raises(StudyError, match=r"holds 'SCHEMA\.md' and no ledger"):
+    with pytest.raises(StudyError, match=r"contains 'SCHEMA\.md' but no ledger"):
         sweeper.run(study.config, fresh=True)
     (study.run_dir.root / "SCHEMA.md").unlink()
     study.run_dir.stop.touch()  # of a request to stop a study that had never begun

@@ -143,7 +143,7 @@ def test_a_refusal_names_both_values_and_a_solution() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "not there"),
+        (None, "not set"),
         ("relu", '"relu"'),
         (True, "true"),
         ({"type": "int", "low": 1, "step": None, "or": []}, '{ type = "int", low = 1 }'),
