@@ -61,7 +61,7 @@ def test_a_round_that_outlasts_the_grace_period_is_lost_and_reported(number: int
     out, errors = process.communicate(timeout=20)
     name = signal.Signals(number).name
     assert process.returncode == 128 + number
-    assert out.startswith(f"{name}: waiting up to 0.3 s for the buckets")
+    assert out.startswith(f"{name}: waiting up to 0.3 s for the current buckets")
     assert (
         errors
         == f"{name} was received 0.3 s ago, the limit set by execution.grace: round 7 is lost\n"

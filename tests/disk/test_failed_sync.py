@@ -53,7 +53,7 @@ def test_a_failed_sync_ends_the_study_cleanly(
     ended = run(study, compile_cache, failing)
     assert "Traceback" not in ended.stderr
     last = ended.stderr.splitlines()[-1]
-    if failing < NEVER and "the ledger is not copied" not in ended.stderr:
+    if failing < NEVER and "the ledger is not backed up" not in ended.stderr:
         assert ended.returncode == 3, ended.stderr
         assert "cannot be written: Input/output error" in last
         assert last.endswith("ulimit -f and the system log")

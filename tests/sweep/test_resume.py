@@ -207,7 +207,7 @@ def test_changed_flags_give_a_warning_and_mark_later_rows(
     done = interrupted(*RUN)
 
     assert done.returncode == 0, done.stderr
-    told = "NVIDIA_TF32_OVERRIDE was absent when the study began, now 0: it goes on, but rows from"
+    told = "NVIDIA_TF32_OVERRIDE was absent when the study began and is 0 now: it resumes, but rows"
     assert f"warning: {told}" in done.stderr
     results = sweeper.open_results(interrupted.run_dir.root)
     trials, buckets = results.trials(), results.buckets()

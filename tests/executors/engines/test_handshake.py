@@ -58,7 +58,7 @@ def test_if_python_differs_nothing_else_is_reported(here: dict[str, Any]) -> Non
     ("part", "key", "value", "told"),
     [
         ("versions", "jax", "0.0.1", "jax 0.0.1, here "),
-        ("versions", "equinox", "", "equinox absent, here "),
+        ("versions", "equinox", "", "equinox missing, here "),
         ("flags", "XLA_FLAGS", "--xla_x=1", "XLA_FLAGS = '--xla_x=1', here None"),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_run_directory_that_is_not_shared_is_reported(
 ) -> None:
     missing = {str(run_dir.meeting): "No such file or directory"}
     ((found, hint),) = differences(here, {**here, "files": missing})
-    assert "meeting that is here (No such file or directory)" in found
+    assert "meeting is not the same as here (No such file or directory)" in found
     assert "results.dir" in hint
 
 

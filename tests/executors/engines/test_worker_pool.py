@@ -253,7 +253,9 @@ def test_busy_workers_join_when_they_are_free(cluster: Cluster, opened: Open) ->
 def test_a_cluster_whose_workers_are_all_busy_is_refused(cluster: Cluster, opened: Open) -> None:
     cluster.come("a", "b")
     cluster.busy |= {"a", "b"}
-    with pytest.raises(SetupError, match="its workers do other work, and none has answered"):
+    with pytest.raises(
+        SetupError, match="its workers are busy with other work, and none has answered"
+    ):
         opened(1)
 
 

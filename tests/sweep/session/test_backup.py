@@ -90,7 +90,9 @@ def test_a_study_continues_if_the_copy_cannot_be_written(
             plan_faults("ledger.backup:begin=raise:ENOSPC")
             backups.now(ledger)
     (said,) = told
-    assert said.startswith(f"the ledger is not copied: {run_dir.backup}: cannot be written: No sp")
+    assert said.startswith(
+        f"the ledger is not backed up: {run_dir.backup}: cannot be written: No sp"
+    )
     assert run_dir.backup.read_bytes() == before
 
 
@@ -200,5 +202,5 @@ def test_the_command(
     assert "Traceback" not in refused.stderr
     *_, words = refused.stderr.rstrip().partition(": python -m sweeper ")
     done = command(*words.split())
-    assert "ledger.db is ledger.backup.db again, which ends with round 1" in done.stdout
+    assert "ledger.db was restored from ledger.backup.db, which ends with round 1" in done.stdout
     assert command(*run, *options).returncode == 0

@@ -98,7 +98,7 @@ def test_a_study_keeps_its_number_of_threads(
     done = command("run", "study.toml", *settings("study.n_trials=8"))
 
     found = pd.read_parquet(command.run_dir.trials)
-    assert f"XLA keeps to {OTHER} threads" in done.stderr
+    assert f"XLA keeps {OTHER} threads" in done.stderr
     assert found["xla_threads"].tolist() == [OTHER] * 8
     assert not found["boundary"].fillna("").str.contains("xla_threads").any()
     assert command.status()["xla_threads"] == OTHER

@@ -118,7 +118,7 @@ def test_damaged_and_missing_models_are_found(
     assert f"models/{saved.name}" in found(run_dir)
     (damage, *_) = verify(run_dir).damage
     assert f"python -m sweeper trial {run_dir.root} 3, and run the file" in damage.hint
-    assert damage.hint.startswith("all else of the study stands; ")
+    assert damage.hint.startswith("everything else of the study is fine; ")
     assert damage.hint.endswith(f"{ended.run_dir.root}-trial-3/models")
 
 
