@@ -228,7 +228,7 @@ def test_workers_that_cannot_start_end_the_study_without_failed_trials(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "worker.start:begin=raise:EIO")
     told = (
-        r"(worker|dask|ray) .*: in 3 tries no worker has started, .*logs/worker-.\.log:(.|\n)*"
+        r"(worker|dask|ray) .*: no worker has started in 3 tries; .*logs/worker-.\.log:(.|\n)*"
         "Input/output error"
     )
     with pytest.raises(SetupError, match=told):
