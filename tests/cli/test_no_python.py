@@ -165,7 +165,7 @@ def test_a_run_directory_is_checked_without_python(
     assert api.check(study_of(tmp_path, STUDY, bends), python=False).train_rows
     with (package / "nets.py").open("a") as file:
         file.write("# more\n")
-    with pytest.raises(StudyError, match=r"model\.function: nets\.py has changed since the study in"):
+    with pytest.raises(StudyError, match=r"model\.function: nets\.py has changed since"):
         api.check(study_of(tmp_path, STUDY, bends), python=False)
     assert not (tmp_path / "imported").exists()
     assert not (package / "nets-imported").exists()

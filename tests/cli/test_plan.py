@@ -198,7 +198,10 @@ def test_constants_of_this_machine_change_the_plan(command: CommandLine) -> None
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("{}", "does not contain a cost model"), ('{"model": {"backend": "cpu"}}', "compile_base_s: missing")],
+    [
+        ("{}", "does not contain a cost model"),
+        ('{"model": {"backend": "cpu"}}', "compile_base_s: missing"),
+    ],
 )
 def test_invalid_constants_are_refused(content: str, words: str, command: CommandLine) -> None:
     (command.directory / "costs.json").write_text(content, encoding="utf-8")

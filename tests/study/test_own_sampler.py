@@ -214,7 +214,7 @@ def test_a_study_resumes_once_its_sampler_is_fixed(tmp_path: Path, command: Comm
     (tmp_path / "own.py").write_text(module(), encoding="utf-8")
     went_on = command("run", "study.toml")
     assert went_on.returncode == 0, went_on.stderr
-    assert "study.sampler.name was own.py as it was when the study began, now another" in (
+    assert "study.sampler.name was own.py as it was when the study began and is another now" in (
         " ".join(went_on.stderr.split())
     )
     rows = open_results(command.run_dir.root).trials()
