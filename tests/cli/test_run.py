@@ -109,7 +109,7 @@ def test_ctrl_c_commits_and_the_same_command_resumes(command: CommandLine) -> No
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert "waiting for the buckets in training, then stopping; Ctrl-C again" in said
+    assert "waiting for the current buckets, then stopping; Ctrl-C again" in said
     assert "run the same command to resume" in out
     stopped = command.status()
     assert stopped["state"] == "interrupted"
@@ -126,7 +126,7 @@ def test_ctrl_c_twice_stops_at_once(command: CommandLine) -> None:
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        wait_for("waiting for the buckets in training", process)
+        wait_for("waiting for the current buckets", process)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=5) == 130
     assert command.status()["state"] == "interrupted"

@@ -131,5 +131,5 @@ def test_in_a_thread_a_deadly_trial_ends_the_program_twice(
     assert ("own.py" in said) == (deed == "crash")
     code, said = study.run(deed)
     assert code == 0
-    assert "was left 2 times by the death of the program" in said
+    assert "was left 2 times because the program was killed or crashed" in said
     check(study, unbroken, deed)

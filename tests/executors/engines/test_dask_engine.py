@@ -45,7 +45,7 @@ class Ended:
         (Ended("finished", OSError("gone")), "returned nothing: OSError"),
         (Ended("error", TimeoutError()), "returned nothing: TimeoutError"),
         (Ended("error", KilledWorker("key", None, 1)), "is gone from the cluster"),
-        (Ended("cancelled", FutureCancelledError("key", "lost")), "has lost what it was asked"),
+        (Ended("cancelled", FutureCancelledError("key", "lost")), "has lost its task"),
     ],
 )
 def test_errors_of_a_client_count_as_a_lost_slot(ended: Any, told: str) -> None:
