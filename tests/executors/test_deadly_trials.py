@@ -86,7 +86,7 @@ def test_in_a_worker_only_the_deadly_trial_fails(
     study = deadly(tmp_path, compile_cache, *WORKERS)
     code, said = study.run("exit")
     assert code == 0, said
-    assert "ended with exit code 3 over trials 0, 1; they are tried again, half" in said
+    assert "ended with exit code 3 over trials 0, 1; retrying half" in said
     assert f"over trial {DEADLY}; it fails (worker_died), its row and" in said
     check(study, unbroken, "exit")
     logs = (path.name for path in (tmp_path / "runs/deadly/logs").iterdir())

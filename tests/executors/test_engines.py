@@ -112,7 +112,7 @@ def test_a_study_gives_the_same_rows_as_on_this_machine(study: OnCluster, expect
     assert {place.split()[0] for place in results.buckets()["place"]} == {engine}
     log = study.command.run_dir.log.read_text("utf-8")
     assert f"{engine} at {study.cluster.address}" in log or "dashboard" not in log
-    assert len([line for line in log.splitlines() if "takes part" in line]) == 2
+    assert len([line for line in log.splitlines() if "has joined" in line]) == 2
     until(lambda: not study.cluster.trainers())
 
 
@@ -208,7 +208,7 @@ def test_an_address_without_an_answer_is_refused_soon(command: CommandLine) -> N
     began = time.monotonic()
     done = command("run", "study.toml", *settings(NOBODY))
     assert done.returncode == 3
-    assert "execution.engine.address: 'tcp://127.0.0.1:1', and Dask's sch" in done.stderr
+    assert "execution.engine.address: 'tcp://127.0.0.1:1', but Dask's sch" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert time.monotonic() - began < 60
 
@@ -232,7 +232,7 @@ def test_only_run_needs_an_engine(name: str, asked: str, code: int, command: Com
     assert done.returncode == code, done.stderr
     if code:
         package = {"dask": "distributed", "ray": "ray"}[name]
-        assert f"execution.engine.name: {name}, and its package {package} cannot" in done.stderr
+        assert f"execution.engine.name: {name}, but its package {package} cannot" in done.stderr
         assert f"python -m pip install 'sweeper[{name}]'" in done.stderr
 
 

@@ -139,7 +139,7 @@ def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) ->
     settings = ("study.n_trials=3", "search.optimizer.lr.high=1e-3", "schedule.round_epochs=1")
     config = configured(directory, "more", *settings)
     for config_, start, message in (
-        (config, "other", "is not "),
+        (config, "other", "differs from"),
         (configured(directory, "first", SAVING), "saved", "began with fresh weights; omit it"),
     ):
         with pytest.raises(StudyError) as refusal:
@@ -196,7 +196,7 @@ def test_the_command_takes_the_directory(directory: Path, command: CommandLine) 
     refused = command("run", "study.toml", *wider)
 
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("--set: model.width: 9, and the model in ")
+    assert refused.stderr.startswith("--set: model.width: 9, but the model in ")
 
 
 def test_a_file_that_is_not_a_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:
@@ -206,7 +206,10 @@ def test_a_file_that_is_not_a_saved_model_is_refused(directory: Path, tmp_path: 
     for path, message in (
         (damaged, "the leaf is damaged"),
         (tmp_path / "none", "No such file"),
-        (directory / "first" / "models" / "trial-000000.safetensors", "a run directory alone"),
+        (
+            directory / "first" / "models" / "trial-000000.safetensors",
+            "only the weights of a run directory",
+        ),
     ):
         with pytest.raises(SetupError, match=message):
             run(directory, "refused", start=path)

@@ -360,7 +360,7 @@ def test_weights_in_equinoxs_format_are_refused_with_a_hint(
 ) -> None:
     path, saved = tmp_path / "trial-000000.eqx", tmp_path / "trial-000000.safetensors"
     path.write_bytes(b"\x93NUMPY\x01\x00")
-    for hint in ("use a directory that `export` wrote", f"name {saved}"):
+    for hint in ("use a directory that `export` wrote", f"use {saved}"):
         with pytest.raises(SetupError, match="in Equinox's own format") as refusal:
             sweeper.load(path)
         assert refusal.value.problems[0].hint == hint
@@ -382,7 +382,7 @@ def test_other_versions_are_reported_and_another_precision_is_refused(
     file, path = read_saved(study / "best" / MODEL_FILE), tmp_path / "best.safetensors"
     versions = {**file.record["versions"], "optax": "0.0.1"}
     path.write_bytes(content_of(file.tensors, file.record, versions))
-    with pytest.warns(OtherVersionsWarning, match=r"was written by optax 0\.0\.1, and here is"):
+    with pytest.warns(OtherVersionsWarning, match=r"was written by optax 0\.0\.1, but"):
         sweeper.load(path, base_dir=study)
 
     settings = json.loads(json.dumps(file.record["settings"]))

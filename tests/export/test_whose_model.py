@@ -105,7 +105,7 @@ def test_the_model_of_another_study_is_found(
     what = f"it is of a trial {number} with other data"
     assert found(copied) == {f"models/{name}": what}
     # nor is the data description of another one accepted
-    assert "it is of other data" in refusal(copied, number, tmp_path / "best")
+    assert "it is for other data" in refusal(copied, number, tmp_path / "best")
     shutil.copy(other.preparation, copied.preparation)
     assert f"it is of trial {number} of another study" in refusal(copied, number, tmp_path / "best")
 

@@ -80,7 +80,7 @@ def test_a_bad_table_is_refused_by_column_and_line_and_runs_once_fixed(
     for words in (("confirm",), ("reproduce",), ("refit", "--to", "home")):
         refused = command(words[0], "runs/wine", *words[1:], "--quiet")
         assert (refused.returncode, refused.stdout) == (2, ""), words
-        assert refused.stderr.startswith(f"{changed}put it back, or start the study over"), words
+        assert refused.stderr.startswith(f"{changed}restore it, or start the study over"), words
     assert not command.run_dir.confirm.exists()
     assert not command.run_dir.refit.exists()
     assert not (command.directory / "home").exists()
