@@ -109,7 +109,7 @@ def test_ctrl_c_commits_and_the_same_command_resumes(command: CommandLine) -> No
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert "waiting for the current buckets, then stopping; Ctrl-C again" in said
+    assert "waiting for the current buckets, then stopping; press Ctrl-C again" in said
     assert "run the same command to resume" in out
     stopped = command.status()
     assert stopped["state"] == "interrupted"

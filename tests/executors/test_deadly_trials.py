@@ -87,7 +87,7 @@ def test_in_a_worker_only_the_deadly_trial_fails(
     code, said = study.run("exit")
     assert code == 0, said
     assert "ended with exit code 3 over trials 0, 1; retrying half" in said
-    assert f"over trial {DEADLY}; it fails (worker_died), its row and" in said
+    assert f"over trial {DEADLY}; it fails (worker_died); see its row and" in said
     check(study, unbroken, "exit")
     logs = (path.name for path in (tmp_path / "runs/deadly/logs").iterdir())
     assert sorted(logs) == ["sweeper.log", "worker-0.log"]
