@@ -110,5 +110,5 @@ def building(config: StudyConfig) -> list[tuple[str, str]]:
 def texts_of(config: StudyConfig, functions: Iterable[str]) -> dict[str, str]:
     """The files next to the study that these functions come from, by relative path."""
     found = (name for one in functions for name in source_digests(one, config.base_dir))
-    beside = [name for name in dict.fromkeys(found) if (config.base_dir / name).is_file()]
-    return {name: (config.base_dir / name).read_text(encoding="utf-8") for name in beside}
+    own_files = [name for name in dict.fromkeys(found) if (config.base_dir / name).is_file()]
+    return {name: (config.base_dir / name).read_text(encoding="utf-8") for name in own_files}

@@ -197,8 +197,8 @@ def _unless_own() -> Iterator[Schema]:
 def _only_known(name: str) -> Schema:
     """A schema for files that search only known settings of a table, apart from named parts."""
 
-    def searched(beside: Iterable[Schema]) -> Schema:
-        known = _search()["properties"][name] | _for_other_keys(beside)
+    def searched(other_keys: Iterable[Schema]) -> Schema:
+        known = _search()["properties"][name] | _for_other_keys(other_keys)
         return {"properties": {"search": {"properties": {name: known}}}}
 
     tables = {"properties": {"model": {"additionalProperties": any_of(_SCALARS)}}}

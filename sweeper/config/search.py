@@ -62,7 +62,7 @@ def _each_once(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 
 def _range_of(kind: Any) -> type[_RangeEntry]:
     """What ranges of integers and ranges of floats share."""
-    beside: Any = (
+    or_values: Any = (
         Annotated[tuple[kind, ...], Field(strict=False), AfterValidator(_each_once)],
         Field(
             default=(),
@@ -70,7 +70,7 @@ def _range_of(kind: Any) -> type[_RangeEntry]:
             examples=[[0]],
         ),
     )
-    return create_model("_Range", __base__=_RangeEntry, **{"or": beside})
+    return create_model("_Range", __base__=_RangeEntry, **{"or": or_values})
 
 
 def _crossed(low: float, high: float) -> Iterable[Flaw]:

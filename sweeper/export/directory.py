@@ -127,10 +127,10 @@ def _refuse_another(
     number = row["trial_number"]
     root = quote(str(run_dir.root))
     hint = f"restore the file, or train it again: python -m sweeper trial {root} {number}"
-    beside = run_dir.model(number, member)
-    found = [*misfits(kept, beside, whose(row, member, data_digest))]
-    if not beside.exists():
-        found.append((beside.name, "it is not there"))
+    weights = run_dir.model(number, member)
+    found = [*misfits(kept, weights, whose(row, member, data_digest))]
+    if not weights.exists():
+        found.append((weights.name, "it is not there"))
     if found:
         raise SetupError(
             Problem(str(run_dir.models / name), "", what, hint) for name, what in found

@@ -209,9 +209,9 @@ def _found_from(path: str, study_file: Path, written_to: Path) -> str:
         return path
     if Path(path).is_absolute():
         return path
-    beside = study_file.parent / path
-    is_module_in = beside.is_file() or any(study_file.parent.glob(path))  # may be a pattern
-    return str(beside if is_module_in else Path(path).absolute())
+    relative = study_file.parent / path
+    is_found = relative.is_file() or any(study_file.parent.glob(path))  # may be a pattern
+    return str(relative if is_found else Path(path).absolute())
 
 
 def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> None:

@@ -218,9 +218,11 @@ def _is_alone_what_it_is_among_others(trial: TrialRuns) -> _Broken:
 
 def _is_the_same_side_by_side(trial: TrialRuns) -> _Broken:
     limit = _SIDE_BY_SIDE[trial.config.execution.precision]
-    beside = trial.trained(range(N_TRIALS), "vmap")
+    side_by_side = trial.trained(range(N_TRIALS), "vmap")
     for number in range(N_TRIALS):
-        pairs = zip(trial.state(trial.together, number), trial.state(beside, number), strict=True)
+        pairs = zip(
+            trial.state(trial.together, number), trial.state(side_by_side, number), strict=True
+        )
         furthest = max((_distance(one, other) for one, other in pairs), default=0.0)
         if not furthest <= limit:
             return (

@@ -47,8 +47,10 @@ def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
     column, values = config.search[key].column(key), _tried(config.search[key])
     try:
         for place in (0, -1):
-            beside = {name: tried[place] for name, tried in others}
-            networks = _networks(config, programs, part, [{**beside, column: v} for v in values])
+            other_values = {name: tried[place] for name, tried in others}
+            networks = _networks(
+                config, programs, part, [{**other_values, column: v} for v in values]
+            )
             if not builds_alike(networks):
                 return False
     except RAISED:  # by user code; reported when the model is checked

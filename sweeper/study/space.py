@@ -42,9 +42,9 @@ class Space:
         self.distributions: dict[str, BaseDistribution] = {}
         for name, entry in self._entries.items():
             self.distributions[name] = self._units.distribution(entry)
-            if beside := _or_values(entry):
+            if or_values := _or_values(entry):
                 self.distributions[_which(name)] = CategoricalDistribution(
-                    (*range(len(beside) + 1),)
+                    (*range(len(or_values) + 1),)
                 )
 
     def params(self, drawn: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -64,9 +64,9 @@ class Space:
         )
 
     def _draws(self, name: str, value: Scalar) -> Iterator[tuple[str, Scalar]]:
-        entry, beside = self._entries[name], _or_values(self._entries[name])
-        which = beside.index(value) + 1 if value in beside else 0
-        if beside:
+        entry, or_values = self._entries[name], _or_values(self._entries[name])
+        which = or_values.index(value) + 1 if value in or_values else 0
+        if or_values:
             yield _which(name), which
         if not which:
             yield name, self._units.encode(entry, value)

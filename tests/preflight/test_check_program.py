@@ -226,7 +226,9 @@ def test_the_command_exits_with_1_if_a_rule_is_broken(module: str, command: Comm
     record = json.loads(done.stdout)
     assert record["program"] == f"{module}:Prints"
     found = {finding["promise"]: finding["found"] for finding in record["promises"]}
-    assert [promise for promise, told in found.items() if told] == ["it contains no host callbacks"]
+    assert [promise for promise, fault in found.items() if fault] == [
+        "it contains no host callbacks"
+    ]
 
 
 def test_a_finding_is_printed_as_one_line() -> None:

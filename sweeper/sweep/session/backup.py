@@ -196,11 +196,11 @@ def restore_backup(run_dir: RunDir) -> int:
         raise LedgerError(problem)
     is_kept = run_dir.ledger.exists()
     for end in ("", "-wal", "-shm"):  # the log of the damaged ledger does not belong to the copy
-        beside, kept = (Path(f"{path}{end}") for path in (run_dir.ledger, run_dir.damaged))
+        current, kept = (Path(f"{path}{end}") for path in (run_dir.ledger, run_dir.damaged))
         if is_kept:
             kept.unlink(missing_ok=True)
-        if beside.exists():
-            beside.replace(kept) if is_kept else beside.unlink()
+        if current.exists():
+            current.replace(kept) if is_kept else current.unlink()
     with replacing(run_dir.ledger, run_dir.staging) as staged:
         shutil.copyfile(run_dir.backup, staged)
     return rounds

@@ -103,14 +103,14 @@ def damaged_model(
 ) -> Iterator[Damage]:
     """What is wrong with the files of a model, of any size if `trusted`."""
     number, member = model.row["trial_number"], model.member
-    saved, beside = run_dir.saved(number, member), run_dir.model(number, member)
+    saved, weights = run_dir.saved(number, member), run_dir.model(number, member)
     hint = _hint(run_dir, config, number)
 
     def damage(name: str, found: str) -> Damage:
         return Damage(f"{run_dir.models.name}/{name}", found, hint)
 
     if model.is_kept:
-        missing = (path for path in (saved, beside) if not path.exists())
+        missing = (path for path in (saved, weights) if not path.exists())
         yield from (damage(path.name, "it is not there") for path in missing)
     if not saved.exists():
         return
@@ -119,7 +119,7 @@ def damaged_model(
     except SweeperError as error:
         yield damage(saved.name, error.problems[0].found)
         return
-    for name, found in misfits(file, beside, whose(model.row, member, data_digest)):
+    for name, found in misfits(file, weights, whose(model.row, member, data_digest)):
         yield damage(name, found)
 
 
