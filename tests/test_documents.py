@@ -179,7 +179,7 @@ def test_every_code_block_has_a_language_that_tests_know(text: str) -> None:
 def test_measured_figures_name_their_script() -> None:
     rows = [line for line in section("How fast it is", README).splitlines() if line[:1] == "|"]
     assert all(row.split("|")[4].strip().startswith("`scripts/bench ") for row in rows[2:])
-    named = set(re.findall(r"`(scripts/\w+)", "\n".join(DOCUMENTS.values())))
+    named = set(re.findall(r"`(scripts/[\w./]+)", "\n".join(DOCUMENTS.values())))
     assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
