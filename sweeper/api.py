@@ -323,7 +323,7 @@ def run_prepared(
         )
         executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
         if held.deaths < MAX:  # the compilation may be what crashes
-            prepare_classes(config, data, held.forecast, executor.prepare)
+            prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun

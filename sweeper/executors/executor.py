@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sweeper.results.events import BucketFinished, BucketStarted
 from sweeper.results.timeline import Span
-from sweeper.scheduler.capacity import Ceiling
+from sweeper.scheduler.capacity import Ceiling, lowest
 from sweeper.scheduler.classes import Bucket, ProgramClass
 from sweeper.trial import LaneRecord, Place, TrialSpec
 
@@ -87,6 +87,38 @@ def finished(outcome: Outcome) -> BucketFinished:
         outcome.cache_hit,
         outcome.train_s,
     )
+
+
+def joined(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of `work` from those of its parts, trained one after the other.
+
+    It has the lowest of their ceilings, which holds for each of them. Its program came from the
+    cache if all that were compiled did. What else is said once is that of the last part.
+    """
+    lanes = {lane.number: lane for outcome in outcomes for lane in outcome.lanes}
+    compiled = [outcome for outcome in outcomes if outcome.compile_s]
+    return replace(
+        outcomes[-1],
+        bucket=work.bucket,
+        lanes=tuple(lanes[number] for number in work.bucket.numbers),
+        digests={file: digest for o in outcomes for file, digest in o.digests.items()},
+        started_at=outcomes[0].started_at,
+        compile_s=sum(outcome.compile_s for outcome in outcomes),
+        cache_hit=bool(compiled) and all(outcome.cache_hit for outcome in compiled),
+        train_s=sum(outcome.train_s for outcome in outcomes),
+        peak_memory_bytes=_highest(outcome.peak_memory_bytes for outcome in outcomes),
+        memory_predicted_bytes=_highest(outcome.memory_predicted_bytes for outcome in outcomes),
+        memory_limit_bytes=_highest(outcome.memory_limit_bytes for outcome in outcomes),
+        finished_at=max(outcome.finished_at for outcome in outcomes),
+        ceiling=lowest([outcome.ceiling for outcome in outcomes]),
+        own_programs=sum(outcome.own_programs for outcome in outcomes),
+        shortage=next((outcome.shortage for outcome in outcomes if outcome.shortage), ""),
+        spans=tuple(span for outcome in outcomes for span in outcome.spans),
+    )
+
+
+def _highest(known: Iterable[int | None]) -> int | None:
+    return max((number for number in known if number is not None), default=None)
 
 
 TrainRound = Callable[[Iterable[Work]], Iterator[Outcome]]

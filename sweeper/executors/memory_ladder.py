@@ -16,8 +16,7 @@ import jax
 from sweeper.config import StudyConfig
 from sweeper.config.user_code import text_of
 from sweeper.errors import counted, size_text
-from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.switch_class import joined
+from sweeper.executors.executor import Outcome, Work, joined
 from sweeper.scheduler.capacity import Ceiling, halved, lowest
 from sweeper.trial import Failure
 

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sweeper.executors.executor import Outcome, Work, finished, started
+from sweeper.executors.executor import Outcome, Work, finished, joined, started
 from sweeper.results.events import Observer, Warned
-from sweeper.scheduler.capacity import lowest
 from sweeper.trial import Curve, Failure, LaneRecord, Place, Reason
 
 
@@ -83,7 +82,8 @@ class Retrying:
             middle = len(numbers) // 2
             first = self.train(_part(work, slice(None, middle)), deaths + 1, losses)
             second = self.train(_part(work, slice(middle, None)), deaths + 1, losses)
-            return _joined(work, first, second, deaths + 1)
+            tried = first.attempt + second.attempt - (deaths + 1)
+            return replace(joined(work, [first, second]), attempt=tried)
 
     def _alone(self, work: Work, deaths: int, death: WorkerDiedError) -> Outcome:
         for _ in range(self.retries):
@@ -141,22 +141,3 @@ def _after(outcome: Outcome, deaths: int) -> Outcome:
 def _part(work: Work, lanes: slice) -> Work:
     bucket = replace(work.bucket, lanes=work.bucket.lanes[lanes])
     return replace(work, bucket=bucket, specs=work.specs[lanes])
-
-
-def _joined(work: Work, first: Outcome, second: Outcome, deaths: int) -> Outcome:
-    """One outcome of two halves, which each count the `deaths` before they were split."""
-    return replace(
-        second,
-        bucket=work.bucket,
-        lanes=first.lanes + second.lanes,
-        digests={**first.digests, **second.digests},
-        started_at=first.started_at,
-        compile_s=first.compile_s + second.compile_s,
-        cache_hit=first.cache_hit and second.cache_hit,
-        train_s=first.train_s + second.train_s,
-        attempt=first.attempt + second.attempt - deaths,
-        ceiling=lowest([first.ceiling, second.ceiling]),
-        own_programs=first.own_programs + second.own_programs,
-        shortage=first.shortage or second.shortage,
-        spans=first.spans + second.spans,
-    )

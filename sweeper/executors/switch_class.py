@@ -16,10 +16,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 from numpy.typing import NDArray
 
-from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.executor import Work
 from sweeper.programs.segment import DeviceData, Lanes, Segment
 from sweeper.programs.switch import DEVICES, Switch
-from sweeper.scheduler.capacity import lowest
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.switching import spread
 
@@ -96,29 +95,6 @@ def parted(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:
     """The lanes of each class, in order; `branches[i]` is the class of lane `i`."""
     classes: Mapping[str, ProgramClass] = {branch.class_id: branch for branch in branches}
     return [_part(work, own, branches) for own in classes.values()]
-
-
-def joined(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of `work` from the `outcomes` of its parts, trained one after the other.
-
-    It has the lowest of their ceilings, which holds for each of them.
-    """
-    needed = [o.memory_predicted_bytes for o in outcomes if o.memory_predicted_bytes is not None]
-    lanes = {lane.number: lane for outcome in outcomes for lane in outcome.lanes}
-    return replace(
-        outcomes[-1],
-        bucket=work.bucket,
-        lanes=tuple(lanes[number] for number in work.bucket.numbers),
-        digests={file: digest for o in outcomes for file, digest in o.digests.items()},
-        started_at=outcomes[0].started_at,
-        compile_s=sum(outcome.compile_s for outcome in outcomes),
-        cache_hit=all(outcome.cache_hit for outcome in outcomes if outcome.compile_s),
-        train_s=sum(outcome.train_s for outcome in outcomes),
-        memory_predicted_bytes=max(needed, default=None),
-        ceiling=lowest([outcome.ceiling for outcome in outcomes]),
-        own_programs=sum(outcome.own_programs for outcome in outcomes),
-        shortage=next((outcome.shortage for outcome in outcomes if outcome.shortage), ""),
-    )
 
 
 def _part(work: Work, program: ProgramClass, branches: Sequence[ProgramClass]) -> Work:

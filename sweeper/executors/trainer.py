@@ -18,7 +18,7 @@ from sweeper.config.user_code import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes
-from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.executor import Outcome, Work, joined
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
     TrialStart,
@@ -33,7 +33,7 @@ from sweeper.executors.lanes import (
 from sweeper.executors.memory_ladder import Ladder, ProgramTooLargeError, TooLarge, is_out_of_memory
 from sweeper.executors.placement import DeviceLock
 from sweeper.executors.retry import failed
-from sweeper.executors.switch_class import joined, parted
+from sweeper.executors.switch_class import parted
 from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import SavedStart as SavedStart

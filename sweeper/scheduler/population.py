@@ -173,7 +173,7 @@ def one_of_each(
 ) -> tuple[Mapping[str, Scalar], ...]:
     """Parameters of a trial of each structure of the space, if it has few structures.
 
-    None if there are more than `most` per batch size, or infinitely many.
+    Empty if there are more than `most` per batch size, or infinitely many.
     """
     structural = [key for key, splits in config.structural.items() if splits and key not in traced]
     telling = needed(structural, config.search)

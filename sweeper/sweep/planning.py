@@ -13,7 +13,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file
 from sweeper.errors import Problem, StudyError, listed
-from sweeper.executors.claims import n_devices
+from sweeper.executors.claims import devices_of, n_devices
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.rundir import read_json
@@ -25,6 +25,7 @@ from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_str
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures, short_hash
 from sweeper.study.options import n_proposals, rungs
+from sweeper.sweep.session.session import Session
 from sweeper.trial import Scalar, TrialSpec
 
 # classes for fewer trials than this may turn out not to be needed
@@ -118,16 +119,20 @@ def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> 
     )
 
 
+def policy_of_session(config: StudyConfig, session: Session) -> Policy:
+    """The policy of a study in this session, on the devices of this process."""
+    n_trials, devices = session.largest_n_trials, len(devices_of(config))
+    return policy_of(config, rungs(config), session.forecast, n_trials, devices)
+
+
 Prepare = Callable[[ProgramClass, Mapping[str, Scalar]], None]
 """Begins to compile a class; the parameters are those of any of its trials."""
 
 
-def prepare_classes(
-    config: StudyConfig, data: Dataset, forecast: Forecast, prepare: Prepare
-) -> None:
+def prepare_classes(config: StudyConfig, data: Dataset, session: Session, prepare: Prepare) -> None:
     """Start to compile the classes of the lattice that some trial will surely be in."""
-    structure_of = structures(config, Programs(data_spec(config, data)), forecast.lane_loop)
-    policy = policy_of(config, rungs(config), forecast, config.study.n_trials)
+    policy = policy_of_session(config, session)
+    structure_of = structures(config, Programs(data_spec(config, data)), policy.lane_loop)
     for program_class, params in _likely_classes(config, structure_of, policy):
         prepare(program_class, params)
 

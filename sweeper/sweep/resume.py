@@ -1,4 +1,4 @@
-"""Restores a study from its ledger, and checks whether a changed study file may continue it."""
+"""Restores a study from its ledger; `session.reconcile` checks whether it may continue."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
 from sweeper.errors import SetupError, counted, not_written, printable
-from sweeper.executors.claims import devices_of, n_workers
+from sweeper.executors.claims import n_workers
 from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
 from sweeper.programs.build import Programs
@@ -22,12 +22,11 @@ from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by, write_status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan
-from sweeper.scheduler.policy import policy_of
 from sweeper.study.doubts import doubts
-from sweeper.study.options import n_proposals, rungs
+from sweeper.study.options import n_proposals
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.parts import SweepContext
-from sweeper.sweep.planning import structures
+from sweeper.sweep.planning import policy_of_session, structures
 from sweeper.sweep.progress import Doing, Standing
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX
@@ -182,13 +181,7 @@ def _parts(
         train=train,
         store=store,
         structure_of=structures(config, programs, session.forecast.lane_loop),
-        policy=policy_of(
-            config,
-            rungs(config),
-            session.forecast,
-            session.largest_n_trials,
-            len(devices_of(config)),
-        ),
+        policy=policy_of_session(config, session),
         metrics=program.layout.metrics,
         test_metrics=program.layout.test_metrics,
         run_id=session.run_id,

@@ -26,7 +26,7 @@ from sweeper.trial import CurveBlock, Scalar, TrialSpec
 
 @dataclass(frozen=True, slots=True)
 class RunStore:
-    """The checkpoints and models in a run directory; see `sweep_parts.Store`."""
+    """The checkpoints and models in a run directory; see `parts.Store`."""
 
     run_dir: RunDir
     config: StudyConfig

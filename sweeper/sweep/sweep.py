@@ -1,7 +1,8 @@
-"""The round loop: ask, plan, train to the next decision, decide, commit, publish.
+"""The round loop: ask, plan, train to the next decision, decide, commit.
 
 Decisions are made in `Study` and `scheduler`, training happens in an executor. This module fixes
-the order, so that a crash at any moment loses nothing that was committed.
+the order, so that a crash at any moment loses nothing that was committed. `run` publishes a round
+while the next one trains.
 """
 
 from __future__ import annotations

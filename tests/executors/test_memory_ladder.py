@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.executor import Outcome, Work, joined
 from sweeper.executors.memory_ladder import Ladder, Limit, TooLarge
 from sweeper.executors.retry import failed
-from sweeper.executors.switch_class import joined, parted
+from sweeper.executors.switch_class import parted
 from sweeper.scheduler.capacity import Ceiling, halved
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Failure, Place, Reason, TrialSpec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -92,3 +93,24 @@ def test_the_cause_of_a_workers_death_is_reported_by_another_process() -> None:
     told = pickle.loads(pickle.dumps(death))
     assert (type(told), str(told), told.place) == (WorkerDiedError, str(death), PLACE)
     assert told.started_at == 3.0
+
+
+def test_a_split_bucket_has_the_costs_of_all_its_parts() -> None:
+    executor = SimulatedExecutor(lambda spec, epoch: (1.0,), lambda spec: spec.number == 3)
+
+    def attempt(part: Work) -> Outcome:
+        """Only the first part that trains loads the program."""
+        outcome = executor.attempt(part)
+        loads = part.specs[0].number == 0
+        return replace(
+            outcome,
+            compile_s=0.5 if loads else 0.0,
+            cache_hit=loads,
+            memory_predicted_bytes=900 if loads else 800,
+            finished_at=20.0,
+        )
+
+    outcome = Retrying(attempt, 0).train(work(0, 1, 2, 3))
+
+    assert (outcome.compile_s, outcome.cache_hit) == (0.5, True)
+    assert (outcome.memory_predicted_bytes, outcome.finished_at) == (900, 20.0)
