@@ -52,7 +52,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_tree_names_every_module_and_nothing_else() -> None:
-    (tree,) = code("text", section("The rooms", GUIDES["architecture"]))
+    (tree,) = code("text", section("The packages", GUIDES["architecture"]))
     named = [line.split()[0] for line in tree.splitlines()[1:] if line[2] != " "]
     modules = [path.name for path in (ROOT / "sweeper").glob("*.py")]
     rooms = [
