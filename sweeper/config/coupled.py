@@ -68,7 +68,7 @@ class CoupledTable(Named, EpochsTable):
     )
     clip: Annotated[Annotated[float, Field(gt=0, le=1e38)] | None, TRACED] = Field(
         default=None,
-        description="the critic's weights are clipped to this size; default: 0.01; only for wgan",
+        description="largest absolute value of the critic's weights; default: 0.01; only for wgan",
         examples=[0.01],
     )
     task: Annotated[Task | None, FIXED] = Field(

@@ -100,7 +100,7 @@ class SplitTable(Table):
         default=0.1, description="share of rows for testing"
     )
     stratify: bool = Field(
-        default=False, description="whether each part has the same proportions of classes"
+        default=False, description="whether each split has the same proportions of classes"
     )
     group: _Text | None = Field(
         default=None,

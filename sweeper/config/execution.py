@@ -154,7 +154,7 @@ class ExecutionTable(Table):
     )
     matmul_precision: Literal["default", "high", "highest"] = Field(
         default="default",
-        description="precision of matrix products on devices that offer less for speed, as in JAX",
+        description="precision of matrix products on devices that trade it for speed, as in JAX",
     )
 
     @property

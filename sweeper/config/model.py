@@ -47,8 +47,8 @@ class _PythonKeys(Table):
     )
     fixed_start: Annotated[bool, FIXED, DECLARED] = Field(
         default=False,
-        description="whether all trials start from the same weights, whatever the key, as those of "
-        "a pretrained model",
+        description="whether all trials start from the same weights, whatever the key, such as "
+        "pretrained ones",
         examples=[True],
     )
 
@@ -172,7 +172,7 @@ def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Flaw]]:
     for name, part in raw.items():
         if not is_table(part):
             hint = f"write it in one of the parts, [model.{next(_tables(raw))}]"
-            faults.append(Flaw(f"model.{name}", "not a part, but next to parts", hint))
+            faults.append(Flaw(f"model.{name}", "a setting next to parts", hint))
             continue
         kind = part.get("kind", "mlp")
         if not isinstance(kind, str) or kind not in PARTS:

@@ -65,19 +65,19 @@ _Above0 = Annotated[float, Field(gt=0, le=1e38)]
 _NAME = "the optimizer, or your own module:function that returns an Optax optimizer"
 _LR = "learning rate"
 _CLIP_NORM = "maximum norm of all gradients together; larger ones are scaled down to it"
-_CLIP_VALUE = "maximum size of each gradient entry; larger ones are clipped to it"
+_CLIP_VALUE = "maximum absolute value of a gradient entry; larger ones are clipped to it"
 _WEIGHT_DECAY = "decoupled weight decay, times the learning rate; see [optimizer.decay]"
 _DECAY = "which arrays weight decay applies to; default: weights of linear and convolution layers"
 _SCHEDULE = "how the learning rate changes"
 _B1 = "decay rate of the mean of gradients"
 _B2 = "decay rate of the mean of squared gradients"
-_EPS = "keeps the division by their square root finite"
+_EPS = "added to the denominator to keep the division finite"
 _MOMENTUM = "decay rate of the sum of gradients"
 _NESTEROV = "whether to use Nesterov momentum"
 _DECAY_RATE = "exponent with which the decay rate of squared gradients approaches 1"
 _THRESHOLD = "maximum root mean square of an array's update"
 _FACTORED = "matrices of this size or larger are stored as row and column factors"
-_BY_SCALE = "whether an array's updates are in proportion to its own size"
+_BY_SCALE = "whether an array's updates are scaled by the root mean square of its values"
 
 # settings of every optimizer, including user-defined ones
 _ClipNorm = Annotated[_Above0 | None, TRACED, Field(description=_CLIP_NORM, examples=[1.0])]

@@ -146,7 +146,7 @@ class StudyTable(Table):
         description="name of the study and of its run directory", examples=["digits"]
     )
     metric: Names = Field(
-        description="the objective: train_loss, val_loss, one of train.metrics after val_, "
+        description="the objective: train_loss, val_loss, val_NAME for a NAME in train.metrics, "
         "or n_parameters; an array for several",
         examples=["val_loss", ["val_loss", "n_parameters"]],
     )

@@ -49,7 +49,7 @@ TrustCode = Annotated[
     bool,
     typer.Option(
         "--trust-code",
-        help="Run the code that it names, even if not known to be yours; lift size limits.",
+        help="Run code that the files name even if it may not be yours; lift size limits.",
     ),
 ]
 BEST = "best"

@@ -43,7 +43,7 @@ _CELLS = re.compile(r" (?<!\\)\| ")
 
 def guide(
     topic: Annotated[
-        str | None, typer.Argument(metavar="[TOPIC]", help="A guide; all are listed if left out.")
+        str | None, typer.Argument(metavar="[TOPIC]", help="A guide; if omitted, all are listed.")
     ] = None,
     setting: Annotated[
         str | None,
@@ -93,7 +93,7 @@ def _list_of_guides() -> RenderableType:
 
 
 def _show(console: Console, shown: RenderableType) -> None:
-    """Print it, in a pager if the terminal is lower than the text is long."""
+    """Print the text, in a pager if it is longer than the terminal is high."""
     if not console.is_terminal:
         console.print(shown)
         return

@@ -63,7 +63,7 @@ def verify(
     ] = False,
     restore: Annotated[
         bool,
-        typer.Option("--restore-ledger", help="Replace a damaged ledger by its backup."),
+        typer.Option("--restore-ledger", help="Replace a damaged ledger with its backup."),
     ] = False,
     trust_code: TrustCode = False,
     as_json: AsJson = False,

@@ -25,7 +25,9 @@ def dashboard(
     directories: RunDirectories = None,
     host: Annotated[
         str,
-        typer.Option("--host", help="The address to listen on; anyone who reaches it can read."),
+        typer.Option(
+            "--host", help="The address to listen on; anyone who reaches it can read the page."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port; 0 picks a free one.")] = 8321,
 ) -> None:

@@ -123,7 +123,7 @@ def plan(
     study: StudyFile,
     overrides: Overrides = None,
     decay: Annotated[
-        bool, typer.Option("--decay", help="Show which arrays weight decay applies to instead.")
+        bool, typer.Option("--decay", help="Show only which arrays weight decay applies to.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def confirm(
     directory: MaybeDirectory = None,
     top: Annotated[
-        int, typer.Option("--top", metavar="N", min=1, help="How many of the best trials.")
+        int, typer.Option("--top", metavar="N", min=1, help="How many of the best trials to train.")
     ] = 10,
     seeds: Annotated[
         int,
