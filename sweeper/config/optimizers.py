@@ -57,7 +57,7 @@ def optimizers_recipe(raw: RawTable, parts: Sequence[str]) -> tuple[Recipe, list
         key = f"optimizer.{name}"
         if not is_table(own):
             hint = "write it in the table of a part"
-            faults.append(Flaw(key, "not an optimizer, but next to those of parts", hint))
+            faults.append(Flaw(key, "a setting next to the optimizers of parts", hint))
         elif name not in parts:
             faults.append(unknown_part(key, name, parts))
         else:

@@ -95,7 +95,7 @@ def check_links(
         if source in links:
             found = f"neither '{setting}' nor '{source}' has values of its own"
             if source == setting:
-                found = f"'{setting}' itself, so it has no values"
+                found = f"'{setting}' refers to itself, so it has no values"
             yield Flaw(key, found, "name a setting with values, or give one of them a type = ...")
             continue
         if source not in search:

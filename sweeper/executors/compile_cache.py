@@ -59,7 +59,7 @@ class CheckedCache:
             self._files.put(f"{key}{_CHECKED}", _digest(key, value) + value)
         except Exception as error:
             if not self._has_warned:
-                told = "compiled programs are not cached in %s: %s; the study continues without"
+                told = "compiled programs are not cached in %s: %s; the study continues anyway"
                 _log.warning(told, self._path, error)
             self._has_warned = True
 
@@ -94,8 +94,8 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         if sys.platform == "linux":  # XLA reads it to choose kernels
-            told = "/proc/cpuinfo cannot be read: the last digits of rows may differ from those"
-            _log.warning("%s that this machine computes if it can", told)
+            told = "/proc/cpuinfo cannot be read, so the last digits of rows may differ from"
+            _log.warning("%s those of runs in which it can", told)
         return platform.processor()
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
 

@@ -183,7 +183,7 @@ class InlineExecutor:
             planned.compile()
         except BaseException as error:
             if is_raised(error):  # each bucket of the class will fail with it, and report it
-                self._log.debug("a class could not be compiled ahead", exc_info=error)
+                self._log.debug("a class could not be compiled ahead of time", exc_info=error)
             else:
                 planned.end = error
         self._observer(CompileFinished(*what))

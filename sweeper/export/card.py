@@ -81,8 +81,8 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     trained_on = config.data.split.train_on
     if trained_on != "train":
         told += (
-            f". It was trained on {trained_on}: validation measures"
-            f"{' and test measures' if trained_on == 'all' else ''} are of rows that it was "
+            f". It was trained on {trained_on}: validation metrics"
+            f"{' and test metrics' if trained_on == 'all' else ''} are of rows that it was "
             "trained on, and say nothing about new ones"
         )
     return f"{told}."

@@ -318,8 +318,8 @@ def _generate(settings: Settings, data: Mapping[str, Any]) -> str:
         "    x = (x - shift) / scale\n"
     )
     return (
-        'def generate(count, seed=0):\n    """Rows that the generator makes of noise, in the units '
-        'of the data."""\n'
+        'def generate(count, seed=0):\n    """Rows that the generator makes from noise, in the '
+        'units of the data."""\n'
         f"    noise = np.random.default_rng(seed).standard_normal((count, {size}))\n"
         f'    x = np.asarray(jax.vmap(MODELS["{GENERATOR}"])(noise.astype(DATA["dtype"])))\n'
         f"{of_fold if data['fold'] else ''}"

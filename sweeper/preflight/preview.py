@@ -301,5 +301,5 @@ def why(block: LatticeClass, compile_s: float) -> str:
     if others < 1:
         return "too few trials to judge; it fits whatever the sampler may draw"
     more_s, less_s = others * compile_s, block.train_s - block.exact_train_s
-    programs = "1 program" if others == 1 else f"{others} programs"
-    return f"{programs} more would compile {more_s:.1f} s longer to train {less_s:.1f} s less"
+    programs = "1 more program" if others == 1 else f"{others} more programs"
+    return f"{programs} would compile {more_s:.1f} s longer and train {less_s:.1f} s less"

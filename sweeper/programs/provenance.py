@@ -73,7 +73,7 @@ def _another(said: Mapping[str, Any] | None, expected: Mapping[str, Any]) -> str
     if said["member"] != expected["member"]:
         return f"it is the model of member {said['member']}, not of member {expected['member']}"
     if None not in (said["data"], expected["data"]) and said["data"] != expected["data"]:
-        return f"it is of a trial {said['trial']} with other data"
+        return f"it is of a trial {said['trial']} on other data"
     if said["result"] != expected["result"]:
         return f"it is of trial {said['trial']} of another study"
     return ""

@@ -113,13 +113,13 @@ def _outcome(work: Work, outcome: Outcome) -> str:
     retrained = sum(lane.retrained for lane in lanes)
     said = [f"{failed} of {len(lanes)} lanes failed"] if failed else ["trained"]
     if retrained:
-        said.append(f"{retrained} from epoch 1 again, their checkpoint being damaged")
+        said.append(f"{retrained} again from epoch 1, because of a damaged checkpoint")
     if outcome.ceiling is not None:
-        said.append(f"lanes {outcome.ceiling.capacity} at a time, memory being short")
+        said.append(f"{outcome.ceiling.capacity} lanes at a time, because memory was short")
     if outcome.own_programs:
         said.append(f"{outcome.own_programs} tried in programs of their own")
     if outcome.attempt > 1:
-        said.append(f"{outcome.attempt} tries, workers having died")
+        said.append(f"{outcome.attempt} tries, because workers died")
     if work.deaths:
         said.append(f"after {work.deaths} deaths of the whole program")
     return "; ".join(said)

@@ -155,7 +155,7 @@ def _boundary(change: Change) -> str:
 
 def _died(config: StudyConfig, number: int, deaths: int) -> str:
     times = counted(deaths, "time")
-    died = f"round {number} was left {times} because the program was killed or crashed"
+    died = f"round {number} was interrupted {times} because the program was killed or crashed"
     if not n_workers(config):
         return f"{died}; with execution.workers = 1 a trial that crashes its process fails alone"
     if deaths < MAX:

@@ -99,7 +99,7 @@ def test_plan_prints_tables_for_people(command: CommandLine) -> None:
         "rows for training",
         "as optimizer.lr",
         "lattice",
-        "programs more would compile",
+        "more programs would compile",
         "total time",
     ):
         assert words in told

@@ -30,7 +30,7 @@ BROKEN = {
         (
             14,
             "model.width",
-            "not a part, but next to parts",
+            "a setting next to parts",
             "write it in one of the parts, [model.a]",
         ),
     ),
@@ -311,7 +311,7 @@ BROKEN = {
         (
             27,
             "optimizer.lr",
-            "not an optimizer, but next to those of parts",
+            "a setting next to the optimizers of parts",
             "write it in the table of a part",
         ),
     ),

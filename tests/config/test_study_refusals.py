@@ -222,7 +222,7 @@ def test_settings_that_are_the_same_as_each_other_have_no_values(refused: Refuse
         "neither 'model.width' nor 'model.depth' has values of its own",
     ]
     (own,) = refused(DEPTH, f'{depth}depth" }}')
-    assert own.found == "'model.depth' itself, so it has no values"
+    assert own.found == "'model.depth' refers to itself, so it has no values"
 
 
 def test_a_setting_that_some_trials_do_not_draw_needs_a_value(refused: Refused) -> None:

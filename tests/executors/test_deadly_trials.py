@@ -127,9 +127,9 @@ def test_in_a_thread_a_deadly_trial_ends_the_program_twice(
     for deaths in range(2):
         code, said = study.run(deed)
         assert code == codes[deed]
-        assert (f"was left {deaths} time" in said) == (deaths > 0)
+        assert (f"was interrupted {deaths} time" in said) == (deaths > 0)
     assert ("own.py" in said) == (deed == "crash")
     code, said = study.run(deed)
     assert code == 0
-    assert "was left 2 times because the program was killed or crashed" in said
+    assert "was interrupted 2 times because the program was killed or crashed" in said
     check(study, unbroken, deed)

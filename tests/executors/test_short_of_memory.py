@@ -146,7 +146,7 @@ def test_a_class_that_does_not_fit_has_half_as_many_lanes(run: Callable[..., Ran
     buckets = limited.results.buckets()
     assert limited.capacities == [(1, 2), (1, 2), (2, 2), (2, 2)]
     assert set(buckets["capacity_planned"]) == {4}
-    assert set(buckets["outcome"]) == {"trained; lanes 2 at a time, memory being short"}
+    assert set(buckets["outcome"]) == {"trained; 2 lanes at a time, because memory was short"}
     assert set(buckets["occupancy"]) == {1.0, 0.75}
     assert buckets["memory_predicted_bytes"].max() < free.needed()
     assert limited.ended() == [("COMPLETE", None, 2, None)] * 7

@@ -102,7 +102,7 @@ def test_the_model_of_another_study_is_found(
     number, _ = kept(ended)
     put(other, (number, 0), copied, (number, 0))
     name = copied.saved(number).name
-    what = f"it is of a trial {number} with other data"
+    what = f"it is of a trial {number} on other data"
     assert found(copied) == {f"models/{name}": what}
     # nor is the data description of another one accepted
     assert "it is for other data" in refusal(copied, number, tmp_path / "best")

@@ -201,7 +201,7 @@ def test_the_winner_is_trained_on_all_but_test_rows_and_exported(
     assert saved.params == {}
     assert saved.info["data"]["spec"]["train_rows"] == 178 - 36
     card = (command.directory / "refit" / "README.md").read_text(encoding="utf-8")
-    assert "It was trained on train+val: validation measures are of rows" in card
+    assert "It was trained on train+val: validation metrics are of rows" in card
     refused = command("refit", run)
     assert refused.returncode == 2
     assert "this directory already exists" in refused.stderr

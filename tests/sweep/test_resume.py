@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_is_noticed_and_its_training_repeated(
     assert interrupted(*RUN, "--quiet").returncode == 0
     assert deterministic_digest(interrupted.run_dir) == digest
     outcomes = sweeper.open_results(interrupted.run_dir.root).buckets()["outcome"]
-    told = f"{running} from epoch 1 again, their checkpoint being damaged"
+    told = f"{running} again from epoch 1, because of a damaged checkpoint"
     assert [said for said in outcomes.unique() if said != "trained"] == [f"trained; {told}"]
     assert outcomes.str.contains(told).sum() == 1
 

@@ -79,7 +79,7 @@ def _owned(run_dir: RunDir) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         owner = _noted(run_dir)
-        found = f"another process runs this study{owner}, or was killed during it"
+        found = f"another process runs this study{owner}, or was killed while running it"
         hint = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
         raise StudyHeldError(Problem(str(run_dir.root), "", found, hint)) from None
     try:

@@ -223,7 +223,7 @@ def _other_data(config: StudyConfig) -> Problem:
         f"'{config.data.function}' does not return the same rows as when the study in "
         f"{config.run_dir} began"
     )
-    fix = f"let it return them again, name another results.dir, or {_FRESH}"
+    fix = f"make it return the same rows, name another results.dir, or {_FRESH}"
     return config.problem("data.function", found, fix)
 
 
@@ -271,7 +271,7 @@ def other_start(
         found = f"its trials start from {began['path']}, but the copy of it is missing"
         hint = "give the file again"
     else:
-        found = f"{now['path']} differs from {began['path']} when the study there began"
+        found = f"{now['path']} differs from {began['path']}, with which the study there began"
         hint = "omit it to resume with the copy in the run directory"
     yield Problem(
         str(config.run_dir),

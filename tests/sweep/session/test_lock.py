@@ -125,8 +125,8 @@ def test_without_locks_a_live_process_keeps_others_out(tmp_path: Path) -> None:
                 pass
             gone = f"if it is gone, remove {run_dir.owner}"
             assert str(refused.value) == (
-                f"{tmp_path}: another process runs this study {WHO}, or was killed during it; "
-                f"wait for it, or end it; {gone}"
+                f"{tmp_path}: another process runs this study {WHO}, or was killed while running "
+                f"it; wait for it, or end it; {gone}"
             )
     assert not run_dir.owner.exists()
 
