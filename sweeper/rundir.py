@@ -55,7 +55,7 @@ class RunDir:
 
     @property
     def backup(self) -> Path:
-        """A copy of the ledger, at most some minutes old."""
+        """A copy of the ledger, at most a few minutes old."""
         return self.root / "ledger.backup.db"
 
     @property

@@ -19,7 +19,7 @@ WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
 
 
 def structural_arguments(table: Table) -> Mapping[str, Any]:
-    """The arguments that are compiled in: all of a model's function, and others but floats."""
+    """The arguments that are compiled in: all for a model's function, else all except floats."""
     if isinstance(table, Named):
         return _of_each(table, structural_arguments)
     if isinstance(table, PythonTable):

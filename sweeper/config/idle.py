@@ -196,7 +196,7 @@ def _of_data(config: StudyConfig) -> Iterator[str]:
 
 
 def _of_study(config: StudyConfig) -> Iterator[str]:
-    """Constraints that no or every trial meets, and objectives that never differ."""
+    """Constraints that no trial or every trial meets, and objectives that never differ."""
     for index, bound in enumerate(config.study.constraints):
         least, greatest = range_of(config, bound.metric)
         is_low = bound.min is None or (least is not None and bound.min <= least)

@@ -133,9 +133,9 @@ def claim_devices(config: StudyConfig, xla_threads: int | None = None) -> None:
 
 
 def same_kind_as_first(gpus: tuple[str, ...], devices: Sequence[Any]) -> tuple[str, ...]:
-    """The names of the `devices` that train; `gpus` are the names of all.
+    """The names of the `devices` of the same kind as the first; `gpus` are the names of all.
 
-    There may be fewer names, left by an earlier study in this process.
+    If an earlier study in this process left fewer names, they are returned unchanged.
     """
     if len(gpus) != len(devices):
         return gpus

@@ -108,9 +108,9 @@ def _compiled(
 def _on_cpu(program_class: ProgramClass) -> dict[str, str | bool]:
     """XLA's options for a class on a CPU.
 
-    At XLA's own level 3, LLVM fully unrolls loops over the units of a narrow layer, and then does
-    not vectorize them; but it draws random numbers in a loop without branches. User-defined models,
-    which may draw, gain nothing from level 2 if they do not.
+    At level 3, the default, LLVM fully unrolls loops over the units of a narrow layer, and then
+    does not vectorize them; but it draws random numbers in a loop without branches. So models that
+    may draw get level 3, also user-defined ones, which gain nothing from level 2 otherwise.
     """
     branches = branch_settings(program_class) if program_class.branches else ()
     is_drawing = any(map(may_draw, branches or (program_class.settings,)))

@@ -33,17 +33,17 @@ class WorkerDiedError(Exception):
 
 
 class TrialTimeoutError(WorkerDiedError):
-    """It was killed because it took longer over the bucket than `trial_timeout` allows."""
+    """The worker was killed because it took longer over the bucket than `trial_timeout` allows."""
 
     reason = Reason.TIMEOUT
 
 
 class WorkerLostError(WorkerDiedError):
-    """It is gone with its machine, or with the process that ran it: hardly the bucket's fault."""
+    """The worker is gone with its machine or its parent process: hardly the bucket's fault."""
 
 
 class WorkerGivenUpError(WorkerLostError):
-    """It was given up although it was there: not the bucket's fault at all."""
+    """The worker was given up although it was there: not the bucket's fault at all."""
 
 
 Attempt = Callable[[Work], Outcome]

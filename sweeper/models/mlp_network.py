@@ -190,7 +190,7 @@ class MlpNetwork:
 
     @cached_property
     def _amounts_by_depth(self) -> NDArray[np.float64]:
-        """The same in a lane of depth 1, 2, ...: its last layer has the place of the last here."""
+        """The same for lanes of depth 1, 2, ...; the last layer of each is at the last place."""
         found = np.zeros((self.shape.depth, len(self.shape.leaves)))
         for row, depth in zip(found, range(1, self.shape.depth + 1), strict=True):
             own = replace(self, shape=replace(self.shape, depth=depth))

@@ -78,7 +78,7 @@ class Network(Protocol):
         ...
 
     def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
-        """Where in the vector a lane's own parameters are; None if using it is not faster."""
+        """Slices of the vector with a lane's own parameters; None if using them is not faster."""
         ...
 
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> eqx.Module:

@@ -1,6 +1,6 @@
 """`coupled`: models that feed each other, each with its own loss and its own optimizer.
 
-With `debug_gradients`, each step checks that no loss moves a model that it must not move.
+With `debug_gradients`, each step checks that no loss changes a model that it must not change.
 """
 
 from __future__ import annotations
@@ -89,19 +89,19 @@ _OF_LANE, _OF_STUDY = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 
 @dataclass(frozen=True)
 class Coupled(OfParts):
-    """Each model moves only by the gradient of its own loss; see `Program`.
+    """Each model is updated only by the gradient of its own loss; see `Program`.
 
-    With a built-in objective, a step moves the critic, using generated rows without gradients, and
-    then, once every `critic_steps`, the generator, using the updated critic. Both see the same
+    With a built-in objective, a step updates the critic, using generated rows without gradients,
+    and then, once every `critic_steps`, the generator, using the updated critic. Both see the same
     generated rows: the generator runs forward once per step, and its gradient is pulled back
     through that run. A user-defined objective returns all losses of a step at once, from one run of
-    the models; then each model moves by its own loss.
+    the models; then each model is updated by its own loss.
 
-    Every loss is reported for the step's batch, before anything moved.
+    Every loss is reported for the step's batch, before any update.
 
-    Whether other models than the critic move is a branch on the step. In a `map` loop, one lane at
-    a time takes it, so that a step without them costs nothing. Under `vmap`, every step computes
-    both ways and selects one: about the cost of `critic_steps` = 1.
+    Whether models other than the critic are updated is a branch on the step. In a `map` loop, one
+    lane at a time takes it, so that a step without them costs nothing. Under `vmap`, every step
+    computes both ways and selects one: about the cost of `critic_steps` = 1.
     """
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:

@@ -1,4 +1,4 @@
-"""`module:Class`: a user-defined program, which moves the model in any way."""
+"""`module:Class`: a user-defined program, which updates the model in any way."""
 
 from __future__ import annotations
 

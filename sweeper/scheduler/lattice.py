@@ -352,7 +352,7 @@ def ordered_lattice(
 def format_sizes(sizes: Sizes) -> str:
     """The sizes as recorded for a class: `a=128x3,b=32x1`, width by depth.
 
-    Empty for a model without parts, whose class has a column for each.
+    Empty for a model without parts, whose class has columns for width and depth.
     """
     return ",".join(f"{name}={width}x{depth}" for name, width, depth in sizes if name)
 

@@ -96,10 +96,10 @@ def _class_of(
 
 
 def _cut(grid: CellGrid, depth: int, prices: Prices) -> Iterator[list[tuple[int, int]]]:
-    """The runs of each class of the best lattice, as the rows (first, last) of each, ascending.
+    """For each class of the best lattice, ascending, the rows (first, last) of each of its runs.
 
     `open_s[last, top]` is the least time of all rows up to `last` if `last` ends a run of a class
-    whose widest row is `top`; `closed_s[rows]` the least time of this many rows in complete
+    whose widest row is `top`; `closed_s[n]` is the least time of the first `n` rows in complete
     classes.
     """
     n = len(grid.tops)

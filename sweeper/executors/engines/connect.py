@@ -159,7 +159,7 @@ _LIBRARIES = {"dask": "distributed", "ray": "ray"}
 
 
 class _Joining:
-    """Makes slots of workers that match this side."""
+    """Makes slots of workers that match this machine."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class _Joining:
         """The slot of a worker; `neighbours` is the number of workers on its host.
 
         Raises:
-            SetupError: it does not match this side; says how.
+            SetupError: it does not match this machine; says how.
         """
         there = self._engine.survey(key, self._survey, _ANSWER_S)
         fraction, most = self._config.execution.memory_fraction, self._config.execution.workers

@@ -33,7 +33,7 @@ class LostError(Exception):
 
 
 class GivenUpError(LostError):
-    """A slot was given up by this side, or ended by itself, through no fault of its task."""
+    """A slot was given up by this process, or ended by itself, through no fault of its task."""
 
 
 class BusyError(Exception):

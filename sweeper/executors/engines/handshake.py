@@ -161,7 +161,7 @@ class Kinds:
     def new(self, host: str, there: Mapping[str, Any]) -> Iterator[str]:
         """Warnings that last digits may differ on a host, once per kind of processor or GPU.
 
-        This side does not train, so GPUs are compared with those of the first host that has any.
+        This machine does not train, so GPUs are compared with those of the first host that has any.
         """
         processor, gpus = there["processor"], there["gpu_models"]
         if processor not in self._processors:
