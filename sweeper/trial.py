@@ -2,6 +2,10 @@
 
 Every random draw comes from a hash of its purpose, never from a shared stream. Draws for
 different purposes are independent, and a new draw changes no other.
+
+A trial is a `TrialSpec` when it is proposed, `sweep.state.Running` until it ends, and
+`study.ask_tell.PastTrial` when it is restored from the ledger. A `scheduler.classes.LiveTrial` is
+what a plan needs of it, an `executors.lanes.TrialStart` the state in which a bucket starts it.
 """
 
 from __future__ import annotations

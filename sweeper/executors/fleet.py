@@ -100,8 +100,8 @@ def fleet(
 ) -> Iterator[Fleet]:
     """The threads and workers of a study, whose trials start from `start`, until the block ends.
 
-    They record their activities in `timeline`. This process's own memory share is set before JAX
-    starts its client, unless the user has chosen one.
+    They record their activities in `timeline`, except for workers of an engine. This process's own
+    memory share is set before JAX starts its client, unless the user has chosen one.
     """
     claim_devices(config)
     if config.execution.engine is not None:

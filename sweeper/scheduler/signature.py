@@ -76,8 +76,7 @@ class Structures:
         self._of_drawn: dict[tuple[object, ...], Structure] = {}
 
     def __call__(self, spec: TrialSpec) -> Structure:
-        values = spec.params.values()
-        drawn = *spec.params, *values, *map(type, values)  # 1 equals True, but not as a setting
+        drawn = _key(spec.params)
         if drawn not in self._of_drawn:
             if len(self._of_drawn) >= _MAX_KEPT:
                 self._of_drawn.clear()  # most of these trials have ended
@@ -87,7 +86,7 @@ class Structures:
     def _of(self, spec: TrialSpec) -> Structure:
         settings = self._settings_of(spec)
         own = settings.structure()
-        key = tuple(own.values())
+        key = _key(own)
         if key not in self._known:
             self._known[key] = self._structure(settings, own)
         return self._known[key]
@@ -103,6 +102,11 @@ class Structures:
             kind=settings.model.kind,
             has_fixed_start=self._has_fixed_start(settings),
         )
+
+
+def _key(named: Mapping[str, object]) -> tuple[object, ...]:
+    values = named.values()
+    return *named, *values, *map(type, values)  # 1 equals True, but not as a setting
 
 
 def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> dict[str, object]:
