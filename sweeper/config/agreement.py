@@ -125,8 +125,8 @@ def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Flaw]:
             yield Flaw(f"model.{name}.out_size", found, "write out_size = ...")
     for name, part in model.parts.items():
         if part.in_size is not None:
-            source = "the data" if part.input is None else f"'{part.input}'"
-            found = f"{part.in_size}, but the input of '{name}' is the output of {source}"
+            source = "the data" if part.input is None else f"the output of '{part.input}'"
+            found = f"{part.in_size}, but the input of '{name}' is {source}"
             yield Flaw(f"model.{name}.in_size", found, "remove it")
     for name, loss in train.by_loss.items():
         own = _size(loss.of, model, train, of_data)
@@ -139,8 +139,8 @@ def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Flaw]:
                 f"model.{loss.of}.out_size", found, "remove it: the data determines the size"
             )
         else:
-            sizes = f"'{loss.of}' has {own} outputs, '{loss.against}' has {other}"
-            found = sizes.replace("-1", "those of the data")
+            own, other = ("as many as the data" if n == of_data else n for n in (own, other))
+            found = f"outputs of '{loss.of}': {own}, of '{loss.against}': {other}"
             yield Flaw(f"train.losses.{name}", found, "write the same out_size for both")
 
 

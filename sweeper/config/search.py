@@ -35,7 +35,7 @@ class _Entry(Table):
     when: Conditions | None = Field(
         default=None,
         description="other searched settings, each with a value or an array of values: a trial "
-        "with none of these values keeps the file's own value, and the column is null",
+        "that lacks one of these values keeps the file's own value, and the column is null",
         examples=[{"model.layer_norm": True}],
     )
 

@@ -25,10 +25,11 @@ _KNOWN = {
 
 
 def is_known(function: str, base_dir: Path = NOWHERE) -> bool:
-    """Whether `module:function` is a layer of Equinox, or a function of Optax, or of sweeper.
+    """Whether `module:function` is of Equinox, Optax or sweeper, and only computes.
 
-    Other functions of these packages, some of which write files, do not count, and neither does
-    anything that such a module merely imports. No file in `base_dir` may shadow the package.
+    These are layers of Equinox, functions of Optax, and models and programs of sweeper. Other
+    functions of these packages, some of which write files, do not count, and neither does anything
+    that such a module merely imports. No file in `base_dir` may shadow the package.
     """
     module, _, name = function.partition(":")
     root = module.partition(".")[0]

@@ -1,7 +1,7 @@
 """Checks that each row of a ledger is intact and that none is missing.
 
 Digests show that a row is unchanged, and the chain of rounds that none of a round's rows is
-missing. References between tables reveal rows that were removed together with their round.
+missing. References between tables reveal what neither covers: a row that was removed as a whole.
 """
 
 from __future__ import annotations

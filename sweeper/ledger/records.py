@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.results.timeline import Span
-from sweeper.trial import Curve, Failure, LaneRecord, Memory, Place, TrialSpec, finite
+from sweeper.trial import Curve, Failure, LaneRecord, Memory, Place, Reason, TrialSpec, finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,10 @@ def _body_of(lane: LaneRecord) -> dict[str, Any]:
     }
 
 
+def _failure(*, reason: str, **failure: str) -> Failure:
+    return Failure(Reason(reason), **failure)
+
+
 def _lane_of(
     *,
     test: Sequence[float | None],
@@ -62,7 +66,7 @@ def _lane_of(
         test=_with_nan(test),
         test_std=_with_nan(test_std),
         place=Place(**place),
-        failure=None if failure is None else Failure(**failure),
+        failure=None if failure is None else _failure(**failure),
         **lane,
     )
 

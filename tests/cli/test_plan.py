@@ -157,7 +157,7 @@ def test_a_lane_of_a_class_of_several_widths_is_reproduced_and_refit(command: Co
     assert {*trials["padded_width"]} == {64}
     of_each_width = trials[trials["params_depth"] > 1].groupby("params_width")["trial_number"].min()
     assert len(of_each_width) >= 3
-    for number in of_each_width[:2]:
+    for number in of_each_width.iloc[[0, -2]]:
         done = command("reproduce", str(command.run_dir.root), str(number), "--quiet")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.endswith("bit-equal\n")

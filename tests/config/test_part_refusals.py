@@ -78,7 +78,7 @@ BROKEN = {
         (
             40,
             "train.losses.follow",
-            "'c' has 3 outputs, 'b' has those of the data",
+            "outputs of 'c': 3, of 'b': as many as the data",
             "write the same out_size for both",
         ),
     ),

@@ -60,7 +60,7 @@ def guide(
     if topic is None:
         console.print(_list_of_guides())
     elif setting is not None:
-        console.print(_explain(topic, setting))
+        console.print(_explain(topic, setting), soft_wrap=not console.is_terminal)
     else:
         _show(console, _rendered(read_guide(topic), styled=console.is_terminal))
 
@@ -130,7 +130,8 @@ def _explain(topic: str, setting: str) -> str:
         hint = f"write `sweeper guide {SETTINGS} {setting}`"
         raise StudyError(Problem("", "SETTING", f"guide '{topic}' lists no settings", hint))
     rows = [*_rows(read_guide(topic))]
-    found = [row for row in rows if re.fullmatch(_pattern(row[0]), setting)]
+    found = [row for row in rows if row[0] == setting]
+    found = found or [row for row in rows if re.fullmatch(_pattern(row[0]), setting)]
     found = found or [row for row in rows if f".{row[0]}.".endswith(f".{setting}.")]
     found = found or [row for row in rows if row[0].startswith(f"{setting}.")]
     if not found:
