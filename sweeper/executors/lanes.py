@@ -202,12 +202,13 @@ def _became(outcomes: Sequence[Outcome]) -> str:
     lanes = [lane for outcome in outcomes for lane in outcome.lanes]
     failed = sum(lane.failure is not None and lane.failure.reason is Reason.OOM for lane in lanes)
     own = sum(outcome.own_programs for outcome in outcomes)
+    why = f"because {'it does' if failed == 1 else 'they do'} not fit alone"
     if failed == len(lanes):
-        return f"its {counted(failed, 'trial')} failed, because it does not fit alone"
+        return f"its {counted(failed, 'trial')} failed, {why}"
     capacity = min(outcome.ceiling.capacity for outcome in outcomes if outcome.ceiling)
     said = f"it trains {counted(capacity, 'lane')} at a time"
     if own:
         said += f", {counted(own, 'trial')} in programs of their own"
     if failed:
-        said += f", and {counted(failed, 'trial')} failed, because they do not fit alone"
+        said += f", and {counted(failed, 'trial')} failed, {why}"
     return said

@@ -110,7 +110,7 @@ def _finite(value: Any) -> float | None:
     return None if value != value else float(value)
 
 
-_MEND = "restore it, or start the study over: python -m sweeper run {file} --fresh"
+_HINT = "restore it, or start the study over: python -m sweeper run {file} --fresh"
 
 
 def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | None:
@@ -138,7 +138,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
         refuse_foreign(config, run_dir)
     with _with_file_lines(file), preparing(config) as prepared:
         data = prepared()
-    with _with_file_lines(file, _MEND.format(file=file.name)):
+    with _with_file_lines(file, _HINT.format(file=file.name)):
         joined(config, sessions, data.digest, None, asks_start=False)
     return data_spec(config, data)
 

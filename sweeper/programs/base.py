@@ -1,4 +1,4 @@
-"""Code shared by all programs: start, keep the best weights, end early, evaluate in blocks.
+"""Code shared by all programs: updates, hyperparameters, evaluation in blocks.
 
 Evaluating all rows at once would take memory in proportion to their number, more than a processor's
 caches hold, so rows are evaluated in blocks.

@@ -18,7 +18,7 @@ import pyarrow as pa
 SCHEMA_VERSION = 1
 METADATA_KEY = b"sweeper"
 DIGEST_KEY = b"sweeper_digest"
-LEAST_TRIALS = 10
+LEAST_TRIALS = 10  # complete ones, to compute importances
 
 INT32 = pa.int32()
 INT64 = pa.int64()

@@ -31,9 +31,11 @@ def check_published(path: Path) -> None:
 
     Raises:
         SetupError: with both sizes.
-        OSError, pa.ArrowException: they cannot be read at all.
+        OSError, ValueError, pa.ArrowException: they cannot be read at all, or are damaged.
     """
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    for file in files:
+        _check_schema(file)
     if (free := available_bytes()) is not None:
         _check(path, decoded_bytes(files, free), free)
 
@@ -43,10 +45,11 @@ def check_light(path: Path, columns: Sequence[str] | None) -> None:
 
     Raises:
         SetupError: with both sizes.
-        OSError, pa.ArrowException: it cannot be read at all.
+        OSError, ValueError, pa.ArrowException: it cannot be read at all, or is damaged.
     """
     most = min(MAX_AT_ONCE, available_bytes() or MAX_AT_ONCE)
     _check(path, path.stat().st_size, most)
+    _check_schema(path)
     summary = _summary(path)
     widths = [
         _CODE_BYTES if width is None else width
@@ -92,7 +95,6 @@ class _FileSummary:
 
 def _summary(path: Path) -> _FileSummary:
     with parquet.ParquetFile(path) as file:
-        _check_schema(file.schema_arrow)
         metadata = file.metadata
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
@@ -103,20 +105,22 @@ def _summary(path: Path) -> _FileSummary:
     )
 
 
-def _check_schema(schema: pa.Schema) -> None:
-    """Refuse columns and metadata that are not what was written.
+def _check_schema(path: Path) -> None:
+    """Refuse a published table whose columns and metadata are not what was written.
 
     Tables of studies begun before digests were written have none.
 
     Raises:
         ValueError: they are damaged.
     """
+    schema = parquet.read_schema(path)
     known = schema.metadata or {}
     about_study, digest = known.get(METADATA_KEY), known.get(DIGEST_KEY)
     if digest is not None:
         is_whole = about_study is not None and schema_digest(schema, about_study) == digest
     elif about_study is not None:
-        is_whole = [*json.loads(about_study).get("columns", schema.names)] == schema.names
+        about = json.loads(about_study)
+        is_whole = isinstance(about, dict) and [*about.get("columns", schema.names)] == schema.names
     else:
         return
     if not is_whole:

@@ -17,7 +17,6 @@ from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir, swapped
 
 _SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
-"""The least number of complete trials to compute importances."""
 _LEAST_COLUMNS = 6  # in the first version
 
 

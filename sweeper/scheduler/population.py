@@ -160,11 +160,13 @@ def _structures_of_parts(
 
 
 def _merged(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells, with those of one size merged."""
+    """The cells, with those of one size merged: the example of a single part is its first."""
     found: dict[Sizes, Cell] = {}
     for cell in cells:
-        trials = cell.trials + (found[cell.sizes].trials if cell.sizes in found else 0.0)
-        found[cell.sizes] = replace(cell, trials=trials)
+        same = found.get(cell.sizes)
+        is_single = [part for part, *_ in cell.sizes] == [""]
+        kept = same if same is not None and is_single else cell
+        found[cell.sizes] = replace(kept, trials=cell.trials + (same.trials if same else 0.0))
     return [*found.values()]
 
 

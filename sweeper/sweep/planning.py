@@ -30,8 +30,8 @@ from sweeper.trial import Scalar, TrialSpec
 
 # classes for fewer trials than this may turn out not to be needed
 _LIKELY = 3.0
-# tables of a study that do not affect its forecast, except for one or two settings of execution
-_WITHOUT_EFFECT = ("edition", "execution", "results")
+# tables of a study whose settings do not affect its forecast, with a few exceptions
+_WITHOUT_EFFECT = ("edition", "execution", "results", "study")
 
 
 def make_forecast(
@@ -59,11 +59,15 @@ def _sizes(data: Dataset) -> DataSizes:
 
 
 def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of the inputs of a study's forecast, and of `forecast` itself, as JSON."""
+    """Digests of the inputs of a study's forecast, and of `forecast` itself, as JSON.
+
+    The number of trials is not among them: a plan still holds when a study gets more.
+    """
+    others = len(config.members), config.keeps is not None, config.execution.precision
     settings = {k: v for k, v in config.canonical().items() if k not in _WITHOUT_EFFECT}
     lane_loop = lane_loop_of(config, jax.default_backend())
     return {
-        "study": short_hash(settings, config.execution.precision),
+        "study": short_hash(settings, *others),
         "data": short_hash(asdict(_sizes(data))),
         "device": short_hash(lane_loop, n_devices(config), costs_of(config).as_dict()),
         "forecast": short_hash(forecast),
@@ -81,13 +85,15 @@ def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:
         plan = read_json(path)
         written = dict[str, str](plan["digests"])
         digests = plan_digests(config, data, plan["forecast"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        changed = [name for name, digest in digests.items() if written.get(name) != digest]
+        read = None if changed else Forecast.from_dict(plan["forecast"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         found = f"not a plan that this version can read ({type(error).__name__}: {error})"
         raise StudyError(Problem(str(path), "", found, hint)) from error
-    if changed := [name for name, digest in digests.items() if written.get(name) != digest]:
+    if read is None:
         found = f"{listed(changed)} changed since it was written"
         raise StudyError(Problem(str(path), "", found, hint))
-    return Forecast.from_dict(plan["forecast"])
+    return read
 
 
 def costs_of(config: StudyConfig) -> CostModel:

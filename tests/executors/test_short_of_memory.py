@@ -179,7 +179,7 @@ def test_a_trial_that_does_not_fit_alone_fails_with_a_hint(run: Callable[..., Ra
         "larger execution.memory_limit, or a smaller model or train.batch_size"
     )
     (shortage,) = [said for said in limited.warnings if "memory_limit" in said]
-    assert shortage.endswith("; its 2 trials failed, because it does not fit alone")
+    assert shortage.endswith("; its 2 trials failed, because they do not fit alone")
 
 
 def test_a_limit_below_the_data_is_refused(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_small_trial_of_a_padded_class_gets_a_program_of_its_size(
     assert limited.curves == mine
     assert limited.warnings[0].endswith(
         "it trains 1 lane at a time, 4 trials in programs of their own, and 1 trial failed, "
-        "because they do not fit alone"
+        "because it does not fit alone"
     )
 
 

@@ -126,3 +126,14 @@ def test_tables_without_a_digest_are_refused_by_their_columns(tmp_path: Path) ->
     path.write_bytes(path.read_bytes().replace(b"best_epoch", b"best_epocg", 1))
     with pytest.raises(SetupError, match="it cannot be read"):
         read_light(path)
+
+
+@pytest.mark.parametrize("about", [b'{"columns": ["other"]}', b"[]", b"not JSON"])
+def test_data_that_kept_the_metadata_of_results_are_measured_all_the_same(
+    about: bytes, tmp_path: Path
+) -> None:
+    table = pa.table({"x": [1.5] * 1000}).replace_schema_metadata({METADATA_KEY: about})
+    pq.write_table(table, tmp_path / "data.parquet")
+    assert decoded_bytes([tmp_path / "data.parquet"], MiB) == 8000
+    with pytest.raises(ValueError, match=r"columns|JSON|Expecting"):
+        check_published(tmp_path / "data.parquet")

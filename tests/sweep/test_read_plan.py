@@ -93,15 +93,26 @@ def test_an_edited_plan_is_refused(study: StudyConfig, data: Dataset, plan: dict
 def test_everything_that_changed_is_named(
     study: StudyConfig, data: Dataset, plan: dict[str, Any]
 ) -> None:
-    other = sweeper.load_study(study.base_dir / "study.toml", ["study.n_trials=3"])
+    other = sweeper.load_study(study.base_dir / "study.toml", ["train.epochs=1"])
     edited = {**plan, "forecast": {}}
     assert "study and forecast changed since" in refusal(edited, other, data)
 
 
-def test_the_place_of_results_and_threads_do_not_invalidate_a_plan(
+def test_a_plan_that_cannot_be_a_forecast_is_refused(
     study: StudyConfig, data: Dataset, plan: dict[str, Any]
 ) -> None:
-    settings = ["results.keep_models=1", "execution.threads=1", "execution.retries=3"]
+    forecast: dict[str, Any] = {"costs": 3}
+    signed = {"forecast": forecast, "digests": plan_digests(study, data, forecast)}
+    assert "not a plan that this version can read" in refusal(signed, study, data)
+
+
+def test_settings_that_do_not_affect_a_plan_do_not_invalidate_it(
+    study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    settings = [
+        *("results.keep_models=1", "execution.threads=1", "execution.retries=3"),
+        *("study.n_trials=999", "study.seed=5", "study.name=other"),
+    ]
     other = sweeper.load_study(study.base_dir / "study.toml", settings)
     assert read_plan(written(plan, study.base_dir), other, data)
 
