@@ -102,6 +102,7 @@ def _values(run_dir: RunDir, number: int, name: str) -> Any:
 
 
 def _versions(recorded: RunDir, again: RunDir) -> dict[str, tuple[str, str | None]]:
+    """The recorded versions that are different now; which packages are recorded may change."""
     before, now = (open_results(one.root).study["versions"] for one in (recorded, again))
     return {n: (then, now.get(n)) for n, then in before.items() if then != now.get(n)}
 
