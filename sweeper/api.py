@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.user_code import forget_changed
@@ -42,9 +42,6 @@ from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.xla_threads import kept_threads, threads_message
-
-if TYPE_CHECKING:
-    from sweeper.preflight.decay_preview import DecayPreview
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +138,10 @@ def _devices(config: StudyConfig) -> Iterator[None]:
         yield
 
 
-def decay(config: StudyConfig) -> DecayPreview:
-    """Which arrays of a study's models weight decay would apply to; nothing is trained.
+def decay(config: StudyConfig) -> dict[str, Any]:
+    """Which arrays of a study's models weight decay would apply to, as JSON-able values.
+
+    Nothing is trained.
 
     Raises:
         SweeperError: as `check`.
@@ -150,7 +149,7 @@ def decay(config: StudyConfig) -> DecayPreview:
     forget_changed(config.base_dir)
     options.check(config)
     with preparing(config) as prepared:
-        from sweeper.preflight.decay_preview import decay_preview
+        from sweeper.preflight.decay import decay_preview
 
         data = prepared()
     with _devices(config):

@@ -18,9 +18,8 @@ import typer
 import sweeper
 from sweeper.cli.main import COMMANDS, app_for
 from sweeper.config import StudyConfig, parse
-from sweeper.config.bundled_code import Code
-from sweeper.config.recorded import study_of
-from sweeper.config.trust import is_known
+from sweeper.config.load import study_of
+from sweeper.config.trust import Code, is_known
 from sweeper.config.user_source import source_digests
 from sweeper.errors import SetupError, SweeperError
 from sweeper.export import export

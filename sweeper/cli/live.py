@@ -8,9 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -33,8 +31,14 @@ from sweeper.results.events import (
 from sweeper.results.status import Status
 
 
-class View(AbstractContextManager["View"], Protocol):
-    """Shows a sweep from entry to exit."""
+class View:
+    """Shows a sweep from entry to exit; this one shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def __call__(self, event: Event) -> None:
         """Handle an event."""
@@ -51,23 +55,7 @@ def view_for(console: Console, started_at: float | None = None) -> View:
     return LineView(console, ran_s=ran_s)
 
 
-class QuietView:
-    """Shows nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __call__(self, event: Event) -> None:
-        pass
-
-    def say(self, message: str) -> None:
-        pass
-
-
-class LiveView:
+class LiveView(View):
     """A view that is redrawn four times a second."""
 
     def __init__(
@@ -86,12 +74,7 @@ class LiveView:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._places.clear()  # no place is working any more
         self._live.stop()
@@ -188,7 +171,7 @@ def doing(event: PlaceEvent) -> str:
     )
 
 
-class LineView:
+class LineView(View):
     """Prints a line for each new best, each tenth of the trials, and each minute."""
 
     def __init__(self, console: Console, period_s: float = 60.0, *, ran_s: float = 0.0) -> None:

@@ -200,16 +200,12 @@ def _curves(curves: Mapping[str, Sequence[float | None]]) -> Table:
 
 def _buckets(buckets: Sequence[Record]) -> Table:
     headings = ("round", "bucket", "epochs", "lanes", "place", "compile s", "train s", "outcome")
+    others = ("lanes_live", "place", "compile_s", "train_s", "outcome")
     told = [
         (
-            row["round"],
-            row["bucket_id"],
+            *(row["round"], row["bucket_id"]),
             formatting.span(row["epochs_from"], row["epochs_to"]),
-            row["lanes_live"],
-            row["place"],
-            row["compile_s"],
-            row["train_s"],
-            row["outcome"],
+            *(row[name] for name in others),
         )
         for row in buckets
     ]

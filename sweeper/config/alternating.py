@@ -214,7 +214,7 @@ def _unfit_phase(
     if loss is None:
         found = f"no loss '{phase.loss}'"
         yield Flaw(f"{key}.loss", found, f"the losses are {', '.join(losses)}")
-    seen = frozenset[str]() if loss is None else upstream(loss.of, inputs)
+    seen = upstream(None if loss is None else loss.of, inputs)
     is_known = loss is not None and seen <= inputs.keys()
     for part in phase.trains:
         if part not in inputs:
@@ -228,7 +228,7 @@ def _unfit_phase(
 def idle_parts(train: AlternatingTable, inputs: Mapping[str, str | None]) -> tuple[str, ...]:
     """The parts that no loss depends on, so that no phase can train them."""
     judged = {name for loss in train.by_loss.values() for name in (loss.of, loss.against)}
-    seen = frozenset[str]().union(*(upstream(name, inputs) for name in judged))
+    seen = {part for name in judged for part in upstream(name, inputs)}
     return tuple(name for name in inputs if name not in seen)
 
 

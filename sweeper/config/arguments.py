@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from sweeper.config.kinds import is_function
-from sweeper.config.model import PythonTable
-from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.optimizers import decays_of
+from sweeper.config.kinds import flattened, is_function
+from sweeper.config.optimizer import UserOptimizerTable, decays_of
 from sweeper.config.reading import Named, tables_of
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Table
-from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.train import OwnProgramTable
 
+_SAMPLER_OR_PRUNER = re.compile(r"study\.(sampler|pruner(\.wrapped)*)\.name")
 # tables whose own keys are traced if they are floats
 WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
 
 
-def structural_arguments(table: Table) -> Mapping[str, Any]:
-    """The arguments that are compiled in: all for a model's function, else all except floats."""
+def arguments_of(key: str, table: Table, *, traced: bool) -> dict[str, Any]:
+    """The arguments of user-defined functions and classes, by dotted key under `key`.
+
+    Either those that are traced, or those compiled in: all for a model's function, else all except
+    floats.
+    """
     if isinstance(table, Named):
-        return _of_each(table, structural_arguments)
-    if isinstance(table, PythonTable):
-        return table.arguments
-    if isinstance(table, WITH_TRACED_ARGUMENTS):
-        return {k: v for k, v in table.arguments.items() if not isinstance(v, float)}
-    return {}
-
-
-def traced_arguments(table: Table) -> Mapping[str, float]:
-    """The float arguments of an optimizer's function or of a program's class."""
-    if isinstance(table, Named):
-        return _of_each(table, traced_arguments)
-    if isinstance(table, WITH_TRACED_ARGUMENTS):
-        return {k: v for k, v in table.arguments.items() if isinstance(v, float)}
-    return {}
-
-
-def _of_each(table: Named, arguments: Callable[[Table], Mapping[str, Any]]) -> dict[str, Any]:
-    inner = tables_of(table).items()
-    return {f"{name}.{key}": value for name, one in inner for key, value in arguments(one).items()}
+        inner = (arguments_of(f"{key}.{k}", v, traced=traced) for k, v in tables_of(table).items())
+        return {key: value for found in inner for key, value in found.items()}
+    own: Mapping[str, Any] = getattr(table, "arguments", {})
+    has_traced = isinstance(table, WITH_TRACED_ARGUMENTS)
+    is_traced = {name: has_traced and isinstance(value, float) for name, value in own.items()}
+    return {f"{key}.{name}": own[name] for name in own if is_traced[name] is traced}
 
 
 def functions_of_tables(tables: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
@@ -60,14 +50,10 @@ def functions_of_optimizers(whole: Table, each: Mapping[str, Table]) -> Iterator
 
 
 def functions_of_study(study: StudyTable) -> Iterator[tuple[str, str]]:
-    """User-defined samplers and pruners."""
-    key, wrapped = "study.pruner", study.pruner.options.get("wrapped")
-    named: list[tuple[str, Any]] = [
-        ("study.sampler.name", study.sampler.name),
-        (f"{key}.name", study.pruner.name),
-    ]
-    while isinstance(wrapped, Mapping):  # as in `patient`, which wraps another pruner
-        table = cast("Mapping[str, Any]", wrapped)
-        key, wrapped = f"{key}.wrapped", table.get("wrapped")
-        named.append((f"{key}.name", table.get("name")))
-    yield from ((name, key) for key, name in named if isinstance(name, str) and is_function(name))
+    """User-defined samplers and pruners, also those that a pruner wraps."""
+    pruner = {"name": study.pruner.name, **study.pruner.options}
+    for key, name in flattened(
+        {"sampler": {"name": study.sampler.name}, "pruner": pruner}, "study"
+    ):
+        if _SAMPLER_OR_PRUNER.fullmatch(key) and isinstance(name, str) and is_function(name):
+            yield name, key

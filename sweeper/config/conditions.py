@@ -34,7 +34,8 @@ def active(search: Mapping[str, SearchEntry], params: Mapping[str, Scalar]) -> d
 
 def in_order(search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
     """The settings, each after those that it depends on."""
-    return tuple(TopologicalSorter({key: _parents(e) for key, e in search.items()}).static_order())
+    parents = {key: entry.when or () for key, entry in search.items()}
+    return tuple(TopologicalSorter(parents).static_order())
 
 
 def needed(keys: Iterable[str], search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
@@ -45,7 +46,7 @@ def needed(keys: Iterable[str], search: Mapping[str, SearchEntry]) -> tuple[str,
         key = waiting.pop()
         if key not in found:
             found[key] = None
-            waiting += _parents(search[key])
+            waiting += search[key].when or ()
     return tuple(key for key in search if key in found)
 
 
@@ -84,10 +85,6 @@ def _circles(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
         first, *others = error.args[1]
         found = f"depends on itself, through {', '.join(others)}"
         yield Flaw(f"search.{first}.when", found, "remove one of the conditions")
-
-
-def _parents(entry: SearchEntry) -> tuple[str, ...]:
-    return tuple(entry.when or ())
 
 
 Wanted = tuple[str, tuple[Scalar, ...]]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import isfinite
-from typing import Annotated, Any, Literal, TypeGuard, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
-from sweeper.config.kinds import Argument, FunctionName
-from sweeper.config.refusals import format_value
+from sweeper.config.kinds import Argument, FunctionName, items_of
+from sweeper.config.reading import is_table
+from sweeper.config.refusals import format_value, refusal
 from sweeper.config.table import Flaw, Table
 
 _Method = Literal["none", "mean", "median", "most_frequent"]
@@ -24,45 +24,33 @@ class Constant(Table):
 
 
 def _names(value: object) -> object:
-    names: Any = (value,) if isinstance(value, str) else value
-    if _is_array(names) and names and all(_is_name(name) for name in names):
-        return tuple(names)
-    raise PydanticCustomError("names", "not a name or an array of names")
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+    names = (value,) if isinstance(value, str) else items_of(value)
+    if names and all(isinstance(name, str) and name for name in names):
+        return names
+    raise refusal("{value} is not the name of a column", "write a name, or an array of names")
 
 
 def _impute(value: object) -> object:
     if isinstance(value, Constant) or (isinstance(value, str) and value in _METHODS):
         return value
-    if _is_table(value) and value.keys() == {"constant"}:
+    if is_table(value) and value.keys() == {"constant"}:
         constant = value["constant"]
         if not _is_number(constant):
-            raise PydanticCustomError(
-                "constant", "not a constant", {"constant": format_value(constant)}
-            )
+            found = f"constant = {format_value(constant)} is not a finite number"
+            raise refusal(found, "write a finite number")
         return Constant(constant=float(constant))
-    raise PydanticCustomError("impute", "not a way to fill gaps")
+    hint = 'write "none", "mean", "median", "most_frequent" or { constant = 0 }'
+    raise refusal("{value} is not a way to fill gaps", hint)
 
 
 def _class_weights(value: object) -> object:
     if value in ("none", "balanced"):
         return value
-    if _is_table(value) and value:
+    if is_table(value) and value:
         if all(_is_number(weight) and weight > 0 for weight in value.values()):
             return {name: float(weight) for name, weight in value.items()}
-        raise PydanticCustomError("class_weight", "a weight is not a number above 0")
-    raise PydanticCustomError("class_weights", "not weights")
-
-
-def _is_array(value: object) -> TypeGuard[Sequence[Any]]:
-    return isinstance(value, (list, tuple))
-
-
-def _is_table(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
+        raise refusal("a weight is not a number above 0", "write numbers above 0")
+    raise refusal("{value} is not a weighting", 'write "none", "balanced" or { CLASS = 2.0 }')
 
 
 def _is_number(value: object) -> bool:

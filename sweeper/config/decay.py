@@ -9,11 +9,18 @@ from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, create_model
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
-from sweeper.config.kinds import ReadBy, items_of, one_or_more
-from sweeper.config.refusals import format_value
+from sweeper.config.kinds import one_or_more, read_as
+from sweeper.config.refusals import format_value, refusal
 from sweeper.config.table import Flaw, Table
 
 
@@ -34,20 +41,22 @@ class Rule:
     ndim: tuple[int, ...] = ()
 
 
+_NO_AMOUNT = "{value} is not an amount of decay"
+_WRITE_AMOUNT = "write true, false or a factor from 0 up"
+
+
 def _amount(value: object) -> bool | float:
     if isinstance(value, bool):
         return value
     if isinstance(value, int | float) and isfinite(value) and 0 <= value <= 1e38:
         return float(value)
-    raise PydanticCustomError("decay_amount", "not an amount of decay")
+    raise refusal(_NO_AMOUNT, f"{_WRITE_AMOUNT}; for a layer also {{ weight = true, ... }}")
 
 
 def _layer_decay(value: object) -> object:
-    if not isinstance(value, Mapping):
-        return _amount(value)
     leaves = cast("Mapping[str, object]", value)
-    if not leaves:
-        raise PydanticCustomError("decay_amount", "not an amount of decay")
+    if not isinstance(value, Mapping) or not leaves:
+        return _amount(value)
     return {name: _amount_of(name, amount) for name, amount in leaves.items()}
 
 
@@ -55,15 +64,8 @@ def _amount_of(leaf: str, value: object) -> bool | float:
     try:
         return _amount(value)
     except PydanticCustomError:
-        context = {"leaf": leaf, "amount": format_value(value)}
-        raise PydanticCustomError("decay_of_leaf", "not an amount of decay", context) from None
-
-
-def _whole_numbers(value: object) -> object:
-    numbers = items_of(value) or (value,)
-    if all(type(number) is int for number in numbers):
-        return value if numbers == (value,) else numbers
-    raise PydanticCustomError("whole_numbers", "not an integer or an array of integers")
+        found = f"{leaf} = {_NO_AMOUNT.replace('{value}', format_value(value))}"
+        raise refusal(found, _WRITE_AMOUNT) from None
 
 
 _AMOUNT: dict[str, Any] = {"anyOf": [{"type": "boolean"}, {"type": "number", "minimum": 0}]}
@@ -75,10 +77,12 @@ Amount = Annotated[
 ]
 LayerDecay = Annotated[
     bool | float | dict[str, bool | float],
-    ReadBy(_layer_decay, {"anyOf": [*_AMOUNT["anyOf"], _A_LEAF_EACH]}),
+    PlainValidator(_layer_decay),
+    WithJsonSchema({"anyOf": [*_AMOUNT["anyOf"], _A_LEAF_EACH]}),
 ]
 WholeNumbers = Annotated[
-    int | tuple[int, ...] | None, ReadBy(_whole_numbers, one_or_more({"type": "integer"}))
+    int | tuple[int, ...] | None,
+    read_as(one_or_more(int), "{value} is not an integer", "write one, or an array of them"),
 ]
 Word = Annotated[str, Field(min_length=1)]
 
@@ -208,7 +212,8 @@ def _several(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
 def _a_table(value: object) -> object:
     if value is None or isinstance(value, dict | DecayTable):
         return cast("object", value)
-    raise PydanticCustomError("decay_rules", "not a table of rules")
+    hint = "write [optimizer.decay]; the decay rate of squared gradients is b2"
+    raise refusal("{value} is not a table of decay rules", hint)
 
 
 # marks such a table, so that a number in its place gets a message about what the table is for

@@ -10,8 +10,7 @@ import math
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from sweeper.config.arguments import WITH_TRACED_ARGUMENTS
-from sweeper.config.optimizer import SHAPES, UserOptimizerTable
-from sweeper.config.optimizers import each
+from sweeper.config.optimizer import SHAPES, UserOptimizerTable, each
 from sweeper.config.reading import RawTable
 from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry, gives_floats

@@ -3,55 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
+    ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
+    TypeAdapter,
+    ValidationError,
     WithJsonSchema,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
+from sweeper.config.refusals import refusal
 from sweeper.trial import Scalar
 
 
-def _count_or_auto(value: object) -> object:
-    if value == "auto" or (type(value) is int and value >= 0):
-        return value
-    raise PydanticCustomError("count_or_auto", "not a count or auto")
+def read_as(form: Any, found: str, hint: str) -> PlainValidator:
+    """Reads a value of the type `form`; of others, says what was found and what to write."""
+    adapter: TypeAdapter[Any] = TypeAdapter(form, config=ConfigDict(strict=True))
+
+    def read(value: object) -> object:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError:
+            raise refusal(found, hint) from None
+
+    return PlainValidator(read, json_schema_input_type=form)
 
 
-def _some_or_auto(value: object) -> object:
-    if value == "auto" or (type(value) is int and value >= 1):
-        return value
-    raise PydanticCustomError("some_or_auto", "not a positive count or auto")
-
-
-def _scalar(value: object) -> object:
-    if isinstance(value, Scalar):
-        return value
-    raise PydanticCustomError("scalar", "not a scalar")
+def one_or_more(kind: Any) -> Any:
+    """A value of this type, or an array of several."""
+    return kind | Annotated[tuple[kind, ...], Field(strict=False, min_length=1)]
 
 
 def _argument(value: object) -> object:
     if not isinstance(value, Scalar):
-        raise PydanticCustomError("argument", "not a scalar")
+        raise refusal("{value} cannot be an argument", "write true or false, a number or text")
     if isinstance(value, float) and not isfinite(value):
-        raise PydanticCustomError("finite_number", "not finite")
+        raise PydanticKnownError("finite_number")
     return value
-
-
-def _count_or_share(value: object) -> object:
-    is_count = type(value) is int and value >= 0
-    if is_count or (type(value) is float and 0 <= value < 1):
-        return value
-    raise PydanticCustomError("count_or_share", "not a count or a share")
 
 
 # the form in JSON Schema; `is_function` checks which letters a name may have
@@ -67,7 +64,7 @@ def is_function(name: str) -> bool:
 def _function_name(text: str) -> str:
     if is_function(text):
         return text
-    raise PydanticCustomError("function_name", "not of the form module:function")
+    raise refusal("{value} is not the name of a function", 'write "module:function"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +93,6 @@ class OneOf:
         raise PydanticCustomError("one_of", "no such name", {"options": options})
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class ReadBy:
-    """Marks a value that is read by a function of its own, and is unchanged in JSON.
-
-    `form` is the JSON Schema of what may be written.
-    """
-
-    read: Callable[[object], object]
-    form: Mapping[str, Any]
-
-    def __get_pydantic_core_schema__(
-        self, _source: Any, _handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
-
-    def __get_pydantic_json_schema__(
-        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return dict(self.form)
-
-
-def one_or_more(form: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a value that may occur alone or in an array of several."""
-    return {"anyOf": [dict(form), {"type": "array", "items": dict(form), "minItems": 1}]}
-
-
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
@@ -129,7 +100,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 def _duration(value: object) -> object:
     if isinstance(value, str) and _DURATION.fullmatch(value) and seconds_of(value) > 0:
         return value
-    raise PydanticCustomError("duration", "not a duration")
+    raise refusal("{value} is not a duration", 'write e.g. "90s", "30m" or "2h"')
 
 
 def seconds_of(duration: str) -> float:
@@ -143,12 +114,6 @@ _DECIMAL = {letter: 1000**power for power, letter in enumerate("KMGT", 1)}
 _BYTES = re.compile(r"^([1-9][0-9]*(?:\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*) ?(?:([KMGT])(i?))?B$")
 
 
-def _amount_of_memory(value: object) -> object:
-    if isinstance(value, str) and _BYTES.fullmatch(value):
-        return value
-    raise PydanticCustomError("amount_of_memory", "not an amount of memory")
-
-
 def bytes_of(amount: str) -> int:
     """The bytes in an amount of memory such as "2 GiB", "500 MB" or "4096 B"."""
     count, prefix, is_binary = _BYTES.fullmatch(amount).groups()  # type: ignore[union-attr]
@@ -158,14 +123,6 @@ def bytes_of(amount: str) -> int:
 def items_of(value: object) -> tuple[object, ...] | None:
     """The items of an array; None if it is not an array."""
     return tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else None
-
-
-def _one_or_more(value: object) -> object:
-    if isinstance(value, str):
-        return value
-    if (names := items_of(value)) and all(isinstance(name, str) for name in names):
-        return names
-    raise PydanticCustomError("one_or_more", "not a string or an array of strings")
 
 
 def _conditions(value: object) -> object:
@@ -180,7 +137,8 @@ def _conditions(value: object) -> object:
     else:
         if found:
             return found
-    raise PydanticCustomError("conditions", "not conditions")
+    hint = 'write e.g. { "model.layer_norm" = true }, or an array of values'
+    raise refusal("{value} is not a condition", hint)
 
 
 def flattened(value: object, under: str = "") -> list[tuple[str, object]]:
@@ -195,35 +153,53 @@ def flattened(value: object, under: str = "") -> list[tuple[str, object]]:
 FunctionName = Annotated[
     str, AfterValidator(_function_name), WithJsonSchema({**_FUNCTION_FORM}, mode="validation")
 ]
-Duration = Annotated[str, ReadBy(_duration, {"type": "string", "pattern": _DURATION.pattern})]
-AmountOfMemory = Annotated[
-    str, ReadBy(_amount_of_memory, {"type": "string", "pattern": _BYTES.pattern})
+Duration = Annotated[
+    str,
+    PlainValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": _DURATION.pattern}),
 ]
-Names = Annotated[str | tuple[str, ...], ReadBy(_one_or_more, one_or_more({"type": "string"}))]
+AmountOfMemory = Annotated[
+    str,
+    read_as(
+        Annotated[str, Field(pattern=_BYTES.pattern)],
+        "{value} is not an amount of memory",
+        'write e.g. "2 GiB" or "500 MB"',
+    ),
+]
+_NO_NAME = "{value} is not a name", "write text in quotes, or an array of names"
+Names = Annotated[str | tuple[str, ...], read_as(one_or_more(str), *_NO_NAME)]
 Conditions = Annotated[
-    dict[str, tuple[Scalar, ...]], ReadBy(_conditions, {"type": "object", "minProperties": 1})
+    dict[str, tuple[Scalar, ...]],
+    PlainValidator(_conditions),
+    WithJsonSchema({"type": "object", "minProperties": 1}),
 ]
 CountOrAuto = Annotated[
     int | Literal["auto"],
-    PlainValidator(
-        _count_or_auto, json_schema_input_type=Annotated[int, Field(ge=0)] | Literal["auto"]
+    read_as(
+        Annotated[int, Field(ge=0)] | Literal["auto"],
+        "{value} is not a count",
+        'write "auto" or an integer from 0 up',
     ),
 ]
 SomeOrAuto = Annotated[
     int | Literal["auto"],
-    PlainValidator(
-        _some_or_auto, json_schema_input_type=Annotated[int, Field(ge=1)] | Literal["auto"]
+    read_as(
+        Annotated[int, Field(ge=1)] | Literal["auto"],
+        "{value} is not a positive count",
+        'write "auto" or an integer from 1 up',
     ),
 ]
-_COUNT_OR_SHARE: Mapping[str, Any] = {
-    "anyOf": [
-        {"type": "integer", "minimum": 0},
-        {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
-    ]
-}
-CountOrShare = Annotated[int | float, ReadBy(_count_or_share, _COUNT_OR_SHARE)]
+CountOrShare = Annotated[
+    int | float,
+    read_as(
+        Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, lt=1)],
+        "{value} is not a count or a share",
+        "write an integer from 0 up, or a share below 1",
+    ),
+]
 _MAX_COUNT = 10_000_000
 MAX_XLA_THREADS = 1024  # with many more, XLA may crash
 Count = Annotated[int, Field(ge=1, le=_MAX_COUNT)]
-AnyScalar = Annotated[Scalar, PlainValidator(_scalar, json_schema_input_type=Scalar)]
+_NO_CHOICE = "{value} cannot be a choice", "write true or false, a number or text"
+AnyScalar = Annotated[Scalar, read_as(Scalar, *_NO_CHOICE)]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

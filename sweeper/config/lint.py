@@ -1,21 +1,31 @@
-"""Warnings and hints about study files that are valid, but hardly what anybody means."""
+"""Warnings and hints about study files that are valid, but hardly what anybody means.
+
+Most are about settings that have no effect: on any trial, or beyond what happens without them.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from sweeper.config.agreement import inputs_of
 from sweeper.config.alternating import AlternatingTable, idle_parts
-from sweeper.config.idle import idle_settings
+from sweeper.config.conditions import Wanted
 from sweeper.config.jax_pins import overridden
-from sweeper.config.model import PartsTable
-from sweeper.config.optimizers import decays_of
+from sweeper.config.model import MlpTable, PartsTable
+from sweeper.config.optimizer import (
+    SHAPES,
+    MixedOptimizerTable,
+    UserOptimizerTable,
+    decays_of,
+    takes,
+)
+from sweeper.config.refusals import format_value
+from sweeper.config.rules import inputs_of
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
-from sweeper.config.table import field_of, value_of
-from sweeper.config.train import better
-from sweeper.errors import listed
+from sweeper.config.train import TASK_OF_LOSS, better
+from sweeper.errors import counted, listed
+from sweeper.trial import Scalar
 
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
@@ -78,10 +88,8 @@ def _idle_decay(config: StudyConfig) -> Iterator[str]:
         table = key.removesuffix(".decay")
         amount = f"{table}.weight_decay"
         drawn = config.entry(amount)
-        setting = amount.removeprefix("optimizer.")
-        if field_of(type(config.optimizer), setting) is None:
-            continue  # a user-defined optimizer may use the rules in any way
-        if not value_of(config.optimizer, setting) and (drawn is None or drawn.values() == (0.0,)):
+        # a user-defined optimizer has no such setting, and may use the rules in any way
+        if config.written(amount) == 0 and (drawn is None or drawn.values() == (0.0,)):
             yield f"[{key}] changes nothing, since {amount} is 0; write e.g. {amount} = 1e-4"
 
 
@@ -151,4 +159,223 @@ def _constraints(config: StudyConfig) -> Iterator[str]:
         yield (
             "the sampler cmaes ignores study.constraints (tpe, gp and nsgaii use them); the best "
             "trial is still the best of those that meet all constraints"
+        )
+
+
+_OF_HIDDEN_LAYERS = ("dropout", "layer_norm", "activation", "width")
+# the lowest and highest value of each metric
+_RANGES: Mapping[str, tuple[float | None, float | None]] = {
+    **dict.fromkeys(("accuracy", "f1", "auroc"), (0.0, 1.0)),
+    **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, None)),
+    "r2": (None, 1.0),
+}
+
+
+def _range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | None]:
+    """The lowest and highest value that a metric may have; None if unbounded."""
+    name = reported.partition("_")[2]
+    if reported == N_PARAMETERS:
+        return 0.0, None
+    if name == "loss":
+        return (0.0 if config.train.loss in TASK_OF_LOSS else None), None
+    return _RANGES.get(name, (None, None)) if name in config.train.metrics else (None, None)
+
+
+def idle_settings(config: StudyConfig) -> Iterator[str]:
+    """Messages about settings that have no effect, searched or not."""
+    yield from _searched(config)
+    yield from _written(config)
+    yield from _rates(config)
+    yield from _early_stop(config)
+    yield from _of_data(config)
+    yield from _of_study(config)
+    yield from _of_execution(config)
+
+
+def is_within(config: StudyConfig, metric: str, low: float | None, high: float | None) -> bool:
+    """Whether all values that a metric may have are from `low` to `high`."""
+    least, greatest = _range_of(config, metric)
+    is_low = low is None or (least is not None and low <= least)
+    return is_low and (high is None or (greatest is not None and high >= greatest))
+
+
+def _searched(config: StudyConfig) -> Iterator[str]:
+    """Searched settings that no trial draws, or that no trial uses."""
+    for key, entry in config.search.items():
+        if entry.when and not config.is_drawn(key):
+            yield f"search.{key} changes nothing: no trial meets all conditions of its `when`"
+        else:
+            yield from _undrawn(config, key, key)
+    for key, source in config.same_as.items():
+        yield from _undrawn(config, key, source)
+
+
+def _undrawn(config: StudyConfig, key: str, source: str) -> Iterator[str]:
+    for need in _needs(config, key):
+        if not config.is_drawn(source, need):
+            yield f"search.{key} changes nothing: {_unmet(config, *need)}"
+
+
+def _written(config: StudyConfig) -> Iterator[str]:
+    """Settings written for every trial that no trial uses."""
+    keys = [f"{model}.{key}" for key in ("dropout", "layer_norm") for model in config.each("model")]
+    keys += [f"{optimizer}.nesterov" for optimizer in config.each("optimizer")]
+    for key in keys:
+        value = config.written(key) if config.entry(key) is None else None
+        for owner, wanted in _needs(config, key) if value else ():
+            values = config.drawn_values(owner)
+            if values is not None and not {*values} & {*wanted}:
+                written = f"{key} = {format_value(value)}"
+                yield f"{written} changes nothing: {_unmet(config, owner, wanted)}"
+
+
+def _needs(config: StudyConfig, key: str) -> Iterator[Wanted]:
+    """The other settings, with the values that a trial needs of them to use the setting `key`."""
+    around, _, name = key.rpartition(".")
+    if key.startswith("model."):
+        if name in _OF_HIDDEN_LAYERS and config.written(f"{around}.depth") is not None:
+            yield from _if_true(config, f"{around}.depth")
+        if len(config.kinds) > 1:
+            yield "model.kind", tuple(kind for kind in config.kinds if config.is_of(kind, key))
+    if key.startswith("optimizer."):
+        if name == "nesterov":
+            yield from _if_true(config, f"{around}.momentum")
+        if around.endswith(".schedule") and name != "name":
+            shapes = tuple(shape for shape, numbers in SHAPES.items() if name in numbers)
+            yield f"{around}.name", shapes
+        if isinstance(config.optimizer, MixedOptimizerTable):
+            names = config.drawn_values("optimizer.name") or ()
+            yield (
+                "optimizer.name",
+                tuple(one for one in names if takes(str(one), key.partition(".")[2])),
+            )
+
+
+def _if_true(config: StudyConfig, owner: str) -> Iterator[Wanted]:
+    values = config.drawn_values(owner)
+    if values is not None:  # a continuous range has numbers other than 0
+        yield owner, tuple(value for value in values if value)
+
+
+def _unmet(config: StudyConfig, owner: str, wanted: tuple[Scalar, ...]) -> str:
+    values = config.drawn_values(owner) or ()
+    met = [value for value in wanted if value in values]
+    drawn = listed([format_value(value) for value in met or values], "or")
+    if not met:
+        return f"{owner} is {drawn} in every trial"
+    return f"trials that draw it never have {owner} = {drawn}"
+
+
+def uncertain_decays(config: StudyConfig) -> tuple[str, ...]:
+    """The optimizers, by key, whose weight decay applies to no array in some models.
+
+    Without decay rules, the weights of every MLP decay.
+    """
+    models = config.each("model")
+    found: list[str] = []
+    for key, table in config.each("optimizer").items():
+        values = config.drawn_values(f"{key}.weight_decay")
+        is_zero = isinstance(table, UserOptimizerTable) or (values is not None and not any(values))
+        its = models.get(key.replace("optimizer", "model", 1))
+        of_mlp = isinstance(its, MlpTable) or all(isinstance(m, MlpTable) for m in models.values())
+        if not is_zero and (getattr(table, "decay", None) is not None or not of_mlp):
+            found.append(key)
+    return tuple(found)
+
+
+def _rates(config: StudyConfig) -> Iterator[str]:
+    """An optimizer's learning rate that no phase uses, since each has its own."""
+    train = config.train
+    if not isinstance(train, AlternatingTable):
+        return
+    rates = [f"train.phases.{name}.lr" for name in train.cycle]
+    own = [config.written(key) is not None or config.entry(key) is not None for key in rates]
+    conditional = any(entry.when for key in rates if (entry := config.entry(key)) is not None)
+    if all(own) and not conditional:
+        for optimizer in config.each("optimizer"):
+            if config.entry(f"{optimizer}.lr") is not None:
+                yield f"search.{optimizer}.lr changes nothing: every phase has its own lr"
+
+
+def _early_stop(config: StudyConfig) -> Iterator[str]:
+    """An early stop that no trial is long enough to reach."""
+    if config.train.early_stop is None:
+        return
+    patience = config.drawn_values("train.early_stop.patience")
+    least, epochs = min(patience or (1,)), config.max_epochs
+    if int(least) + 1 >= epochs:
+        yield (
+            f"train.early_stop ends no trial: patience = {least} needs {least} epochs without a "
+            f"better one, so trials end in epoch {int(least) + 1} at the earliest, but they have "
+            f"{counted(epochs, 'epoch')}; its only effect is that the best epoch counts, as with "
+            'study.value = "best"'
+        )
+
+
+def _of_data(config: StudyConfig) -> Iterator[str]:
+    split = config.data.split
+    if config.study.folds is not None and split.val != type(split).model_fields["val"].default:
+        yield (
+            f"data.split.val = {split.val} changes nothing: study.folds = {config.study.folds} "
+            "splits all rows but those for testing into folds; remove it"
+        )
+    if config.study.folds is None and split.time is not None and split.seed is not None:
+        yield (
+            f"data.split.seed = {split.seed} changes nothing: data.split.time splits the rows in "
+            "order, without drawing any; remove it"
+        )
+
+
+def _of_study(config: StudyConfig) -> Iterator[str]:
+    """Constraints that no trial or every trial meets, and objectives that never differ."""
+    for index, bound in enumerate(config.study.constraints):
+        least, greatest = _range_of(config, bound.metric)
+        if is_within(config, bound.metric, bound.min, bound.max):
+            yield f"study.constraints.{index} changes nothing: {bound.metric} is always within it"
+        key = f"study.constraints.{index}: no trial can meet"
+        if _is_less(bound.max, least):
+            yield f"{key} max = {bound.max:g}, since {bound.metric} is never less than {least:g}"
+        if _is_less(greatest, bound.min):
+            yield f"{key} min = {bound.min:g}, since {bound.metric} is never more than {greatest:g}"
+    if N_PARAMETERS in config.study.objectives and not _searches_size(config):
+        yield (
+            f"every trial has the same {N_PARAMETERS}, an objective of the study: no setting is "
+            "searched that changes the size of the model; search model.depth or model.width"
+        )
+
+
+def _is_less(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and one < other
+
+
+def _searches_size(config: StudyConfig) -> bool:
+    """Whether trials may have models of different sizes."""
+    models = config.each("model")
+    for key in (*config.search, *config.same_as):
+        around, _, name = key.rpartition(".")
+        if around == "model" or around.startswith("model."):
+            is_mlp = isinstance(models.get(around), MlpTable)
+            if not (is_mlp and name in ("dropout", "activation")):
+                return True
+    return False
+
+
+def _of_execution(config: StudyConfig) -> Iterator[str]:
+    execution, n_trials = config.execution, config.study.n_trials
+    failures = execution.max_failures
+    if isinstance(failures, int) and failures >= n_trials:
+        yield (
+            f"execution.max_failures = {failures} changes nothing: more than {failures} trials "
+            f"would have to fail, but the study has {n_trials}; write a smaller count, or a share"
+        )
+    if config.results.save_optimizer and not config.results.keep_models:
+        yield (
+            "results.save_optimizer changes nothing: results.keep_models = 0 keeps no model; "
+            "write results.keep_models = 1 or more"
+        )
+    retries = type(execution).model_fields["retries"].default
+    if execution.workers == 0 and execution.retries != retries:
+        yield (
+            f"execution.retries = {execution.retries} changes nothing: it is for trials whose "
+            "worker died, but execution.workers = 0; remove it"
         )

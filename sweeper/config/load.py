@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
-from sweeper.config.reading import RawTable, is_table
+from sweeper.config.reading import RawTable, is_table, with_value
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.toml import (
@@ -23,6 +22,7 @@ from sweeper.config.toml import (
     Source,
     beyond_limits,
     given_twice,
+    toml_text,
     unrecordable,
 )
 from sweeper.config.validate import Draft
@@ -32,16 +32,8 @@ from sweeper.rundir import read_small
 _BRACKETS = re.compile(r"[\[{]")
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
-    """A setting that replaces one of the file."""
-
-    key: str
-    value: object
-
-
-def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
-    """The overrides in texts such as `key=value`; a value is TOML, or else a plain string.
+def read_overrides(texts: Sequence[str]) -> list[tuple[str, object]]:
+    """The values by key in texts such as `key=value`; each is TOML, or else a plain string.
 
     Raises:
         StudyError: a text has no key or no value, or a value is nested too deeply.
@@ -55,26 +47,10 @@ def read_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
     if problems:
         raise StudyError(problems)
     try:
-        return tuple(Override(key, _value(value)) for key, value in map(_halves, texts))
+        return [(key, _value(value)) for key, value in map(_halves, texts)]
     except RecursionError:
         deepest = max(map(_halves, texts), key=lambda halves: len(_BRACKETS.findall(halves[1])))[0]
         raise StudyError(Problem(COMMAND_LINE, deepest, TOO_DEEP, UNNEST)) from None
-
-
-def overridden(raw: RawTable, overrides: Iterable[Override]) -> RawTable:
-    """The tables of `raw` with the overrides applied; tables without overrides are shared."""
-    for override in overrides:
-        raw = _put(raw, override.key.split("."), override.value)
-    return raw
-
-
-def _put(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
-    name, *rest = path
-    if not rest:
-        return {**raw, name: value}
-    inner = raw.get(name)
-    # a setting that is not a table is replaced; validation then reports unknown settings
-    return {**raw, name: _put(inner if is_table(inner) else {}, rest, value)}
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -172,8 +148,11 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
         StudyError: as `load`.
     """
     given = read_overrides(overrides)
-    source = Source(path.absolute(), text, tuple(override.key for override in given))
-    raw = overridden(_toml(source), given)
+    source = Source(path.absolute(), text, tuple(key for key, _ in given))
+    raw = _toml(source)
+    for key, value in given:
+        # a setting in the way that is not a table is replaced; validation reports unknown ones
+        raw = with_value(raw, key.split("."), value)
     if unreadable := [*beyond_limits(raw)]:
         raise StudyError(map(source.problem, unreadable))
     draft = Draft(raw)
@@ -211,9 +190,9 @@ def _toml(source: Source) -> RawTable:
     what, line = place.groups() if place else (message, str(source.text.count("\n") + 1))
     where = f"{source.path.name}:{line}"
     if what.startswith(_OF_TWICE) and (twice := given_twice(source.text)):
-        where = f"{source.path.name}:{twice.second}"
-        found = f"already given on line {twice.first}"
-        raise StudyError(Problem(where, twice.key, found, "remove one of the two"))
+        key, first, second = twice
+        where, found = f"{source.path.name}:{second}", f"already given on line {first}"
+        raise StudyError(Problem(where, key, found, "remove one of the two"))
     raise StudyError(Problem(where, "", f"not TOML: {what}", _hint(source, int(line))))
 
 
@@ -231,3 +210,17 @@ def _too_long(source: Source) -> Problem:
     found = _LONG_NUMBER.search(source.text)
     line = source.text.count("\n", 0, found.start()) + 1 if found else 1
     return Problem(f"{source.path.name}:{line}", "", TOO_LONG, SHORTEN)
+
+
+def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
+    """The study with these settings; `file` is its study file."""
+    return parse(study_text(settings), file)
+
+
+def study_text(settings: Mapping[str, Any]) -> str:
+    """A study file with these settings."""
+    settings = {"edition": 1, **settings}  # not recorded while there was only one
+    links = {setting: {"same_as": of} for setting, of in settings.get("same_as", {}).items()}
+    search = {**settings["search"], **links}
+    written = {k: v for k, v in settings.items() if k != "same_as"} | {"search": search}
+    return toml_text(written)

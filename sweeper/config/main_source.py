@@ -370,17 +370,20 @@ def _compiled(code: CodeType) -> str:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+    for one in _with_inner(code):
+        yield from one.co_names
 
 
 def _globals_in(code: CodeType) -> Iterator[str]:
     """The global names in compiled code, without attribute names."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in _GLOBAL:
-            yield str(instruction.argval)
+    for one in _with_inner(code):
+        for instruction in dis.get_instructions(one):
+            if instruction.opname in _GLOBAL:
+                yield str(instruction.argval)
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _globals_in(constant)
+            yield from _with_inner(constant)

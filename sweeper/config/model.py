@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName
-from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
-from sweeper.config.refusals import unknown_name
+from sweeper.config.reading import Named, is_table, tables_of
 from sweeper.config.table import DECLARED, FIXED, TRACED, Flaw, Table
+from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
 
 ModelKind = Literal["mlp", "python", "parts"]
@@ -165,23 +164,6 @@ def has_parts(raw: object) -> bool:
     return is_table(raw) and any(is_table(value) for value in raw.values())
 
 
-def parts_recipe(raw: RawTable) -> tuple[Recipe, list[Flaw]]:
-    """How to read a raw `[model]` with parts, and the flaws in their kinds."""
-    faults: list[Flaw] = []
-    tables: list[tuple[str, type[Table]]] = []
-    for name, part in raw.items():
-        if not is_table(part):
-            hint = f"write it in one of the parts, [model.{next(_tables(raw))}]"
-            faults.append(Flaw(f"model.{name}", "a setting next to parts", hint))
-            continue
-        kind = part.get("kind", "mlp")
-        if not isinstance(kind, str) or kind not in PARTS:
-            faults.append(unknown_name(f"model.{name}.kind", kind, ", ".join(PARTS), "model"))
-            continue
-        tables.append((name, PARTS[kind]))
-    return Recipe(PartsTable, tuple(tables)), faults
-
-
 def check_wiring(inputs: Mapping[str, str | None]) -> Iterator[Flaw]:
     """Check that each part is fed by another part, and not by itself."""
     for name, source in inputs.items():
@@ -190,35 +172,26 @@ def check_wiring(inputs: Mapping[str, str | None]) -> Iterator[Flaw]:
             continue
         if source not in inputs:
             yield unknown_part(key, source, [*inputs])
-        elif name in _upstream(source, inputs):
+        elif name in upstream(source, inputs):
             found = f"'{name}' feeds '{source}', which feeds '{name}'"
             yield Flaw(key, found, "let the data feed one of them")
 
 
 def in_order(inputs: Mapping[str, str | None]) -> tuple[str, ...]:
     """The parts, each after the one that feeds it."""
-    return tuple(sorted(inputs, key=lambda name: len(_upstream(name, inputs))))
-
-
-def upstream(name: str, inputs: Mapping[str, str | None]) -> frozenset[str]:
-    """The part `name` and all parts that its output depends on."""
-    return frozenset(_upstream(name, inputs))
+    return tuple(sorted(inputs, key=lambda name: len(upstream(name, inputs))))
 
 
 def unknown_part(key: str, name: str, parts: Sequence[str]) -> Flaw:
     """The flaw of naming a part that does not exist."""
-    near = get_close_matches(name, parts, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"the parts are {', '.join(parts)}"
+    hint = did_you_mean(name, parts) or f"the parts are {', '.join(parts)}"
     return Flaw(key, f"no part '{name}'", hint)
 
 
-def _upstream(name: str | None, inputs: Mapping[str, str | None]) -> list[str]:
-    found: list[str] = []
+def upstream(name: str | None, inputs: Mapping[str, str | None]) -> set[str]:
+    """The part `name` and all parts that its output depends on."""
+    found: set[str] = set()
     while name is not None and name not in found:
-        found.append(name)
+        found.add(name)
         name = inputs.get(name)
     return found
-
-
-def _tables(raw: RawTable) -> Iterator[str]:
-    return (name for name, value in raw.items() if is_table(value))

@@ -5,13 +5,14 @@ Defaults are those of Optax.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
 from sweeper.config.decay import RULES, DecayTable
 from sweeper.config.kinds import Argument, Count, FunctionName
+from sweeper.config.reading import Named, RawTable, is_table, tables_of
 from sweeper.config.table import FIXED, TRACED, Table
 
 ScheduleName = Literal["constant", "cosine", "warmup_cosine", "exponential", "one_cycle"]
@@ -61,6 +62,9 @@ _Decay = Annotated[float, Field(ge=0, le=1e38), TRACED]
 _Fraction = Annotated[float, Field(ge=0, lt=1), TRACED]
 _Rate = Annotated[float, Field(gt=0, le=1e38), TRACED]
 _Above0 = Annotated[float, Field(gt=0, le=1e38)]
+# the same where only some of the drawn optimizers have a setting
+_MaybeFraction = Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED]
+_MaybeAbove0 = Annotated[_Above0 | None, TRACED]
 
 _NAME = "the optimizer, or your own module:function that returns an Optax optimizer"
 _LR = "learning rate"
@@ -172,7 +176,7 @@ class UserOptimizerTable(Table):
     slots: ClassVar[int] = 2
 
     name: Annotated[FunctionName, FIXED] = Field(description=_NAME)
-    lr: Annotated[_Above0 | None, TRACED] = Field(
+    lr: _MaybeAbove0 = Field(
         default=None,
         description=f"{_LR}, passed to the function at each step according to the schedule",
         examples=[1e-3],
@@ -192,23 +196,13 @@ class MixedOptimizerTable(_Keys):
     """The keys of all optimizers, if `name` is searched; a trial uses those of its own."""
 
     name: OptimizerName = Field(description=_NAME)
-    b1: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
-        default=None, description=_B1, examples=[0.8]
-    )
-    b2: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
-        default=None, description=_B2, examples=[0.99]
-    )
-    eps: Annotated[_Above0 | None, TRACED] = Field(default=None, description=_EPS, examples=[1e-6])
-    momentum: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
-        default=None, description=_MOMENTUM, examples=[0.9]
-    )
+    b1: _MaybeFraction = Field(default=None, description=_B1, examples=[0.8])
+    b2: _MaybeFraction = Field(default=None, description=_B2, examples=[0.99])
+    eps: _MaybeAbove0 = Field(default=None, description=_EPS, examples=[1e-6])
+    momentum: _MaybeFraction = Field(default=None, description=_MOMENTUM, examples=[0.9])
     nesterov: bool | None = Field(default=None, description=_NESTEROV, examples=[True])
-    decay_rate: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
-        default=None, description=_DECAY_RATE, examples=[0.7]
-    )
-    clipping_threshold: Annotated[_Above0 | None, TRACED] = Field(
-        default=None, description=_THRESHOLD, examples=[0.5]
-    )
+    decay_rate: _MaybeFraction = Field(default=None, description=_DECAY_RATE, examples=[0.7])
+    clipping_threshold: _MaybeAbove0 = Field(default=None, description=_THRESHOLD, examples=[0.5])
     min_dim_size_to_factor: Count | None = Field(default=None, description=_FACTORED, examples=[64])
     multiply_by_parameter_scale: bool | None = Field(
         default=None, description=_BY_SCALE, examples=[False]
@@ -242,3 +236,52 @@ OPTIMIZERS: Mapping[str, type[OptimizerTable]] = dict(
 def takes(name: str, setting: str) -> bool:
     """Whether the optimizer with this name has such a setting."""
     return setting.partition(".")[0] in OPTIMIZERS[name].model_fields
+
+
+# tables of every optimizer
+OF_EACH = ("schedule", "decay")
+
+
+class OptimizersTable(Named):
+    """The optimizers by the name of the part that they train."""
+
+    @property
+    def by_part(self) -> Mapping[str, OptimizerTable]:
+        """The optimizers by part."""
+        return tables_of(self)
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether each optimizer treats each number on its own."""
+        return all(table.elementwise for table in self.by_part.values())
+
+    @property
+    def slots(self) -> int:
+        """The most arrays of the size of its part's parameters that an optimizer keeps."""
+        return max(table.slots for table in self.by_part.values())
+
+
+def decays_of(optimizer: object) -> Mapping[str, DecayTable]:
+    """The decay rules, by the key of their table."""
+    tables: dict[str, Any] = {"optimizer": optimizer}
+    if isinstance(optimizer, OptimizersTable):
+        tables = {f"optimizer.{name}": table for name, table in optimizer.by_part.items()}
+    return {f"{key}.decay": table.decay for key, table in tables.items() if table.decay is not None}
+
+
+def has_several(raw: object) -> bool:
+    """Whether a raw `[optimizer]` has several optimizers: it contains tables by name."""
+    return is_table(raw) and any(is_table(raw[name]) for name in raw if name not in OF_EACH)
+
+
+def each(raw: object, kind: type[Table]) -> Iterator[tuple[str, RawTable, type[Table]]]:
+    """The raw `[optimizer]`, or each of several, with its key and type."""
+    if not is_table(raw):
+        return
+    if not issubclass(kind, OptimizersTable):
+        yield "optimizer", raw, kind
+        return
+    for name, field in kind.model_fields.items():
+        inner: Any = field.annotation
+        if is_table(raw.get(name)):
+            yield f"optimizer.{name}", raw[name], inner

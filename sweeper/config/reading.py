@@ -81,7 +81,7 @@ def with_numbers(
         example = next(iter(field.examples or ()), field.default)
         if type(example) not in (int, float):
             return None
-        raw = _with_value(raw, setting.split("."), example)
+        raw = with_value(raw, setting.split("."), example)
     try:
         return table.model_validate(raw)
     except ValidationError:
@@ -123,9 +123,12 @@ def with_default(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
     return {**raw, name: with_default(inner, rest, value)} if is_table(inner) else raw
 
 
-def _with_value(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
+def with_value(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
+    """`raw` with `value` at the dotted `path`, whatever is written there or around it."""
     name, *rest = path
-    return {**raw, name: _with_value(raw.get(name, {}), rest, value) if rest else value}
+    inner = raw.get(name)
+    inner = inner if is_table(inner) else {}
+    return {**raw, name: with_value(inner, rest, value) if rest else value}
 
 
 def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Flaw]:

@@ -7,7 +7,7 @@ from datetime import date, time
 from difflib import get_close_matches
 from itertools import zip_longest
 
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from sweeper.config.table import Flaw
 
@@ -35,54 +35,17 @@ _WORDS = {
         "{value} cannot name a directory or a column",
         "write letters, digits and '_' only",
     ),
-    "count_or_auto": ("{value} is not a count", 'write "auto" or an integer from 0 up'),
-    "some_or_auto": ("{value} is not a positive count", 'write "auto" or an integer from 1 up'),
-    "count_or_share": (
-        "{value} is not a count or a share",
-        "write an integer from 0 up, or a share below 1",
-    ),
-    "argument": ("{value} cannot be an argument", "write true or false, a number or text"),
-    "function_name": ("{value} is not the name of a function", 'write "module:function"'),
-    "names": ("{value} is not the name of a column", "write a name, or an array of names"),
-    "impute": (
-        "{value} is not a way to fill gaps",
-        'write "none", "mean", "median", "most_frequent" or {{ constant = 0 }}',
-    ),
-    "constant": ("constant = {constant} is not a finite number", "write a finite number"),
-    "class_weights": (
-        "{value} is not a weighting",
-        'write "none", "balanced" or {{ CLASS = 2.0 }}',
-    ),
-    "class_weight": ("a weight is not a number above 0", "write numbers above 0"),
-    "decay_amount": (
-        "{value} is not an amount of decay",
-        "write true, false or a factor from 0 up; for a layer also {{ weight = true, ... }}",
-    ),
-    "decay_of_leaf": (
-        "{leaf} = {amount} is not an amount of decay",
-        "write true, false or a factor from 0 up",
-    ),
-    "decay_rules": (
-        "{value} is not a table of decay rules",
-        "write [optimizer.decay]; the decay rate of squared gradients is b2",
-    ),
-    "whole_numbers": ("{value} is not an integer", "write one, or an array of them"),
-    "duration": ("{value} is not a duration", 'write e.g. "90s", "30m" or "2h"'),
-    "amount_of_memory": ("{value} is not an amount of memory", 'write e.g. "2 GiB" or "500 MB"'),
-    "one_or_more": ("{value} is not a name", "write text in quotes, or an array of names"),
-    "conditions": (
-        "{value} is not a condition",
-        'write e.g. {{ "model.layer_norm" = true }}, or an array of values',
-    ),
-    "directions": ("{value} is not a direction", 'write "minimize" or "maximize", one per metric'),
-    "repeated": ("{one} occurs twice", "remove one of the two"),
-    "scalar": ("{value} cannot be a choice", "write true or false, a number or text"),
 }
 
 # settings of other tables, and what they are called for arrays with names
 _OTHER_NAMES = {"target": "y", "features": "x"}
 # what to call a value of a setting, if not by the name of the setting
 _NOUNS = {"metrics": "metric", "source": "data source"}
+
+
+def refusal(found: str, hint: str) -> PydanticCustomError:
+    """The error of a value that a setting does not take; "{value}" in `found` stands for it."""
+    return PydanticCustomError("refused", "refused", {"found": found, "hint": hint})
 
 
 def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
@@ -96,6 +59,9 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw
         case "literal_error":
             options = str(context["expected"]).replace(" or ", ", ").replace("'", "")
             return unknown_name(key, error["input"], options)
+        case "refused":
+            found = context["found"].replace("{value}", format_value(error["input"]))
+            return Flaw(key, found, context["hint"])
         case "one_of":
             return unknown_name(key, error["input"], context["options"])
         case kind if kind in _WORDS:

@@ -8,10 +8,9 @@ from math import isclose, isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
-from pydantic_core import PydanticCustomError
 
 from sweeper.config.kinds import AnyScalar, Conditions, Count
-from sweeper.config.refusals import format_value
+from sweeper.config.refusals import format_value, refusal
 from sweeper.config.table import Flaw, Table
 from sweeper.trial import Scalar
 
@@ -56,7 +55,7 @@ class _RangeEntry(_Entry):
 def _each_once(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
     for place, value in enumerate(values):
         if value in values[:place]:
-            raise PydanticCustomError("repeated", "a value twice", {"one": format_value(value)})
+            raise refusal(f"{format_value(value)} occurs twice", "remove one of the two")
     return values
 
 

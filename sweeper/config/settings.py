@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config.alternating import AlternatingTable
-from sweeper.config.arguments import structural_arguments, traced_arguments
+from sweeper.config.arguments import arguments_of
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.defaults import general, has_number_without, number_without
 from sweeper.config.model import ModelTable, PartsTable
-from sweeper.config.optimizer import OptimizerTable
-from sweeper.config.optimizers import OptimizersTable, decays_of
+from sweeper.config.optimizer import OptimizersTable, OptimizerTable, decays_of
 from sweeper.config.study import EDITION
 from sweeper.config.table import Role, Table, settings_of, value_of
-from sweeper.config.train import SupervisedTable
-from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.train import OwnProgramTable, SupervisedTable
 from sweeper.trial import Scalar
 
 # traced hyperparameters whose part of the program is left out if the study does not use it
@@ -116,7 +114,7 @@ class Settings:
         traced = self._values(Role.TRACED)
         parts = {key: self.has(key) for key in traced if general(key) in OPTIONAL_PARTS}
         for name, table in self._tables:
-            parts |= {f"{name}.{key}": value for key, value in structural_arguments(table).items()}
+            parts |= arguments_of(name, table, traced=False)
         decays = decays_of(self.optimizer).items()
         return values | parts | {key: decay.text for key, decay in decays}
 
@@ -124,7 +122,7 @@ class Settings:
         """The numbers that the program gets at run time, by dotted key."""
         values = self._values(Role.TRACED)
         for name, table in self._tables:
-            values |= {f"{name}.{key}": value for key, value in traced_arguments(table).items()}
+            values |= arguments_of(name, table, traced=True)
         tables = dict(self._tables)
         return {
             key: float(number_without(key, tables) if value is None else value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Union, get_args, get_origin
 
@@ -12,6 +11,7 @@ from sweeper.config.reading import RawTable, is_table, read_table, read_value, s
 from sweeper.config.refusals import MISSING, format_value, unknown_name, unknown_setting
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SameAs, SearchEntry
 from sweeper.config.table import Flaw, Table, fixed_part, holder_of, is_fixed, table_in
+from sweeper.errors import did_you_mean
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
 
@@ -111,8 +111,7 @@ def check_links(
 
 def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Flaw:
     """The flaw of naming a setting that no trial draws."""
-    near = get_close_matches(setting, search, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"[search] has {', '.join(search) or 'none'}"
+    hint = did_you_mean(setting, [*search]) or f"[search] has {', '.join(search) or 'none'}"
     return Flaw(key, f"'{setting}' is not searched", hint)
 
 
@@ -202,12 +201,10 @@ def _fitted(
     if isinstance(entry, CategoricalSearch):
         return _fitted_choices(entry, table, name, key)
     faults: list[Flaw] = []
-    for bound, value in (("low", entry.low), ("high", entry.high)):
+    extra = (("or", value) for value in entry.or_values)
+    for word, value in (("low", entry.low), ("high", entry.high), *extra):
         _, found = read_value(table, name, value, key)
-        faults += [replace(fault, key=f"{key}.{bound}") for fault in found]
-    for value in entry.or_values:
-        _, found = read_value(table, name, value, key)
-        faults += [replace(fault, key=f"{key}.or") for fault in found]
+        faults += [replace(fault, key=f"{key}.{word}") for fault in found]
     return entry, faults or [*_too_many(entry, name, key)]
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 from sweeper.config.conditions import is_active
 from sweeper.config.kinds import (
@@ -16,16 +14,17 @@ from sweeper.config.kinds import (
     Duration,
     Names,
     OneOf,
-    ReadBy,
     flattened,
     items_of,
     one_or_more,
+    read_as,
     seconds_of,
 )
 from sweeper.config.reading import is_table
 from sweeper.config.refusals import format_value
 from sweeper.config.search import CategoricalSearch, SearchEntry
 from sweeper.config.table import Flaw, Table
+from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
 
 Direction = Literal["minimize", "maximize"]
@@ -44,17 +43,9 @@ PRUNERS = (
 )
 
 
-def _one_or_more_directions(value: object) -> object:
-    if value in get_args(Direction):
-        return value
-    if (several := items_of(value)) and all(one in get_args(Direction) for one in several):
-        return several
-    raise PydanticCustomError("directions", "not a direction")
-
-
+_NO_DIRECTION = "{value} is not a direction", 'write "minimize" or "maximize", one per metric'
 Directions = Annotated[
-    Direction | tuple[Direction, ...],
-    ReadBy(_one_or_more_directions, one_or_more({"enum": [*get_args(Direction)]})),
+    Direction | tuple[Direction, ...], read_as(one_or_more(Direction), *_NO_DIRECTION)
 ]
 
 
@@ -252,11 +243,12 @@ def _not_searched(
     place: str, name: str, search: Mapping[str, SearchEntry], columns: Mapping[str, str]
 ) -> Flaw:
     """The flaw of giving a value that trials do not draw."""
-    hint = "remove it: nothing is searched"
-    if near := get_close_matches(name, (*search, *columns), n=1):
-        hint = f"did you mean '{near[0]}'?"
-    elif search:
-        hint = f"use what is searched, by key or column: {', '.join((*search, *columns))}"
+    names = (*search, *columns)
+    hint = (
+        did_you_mean(name, names) or f"use what is searched, by key or column: {', '.join(names)}"
+    )
+    if not search:
+        hint = "remove it: nothing is searched"
     return Flaw(place, "not searched, so every trial has the value of the file", hint)
 
 

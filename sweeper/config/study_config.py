@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -22,11 +22,11 @@ from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
 from sweeper.config.model import MixedTable, MlpTable, ModelKind, PartsTable, PythonTable, concerns
 from sweeper.config.optimizer import (
     MixedOptimizerTable,
+    OptimizersTable,
     OptimizerTable,
     UserOptimizerTable,
     takes,
 )
-from sweeper.config.optimizers import OptimizersTable
 from sweeper.config.reading import Named, tables_of
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.settings import MetricRule, Settings, TrainTable, optional_parts
@@ -122,7 +122,7 @@ class StudyConfig(Table):
 
     def drawn_values(self, key: str) -> tuple[Scalar, ...] | None:
         """All values that trials have for a setting; None for a continuous range."""
-        entry, own = self.entry(key), self._kept(key)
+        entry, own = self.entry(key), self.written(key)
         kept = () if own is None else (own,)
         if entry is None:
             return kept
@@ -153,8 +153,7 @@ class StudyConfig(Table):
     @property
     def n_structures(self) -> int | None:
         """How many structures the search has; None if there are infinitely many."""
-        counts = [self.n_structures_of(kind) for kind in self.kinds]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        return _total(self.n_structures_of(kind) for kind in self.kinds)
 
     @property
     def kinds(self) -> tuple[ModelKind, ...]:
@@ -188,6 +187,11 @@ class StudyConfig(Table):
         is_splitting = key != "model.kind" and self._role(key) is Role.STRUCTURAL
         return is_splitting and self.is_of(kind, key)
 
+    def params_of(self, kind: ModelKind) -> dict[str, Scalar]:
+        """The parameters of trials whose models are of `kind`; empty if it is not searched."""
+        entry = self.search.get("model.kind")
+        return {} if entry is None else {entry.column("model.kind"): kind}
+
     def is_of(self, kind: ModelKind, key: str) -> bool:
         """Whether models of `kind` use a searched setting."""
         table, _, name = key.partition(".")
@@ -202,13 +206,12 @@ class StudyConfig(Table):
         if owned is not None:
             owner, wanted = owned
             uses[key] = self.same_as.get(owner, owner), wanted
-        return StructureSearch(self.search, [key], self._kept, uses, {}).has_use(key)
+        return StructureSearch(self.search, [key], self.written, uses, {}).has_use(key)
 
     def n_structures_of(self, kind: ModelKind, traced: Container[str] = ()) -> int | None:
         """How many structures models of `kind` have, if differences in `traced` do not count."""
         splitting = [k for k in self.search if self.splits(k, kind) and k not in traced]
-        only = {} if kind == "parts" else {"model.kind": kind}
-        return StructureSearch(self.search, splitting, self._kept, self._uses, only).count()
+        return self._count(kind, splitting)
 
     @property
     def n_points(self) -> int | None:
@@ -216,12 +219,16 @@ class StudyConfig(Table):
 
         Trials that differ only in settings that their optimizer or kind of model ignores are equal.
         """
-        counts: list[int | None] = []
-        for kind in self.kinds:
-            keys = [key for key in self.search if key != "model.kind" and self.is_of(kind, key)]
-            only = {} if kind == "parts" else {"model.kind": kind}
-            counts.append(StructureSearch(self.search, keys, self._kept, self._uses, only).count())
-        return None if None in counts else sum(count for count in counts if count is not None)
+        drawn = [key for key in self.search if key != "model.kind"]
+        return _total(
+            self._count(kind, [key for key in drawn if self.is_of(kind, key)])
+            for kind in self.kinds
+        )
+
+    def _count(self, kind: ModelKind, keys: Sequence[str]) -> int | None:
+        """How many combinations of values of `keys` models of `kind` have."""
+        only = {} if kind == "parts" else {"model.kind": kind}
+        return StructureSearch(self.search, keys, self.written, self._uses, only).count()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -304,7 +311,7 @@ class StudyConfig(Table):
         }
         return {key: ("optimizer.name", those) for key, those in taking.items() if those != names}
 
-    def _kept(self, key: str) -> Scalar | None:
+    def written(self, key: str) -> Any:
         """The file's own value of a setting, or None."""
         table, _, setting = key.partition(".")
         holder: Table = getattr(self, table)
@@ -342,3 +349,9 @@ class StudyConfig(Table):
         name, _, setting = key.partition(".")
         table: Table = getattr(self, name)
         return role_of(type(table), setting)
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """Their sum; None if one is infinite."""
+    found = [*counts]
+    return None if None in found else sum(count or 0 for count in found)

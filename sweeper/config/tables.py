@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeper.config.alternating import DATA, AlternatingTable, alternating_recipe
@@ -17,17 +17,24 @@ from sweeper.config.model import (
     PartsTable,
     PythonTable,
     has_parts,
-    parts_recipe,
+    unknown_part,
 )
-from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, UserOptimizerTable
-from sweeper.config.optimizers import OF_EACH, OptimizersTable, has_several, optimizers_recipe
-from sweeper.config.reading import Named, RawTable, check_names, is_table
+from sweeper.config.optimizer import (
+    OF_EACH,
+    OPTIMIZERS,
+    MixedOptimizerTable,
+    OptimizersTable,
+    UserOptimizerTable,
+    has_several,
+)
+from sweeper.config.reading import Named, RawTable, Recipe, check_names, is_table
 from sweeper.config.refusals import MISSING, format_value, unknown_name
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Flaw, Table
-from sweeper.config.train import SupervisedTable
+from sweeper.config.train import OwnProgramTable, SupervisedTable
 from sweeper.config.trial import TRIAL
-from sweeper.config.user_program import OwnProgramTable
+
+Kind = tuple[type[Table] | None, list[Flaw]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,19 @@ class Variants:
     mixed: type[Table] | None = None
     own: type[Table] | None = None
     form: str = "module:function"
+
+    def type_of(self, under: str, raw: RawTable, noun: str | None = None) -> Kind:
+        """The type of the table at `under`, which is not searched, and flaws in what says it."""
+        key, options = f"{under}.{self.by}", ", ".join(self.of)
+        options += f', or "{self.form}"' if self.own is not None else ""
+        chosen = raw.get(self.by, self.default)
+        if chosen is None:
+            return None, [Flaw(key, MISSING, f"write one of {options}")]
+        if self.own is not None and isinstance(chosen, str) and is_function(chosen):
+            return self.own, []
+        if not isinstance(chosen, str) or chosen not in self.of:
+            return None, [unknown_name(key, chosen, options, noun)]
+        return self.of[chosen], []
 
 
 TABLES: dict[str, type[Table] | Variants] = {
@@ -84,8 +104,6 @@ UNDER_NAMES: Mapping[str, tuple[type[Table], ...]] = {
     "optimizer": (*OPTIMIZERS.values(), UserOptimizerTable),
 }
 
-Kind = tuple[type[Table] | None, list[Flaw]]
-
 
 def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     """The type of the table `name` of a raw study file, and flaws in what determines it.
@@ -98,49 +116,62 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     if name == "model" and has_parts(own):
         return _parts(own)
     if name == "optimizer" and has_parts(raw.get("model")) and has_several(own):
-        parts = [part for part, table in raw["model"].items() if is_table(table)]
-        recipe, faults = optimizers_recipe(own, parts)
-        return (None if faults else recipe.made()), faults
+        return _optimizers(own, [part for part, table in raw["model"].items() if is_table(table)])
     kind = TABLES[name]
     if not isinstance(kind, Variants):
         return kind, []
-    chosen, faults = _variant(name, kind, own, searches)
+    if kind.mixed is not None and searches(f"{name}.{kind.by}"):
+        return kind.mixed, []
+    chosen, faults = kind.type_of(name, own)
     if chosen is AlternatingTable:
-        faults += _unfit_names_in(own, "losses", "phases")
+        for key in ("losses", "phases"):
+            faults += check_names(own[key], f"train.{key}", Named) if is_table(own.get(key)) else ()
         return (None if faults else alternating_recipe(own).made()), faults
     if chosen is CoupledTable and is_table(raw.get("model", {})):
         return coupled_recipe(raw).made(), faults
     return chosen, faults
 
 
-def _variant(name: str, kind: Variants, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
-    key, options = f"{name}.{kind.by}", ", ".join(kind.of)
-    options += f', or "{kind.form}"' if kind.own is not None else ""
-    if kind.mixed is not None and searches(key):
-        return kind.mixed, []
-    chosen = raw.get(kind.by, kind.default)
-    if chosen is None:
-        return None, [Flaw(key, MISSING, f"write one of {options}")]
-    if kind.own is not None and isinstance(chosen, str) and is_function(chosen):
-        return kind.own, []
-    if not isinstance(chosen, str) or chosen not in kind.of:
-        return None, [unknown_name(key, chosen, options)]
-    return kind.of[chosen], []
-
-
 def _parts(raw: RawTable) -> Kind:
     tables, taken = (PartsTable, OptimizersTable), (DATA, *OF_EACH)
+    first = next(name for name, value in raw.items() if is_table(value))
+    misplaced = "a setting next to parts", f"write it in one of the parts, [model.{first}]"
     faults = [*check_names(raw, "model", *tables, taken=taken)]
-    recipe, unfit = parts_recipe(raw)
-    faults += unfit
-    return (None if faults else recipe.made()), faults
+    variants = Variants("kind", PARTS, "mlp")
+    return _by_name(PartsTable, "model", raw, variants, misplaced, faults)
 
 
-def _unfit_names_in(raw: RawTable, *names: str) -> list[Flaw]:
-    inner = {name: raw.get(name) for name in names}
-    return [
-        fault
-        for name, table in inner.items()
-        if is_table(table)
-        for fault in check_names(table, f"train.{name}", Named)
+def _optimizers(raw: RawTable, parts: Sequence[str]) -> Kind:
+    others = [name for name, value in raw.items() if is_table(value) and name not in parts]
+    known = {name: value for name, value in raw.items() if name not in others}
+    misplaced = "a setting next to the optimizers of parts", "write it in the table of a part"
+    variants = Variants("name", OPTIMIZERS, own=UserOptimizerTable)
+    missing = [name for name in parts if name not in raw]
+    faults = [unknown_part(f"optimizer.{name}", name, parts) for name in others]
+    faults += [
+        Flaw("optimizer", f"none for '{name}'", f"write [optimizer.{name}]") for name in missing
     ]
+    return _by_name(OptimizersTable, "optimizer", known, variants, misplaced, faults)
+
+
+def _by_name(
+    base: type[Named],
+    under: str,
+    raw: RawTable,
+    variants: Variants,
+    misplaced: tuple[str, str],
+    faults: list[Flaw],
+) -> Kind:
+    """The type of a table that holds tables by name; adds to `faults` those in their types.
+
+    `misplaced` is what is wrong with settings next to these tables.
+    """
+    tables: list[tuple[str, type[Table]]] = []
+    for name, own in raw.items():
+        if not is_table(own):
+            faults.append(Flaw(f"{under}.{name}", *misplaced))
+            continue
+        kind, unfit = variants.type_of(f"{under}.{name}", own, under)
+        faults += unfit
+        tables += [] if kind is None else [(name, kind)]
+    return (None if faults else Recipe(base, tuple(tables)).made()), faults

@@ -152,17 +152,8 @@ class Source:
         return Problem(self.where(fault.key), fault.key, fault.found, fault.hint)
 
 
-@dataclass(frozen=True, slots=True)
-class Twice:
-    """A key or table that is written on two lines."""
-
-    key: str
-    first: int
-    second: int
-
-
-def given_twice(text: str) -> Twice | None:
-    """The first key that the text, which is therefore not TOML, gives twice."""
+def given_twice(text: str) -> tuple[str, int, int] | None:
+    """The first key that the text, which is therefore not TOML, gives twice, and on which lines."""
     reader = _KeyReader()
     reader.read(text)
     return next(iter(reader.twice), None)
@@ -199,7 +190,7 @@ class _KeyReader:
         self.lines: dict[str, int] = {}
         self.around: dict[str, int] = {}  # tables named only in headers of tables in them
         self.given: dict[_Path, int] = {}  # values and tables, without those implied by others
-        self.twice: list[Twice] = []
+        self.twice: list[tuple[str, int, int]] = []
         self.table: _Path = ()
         self.open: list[tuple[str, _Path]] = []  # open brackets, each with the key of its value
         self.counts: dict[_Path, int] = {}  # number of tables in each array so far
@@ -272,7 +263,7 @@ class _KeyReader:
 
     def _give(self, path: _Path, line: int) -> None:
         if path in self.given:
-            self.twice.append(Twice(".".join(path), self.given[path], line))
+            self.twice.append((".".join(path), self.given[path], line))
         self.given.setdefault(path, line)
 
     def _note(self, path: _Path, line: int) -> None:

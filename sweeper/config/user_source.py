@@ -13,17 +13,6 @@ from pathlib import Path
 
 from sweeper.config.main_source import MAIN, found_in_main
 
-__all__ = [
-    "MAIN",
-    "OF_ANOTHER_MAIN",
-    "changed_names",
-    "incomparable",
-    "is_module_in",
-    "is_of_another_main",
-    "source_digests",
-]
-
-
 OF_ANOTHER_MAIN = (
     "run the command in the notebook or script that defines it, such as "
     'sweeper.command("export", "runs/digits"), or move it to a file next to the study file, name '

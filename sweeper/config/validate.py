@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from sweeper.config.agreement import (
-    all_drawn,
-    check_parts,
-    check_rows,
-    check_schedules,
-    check_training,
-    names_of,
-)
 from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.defaults import is_required, needs_value, rateless
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable
-from sweeper.config.optimizers import each
+from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable, each
 from sweeper.config.reading import (
     RawTable,
     allowed_values,
@@ -31,13 +22,18 @@ from sweeper.config.reading import (
 from sweeper.config.refusals import MISSING, format_value, unknown_setting
 from sweeper.config.rules import (
     Measures,
+    all_drawn,
+    check_grid,
+    check_parts,
     check_room,
+    check_rows,
+    check_schedules,
     check_to_stop,
     check_traced,
-    endless_grid,
-    grid_and_queue,
+    check_training,
     idle_keys,
     more_than_one_trial,
+    names_of,
     padded_arrays,
     too_large_for_class,
     unreported_metrics,
@@ -55,9 +51,8 @@ from sweeper.config.space import (
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
 from sweeper.config.table import Flaw, Table
 from sweeper.config.tables import TABLES, Variants, kind_of
-from sweeper.config.train import EarlyStopTable, EpochsTable, SupervisedTable
+from sweeper.config.train import EarlyStopTable, EpochsTable, OwnProgramTable, SupervisedTable
 from sweeper.config.trial import TrialTable
-from sweeper.config.user_program import OwnProgramTable
 
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
 
@@ -113,8 +108,7 @@ class Draft:
             if stop is not None and stop.metric not in (None, *own):
                 self.faults += check_to_stop(stop.metric, measures)
         if "sampler" in study:
-            self.faults += endless_grid(study["sampler"], search)
-            self.faults += grid_and_queue(study["sampler"], study.get("enqueue", ()))
+            self.faults += check_grid(study["sampler"], study.get("enqueue", ()), search)
         self.faults += self._drawn_faults(search)
         train = tables.get("train")
         self.faults += check_parts(tables.get("model"), train, self._searched)
@@ -235,11 +229,12 @@ class Draft:
         raw = self._raw.get(name, {})
         if is_table(raw):
             raw = self._with_drawn(name, kind, raw, search)
-            if name == "optimizer" and self._phases_have_rates:
+            unrated = self._unrated_phases() if name == "optimizer" else None
+            if unrated == []:
                 for key, _, _ in each(raw, kind):  # no step uses these
                     raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
-            elif name == "optimizer":
-                self.faults += rateless(raw, kind, self._searched, self._phases_without_rate)
+            else:
+                self.faults += rateless(raw, kind, self._searched, unrated or ())
         table, faults = read_table(kind, raw, name, self._known)
         if table is None and (corrected := with_numbers(kind, raw, name, faults)):
             self._as_if_right[name] = corrected
@@ -255,7 +250,7 @@ class Draft:
         table, *_, setting = fault.key.split(".")
         if (table, setting, fault.found) != ("optimizer", "lr", MISSING):
             return fault
-        own = [f"train.phases.{name}.lr" for name in self._phases_without_rate]
+        own = [f"train.phases.{name}.lr" for name in self._unrated_phases() or ()]
         return replace(fault, hint=f"{fault.hint}, or {' and '.join(own)}") if own else fault
 
     def _with_drawn(
@@ -281,29 +276,17 @@ class Draft:
                 self.faults.append(Flaw(key, MISSING, hint))
         return raw
 
-    @property
-    def _phases_have_rates(self) -> bool:
-        """Whether every step uses the learning rate of its phase, and none the optimizer's."""
-        return self._phases is not None and not self._phases_without_rate
-
-    @property
-    def _phases(self) -> RawTable | None:
-        """The raw phases; None if the program has none."""
+    def _unrated_phases(self) -> list[str] | None:
+        """The phases without a learning rate of their own; None if the program has no phases."""
         train = self._raw.get("train")
         if not is_table(train) or train.get("program") != "alternating":
             return None
-        phases = train.get("phases", {})
-        return phases if is_table(phases) else None
-
-    @property
-    def _phases_without_rate(self) -> list[str]:
-        phases = self._phases or {}
-        return [name for name, phase in phases.items() if not self._has_rate(name, phase)]
-
-    def _has_rate(self, name: str, phase: object) -> bool:
-        written = is_table(phase) and "lr" in phase
-        key = f"train.phases.{name}.lr"
-        return written or (key in self._searched and key not in self._conditional)
+        phases, always = train.get("phases", {}), self._searched - self._conditional
+        return [
+            name
+            for name, phase in (phases.items() if is_table(phases) else ())
+            if not (is_table(phase) and "lr" in phase) and f"train.phases.{name}.lr" not in always
+        ]
 
     def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
         """Whether a kind of a table with several kinds needs a setting that its trials draw."""

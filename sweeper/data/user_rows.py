@@ -19,11 +19,11 @@ from sweeper.config.user_code import (
     RAISED,
     Function,
     LoadError,
+    check_keywords,
     describe_error,
     imported_again,
     load_function,
 )
-from sweeper.config.user_keywords import check_keywords
 from sweeper.data.columns import as_pandas
 from sweeper.data.identity import array_of
 from sweeper.data.npz import check_columns, tabled

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig, parse
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.results.listing import Row, listed

@@ -19,7 +19,7 @@ from shlex import quote
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config.bundled_code import Code, texts_of
+from sweeper.config.trust import Code, texts_of
 from sweeper.errors import LedgerError, Problem, SetupError, StudyError
 from sweeper.export.card import model_card
 from sweeper.export.script import load_script, preprocess

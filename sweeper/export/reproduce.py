@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig, parse
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.config.toml import Source, toml_text
 from sweeper.data.ahead import preparing
 from sweeper.errors import DataError, StudyError

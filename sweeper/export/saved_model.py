@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
-from sweeper.config.bundled_code import Code, building
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
+from sweeper.config.trust import Code, building
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins

@@ -14,10 +14,10 @@ from math import isfinite
 from typing import Any, cast
 
 from sweeper.config import Settings
-from sweeper.config.agreement import inputs_of
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
+from sweeper.config.rules import inputs_of
 from sweeper.data.transform import MISSING, Transform
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.alternating import AlternatingTable
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text

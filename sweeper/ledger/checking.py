@@ -15,16 +15,12 @@ from typing import Any
 from sweeper.errors import DamagedLedgerError, LedgerError, Problem
 
 
-def disagreement(db: sqlite3.Connection) -> str | None:
-    """The first missing row of a ledger whose rows are all intact; None if none is missing.
+def missing_rows(db: sqlite3.Connection) -> Iterator[str]:
+    """The missing rows of a ledger whose rows are all intact.
 
     Raises:
         ValueError, TypeError, KeyError: a body is damaged JSON.
     """
-    return next(_missing(db), None)
-
-
-def _missing(db: sqlite3.Connection) -> Iterator[str]:
     for table in ("session", "round"):
         ((count, last),) = db.execute(f"SELECT count(*), max({table}) FROM {table}")
         if count != (last or 0):
@@ -113,7 +109,7 @@ def check(db: sqlite3.Connection, name: str) -> int:
         chain = chained(chain, digest, brought.get(number, ()))
         if number != expected or digest != digest_of(number, body) or chain != told:
             raise _damaged_row(name, "closing", number)
-    if missing := disagreement(db):
+    for missing in missing_rows(db):
         raise damaged(name, missing)
     return version
 

@@ -139,10 +139,7 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
                 Problem(str(path), "", "another program is writing to it", "wait for it")
             )
         if not _has_log(path):
-            address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-            connection = sqlite3.connect(
-                address, uri=True, isolation_level=None, check_same_thread=False
-            )
+            connection = _to_read(path, "immutable=1")
             with closed_on_error(connection):
                 return connection, check(connection, str(path))
     with tempfile.TemporaryDirectory() as directory:
@@ -150,6 +147,14 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
             shutil.copyfile(file, Path(directory) / file.name)
         connection, version = open_database(Path(directory) / path.name, str(path))
         return in_memory(connection), version
+
+
+def _to_read(path: Path, options: str = "", timeout_s: float = 5) -> sqlite3.Connection:
+    """A read-only connection that waits up to `timeout_s` for other processes."""
+    address = f"{path.absolute().as_uri()}?mode=ro&{options}"
+    return sqlite3.connect(
+        address, timeout_s, uri=True, isolation_level=None, check_same_thread=False
+    )
 
 
 def _has_log(path: Path) -> bool:
@@ -180,11 +185,9 @@ def checked(path: Path) -> int:
     Raises:
         LedgerError: as `open_database`.
     """
-    with _refusing(path, str(path)):
-        address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True)) as db:
-            check(db, str(path))
-            return int(db.execute("SELECT count(*) FROM closing").fetchone()[0])
+    with _refusing(path, str(path)), closing(_to_read(path)) as db:
+        check(db, str(path))
+        return int(db.execute("SELECT count(*) FROM closing").fetchone()[0])
 
 
 def is_held(path: Path) -> bool:
@@ -196,9 +199,8 @@ def is_held(path: Path) -> bool:
         return False
     log = _log_of(path)
     has_log = log.exists()
-    address = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
     try:
-        with closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
+        with closing(_to_read(path, "readonly_shm=1", timeout_s=0)) as db:
             db.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:  # other problems are reported when it is opened
         if code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -243,8 +245,7 @@ def remains(path: Path) -> Remains:
     sessions: dict[int, Mapping[str, Any]] = {}
     n_ended = 0
     # without its log
-    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as db:
+    with suppress(sqlite3.Error), closing(_to_read(path, "immutable=1")) as db:
         for number, body, digest in db.execute("SELECT session, body, digest FROM session"):
             if digest_of(number, body) == digest:
                 sessions[number] = json.loads(body)

@@ -60,6 +60,8 @@ _END_OF = "end of session "
 class Ledger:
     """The rows of one study; only the process that opened it can use it."""
 
+    version = SCHEMA_VERSION
+
     def __init__(self, connection: sqlite3.Connection, name: str, path: Path | None = None) -> None:
         self._db = connection
         self._name = name
@@ -129,22 +131,16 @@ class Ledger:
         self._db.close()
 
     @property
-    def version(self) -> int:
-        """The version of the opened ledger."""
-        return SCHEMA_VERSION
-
-    @property
     def began_as(self) -> int:
         """The version that the ledger had when the study began."""
-        ((body,),) = self._rows("SELECT body FROM meta WHERE key = 'schema_version'")
-        return json.loads(body).get("began_as", SCHEMA_VERSION)
+        (body,) = self._bodies("SELECT body FROM meta WHERE key = 'schema_version'")
+        return body.get("began_as", SCHEMA_VERSION)
 
     # -- reading ------------------------------------------------------------------------------
 
     def sessions(self) -> list[dict[str, Any]]:
         """The record of each start of the program, oldest first."""
-        rows = self._rows("SELECT body FROM session ORDER BY session")
-        return [json.loads(body) for (body,) in rows]
+        return self._bodies("SELECT body FROM session ORDER BY session")
 
     def closed_rounds(self) -> int:
         """How many rounds are closed; rounds count from 1."""
@@ -167,28 +163,23 @@ class Ledger:
                 ended.get(number, {}),
             )
 
-    def opened_number(self) -> int | None:
-        """The number of the round that was opened but not closed, if there is one."""
-        query = "SELECT max(round) FROM round WHERE round > (SELECT count(*) FROM closing)"
-        return self._rows(query)[0][0]
-
     def opened_round(self) -> OpenRound | None:
         """The round that was opened but not closed, if there is one."""
         query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"
         for number, opening in self._rows(query):
-            opened, specs = json.loads(opening), tuple(self._specs().get(number, ()))
+            opened = json.loads(opening)
+            bodies = self._bodies("SELECT body FROM trial WHERE round = ? ORDER BY number", number)
+            specs = tuple(TrialSpec(**body) for body in bodies)
             return OpenRound(number, specs, opened["plan"], memory_of(opened["memory"]))
         return None
 
     def trial_rows(self) -> list[dict[str, Any]]:
         """The row of each finished trial, by number."""
-        rows = self._rows("SELECT body FROM ending ORDER BY number")
-        return [json.loads(body) for (body,) in rows]
+        return self._bodies("SELECT body FROM ending ORDER BY number")
 
     def bucket_rows(self) -> list[dict[str, Any]]:
         """The row of each bucket of the closed rounds."""
-        rows = self._rows("SELECT body FROM bucket ORDER BY round, bucket")
-        return [json.loads(body) for (body,) in rows]
+        return self._bodies("SELECT body FROM bucket ORDER BY round, bucket")
 
     def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
         """The curves of each closed round from `first_round` to `last_round`."""
@@ -216,20 +207,18 @@ class Ledger:
             f"{_END_OF}%",
         )
         order = {session["run_id"]: place for place, session in enumerate(self.sessions())}
-        recorded = [one for one in (*rounds, *ends) if one[2] is not None]
-        recorded.sort(
-            key=lambda one: order.get(one[0], 0)
-        )  # the end of a session stays after its rounds
+        # the end of a session stays after its rounds
+        recorded = sorted((*rounds, *ends), key=lambda one: order.get(one[0], 0))
         return [
             {"run_id": run_id, "round": number, **Span(*span)._asdict()}
             for run_id, number, spans in recorded
-            for span in json.loads(spans)
+            for span in json.loads(spans or "[]")
         ]
 
     def params(self, number: int) -> Mapping[str, Scalar]:
         """The parameters of a trial in a round that was opened."""
-        ((body,),) = self._rows("SELECT body FROM trial WHERE number = ?", number)
-        return json.loads(body)["params"]
+        (body,) = self._bodies("SELECT body FROM trial WHERE number = ?", number)
+        return body["params"]
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -317,6 +306,9 @@ class Ledger:
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._db.execute(query, values).fetchall()
+
+    def _bodies(self, query: str, *values: object) -> list[dict[str, Any]]:
+        return [json.loads(body) for (body,) in self._rows(query, *values)]
 
     def _specs(self) -> dict[int, list[TrialSpec]]:
         found: dict[int, list[TrialSpec]] = {}

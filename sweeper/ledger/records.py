@@ -13,7 +13,20 @@ from typing import Any
 import numpy as np
 
 from sweeper.results.timeline import Span
-from sweeper.trial import Curve, Failure, LaneRecord, Memory, Place, Reason, TrialSpec, finite
+from sweeper.trial import (
+    Curve,
+    Failure,
+    LaneRecord,
+    Memory,
+    Place,
+    Reason,
+    TrialSpec,
+    fields_of,
+    finite,
+)
+
+# fields of a lane that only matter in its round, and its curve, which is stored apart
+_LEFT_OUT = ("checkpoint", "retrained", "ended", "curve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,44 +44,26 @@ class BucketRecord:
     def from_stored(body: dict[str, Any], packed: bytes) -> BucketRecord:
         """The record from its `body` and its packed curves."""
         lanes = zip(body.pop("lanes"), unpack(packed), strict=True)
-        return BucketRecord(body, tuple(_lane_of(curve=curve, **lane) for lane, curve in lanes))
+        return BucketRecord(body, tuple(_lane_of(lane, curve) for lane, curve in lanes))
 
 
 def _body_of(lane: LaneRecord) -> dict[str, Any]:
-    return {
-        "number": lane.number,
-        "test": [finite(value) for value in lane.test],
-        "test_std": [finite(value) for value in lane.test_std],
-        "diverged_epoch": lane.diverged_epoch,
-        "attempts": lane.attempts,
-        "capacity": lane.capacity,
-        "place": lane.place,
-        "failure": lane.failure,
-        "lane_s": lane.lane_s,
-        "compile_share_s": lane.compile_share_s,
+    body = {name: value for name, value in fields_of(lane).items() if name not in _LEFT_OUT}
+    tests = {name: [finite(value) for value in body[name]] for name in ("test", "test_std")}
+    return {**body, **tests}
+
+
+def _lane_of(body: Mapping[str, Any], curve: Curve) -> LaneRecord:
+    failure = body["failure"]
+    kept: dict[str, Any] = {
+        "curve": curve,
+        "checkpoint": "",
+        "test": _with_nan(body["test"]),
+        "test_std": _with_nan(body.get("test_std", ())),  # not in ledgers of earlier versions
+        "place": Place(**body["place"]),
+        "failure": failure and Failure(**{**failure, "reason": Reason(failure["reason"])}),
     }
-
-
-def _failure(*, reason: str, **failure: str) -> Failure:
-    return Failure(Reason(reason), **failure)
-
-
-def _lane_of(
-    *,
-    test: Sequence[float | None],
-    place: Mapping[str, Any],
-    failure: Mapping[str, Any] | None,
-    test_std: Sequence[float | None] = (),  # ledgers of earlier versions have none
-    **lane: Any,
-) -> LaneRecord:
-    return LaneRecord(
-        checkpoint="",
-        test=_with_nan(test),
-        test_std=_with_nan(test_std),
-        place=Place(**place),
-        failure=None if failure is None else _failure(**failure),
-        **lane,
-    )
+    return LaneRecord(**{**body, **kept})
 
 
 def _with_nan(values: Sequence[float | None]) -> tuple[float, ...]:

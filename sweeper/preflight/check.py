@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
-from sweeper.config.idle import uncertain_decays
-from sweeper.config.optimizers import decays_of
-from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.lint import uncertain_decays
+from sweeper.config.optimizer import decays_of
+from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_source import incomparable
 from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError, size_text
@@ -45,7 +45,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 
         check_functions(config, data.out_size)
     if config.train.program == "coupled":
-        from sweeper.preflight.coupled import check_coupled
+        from sweeper.preflight.user_functions import check_coupled
 
         check_coupled(config, data)
     if isinstance(config.train, OwnProgramTable):
@@ -93,8 +93,12 @@ def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
 def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Outputs that do not fit the loss, and settings that make no difference to any model."""
     if config.has_user_models or config.names_functions:
-        from sweeper.preflight.idle_functions import idle_optimizer, paired_rows
-        from sweeper.preflight.outputs import output_hints, undefined_measures
+        from sweeper.preflight.outputs import (
+            idle_optimizer,
+            output_hints,
+            paired_rows,
+            undefined_measures,
+        )
 
         yield from undefined_measures(config, data)
         yield from paired_rows(config, data.out_size)

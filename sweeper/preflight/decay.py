@@ -1,4 +1,4 @@
-"""Checks that weight decay rules match arrays of a study's models, before it starts."""
+"""Which arrays of a study's models weight decay rules match, before it starts."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
+from typing import Any
 
-from sweeper.config import StudyConfig
+from sweeper.config import Settings, StudyConfig
 from sweeper.config.decay import DecayTable
-from sweeper.config.idle import uncertain_decays
+from sweeper.config.lint import uncertain_decays
 from sweeper.config.model import MlpTable, ModelKind, PartsTable
-from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.optimizers import OptimizersTable, decays_of
+from sweeper.config.optimizer import UserOptimizerTable, decays_of
 from sweeper.config.search import SearchEntry
 from sweeper.config.table import Flaw
 from sweeper.config.user_code import RAISED
 from sweeper.errors import StudyError
-from sweeper.models.decay import Decay, any_decays
+from sweeper.models.decay import Decay, Decision, any_decays, decisions
 from sweeper.models.decay_rules import check_layers, factors, idle_rules
 from sweeper.models.leaves import Leaf, leaves_of
 from sweeper.programs.build import Programs
@@ -26,7 +26,7 @@ from sweeper.trial import Scalar
 # with more models than this, only some are checked
 _MAX_MODELS = 64
 # MLP settings that only change the sizes of arrays, and settings that follow them
-_SIZES = ("width", "out_size", "activation")
+_SIZES = (".width", ".out_size", ".activation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def check_decay(config: StudyConfig, programs: Programs) -> None:
 def _faults(config: StudyConfig, programs: Programs, key: str, table: DecayTable) -> Iterator[Flaw]:
     decay = Decay.of(table, config.base_dir)
     faults = [*check_layers(decay)]
-    if isinstance(_optimizer(config, key), UserOptimizerTable):
+    if isinstance(config.each("optimizer")[key.removesuffix(".decay")], UserOptimizerTable):
         faults += factors(decay)
     yield from faults
     if not faults and config.trial is None:  # for a single trial, a rule may be about others
@@ -100,10 +100,8 @@ def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
 
 def _may_decay(config: StudyConfig, programs: Programs, part: str | None, decay: Decay) -> bool:
     """Whether some array of some trial's model decays, as far as all of them are known."""
-    networks = programs.networks(config.filled({})).items()
     try:
-        shapes = [net.shapes() for name, net in networks if part in (None, name)]
-        first = [leaf for shape in shapes for leaf in leaves_of(shape)]
+        first = _leaves(programs, config.filled({}), part)
     except RAISED:  # by user code; reported when the model is checked
         return True
     if any_decays(first, decay):
@@ -116,12 +114,6 @@ def part_of(key: str) -> str | None:
     """The part whose optimizer has the rules at this key; None if they are for all parts."""
     _, *part, _ = key.split(".")
     return part[0] if part else None
-
-
-def _optimizer(config: StudyConfig, key: str) -> object:
-    part = part_of(key)
-    optimizer = config.optimizer
-    return optimizer.by_part[part] if part and isinstance(optimizer, OptimizersTable) else optimizer
 
 
 def models_of(config: StudyConfig, programs: Programs, part: str | None) -> Models:
@@ -138,14 +130,18 @@ def _models_of_kind(
     found: list[tuple[Leaf, ...]] = []
     for several in islice(product(*options), _MAX_MODELS):
         settings = config.filled({key: value for one in several for key, value in one.items()})
-        networks = programs.networks(settings).items()
         try:
-            shapes = [net.shapes() for name, net in networks if part in (None, name)]
-            found.append(tuple(leaf for shape in shapes for leaf in leaves_of(shape)))
+            found.append(_leaves(programs, settings, part))
         except RAISED:  # by user code; reported when the model is checked
             return Models(tuple(found), are_all=False)
     is_finite = all(config.search[key].count() for key in _searched(config, kind))
     return Models(tuple(found), is_finite and prod(map(len, options)) <= _MAX_MODELS)
+
+
+def _leaves(programs: Programs, settings: Settings, part: str | None) -> tuple[Leaf, ...]:
+    networks = programs.networks(settings).items()
+    shapes = [network.shapes() for name, network in networks if part in (None, name)]
+    return tuple(leaf for shape in shapes for leaf in leaves_of(shape))
 
 
 def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Scalar]]]:
@@ -153,9 +149,7 @@ def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Sc
 
     For a setting that not every trial draws, one option leaves it as written.
     """
-    entry = config.search.get("model.kind")
-    if entry is not None:
-        yield [{entry.column("model.kind"): kind}]
+    yield [config.params_of(kind)]
     for key in _searched(config, kind):
         entry = config.search[key]
         values: Sequence[Scalar] = entry.values() or _ends(entry)
@@ -181,12 +175,8 @@ def _searched(config: StudyConfig, kind: ModelKind) -> Sequence[str]:
         key
         for key in config.search
         if (key in linked or key.startswith("model.")) and config.splits(key, kind)
-        if key in linked or not (_is_of_mlp(config, key, kind) and _is_size(key))
+        if key in linked or not (key.endswith(_SIZES) and _is_of_mlp(config, key, kind))
     ]
-
-
-def _is_size(key: str) -> bool:
-    return key.rpartition(".")[2] in _SIZES
 
 
 def _is_of_mlp(config: StudyConfig, key: str, kind: ModelKind) -> bool:
@@ -195,3 +185,57 @@ def _is_of_mlp(config: StudyConfig, key: str, kind: ModelKind) -> bool:
         part = config.model.parts.get(key.split(".")[1])
         return isinstance(part, MlpTable)
     return kind == "mlp"
+
+
+def decay_preview(config: StudyConfig, programs: Programs) -> dict[str, Any]:
+    """What weight decay applies to in the deepest MLP, or a user-defined model as written.
+
+    As JSON-able values: each array of one model of each kind, and the rules that match nothing in
+    some trials.
+    """
+    return {
+        "study": config.study.name,
+        "rules_without_use_in_some_trials": list(partly_idle(config, programs)),
+        "models": [
+            _treated(name, settings.of_part(name), decisions(network.shapes(), network.decay))
+            for kind in config.kinds
+            for settings in (config.filled(_example(config, kind)),)
+            for name, network in programs.networks(settings).items()
+        ],
+    }
+
+
+def _treated(part: str, settings: Settings, decided: Sequence[Decision]) -> dict[str, Any]:
+    """A model, or a part of one: its settings, and how each of its arrays is treated."""
+    sizes = [(prod(one.leaf.shape), one.rule.amount) for one in decided]
+    structure = settings.structure().items()
+    return {
+        "part": part or None,
+        "settings": {key: value for key, value in structure if key.startswith("model.")},
+        "parameters": sum(size for size, _ in sizes),
+        "decayed_parameters": sum(size for size, amount in sizes if amount),
+        "arrays": [
+            {
+                "path": one.leaf.path,
+                "shape": list(one.leaf.shape),
+                "layer": one.leaf.layer,
+                "decay": one.rule.amount,
+                "rule": one.rule.key,
+            }
+            for one in decided
+        ],
+    }
+
+
+def _example(config: StudyConfig, kind: ModelKind) -> dict[str, Scalar]:
+    """Parameters of the trial whose model is shown."""
+    wanted: dict[str, Scalar] = {"model.kind": kind}
+    for key in (*config.search, *config.same_as):
+        if key.startswith("model.") and key.endswith(".depth") and kind != "python":
+            wanted[key] = max(int(depth) for depth in config.drawn_values(key) or (0,))
+    drawn = {key: config.same_as.get(key, key) for key in wanted}
+    return {
+        config.search[source].column(source): wanted[key]
+        for key, source in drawn.items()
+        if source in config.search
+    }

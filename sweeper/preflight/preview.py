@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,14 +16,6 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
-from sweeper.preflight.duration import (
-    Duration,
-    duration,
-    lanes_per_device,
-    largest_branch,
-    notes,
-    switch_classes,
-)
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
@@ -30,6 +23,147 @@ from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.doubts import doubts, hints
 from sweeper.study.options import n_proposals
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """The predicted time of a study, also with one program per structure instead.
+
+    Seconds, summed over threads, except for the totals, which start with the command. All are 0 if
+    the cost model does not cover such models.
+    """
+
+    compile_s: float
+    train_s: float
+    waste_s: float
+    total_s: float
+    exact_compile_s: float
+    exact_train_s: float
+    exact_total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Programs:
+    """A group of equal programs: compiling one of them, and training the trials of all."""
+
+    count: float
+    compile_s: float
+    train_s: float
+    trials: float
+
+    @property
+    def compiling_s(self) -> float:
+        return self.count * self.compile_s
+
+    def slowest_s(self, threads: int) -> float:
+        """Seconds for one of them alone: one thread compiles it, and all train its trials."""
+        at_once = min(threads, max(1.0, self.trials / self.count))
+        return self.compile_s + self.train_s / self.count / at_once
+
+
+def duration(
+    config: StudyConfig, forecast: Forecast, plan: Plan, threads: int, devices: int
+) -> Duration:
+    """The duration of a study whose first round is `plan`, with this many threads or workers."""
+    exact = [*_exact(forecast)]
+    blocks = [block for block, _ in _blocks(forecast)]
+    programs = [_Programs(1, one.compile_s, one.train_s, one.trials) for one in blocks]
+    if config.trial is not None:
+        programs, exact = _of_trial(config.trial.epochs, plan, forecast)
+    elif config.execution.strategy not in ("auto", "padded"):
+        programs = exact
+    compile_s, train_s = _sums(programs)
+    exact_compile_s, exact_train_s = _sums(exact)
+    start_s = forecast.costs.start_s
+    if any(bucket.side == "process" for bucket in plan.buckets):
+        start_s += forecast.costs.worker_start_s
+    total_s = start_s + _busy_s(programs, threads)
+    if config.execution.strategy == "switch":
+        total_s = start_s + compile_s + train_s / devices
+    is_known = bool(programs)
+    return Duration(
+        compile_s=compile_s,
+        train_s=train_s,
+        waste_s=train_s - exact_train_s,
+        total_s=total_s * is_known,
+        exact_compile_s=exact_compile_s,
+        exact_train_s=exact_train_s,
+        exact_total_s=(start_s + _busy_s(exact, threads)) * is_known,
+    )
+
+
+def _blocks(forecast: Forecast) -> Iterator[tuple[LatticeClass, float]]:
+    """The classes of the lattice, with the seconds to compile one structure of each."""
+    for family in forecast.families.values():
+        for block in family.classes:
+            yield block, family.compile_s(PaddedSize(block.sizes), forecast.costs)
+
+
+def _exact(forecast: Forecast) -> Iterator[_Programs]:
+    """One program per structure that has a trial."""
+    for block, each_s in _blocks(forecast):
+        count = min(block.structures, block.trials)
+        yield _Programs(count, each_s, block.exact_train_s, block.trials)
+
+
+def _of_trial(
+    epochs: int, plan: Plan, forecast: Forecast
+) -> tuple[list[_Programs], list[_Programs]]:
+    """The program named by a study of one trial, and one with the trial's own size."""
+    (program,), (bucket,) = plan.classes, plan.buckets
+    if program.predicted_compile_s is None or bucket.predicted_train_s is None:
+        return [], []
+    (lane, *_) = bucket.lanes
+    train_s = bucket.predicted_train_s * epochs / (lane.epoch_to - lane.epoch_from)
+    exact_train_s = train_s * (1 - (bucket.waste_fraction or 0.0))
+    exact = [_Programs(1, each_s, exact_train_s, 1) for _, each_s in _blocks(forecast)]
+    return [_Programs(1, program.predicted_compile_s, train_s, 1)], exact
+
+
+def _sums(programs: Sequence[_Programs]) -> tuple[float, float]:
+    """Seconds of compiling and of training, summed over threads."""
+    return sum(each.compiling_s for each in programs), sum(each.train_s for each in programs)
+
+
+def _busy_s(programs: Sequence[_Programs], threads: int) -> float:
+    """Seconds until all is trained: threads share the work, but one thread compiles a class."""
+    slowest_s = max((each.slowest_s(threads) for each in programs), default=0.0)
+    return max(sum(_sums(programs)) / threads, slowest_s)
+
+
+def switch_classes(plan: Plan, devices: int) -> Iterator[dict[str, Any]]:
+    """The programs of several structures at the start of a plan."""
+    for program in plan.classes:
+        if program.strategy == "switch":
+            yield {
+                "class_id": program.class_id,
+                "branches": json.loads(program.settings),
+                "devices": devices,
+                "lanes_per_device": lanes_per_device(program, devices),
+                "compile_s": program.predicted_compile_s,
+            }
+
+
+def lanes_per_device(program: ProgramClass, devices: int) -> int:
+    """How many lanes of a class fit on one device."""
+    is_spread = program.strategy == "switch"
+    return math.ceil(program.capacity / devices) if is_spread else program.capacity
+
+
+def notes(config: StudyConfig, devices: int) -> Iterator[str]:
+    """What users of the study's strategy may not expect."""
+    strategy = config.execution.strategy
+    if config.trial is None and strategy in ("auto", "padded") and "python" in config.kinds:
+        yield (
+            "user-defined models are never padded: trials of one structure share a program, but "
+            'similar ones do not; strategy = "switch" trains several structures in one'
+        )
+    if strategy == "switch" and devices == 1:
+        yield (
+            "switch spreads trials over devices, but there is only one: it trains them one after "
+            'the other, which takes no less time than strategy = "exact"'
+        )
+
 
 # digits of the mean of a mode
 _NUMBERS_SHOWN = 4
@@ -162,31 +296,25 @@ class Preview:
 
     def _space(self) -> list[dict[str, Any]]:
         """Each searched setting, and whether trials with different values can share a bucket."""
-        told = traced_structure(self.config, self.forecast.lane_loop)
-        return [
+        drawn = [
             {
                 "setting": key,
                 "column": entry.column(key),
                 "values": entry.count(),
-                "splits_buckets": self._splitting(key, key in told),
+                "splits_buckets": self._splitting(key),
                 "when": entry.when,
                 "same_as": None,
             }
             for key, entry in self.config.search.items()
-        ] + [
-            {
-                "setting": key,
-                "column": None,
-                "values": None,
-                "splits_buckets": self._splitting(source, source in told),
-                "when": None,
-                "same_as": source,
-            }
-            for key, source in self.config.same_as.items()
         ]
+        by_key = {row["setting"]: row for row in drawn}
+        blank = {"column": None, "values": None, "when": None}
+        links = self.config.same_as.items()
+        return drawn + [{**by_key[of], "setting": key, **blank, "same_as": of} for key, of in links]
 
-    def _splitting(self, key: str, is_told: bool) -> str:
-        if is_told or not self.config.structural[key]:
+    def _splitting(self, key: str) -> str:
+        traced = traced_structure(self.config, self.forecast.lane_loop)
+        if key in traced or not self.config.structural[key]:
             return "no"
         strategy = self.config.execution.strategy
         if strategy == "switch" and key != "train.batch_size":
@@ -195,15 +323,10 @@ class Preview:
         is_size = is_size and self.config.train.is_padded
         return "padded" if is_size and strategy in ("auto", "padded") else "yes"
 
-    @property
-    def _is_padding(self) -> bool:
-        """Whether the lattice is used, rather than one program per structure."""
-        if self.config.trial is not None:
-            return False
-        return self.config.execution.strategy in ("auto", "padded")
-
     def _lattice(self) -> Iterator[dict[str, Any]]:
-        if not self._is_padding:
+        """The classes of the lattice, if it is used rather than one program per structure."""
+        strategy = self.config.execution.strategy
+        if self.config.trial is not None or strategy not in ("auto", "padded"):
             return
         for name, family in self.forecast.families.items():
             for block in family.classes:
@@ -275,7 +398,9 @@ class Preview:
 
     def _memory_bytes(self, program: ProgramClass) -> int | None:
         """The approximate memory of a bucket: states, a step's workspace, and the data."""
-        settings: Mapping[str, Any] = largest_branch(program)
+        compiled_in = json.loads(program.settings)
+        # of several branches, the first is the largest
+        settings: Mapping[str, Any] = compiled_in[0] if program.branches else compiled_in
         width = program.padded_width or settings.get("model.width")
         depth = program.padded_depth or settings.get("model.depth")
         work = next((family.plain for family in self.forecast.families.values()), None)

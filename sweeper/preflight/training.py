@@ -20,7 +20,6 @@ from sweeper.models.user_network import KEY, UserNetwork, hint_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch
-from sweeper.trial import Scalar
 
 
 def check_training(config: StudyConfig, data: Dataset) -> None:
@@ -68,13 +67,11 @@ def _traced_again(config: StudyConfig, data: Dataset, module: str) -> Trace | No
 
 def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
     """Fresh weights, one step and its evaluation."""
-    dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
-    settings = config.filled(_python(config))
-    programs = Programs(replace(data_spec(config, data), dtype=dtype))
+    settings, programs = config.filled(config.params_of("python")), programs_to_trace(config, data)
     program = programs.exact(settings)
     networks = programs.networks(settings).values()
     state, lane = program.layout.abstract(), program.layout.lane(0, settings)
-    batch = _batch(settings.train.batch_size, data)
+    batch = abstract_batch(settings.train.batch_size, data)
 
     def trained(key: Any, state: Any, batch: Batch) -> object:
         fresh = [one.built(key) for one in networks if isinstance(one, UserNetwork)]
@@ -85,13 +82,13 @@ def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
     return trace(trained, KEY, state, batch)
 
 
-def _python(config: StudyConfig) -> Mapping[str, Scalar]:
-    """The parameters of a trial with a user-defined model."""
-    kind = config.search.get("model.kind")
-    return {} if kind is None else {kind.column("model.kind"): "python"}
+def programs_to_trace(config: StudyConfig, data: Dataset) -> Programs:
+    """The programs of a study in a precision that JAX has now."""
+    dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
+    return Programs(replace(data_spec(config, data), dtype=dtype))
 
 
-def _batch(rows: int, data: Dataset) -> Batch:
+def abstract_batch(rows: int, data: Dataset) -> Batch:
     """The shapes of a batch with this many rows."""
     x, y = (
         jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))

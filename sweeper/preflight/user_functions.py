@@ -12,18 +12,33 @@ import jax.numpy as jnp
 import optax
 
 from sweeper.config import StudyConfig
-from sweeper.config.coupled import CoupledTable
+from sweeper.config.coupled import GENERATOR, CoupledTable
+from sweeper.config.kinds import is_function
+from sweeper.config.model import PartsTable
 from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.user_code import RAISED, LoadError, describe_error, load_function, place_of
-from sweeper.config.user_keywords import check_keywords, keywords_of
-from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.train import OwnProgramTable
+from sweeper.config.user_code import (
+    RAISED,
+    LoadError,
+    check_keywords,
+    describe_error,
+    keywords_of,
+    load_function,
+    place_of,
+)
+from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.decay_masks import Marks
+from sweeper.models.keys import fixed_key
 from sweeper.models.traces import trace, unrepeatable
 from sweeper.models.user_network import KEY, hint_of
+from sweeper.preflight.training import abstract_batch, programs_to_trace
+from sweeper.programs.coupled import Coupled
+from sweeper.programs.program import Batch
+from sweeper.trial import Scalar
 
 _ROWS = 4
-_PARAMETER = "weight"
+PARAMETER = "weight"
 _MASK = "mask"  # argument of user-defined optimizers: what decays
 _Wrong = tuple[str, str]
 
@@ -101,19 +116,22 @@ def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
     except LoadError as error:
         yield config.problem("optimizer.name", error.found, error.hint)
         return
-    settings = config.filled({})
-    own = settings.optimizer
-    assert isinstance(own, UserOptimizerTable)
-    arguments = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
-    if own.decay is not None:
-        arguments[_MASK] = Marks({_PARAMETER: True})
+    arguments = optimizer_arguments(config, {})
     unfit = [*_unfit_mask(config, table.name, function)]
     unfit += check_keywords(config, "optimizer", table.name, function, arguments, [_MASK])
     yield from unfit
     dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
-    parameters = {_PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
+    parameters = {PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
     if not unfit and (wrong := _unfit_steps(table.name, function, arguments, parameters)):
         yield config.problem("optimizer.name", *wrong)
+
+
+def optimizer_arguments(config: StudyConfig, params: Mapping[str, Scalar]) -> dict[str, Any]:
+    """What a user-defined optimizer is called with in a trial, for a model of one array."""
+    own = config.filled(params).optimizer
+    assert isinstance(own, UserOptimizerTable)
+    given = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
+    return given if own.decay is None else {**given, _MASK: Marks({PARAMETER: True})}
 
 
 def _unfit_mask(config: StudyConfig, name: str, function: Callable[..., Any]) -> Iterator[Problem]:
@@ -197,3 +215,90 @@ def _type_of(leaf: Any) -> str:
 def _shown(given: Any) -> str:
     shape = getattr(given, "shape", None)
     return type(given).__name__ if shape is None else f"an array of shape {shape}"
+
+
+def check_coupled(config: StudyConfig, data: Dataset) -> None:
+    """Refuse a generator with wrong outputs, and an objective that cannot be compiled.
+
+    User-defined functions are traced with shapes only; nothing is computed.
+
+    Raises:
+        StudyError: a size does not fit, the function does not exist, or its result cannot be used.
+    """
+    train = config.train
+    if not isinstance(train, CoupledTable):
+        return
+    problems = [*_unfit_generator(config, train, data.n_features)]
+    if not problems and is_function(train.objective):
+        problems = [*_unfit_objective(config, train, data)]
+    if problems:
+        raise StudyError(problems)
+
+
+def _unfit_generator(config: StudyConfig, train: CoupledTable, features: int) -> Iterator[Problem]:
+    """Generated rows must have the size of the data's rows."""
+    assert isinstance(config.model, PartsTable)
+    if train.generates and config.model.parts[GENERATOR].out_size not in (None, features):
+        size = config.model.parts[GENERATOR].out_size
+        found = f"{size} outputs, but the rows of the data have {features} features"
+        hint = "remove it: the data determines the size"
+        yield config.problem(f"model.{GENERATOR}.out_size", found, hint)
+
+
+def _unfit_objective(config: StudyConfig, train: CoupledTable, data: Dataset) -> Iterator[Problem]:
+    try:
+        function = load_function(train.objective, config.base_dir)
+    except LoadError as error:
+        yield config.problem("train.objective", error.found, error.hint)
+        return
+    if wrong := _unfit_function(config, train, data, function):
+        yield config.problem("train.objective", *wrong)
+
+
+def _unfit_function(
+    config: StudyConfig, train: CoupledTable, data: Dataset, function: Callable[..., Any]
+) -> _Wrong | None:
+    """What was found and how to fix it; None if every model has its loss."""
+    name, batch = train.objective, abstract_batch(_ROWS, data)
+    program = programs_to_trace(config, data).exact(config.filled({}))
+    assert isinstance(program, Coupled)
+    vectors = program.abstract().model
+    given: list[Any] = []
+
+    def losses(vectors: Any, batch: Batch) -> Any:
+        found = function(program.parts.model(vectors).parts, batch, fixed_key())
+        given[:] = [found]
+        return found
+
+    def total(vectors: Any, batch: Batch) -> Any:
+        return sum(losses(vectors, batch).values())
+
+    try:
+        jax.eval_shape(losses, vectors, batch)
+        if wrong := _unfit_losses(name, given[0], train.models):
+            return wrong
+        jax.eval_shape(jax.grad(total), vectors, batch)
+    except RAISED as error:
+        shapes = f"a batch whose x has shape {batch.x.shape} and y {batch.y.shape}"
+        return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
+            error, "fix the function"
+        )
+    return None
+
+
+def _unfit_losses(name: str, given: Any, models: tuple[str, ...]) -> _Wrong | None:
+    losses = ", ".join(f'"{model}": ...' for model in models)
+    hint = f"return {{{losses}}}"
+    if not isinstance(given, Mapping):
+        return f"'{name}' returns {type(given).__name__}, not the loss of each model by name", hint
+    if {*given} != {*models}:
+        names = ", ".join(map(str, given)) or "none"
+        return f"'{name}' returns losses of {names}, but the models are {', '.join(models)}", hint
+    for model in models:
+        loss = given[model]
+        shape, dtype = getattr(loss, "shape", None), getattr(loss, "dtype", None)
+        if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+            what = type(loss).__name__ if shape is None else f"{dtype} of shape {shape}"
+            found = f"'{name}' returns {what} as the loss of {model}"
+            return found, "return one floating-point number per model, the mean over examples"
+    return None

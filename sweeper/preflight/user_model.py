@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -15,14 +14,20 @@ import jax
 import jax.numpy as jnp
 
 from sweeper.config import StudyConfig
-from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable, PythonTable
+from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import ends
-from sweeper.config.user_code import RAISED, Function, LoadError, describe_error, load_function
-from sweeper.config.user_keywords import keywords_of
+from sweeper.config.user_code import (
+    RAISED,
+    Function,
+    LoadError,
+    describe_error,
+    keywords_of,
+    load_function,
+)
 from sweeper.errors import Problem, StudyError
 from sweeper.models.trace_checks import fixed_draws, shared_arrays
 from sweeper.models.traces import Trace, trace, unrepeatable
@@ -135,11 +140,12 @@ class _Check:
 
     def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> _Wrong | None:
         """What was found and how to fix it; None if such a model can be trained."""
-        table, sizes = self._filled(params), (self._place.in_size, self._place.out_size)
+        table, place = self._filled(params), self._place
+        given = {"in_size": place.in_size, "out_size": place.out_size, **table.arguments}
         dtype = jax.dtypes.canonicalize_dtype(self._config.execution.precision)
-        x = jax.ShapeDtypeStruct((sizes[0],), dtype)
+        x = jax.ShapeDtypeStruct((place.in_size,), dtype)
         try:
-            built = trace(partial(_built, function, sizes, table.arguments), KEY)
+            built = trace(lambda key: function(**given, key=key), KEY)
         except RAISED as error:
             return f"'{table.function}' raised {describe_error(error)}", hint_of(
                 error, "fix the function"
@@ -147,13 +153,13 @@ class _Check:
         if wrong := check_result(table.function, built.result):
             return wrong
         model = built.result
-        if self._place.is_called and (wrong := _unfit_outputs(model, x, sizes[1])):
+        if place.is_called and (wrong := _unfit_outputs(model, x, place.out_size)):
             return wrong
         if wrong := _unfit_arrays(model):
             return wrong
         for warning in shared_arrays(table.function, built):
             self._warn(*warning)
-        for warning in fixed_draws(model, x) if self._place.is_called else ():
+        for warning in fixed_draws(model, x) if place.is_called else ():
             self._warn(*warning)
         for wrong in self._unlike_what_it_says(table, built, x):
             if self._config.edition > 1:
@@ -190,9 +196,7 @@ class _Check:
 
     def _filled(self, params: Mapping[str, Scalar]) -> PythonTable:
         """The table for a trial with `params` whose model the function builds."""
-        kind = self._config.search.get("model.kind")
-        chosen = {} if kind is None else {kind.column("model.kind"): "python"}
-        model: Any = self._config.filled({**params, **chosen}).model
+        model: Any = self._config.filled({**params, **self._config.params_of("python")}).model
         if isinstance(model, PartsTable):
             model = model.parts[self._place.key.removeprefix("model.")]
         assert isinstance(model, PythonTable)
@@ -257,12 +261,6 @@ def _not_given(config: StudyConfig, table: PythonTable, name: str) -> tuple[str,
             "rename the argument",
         )
     return f"missing, but '{table.function}' needs it", f"write {name} = ..."
-
-
-def _built(
-    function: Function, sizes: tuple[int, int], arguments: Mapping[str, Scalar], key: Any
-) -> Any:
-    return function(in_size=sizes[0], out_size=sizes[1], **arguments, key=key)
 
 
 def check_result(name: str, model: Any) -> _Wrong | None:
@@ -336,7 +334,7 @@ def _unfit_arrays(model: Any) -> _Wrong | None:
     if any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays):
         found = "the model holds a random key, which cannot be saved"
         return found, "keep jax.random.key_data(key), or draw with the key that __call__ gets"
-    if not any(_is_floating(array) for array in arrays):
+    if not any(jnp.issubdtype(array.dtype, jnp.floating) for array in arrays):
         return "the model has no parameters to train", "give it floating-point arrays"
     return None
 
@@ -370,7 +368,7 @@ def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_W
     _, *parameters = inspect.signature(model).parameters.values()
     for parameter in parameters:
         name, default = parameter.name, parameter.default
-        if name == "key" or parameter.kind in _OPEN or not (default is None or _is_flag(default)):
+        if name == "key" or parameter.kind in _OPEN or not isinstance(default, bool | None):
             continue
 
         def draw(key: Any, model: Any, x: Any, name: str = name, default: Any = default) -> Any:
@@ -391,14 +389,6 @@ def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_W
 
 
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _is_flag(default: Any) -> bool:
-    return isinstance(default, bool)
-
-
-def _is_floating(array: jax.ShapeDtypeStruct) -> bool:
-    return jnp.issubdtype(array.dtype, jnp.floating)
 
 
 def _key(config: StudyConfig, holder: str, name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -14,16 +13,22 @@ from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.search import ends
-from sweeper.config.user_code import RAISED, LoadError, describe_error, load_class, place_of
-from sweeper.config.user_keywords import check_keywords
-from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.train import OwnProgramTable
+from sweeper.config.user_code import (
+    RAISED,
+    LoadError,
+    check_keywords,
+    describe_error,
+    load_class,
+    place_of,
+)
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.user_network import hint_of
+from sweeper.preflight.training import abstract_batch, programs_to_trace
 from sweeper.programs.build import Programs
-from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Batch, LaneParameters, State
+from sweeper.programs.program import LaneParameters, State
 from sweeper.programs.user_program import Own, UserProgram, taken_of_data
 from sweeper.trial import Scalar
 
@@ -64,9 +69,9 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
 
 def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """The names of the metrics that the program's `evaluate` returns; empty if it raises."""
-    program = _programs(config, data).exact(config.filled({}))
+    program = programs_to_trace(config, data).exact(config.filled({}))
     assert isinstance(program, Own)
-    lane, batch = program.lane(0, config.filled({})), _batch(config.train.batch_size, data)
+    lane, batch = program.lane(0, config.filled({})), abstract_batch(config.train.batch_size, data)
     try:
         state = program.abstract()
         given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
@@ -93,7 +98,7 @@ def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
 
 
 def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
-    programs = _programs(config, data)
+    programs = programs_to_trace(config, data)
 
     def wrong(params: Mapping[str, Scalar]) -> _Wrong | None:
         return _unfit_trial(programs, config.filled(params), data)
@@ -111,27 +116,12 @@ def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
                 break
 
 
-def _programs(config: StudyConfig, data: Dataset) -> Programs:
-    dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
-    return Programs(replace(data_spec(config, data), dtype=dtype))
-
-
-def _batch(rows: int, data: Dataset) -> Batch:
-    """The shapes of a batch with this many rows."""
-    return Batch(
-        *(
-            jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
-            for part in (data.x_train, data.y_train)
-        )  # type: ignore[arg-type]
-    )
-
-
 def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wrong | None:
     """What was found and how to fix it; None if such a trial can be trained."""
     program = programs.exact(settings)
     assert isinstance(program, Own) and isinstance(settings.train, OwnProgramTable)
     name, lane = settings.train.program, program.lane(0, settings)
-    batch, method = _batch(settings.train.batch_size, data), "init"
+    batch, method = abstract_batch(settings.train.batch_size, data), "init"
     try:
         start = _traced(program.begun_by_user, lane, _blank(program))
         if found := _unfit_start(name, start.result, program):

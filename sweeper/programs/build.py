@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import cast
 
 from sweeper.config import Settings
-from sweeper.config.agreement import inputs_of, sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
 from sweeper.config.model import MlpTable, PartsTable, PythonTable, in_order
+from sweeper.config.rules import inputs_of, sizes_of_parts
+from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import is_raised
-from sweeper.config.user_program import OwnProgramTable
 from sweeper.models.decay import Decay
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork

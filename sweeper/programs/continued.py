@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig, parse
-from sweeper.config.arguments import structural_arguments
+from sweeper.config.arguments import arguments_of
 from sweeper.config.model import PythonTable
-from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.optimizer import OptimizersTable
 from sweeper.config.toml import toml_text
+from sweeper.config.train import OwnProgramTable
 from sweeper.config.trust import NOWHERE, TRUST, is_known
-from sweeper.config.user_program import OwnProgramTable
 from sweeper.errors import Problem, SetupError, counted
 from sweeper.programs.data_spec import DataSpec, blank_of
 from sweeper.programs.optax_state import parameters_of
@@ -122,7 +122,7 @@ def _own_state(settings: Settings) -> object:
     if not isinstance(settings.train, OwnProgramTable):
         return None
     schedule = settings.sole_optimizer.schedule.name
-    return settings.train.program, structural_arguments(settings.train), schedule
+    return settings.train.program, arguments_of("train", settings.train, traced=False), schedule
 
 
 class Continued:

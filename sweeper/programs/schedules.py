@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sweeper.config import Settings
-from sweeper.config.optimizer import SHAPES
-from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.optimizer import SHAPES, OptimizersTable
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import Hparams
 

@@ -15,9 +15,8 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.config import Settings
-from sweeper.config.user_code import load_class
-from sweeper.config.user_keywords import keywords_of
-from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.train import OwnProgramTable
+from sweeper.config.user_code import keywords_of, load_class
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
 from sweeper.programs.base import Tabled, stepped

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.agreement import sizes_of_parts
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.model import MlpTable, PartsTable
+from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import CostModel, Workload

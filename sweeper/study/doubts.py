@@ -7,10 +7,10 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config import lint as of_file
-from sweeper.config.idle import range_of
 from sweeper.config.kinds import is_function
+from sweeper.config.lint import is_within
 from sweeper.errors import counted, listed
-from sweeper.study.options import given_options, n_proposals, rungs
+from sweeper.study.options import given_options, n_proposals, pruner_chain, rungs
 
 _MEDIAN = ("median", "percentile")
 _HALVING = ("asha", "hyperband")
@@ -55,22 +55,14 @@ def _idle_pruner(config: StudyConfig) -> Iterator[str]:
         yield f"the pruner {pruner.name} never ends a trial: {why}"
 
 
-def _chain(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The pruner and those that it wraps: all of them must agree to end a trial."""
-    yield name, options
-    wrapped = options.get("wrapped")
-    if name == "patient" and wrapped:
-        yield from _chain(wrapped["name"], {k: v for k, v in wrapped.items() if k != "name"})
-
-
 def _pruners(config: StudyConfig) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Each pruner with its options, including defaults."""
-    for name, options in _chain(config.study.pruner.name, config.study.pruner.options):
+    for name, options in pruner_chain(config.study.pruner.name, config.study.pruner.options):
         yield name, given_options(config, name, options)
 
 
 def _no_pruner(name: str, options: Mapping[str, Any]) -> str | None:
-    if name != "none" and any(inner == "none" for inner, _ in _chain(name, options)):
+    if name != "none" and any(inner == "none" for inner, _ in pruner_chain(name, options)):
         return 'it wraps no other pruner; name one, or remove "wrapped"'
     return None
 
@@ -184,12 +176,9 @@ def _completed(config: StudyConfig) -> int:
 def _beyond_range(config: StudyConfig) -> str | None:
     """Why no value of the metric can pass the thresholds; None if one can."""
     metric = config.study.objectives[0]
-    least, greatest = range_of(config, metric)
     for name, given in _pruners(config):
-        lower, upper = given.get("lower"), given.get("upper")
-        is_low = lower is None or (least is not None and lower <= least)
-        is_high = upper is None or (greatest is not None and upper >= greatest)
-        if name == "threshold" and is_low and is_high:
+        bounds = given.get("lower"), given.get("upper")
+        if name == "threshold" and is_within(config, metric, *bounds):
             return f"no {metric} is beyond its thresholds"
     return None
 

@@ -140,10 +140,8 @@ _SAMPLER, _PRUNER = "study.sampler", "study.pruner"
 
 def rungs(config: StudyConfig) -> tuple[int, ...]:
     """The epochs before the last at which the pruner decides; empty if it may at any."""
-    name, options = config.study.pruner.name, config.study.pruner.options
-    while name == "patient":  # the pruner that it wraps decides
-        options: dict[str, Any] = options.get("wrapped") or {"name": "none"}
-        name = options["name"]
+    # the innermost pruner decides
+    *_, (name, options) = pruner_chain(config.study.pruner.name, config.study.pruner.options)
     if name not in ("asha", "hyperband"):
         return ()
     given = given_options(config, name, options)
@@ -154,6 +152,18 @@ def rungs(config: StudyConfig) -> tuple[int, ...]:
         found.append(rung)
         rung *= factor
     return tuple(found)
+
+
+def pruner_chain(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A pruner and those that it wraps, each with its options; all must agree to end a trial."""
+    yield name, options
+    if name == "patient" and (wrapped := options.get("wrapped")):
+        yield from pruner_chain(wrapped["name"], without_name(wrapped))
+
+
+def without_name(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a wrapped pruner, from a table that also names it."""
+    return {key: value for key, value in table.items() if key != "name"}
 
 
 def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,8 +279,7 @@ def _wrapped_problems(
         fault = unknown_name("study.pruner.name", name, options)
         yield config.problem(f"{key}.name", fault.found, fault.hint)
         return
-    options = {option: value for option, value in wrapped.items() if option != "name"}
-    yield from _option_problems(config, key, name, options, python)
+    yield from _option_problems(config, key, name, without_name(wrapped), python)
 
 
 def _threshold_problems(

@@ -29,7 +29,7 @@ from sqlalchemy import orm, pool
 from sqlalchemy.exc import SQLAlchemyError
 
 from sweeper.config import StudyConfig
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import Problem, SetupError, StudyError
@@ -60,7 +60,8 @@ def frozen_trials(
         values = [row[name] for name in columns]
         is_complete = row["state"] == "COMPLETE"
         has_values = None not in values and row["state"] != "FAIL"
-        told = {name: row[name] for name in (*_TOLD, *_measured(row)) if row.get(name) is not None}
+        measured = [name for name in row if name.startswith(("final_", "test_"))]
+        told = {name: row[name] for name in (*_TOLD, *measured) if row.get(name) is not None}
         trial = create_trial(
             state=optuna.trial.TrialState[row["state"]],
             values=values if is_complete or (has_values and len(columns) == 1) else None,
@@ -71,12 +72,8 @@ def frozen_trials(
             constraints=_excesses(config, row),
         )
         trial.number = row["trial_number"]
-        for name, column in (
-            ("datetime_start", "started_at"),
-            ("datetime_complete", "finished_at"),
-        ):
-            if row.get(column) is not None:
-                setattr(trial, name, _local(row[column]))
+        trial.datetime_start = _local(row.get("started_at"))
+        trial.datetime_complete = _local(row.get("finished_at"))
         yield trial
 
 
@@ -118,10 +115,6 @@ def _distribution(entry: SearchEntry) -> BaseDistribution:
     return IntDistribution(int(low), int(high - (high - low) % step), log=is_log, step=step)
 
 
-def _measured(row: Row) -> list[str]:
-    return [name for name in row if name.startswith(("final_", "test_"))]
-
-
 def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
     """By how much a trial violates each constraint in its last epoch; up to 0 it violates none."""
     found: dict[str, float] = {}
@@ -139,11 +132,11 @@ def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
     return found or None
 
 
-def _local(moment: datetime | float) -> datetime:
+def _local(moment: datetime | float | None) -> datetime | None:
     """A time in Optuna's form: naive local time."""
     if isinstance(moment, datetime):
         return moment.astimezone().replace(tzinfo=None)
-    return datetime.fromtimestamp(moment)
+    return None if moment is None else datetime.fromtimestamp(moment)
 
 
 _Rows = list[dict[str, Any]]

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.study.options import given_options
+from sweeper.study.options import given_options, without_name
 from sweeper.study.user_sampler import own, seeded
 
 
@@ -125,10 +125,6 @@ def _pruner(config: StudyConfig, name: str, options: Mapping[str, Any]) -> BaseP
     given = given_options(config, name, options)
     if name == "patient":
         inner = given.pop("wrapped", None)
-        wrapped = inner and _pruner(config, inner["name"], _without_name(inner))
+        wrapped = inner and _pruner(config, inner["name"], without_name(inner))
         return optuna.pruners.PatientPruner(wrapped, **given)
     return _PRUNERS[name](**given)
-
-
-def _without_name(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key != "name"}

@@ -15,8 +15,14 @@ from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.config.user_code import RAISED, LoadError, describe_error, load_class
-from sweeper.config.user_keywords import check_keywords, keywords_of
+from sweeper.config.user_code import (
+    RAISED,
+    LoadError,
+    check_keywords,
+    describe_error,
+    keywords_of,
+    load_class,
+)
 from sweeper.errors import Problem, SweeperError
 from sweeper.trial import Memory
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.bundled_code import Code, building
 from sweeper.config.defaults import general
 from sweeper.config.toml import toml_value
-from sweeper.config.trust import NOWHERE
-from sweeper.config.user_program import OwnProgramTable
+from sweeper.config.train import OwnProgramTable
+from sweeper.config.trust import NOWHERE, Code, building
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.programs.build import Programs

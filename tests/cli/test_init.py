@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.cli.new_study import begin
-from sweeper.cli.templates import Template, filled_in, study_text
+from sweeper.cli.new_study import Template, begin, filled_in, study_text
 from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess

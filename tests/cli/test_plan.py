@@ -236,7 +236,7 @@ def test_calibrate_writes_constants_that_a_study_can_use(
 
     from sweeper.cli import main
     from sweeper.preflight import calibrate
-    from sweeper.preflight.calibration_cases import Case
+    from sweeper.preflight.calibrate import Case
 
     monkeypatch.setattr(calibrate, "cases", lambda: (Case(8, 1, 1),))
     monkeypatch.setattr(calibrate, "_TRAIN_S", 0.01)

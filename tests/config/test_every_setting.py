@@ -17,7 +17,7 @@ import pytest
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import PARTS, MlpTable, PartsTable, PythonTable
-from sweeper.config.optimizers import OptimizersTable
+from sweeper.config.optimizer import OptimizersTable
 from sweeper.config.reading import named_in, read_value
 from sweeper.config.space import ENTRIES
 from sweeper.config.table import Table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.config.idle import idle_settings
+from sweeper.config.lint import idle_settings
 from tests.config.conftest import VALID
 from tests.small_studies import PARTS
 

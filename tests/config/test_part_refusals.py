@@ -324,7 +324,7 @@ BROKEN = {
             28,
             "optimizer.b.name",
             "missing",
-            "write one of adam, adamw, rmsprop, lion, sgd, adafactor",
+            'write one of adam, adamw, rmsprop, lion, sgd, adafactor, or "module:function"',
         ),
     ),
     "an unknown optimizer of a part": (

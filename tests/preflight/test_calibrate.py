@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.preflight import calibrate
-from sweeper.preflight.calibrate import Timing
-from sweeper.preflight.calibration_cases import Case, cases
+from sweeper.preflight.calibrate import Case, Timing, cases
 from sweeper.scheduler.cost import CostModel, compile_features, lane_features, shipped
 from sweeper.scheduler.forecast import workload_of
 

@@ -10,8 +10,7 @@ import pytest
 from sweeper.cli import plan_tables
 from sweeper.config import StudyConfig, parse
 from sweeper.errors import StudyError
-from sweeper.preflight.decay import check_decay, idle_amounts, partly_idle
-from sweeper.preflight.decay_preview import decay_preview
+from sweeper.preflight.decay import check_decay, decay_preview, idle_amounts, partly_idle
 from sweeper.preflight.user_functions import check_functions
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
@@ -231,7 +230,7 @@ def test_a_mask_has_no_factors(study: Study) -> None:
 def test_plan_shows_the_decay_of_each_array_of_the_deepest_model(study: Study) -> None:
     config = study("optimizer.decay={linear={bias=0.5},where=[{depth=-1,decay=false}]}")
 
-    preview = decay_preview(config, Programs(SPEC)).as_dict()
+    preview = decay_preview(config, Programs(SPEC))
 
     (model,) = preview["models"]
     assert (model["parameters"], model["decayed_parameters"]) == (211, 184)
@@ -253,7 +252,7 @@ def test_plan_shows_the_decay_of_each_array_of_the_deepest_model(study: Study) -
 def test_plan_shows_rules_that_some_trials_do_not_use(study: Study) -> None:
     config = study("optimizer.decay={where=[{depth=3,decay=false}]}")
 
-    *_, told = plan_tables.decay(decay_preview(config, Programs(SPEC)).as_dict())
+    *_, told = plan_tables.decay(decay_preview(config, Programs(SPEC)))
 
     assert told == "in some trials no array matches optimizer.decay.where.0"
 
@@ -270,7 +269,7 @@ def decaying(config: StudyConfig) -> dict[str, list[str]]:
     """The arrays of each part that decay."""
     return {
         model["part"]: [array["path"] for array in model["arrays"] if array["decay"]]
-        for model in decay_preview(config, Programs(SPEC)).as_dict()["models"]
+        for model in decay_preview(config, Programs(SPEC))["models"]
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.preflight.idle_functions import idle_optimizer, paired_rows
+from sweeper.preflight.outputs import idle_optimizer, paired_rows
 from tests.config.conftest import VALID
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -10,7 +10,7 @@ from sweeper import api
 from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
-from sweeper.preflight.coupled import check_coupled
+from sweeper.preflight.user_functions import check_coupled
 from tests.in_process import study_in, trained
 from tests.small_studies import COUPLED, write_mixture
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.study.forest import main_effects, rank_correlation
+from sweeper.study.importance import main_effects, rank_correlation
 
 Function = Callable[[np.ndarray], np.ndarray]
 FUNCTIONS: dict[str, Function] = {

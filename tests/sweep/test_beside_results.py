@@ -81,7 +81,7 @@ def test_main_effects_are_close_to_those_of_optuna() -> None:
     import optuna
     from optuna.importance import FanovaImportanceEvaluator
 
-    from sweeper.study.forest import main_effects
+    from sweeper.study.importance import main_effects
 
     places = np.random.default_rng(0).uniform(size=(60, 3))
     values = np.sin(4 * places[:, 0]) + places[:, 1] ** 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.config.study import EDITION
 from sweeper.config.study_config import StudyConfig
 from sweeper.errors import StudyError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,10 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
 from sweeper.cli.console import console_on
-from sweeper.errors import StudyError, counted, printable
+from sweeper.errors import Problem, StudyError, counted, printable
+
+if TYPE_CHECKING:
+    from sweeper.preflight.check_program import ProgramFinding
 
 
 def export(
@@ -109,14 +112,11 @@ def check_program(
 ) -> None:
     """Check that your own training program follows the rules; runs a few epochs, writes nothing."""
     given = [f"train.program={program}", *(overrides or ())]
-    try:
-        config = None if study is None else loaded(study, given)
-    except StudyError as error:
-        raise _of_program(error, program) from None
-    from sweeper.preflight.check_program import ProgramFinding, findings, premise, study_of, unfit
-
     found: list[ProgramFinding] = []
     try:
+        config = None if study is None else loaded(study, given)
+        from sweeper.preflight.check_program import findings, premise, study_of
+
         if config is None:
             config = study_of(program, overrides or ())
             if not as_json:
@@ -126,21 +126,23 @@ def check_program(
             if not as_json:
                 print_shown(str(finding))
     except StudyError as error:
-        if study is None:
-            raise unfit(error.problems, program) from None
-        raise _of_program(error, program) from None
+        problems = (
+            _of_program(one, program, has_study=study is not None) for one in error.problems
+        )
+        raise StudyError(problems) from None
     if as_json:
         print_json({"program": program, "promises": [asdict(finding) for finding in found]})
     raise typer.Exit(any(finding.found for finding in found))
 
 
-def _of_program(error: StudyError, program: str) -> StudyError:
-    """An error of a study whose program the command names, rather than an override."""
+def _of_program(problem: Problem, program: str, *, has_study: bool) -> Problem:
+    """A problem in terms of the program that the command names, not of overrides."""
+    from sweeper.config.refusals import MISSING
     from sweeper.config.toml import COMMAND_LINE
 
-    return StudyError(
-        replace(problem, where=program)
-        if (problem.where, problem.key) == (COMMAND_LINE, "train.program")
-        else problem
-        for problem in error.problems
-    )
+    if has_study and (problem.where, problem.key) != (COMMAND_LINE, "train.program"):
+        return problem
+    hint = problem.hint
+    if not has_study and problem.found.startswith(MISSING):
+        hint = f"write --set {problem.key}=..., or give a study with --study"
+    return replace(problem, where=program, hint=hint)

@@ -131,7 +131,7 @@ def plan(
     config = loaded(study, overrides)
     from sweeper import api
 
-    preview = (api.decay(config) if decay else api.plan(config)).as_dict()
+    preview = api.decay(config) if decay else api.plan(config).as_dict()
     if as_json:
         print_json(preview)
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.cli.console import console_on
-from sweeper.cli.live import QuietView, View, view_for
+from sweeper.cli.live import View, view_for
 from sweeper.cli.logs import Level, logged
 from sweeper.data.ahead import preparing
 from sweeper.executors.signals import INTERRUPTED, TERMINATING, not_ignored, stopping_on
@@ -39,7 +39,7 @@ def trained(
         SweeperError: the study cannot start.
     """
     timeline = Timeline(take_program_start(), Activity.IMPORT)
-    view: View = QuietView() if quiet else view_for(console_on(sys.stderr), timeline.started_at)
+    view = View() if quiet else view_for(console_on(sys.stderr), timeline.started_at)
     from sweeper import api
     from sweeper.sweep.session.session import with_recorded_edition
 

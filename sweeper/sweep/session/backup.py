@@ -19,7 +19,7 @@ from shlex import quote
 from typing import Any
 
 from sweeper.config import load
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.errors import (
     DamagedLedgerError,
     LedgerError,

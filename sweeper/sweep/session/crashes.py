@@ -28,10 +28,10 @@ def deaths_over(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
 
     Call this once per session, before its record is written.
     """
-    left, number = _who_left(run_dir), ledger.opened_number()
-    if number is None:
+    left, opened = _who_left(run_dir), ledger.opened_round()
+    if opened is None:
         return {"open_round": None, "deaths": 0}
-    last = ledger.sessions()[-1]
+    last, number = ledger.sessions()[-1], opened.round
     deaths = last["deaths"] if last.get("open_round") == number else 0
     if left != {"pid": last["pid"], "host": last["host"]}:
         deaths += 1

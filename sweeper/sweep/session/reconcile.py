@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.config.toml import toml_value
 from sweeper.config.user_source import (
     MAIN,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeper.config import StudyConfig, is_toml
-from sweeper.config.recorded import study_text
+from sweeper.config.load import study_text
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, replacing
 

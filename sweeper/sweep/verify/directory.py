@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config.recorded import study_of
+from sweeper.config.load import study_of
 from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
