@@ -1,4 +1,4 @@
-"""When and where each bucket was trained: the data of the execution view."""
+"""When and where buckets were trained, and what else went on: the data of the execution view."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
-from sweeper.dashboard.spans import Spans, order_of_places
 from sweeper.results.light import floats, texts
-from sweeper.results.timeline import DOING, PROGRAM, Activity
+from sweeper.results.timeline import DOING, IDLE, PROGRAM, Activity, Span, shares
 
 _NUMBERS = (
     "round",
@@ -34,6 +33,111 @@ _NUMBERS = (
 _PAUSE_S = 30.0
 _PERCENT = ("waste_fraction", "occupancy")
 _TEXTS = ("strategy", "lane_loop", "trials", "outcome")
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans of every recorded session; times are seconds since 1970."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @cached_property
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The columns of numbers and times by name, nan for null."""
+        names = ("round", "started_at", "finished_at", "bucket_id")
+        return {name: floats(self.table[name]) for name in names}
+
+    @cached_property
+    def texts(self) -> dict[str, tuple[list[str], np.ndarray]]:
+        """The columns of text by name: different values, and each row's index, -1 for null."""
+        names = ("run_id", "place", "activity", "class_id")
+        return {name: texts(self.table[name]) for name in names}
+
+    @cached_property
+    def sessions(self) -> np.ndarray:
+        """When each start of the program began and ended, oldest first, shaped (sessions, 2)."""
+        started, finished = self.numbers["started_at"], self.numbers["finished_at"]
+        ids, at = self.texts["run_id"]
+        found = [
+            (started[at == code].min(), finished[at == code].max()) for code in range(len(ids))
+        ]
+        return np.array(sorted(found), float).reshape(-1, 2)
+
+    @property
+    def elapsed_s(self) -> float:
+        """The total time of all sessions."""
+        return float(np.diff(self.sessions, axis=1).sum())
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """The length of each span."""
+        return self.numbers["finished_at"] - self.numbers["started_at"]
+
+    @cached_property
+    def drawn(self) -> np.ndarray:
+        """The rows that the page draws; training is drawn from buckets instead."""
+        return np.flatnonzero(~self.doing(Activity.TRAIN))
+
+    def of_place(self, place: str) -> np.ndarray:
+        """Which rows belong to a place."""
+        places, at = self.texts["place"]
+        return at == (places.index(place) if place in places else -2)
+
+    def doing(self, *activities: str) -> np.ndarray:
+        """Which rows have one of these activities."""
+        names, at = self.texts["activity"]
+        return np.isin(at, [code for code, name in enumerate(names) if name in activities])
+
+    @cached_property
+    def by_place(self) -> dict[str, dict[str, float]]:
+        """Seconds by activity and place, the program first; with idle they sum to `elapsed_s`."""
+        found: dict[str, dict[str, float]] = {}
+        for place in sorted(self.texts["place"][0], key=order_of_places):
+            mine = self.of_place(place)
+            spent = {
+                str(activity): float(self.seconds[mine & self.doing(activity)].sum())
+                for activity in Activity
+            }
+            found[place] = spent | {IDLE: max(0.0, self.elapsed_s - sum(spent.values()))}
+        return found
+
+    @cached_property
+    def spent_s(self) -> dict[str, float]:
+        """Seconds by activity over all sessions, each moment counted once; sums to `elapsed_s`."""
+        (places, place), (activities, activity) = self.texts["place"], self.texts["activity"]
+        started, finished = self.numbers["started_at"], self.numbers["finished_at"]
+        found = dict.fromkeys([*map(str, Activity), IDLE], 0.0)
+        for run in range(len(self.texts["run_id"][0])):
+            rows = np.flatnonzero(self.texts["run_id"][1] == run).tolist()
+            spans = [
+                Span(places[place[i]], activities[activity[i]], started[i], finished[i])
+                for i in rows
+            ]
+            for name, seconds in shares(spans).items():
+                found[name] += seconds
+        return found
+
+    @cached_property
+    def trained(self) -> dict[tuple[int, int], tuple[float, float]]:
+        """When training started and ended, by round and bucket."""
+        rows = np.flatnonzero(self.doing(Activity.TRAIN))
+        names = ("round", "bucket_id", "started_at", "finished_at")
+        found: dict[tuple[int, int], tuple[float, float]] = {}
+        for number, bucket, began, ended in zip(
+            *(self.numbers[name][rows].tolist() for name in names), strict=True
+        ):
+            before = found.get((number, bucket), (began, ended))
+            found[number, bucket] = min(before[0], began), max(before[1], ended)
+        return found
+
+
+def order_of_places(place: str) -> tuple[bool, str, int, str]:
+    """The program first, then places by kind and number."""
+    kind, _, number = place.partition(" ")
+    return place != PROGRAM, kind, int(number) if number.isdecimal() else -1, place
 
 
 @dataclass(frozen=True)
@@ -76,32 +180,21 @@ class Buckets:
 
     @cached_property
     def places(self) -> tuple[list[str], np.ndarray]:
-        """The threads and workers with their devices, and each bucket's index among them."""
-        if self.recorded is not None:
-            return self._recorded_places()
-        places, at = self.texts("place")
-        devices, on = self.texts("device")
-        named = [
-            " on ".join(filter(None, (_text(places, place), _text(devices, device))))
-            for place, device in zip(at.tolist(), on.tolist(), strict=True)
-        ]
-        order = sorted(set(named))
+        """The threads and workers with their devices, and each bucket's index among them.
+
+        A place that only compiled is included.
+        """
+        (places, at), (devices, on) = self.texts("place"), self.texts("device")
+        order = self._order[1:]
         where = {name: index for index, name in enumerate(order)}
-        return order, np.array([where[name] for name in named], int)
+        codes = np.array([where[places[code]] for code in at.tolist()], int)
+        return [_on(name, devices, on[codes == where[name]]) for name in order], codes
 
     @cached_property
     def _order(self) -> list[str]:
         """The program and all places, including those that only compiled."""
         known = [] if self.recorded is None else self.recorded.texts["place"][0]
         return sorted({PROGRAM, *known, *self.texts("place")[0]}, key=order_of_places)
-
-    def _recorded_places(self) -> tuple[list[str], np.ndarray]:
-        """The same by place only: a place that only compiled is included."""
-        (places, at), (devices, on) = self.texts("place"), self.texts("device")
-        order = self._order[1:]
-        where = {name: index for index, name in enumerate(order)}
-        codes = np.array([where[places[code]] for code in at.tolist()], int)
-        return [_on(name, devices, on[codes == where[name]]) for name in order], codes
 
     @property
     def lanes(self) -> list[str]:
@@ -150,20 +243,18 @@ class Buckets:
         """When a place was busy within `windows`: starts and ends."""
         started, _, _, ended = self.spans
         mine = self.places[1] == code
-        if self.recorded is None:
-            return started[mine], ended[mine]
-        rows = self.recorded.of_place(self._order[1 + code])
-        begins, ends = (
-            self.running(self.recorded.numbers[name][rows])
-            for name in ("started_at", "finished_at")
-        )
-        begins = np.concatenate([started[mine], begins])
-        ends = np.concatenate([ended[mine], ends])
+        begins, ends = started[mine], ended[mine]
+        if self.recorded is not None:
+            rows = self.recorded.of_place(self._order[1 + code])
+            times = (self.recorded.numbers[name][rows] for name in ("started_at", "finished_at"))
+            more_begins, more_ends = map(self.running, times)
+            begins = np.concatenate([begins, more_begins])
+            ends = np.concatenate([ends, more_ends])
         clipped = [
             (np.clip(begins, first, last), np.clip(ends, first, last))
             for first, last in self.windows.tolist()
         ]
-        begins, ends = (np.concatenate(times) for times in zip(*clipped, strict=True))
+        begins, ends = map(np.concatenate, zip(*clipped, strict=True))
         return begins, ends
 
     @property
@@ -245,11 +336,12 @@ class Buckets:
         numbers = {name: self.numbers(name) * (100 if name in _PERCENT else 1) for name in _NUMBERS}
         numbers["unused"] = np.nan_to_num(self.numbers("waste_fraction"))
         numbers["used"] = 1 - numbers["unused"]
+        lane = self.places[1] + float(self.recorded is not None)
         found = {
             name: packed_numbers(np.round(values[rows], 3))
             if name in times
             else packed_numbers(values[rows])
-            for name, values in {**times, **numbers, "lane": self._lane}.items()
+            for name, values in {**times, **numbers, "lane": lane}.items()
         }
         for name in _TEXTS:
             of, at = self.texts(name)
@@ -286,10 +378,6 @@ class Buckets:
             "class": packed_texts(named, of[rows]),
         }
 
-    @property
-    def _lane(self) -> np.ndarray:
-        return self.places[1] + float(self.recorded is not None)
-
     @cached_property
     def _from_cache(self) -> np.ndarray:
         """Whether the program of each bucket came from the cache; -1 if none was compiled."""
@@ -303,10 +391,6 @@ class Buckets:
         same = places[order][1:] == places[order][:-1]
         following[order[:-1][same]] = started[order][1:][same]
         return following
-
-
-def _text(known: list[str], code: int) -> str | None:
-    return known[code] if code >= 0 else None
 
 
 def _on(place: str, devices: list[str], codes: np.ndarray) -> str:

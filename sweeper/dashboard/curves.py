@@ -107,25 +107,18 @@ class Curves:
         if not len(value):
             return
         self._make_room(key, int(epoch.max()) + 1, int(trial.max()) + 1)
-        sums, counts = self.sums[key], self.counts[key]
-        flat = epoch.astype(np.int64) * sums.shape[1] + trial
-        ordered = np.sort(flat)
-        if bool((ordered[1:] != ordered[:-1]).all()):  # one member: nothing to sum
-            sums.reshape(-1)[flat] += value.astype(np.float32)
-            counts.reshape(-1)[flat] += 1
-        else:
-            np.add.at(sums.reshape(-1), flat, value.astype(np.float32))
-            np.add.at(counts.reshape(-1), flat, 1)
+        cells = epoch.astype(np.int64) * self.sums[key].shape[1] + trial
+        np.add.at(self.sums[key].reshape(-1), cells, value.astype(np.float32))
+        np.add.at(self.counts[key].reshape(-1), cells, 1)
 
     def _make_room(self, key: Key, epochs: int, trials: int) -> None:
-        old = self.sums.get(key)
-        rows, columns = (0, 0) if old is None else old.shape
+        rows, columns = self.sums[key].shape if key in self.sums else (0, 0)
         if rows >= epochs and columns >= trials:
             return
         # twice as many as before, since a growing study would otherwise be copied at each part
         shape = (max(rows, epochs), columns if columns >= trials else max(2 * columns, trials))
         for arrays, kind in ((self.sums, np.float32), (self.counts, np.uint16)):
             larger = np.zeros(shape, kind)
-            if old is not None:
+            if key in arrays:
                 larger[:rows, :columns] = arrays[key]
             arrays[key] = larger

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
 
 _HERE = Path(__file__).parent / "static"
-_MEDIA = {".css": "text/css", ".js": "text/javascript"}
-
-
-@dataclass(frozen=True, slots=True)
-class StaticFile:
-    """A file that the page loads."""
-
-    path: Path
-
-    @property
-    def media_type(self) -> str:
-        """The media type that browsers get."""
-        return _MEDIA[self.path.suffix]
-
-    def text(self) -> str:
-        """The content of the file."""
-        return self.path.read_text(encoding="utf-8")
+MEDIA = {".css": "text/css", ".js": "text/javascript"}
 
 
 STATIC = {
-    path.name: StaticFile(path)
+    path.name: path
     for path in (
         _HERE / "vendored" / "echarts.min.js",
         _HERE / "vendored" / "tabulator.min.js",
@@ -38,6 +21,7 @@ STATIC = {
         _HERE / "page.js",
     )
 }
+"""The files that the page loads, by name."""
 
 
 def page_html(studies: Sequence[str], views: Sequence[tuple[str, str]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -15,6 +15,12 @@ Charts = dict[str, Option]
 
 
 _CODE = re.compile("`([^`]+)`")
+# a field that shows the numbers of the selected trials, and can be edited
+_PICKER = (
+    '<label class="tools">trials, at most six '
+    '<input id="picked" size="18" inputmode="numeric" aria-describedby="missing"></label>'
+    '<p id="missing" class="note" role="status"></p>'
+)
 _SHARE = re.compile(r"\d+ %")
 _TABULATOR = {
     "index": "_row",
@@ -41,28 +47,39 @@ def view_html(name: str, blocks: Sequence[Block]) -> tuple[str, Charts]:
 
 
 def _all(blocks: Sequence[Block], key: str, charts: Charts) -> str:
-    return "".join(
-        _WRITERS[block["kind"]](block, f"{key}-{place}", charts)
-        for place, block in enumerate(blocks)
-    )
+    return "".join(_html(block, f"{key}-{place}", charts) for place, block in enumerate(blocks))
 
 
-def _note(block: Block, key: str, charts: Charts) -> str:
-    kind = "note warning" if block["warning"] else "note"
-    text = _CODE.sub(r"<code>\1</code>", escape(block["text"]))
-    return f'<p class="{kind}">{text}</p>'
+def _html(block: Block, key: str, charts: Charts) -> str:
+    match block["kind"]:
+        case "note":
+            kind = "note warning" if block["warning"] else "note"
+            text = _CODE.sub(r"<code>\1</code>", escape(block["text"]))
+            return f'<p class="{kind}">{text}</p>'
+        case "facts":
+            items = (f"<dt>{escape(n)}</dt><dd>{escape(value)}</dd>" for n, value in block["items"])
+            return f"<dl>{''.join(items)}</dl>"
+        case "grid":
+            return f'<div class="grid {block["size"]}">{_all(block["blocks"], key, charts)}</div>'
+        case "shares":
+            return _shares(block)
+        case "rows":
+            return _rows(block)
+        case "choice":
+            return _choice(block, key, charts)
+        case "chart":
+            charts[key] = {"option": block["option"], **block["place"]}
+            return f'<div class="scroll" data-chart="{key}"></div>'
+        case "table":
+            charts["table"] = _table_options(block)
+            return _table(block["columns"])
+        case "picker":
+            return _PICKER
+        case other:
+            raise ValueError(f"unknown kind of block: {other}")
 
 
-def _facts(block: Block, key: str, charts: Charts) -> str:
-    items = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in block["items"])
-    return f"<dl>{''.join(items)}</dl>"
-
-
-def _grid(block: Block, key: str, charts: Charts) -> str:
-    return f'<div class="grid {block["size"]}">{_all(block["blocks"], key, charts)}</div>'
-
-
-def _shares(block: Block, key: str, charts: Charts) -> str:
+def _shares(block: Block) -> str:
     """A bar of parts, drawn as SVG, since the page's policy forbids inline styles."""
     whole = sum(count for _, count, _ in block["shares"]) or 1
     bars: list[str] = []
@@ -83,7 +100,7 @@ def _shares(block: Block, key: str, charts: Charts) -> str:
     return f'<div aria-hidden="true">{drawn}</div>{listed}'
 
 
-def _rows(block: Block, key: str, charts: Charts) -> str:
+def _rows(block: Block) -> str:
     caption = escape(block["caption"])
     kinds = [_kind(column) for column in zip(*block["rows"], strict=True)]
     kinds = kinds or [""] * len(block["headings"])
@@ -143,27 +160,27 @@ def _choice(block: Block, key: str, charts: Charts) -> str:
     return f"<div>{label}{''.join(parts)}</div>"
 
 
-def _chart(block: Block, key: str, charts: Charts) -> str:
-    charts[key] = {"option": block["option"], **block["place"]}
-    return f'<div class="scroll" data-chart="{key}"></div>'
-
-
-def _table(block: Block, key: str, charts: Charts) -> str:
-    """The controls around the table of trials, which a script draws."""
-    charts["table"] = {
+def _table_options(block: Block) -> dict[str, Any]:
+    """What a script needs to draw the table of trials."""
+    columns = block["columns"]
+    return {
         "options": _TABULATOR | {"initialSort": [{"column": "value", "dir": block["order"]}]},
-        "columns": [_definition(column) for column in block["columns"]],
-        "meanings": {column["name"]: column["meaning"] for column in block["columns"]},
+        "columns": [_definition(column) for column in columns],
+        "meanings": {column["name"]: column["meaning"] for column in columns},
         "tips": [
             [column["name"], column["title"], column["unit"] or ""]
-            for column in block["columns"]
+            for column in columns
             if column["is_telling"]
         ],
     }
+
+
+def _table(columns: Sequence[Mapping[str, Any]]) -> str:
+    """The controls around the table of trials, which a script draws."""
     boxes = "".join(
         f'<label><input type="checkbox" checked data-column="{escape(column["name"])}"> '
         f"{escape(column['title'])}</label>"
-        for column in block["columns"]
+        for column in columns
     )
     return (
         '<p class="note">Filters: &gt; 0.9, &lt;= 3, = relu, != relu, or part of a text. A '
@@ -188,23 +205,3 @@ def _definition(column: Mapping[str, Any]) -> dict[str, Any]:
         "hozAlign": "left" if is_text else "right",
         "headerFilterParams": {"elementAttributes": {"aria-label": f"filter by {title}"}},
     }
-
-
-def _picker(block: Block, key: str, charts: Charts) -> str:
-    """A field that shows the numbers of the selected trials, and can be edited."""
-    field = '<input id="picked" size="18" inputmode="numeric" aria-describedby="missing">'
-    said = '<p id="missing" class="note" role="status"></p>'
-    return f'<label class="tools">trials, at most six {field}</label>{said}'
-
-
-_WRITERS: dict[str, Callable[[Block, str, Charts], str]] = {
-    "note": _note,
-    "facts": _facts,
-    "grid": _grid,
-    "shares": _shares,
-    "rows": _rows,
-    "choice": _choice,
-    "chart": _chart,
-    "table": _table,
-    "picker": _picker,
-}

@@ -13,7 +13,7 @@ from sweeper.dashboard.blocks import Block, note, table
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.files import page_html
 from sweeper.dashboard.html import view_html
-from sweeper.dashboard.packing import as_json
+from sweeper.dashboard.packing import Packed, as_json
 from sweeper.dashboard.study import PublishedStudy, Source
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.comparison import comparison_view, unique_names
@@ -130,12 +130,14 @@ class Page:
         for study in self.studies:
             study.refresh()
         study = self.studies[index]
+        best = study.status.best
         return {
             "study": index,
             "name": study.status.study,
             "state": study.status.state,
             "said": _spoken(study),
-            "select": _first_selected(study),
+            # the best trial, whose curves are shown first
+            "select": None if best is None else int(best["trial_number"]),
             "tables": {
                 "trials": _rows_since(study.trials, "last_round", known.trials_through),
                 "buckets": _rows_since(study.buckets, "round", known.buckets_through),
@@ -184,39 +186,28 @@ def _rows_since(
 ) -> dict[str, Any]:
     """The rows of rounds after `through`, and the total number of rows."""
     if table is None or not len(table):
-        return {"n": 0, "through": -1, "new": 0, "columns": {}}
+        return _rows(0, -1, np.empty(0, int), dict)
     rounds = table.numbers(column)
-    rows = np.flatnonzero(rounds > through)
-    return {
-        "n": len(table),
-        "through": int(rounds.max()),
-        "new": len(rows),
-        "columns": table.packed(rows) if len(rows) else {},
-    }
+    return _rows(len(table), int(rounds.max()), np.flatnonzero(rounds > through), table.packed)
 
 
 def _spans_since(buckets: Buckets | None, through: int) -> dict[str, Any]:
     """The spans to draw after the first `through` + 1; spans are only ever appended."""
     if buckets is None or buckets.recorded is None:
-        return {"n": 0, "through": -1, "new": 0, "columns": {}}
+        return _rows(0, -1, np.empty(0, int), dict)
     drawn = buckets.recorded.drawn
-    rows = drawn[through + 1 :]
-    return {
-        "n": len(drawn),
-        "through": len(drawn) - 1,
-        "new": len(rows),
-        "columns": buckets.packed_spans(rows) if len(rows) else {},
-    }
+    return _rows(len(drawn), len(drawn) - 1, drawn[through + 1 :], buckets.packed_spans)
+
+
+def _rows(
+    n: int, through: int, new: np.ndarray, packed: Callable[[np.ndarray], dict[str, Packed]]
+) -> dict[str, Any]:
+    columns = packed(new) if len(new) else {}
+    return {"n": n, "through": through, "new": len(new), "columns": columns}
 
 
 def _spoken(study: PublishedStudy) -> str:
     """A sentence for screen readers."""
-    counts = study.status.counts
-    ended = sum(counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
-    return f"{study.status.study} {study.status.state}: {ended} of {study.status.n_trials} trials"
-
-
-def _first_selected(study: PublishedStudy) -> int | None:
-    """The trial whose curves are shown first: the best."""
-    best = study.status.best
-    return None if best is None else int(best["trial_number"])
+    status = study.status
+    ended = formatting.finished_trials(status.counts)
+    return f"{status.study} {status.state}: {ended} of {status.n_trials} trials"

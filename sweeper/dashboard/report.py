@@ -28,11 +28,15 @@ def report(page: Page) -> str:
     """
     data = base64.b64encode(gzip.compress(as_json(_record(page)).encode(), 6, mtime=0)).decode()
     held = f'<script type="application/octet-stream" id="report">{data}</script>\n'
-    scripts = {name: file.text() for name, file in STATIC.items() if name.endswith(".js")}
-    html = _STYLE.sub(lambda found: f"<style>{STATIC[found[1]].text()}</style>", page.html())
+    scripts = {name: _text(name) for name in STATIC if name.endswith(".js")}
+    html = _STYLE.sub(lambda found: f"<style>{_text(found[1])}</style>", page.html())
     html = _SCRIPT.sub(lambda found: f"<script>{scripts[found[1]]}</script>", html)
     html = html.replace("<script>", f"{held}<script>", 1)
     return html.replace("<title>", f"{_policy(scripts)}\n<title>", 1)
+
+
+def _text(name: str) -> str:
+    return STATIC[name].read_text(encoding="utf-8")
 
 
 def _record(page: Page) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sweeper.dashboard.connections import BoundedServer
-from sweeper.dashboard.files import STATIC
+from sweeper.dashboard.files import MEDIA, STATIC
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.page import Page, PageState
 from sweeper.errors import Problem, SetupError
@@ -105,8 +105,8 @@ def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
         if found is None:
             return PlainTextResponse("no such file\n", 404, HEADERS)
         return Response(
-            found.path.read_bytes(),
-            media_type=found.media_type,
+            found.read_bytes(),
+            media_type=MEDIA[found.suffix],
             headers={**HEADERS, "Cache-Control": "no-cache"},
         )
 

@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.buckets import Buckets, Spans
 from sweeper.dashboard.curves import Curves
-from sweeper.dashboard.spans import Spans
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status

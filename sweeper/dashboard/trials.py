@@ -56,14 +56,12 @@ class PublishedTrials:
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """The objectives."""
-        metric = self.said["metric"]
-        return (metric,) if isinstance(metric, str) else tuple(metric)
+        return formatting.names(self.said["metric"])
 
     @cached_property
     def directions(self) -> tuple[str, ...]:
         """minimize or maximize, of each objective."""
-        direction = self.said["direction"]
-        return (direction,) if isinstance(direction, str) else tuple(direction)
+        return formatting.names(self.said["direction"])
 
     @cached_property
     def objectives(self) -> tuple[str, ...]:
@@ -113,17 +111,15 @@ class PublishedTrials:
         kind = self.table.schema.field(name).type
         return pa.types.is_dictionary(kind) or pa.types.is_boolean(kind)
 
-    def are(self, state: str) -> np.ndarray:
+    def are(self, state: str, column: str = "state") -> np.ndarray:
         """Which trials ended in this state."""
-        found, codes = self.texts("state")
+        found, codes = self.texts(column)
         return codes == found.index(state) if state in found else np.zeros(len(self), bool)
 
     @cached_property
     def diverged(self) -> np.ndarray:
         """Which trials ended because their loss or objective was not finite."""
-        found, codes = self.texts("reason")
-        is_known = formatting.DIVERGED in found
-        return codes == found.index(formatting.DIVERGED) if is_known else np.zeros(len(self), bool)
+        return self.are(formatting.DIVERGED, "reason")
 
     def params(self, place: int) -> dict[str, Any]:
         """The exact parameters of the trial at this index."""
@@ -151,16 +147,14 @@ class PublishedTrials:
 
     def packed(self, rows: np.ndarray) -> dict[str, Packed]:
         """The shown columns of the rows at these indices."""
-        return {
-            column.name: packed_texts(*self._texts_at(column.name, rows))
-            if column.is_text
-            else packed_numbers(self.numbers(column.name)[rows])
-            for column in self.columns
-        }
-
-    def _texts_at(self, name: str, rows: np.ndarray) -> tuple[list[str], np.ndarray]:
-        found, codes = self.texts(name)
-        return found, codes[rows]
+        packed: dict[str, Packed] = {}
+        for column in self.columns:
+            if column.is_text:
+                found, codes = self.texts(column.name)
+                packed[column.name] = packed_texts(found, codes[rows])
+            else:
+                packed[column.name] = packed_numbers(self.numbers(column.name)[rows])
+        return packed
 
     def _of(self, name: str) -> np.ndarray:
         if name not in self._numbers:

@@ -159,8 +159,7 @@ def _prepared_here(config: StudyConfig, kept: Path | None) -> Dataset:
 
 def _load(kept: Path, config: StudyConfig) -> Dataset:
     try:
-        with kept.open("rb") as file:
-            data = Dataset.load(file)
+        data = Dataset.load(kept)
     except Exception as error:  # damaged in some way, or just removed
         _log.info("preparing the data again, since the cached data cannot be used: %s", error)
         return _prepared_here(config, kept)

@@ -13,24 +13,15 @@ from sweeper.config.toml import toml_value
 from sweeper.config.train import WEIGHED
 from sweeper.data.columns import (
     check_kind,
-    columns_of_sums,
-    dates_as_numbers,
-    describe_sums,
     has_too_many_values,
-    header_of_data,
-    in_single_quotes,
     strays,
     units_rows,
 )
-from sweeper.data.csv_reader import unquoting, without_rows
-from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
-from sweeper.data.leakage import LEAVE_OUT, leak_reason
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
-from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
-from sweeper.data.text_numbers import TextNumbers, text_numbers
-from sweeper.errors import Problem, counted, did_you_mean, listed
+from sweeper.data.remarks import text_fix
+from sweeper.errors import Problem, counted, listed
 
 # floats with more different values than this are measurements, not classes
 _MAX_FLOAT_CLASSES = 20
@@ -57,98 +48,6 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     yield from part_problems(config, raw)
 
 
-def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
-    """Warnings about columns that are features, but were probably not meant to be."""
-    row_ids = [
-        f"column '{name}' {why}: add it to data.drop, unless the model should learn from it"
-        for name in raw.features
-        if (why := row_id_reason(name, raw.frame[name]))
-    ]
-    texts = [name for name in raw.features if name not in config.data.categorical_columns]
-    if config.train.target == "classes":
-        texts += raw.targets
-    days = [
-        f"column '{name}' {told}"
-        for name in raw.features
-        if not raw.is_category(name) and (told := dates_as_numbers(raw.frame[name]))
-    ]
-    as_text = [told for name in texts if (told := _as_text(raw, name))]
-    return (
-        *_of_csv(raw),
-        *_totals(raw),
-        *_first(row_ids, "look like identifiers"),
-        *_first([*_leaks(config, raw)], "reveal the target"),
-        *_first(days, "hold dates as numbers"),
-        *_first(as_text, "hold numbers as text"),
-        *_first([*_sentinels(config, raw)], "hold numbers that may mean missing values"),
-    )
-
-
-def _of_csv(raw: RawData) -> Iterator[str]:
-    """Warnings about a CSV file as a whole."""
-    if raw.path is None:
-        return
-    if header := header_of_data(raw.frame):
-        yield f"{raw.name}: {header}; if so, add a line of column names above it"
-    if quoted := in_single_quotes(raw.frame):
-        yield f"{raw.name}: {quoted}: {unquoting(raw.path, raw.dialect)}"
-
-
-def _totals(raw: RawData) -> Iterator[str]:
-    """A warning if the last row is the sum of all others."""
-    if names := columns_of_sums(raw.frame[[*raw.features, *raw.targets]]):
-        yield f"{raw.name}: {describe_sums(raw.places([len(raw.frame) - 1]), names)}"
-
-
-def _leaks(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Warnings about features that reveal the target."""
-    is_classes = config.train.target == "classes"
-    for target in raw.targets:
-        for name in raw.features:
-            if why := leak_reason(raw.frame[name], raw.frame[target], is_classes=is_classes):
-                yield f"column '{name}' {why}: {LEAVE_OUT}"
-
-
-def _sentinels(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Warnings about numbers that may mean a missing value, unless the study lists these."""
-    if getattr(config.data, "missing_values", None) is not None:
-        return
-    targets = raw.targets if config.train.target == "numbers" else ()
-    names = [name for name in (*raw.features, *targets) if name not in raw.categories]
-    found = [one for name in names if (one := sentinels(raw.frame[name]))]
-    words = sorted({word for of in raw.words.values() for word in of})
-    missing = None if raw.path is None else [*words, *all_texts(found)]
-    for one in found:
-        has_setting = config.data.missing_target == "drop"
-        also = "" if has_setting else MISSING_TARGET
-        if one.name in raw.features:
-            also = IMPUTE if config.data.impute == "none" else ""
-        yield f"column '{one.name}' {one.warning(missing, also)}"
-
-
-def _as_text(raw: RawData, name: str) -> str:
-    """A warning if a column holds numbers written as text, and how to read them; else empty."""
-    numbers = text_numbers(raw.frame[name], has_strays=raw.path is None)
-    if numbers is None or (name in raw.targets and numbers.is_boolean):
-        return ""
-    if numbers.is_plain and name in raw.categories:
-        return ""
-    values = "classes" if name in raw.targets else "categories"
-    count = f"{raw.frame[name].nunique()} {values}"
-    return f"column '{name}' holds {numbers}, and is read as {count}: {_fix(raw, name, numbers)}"
-
-
-def _fix(raw: RawData, name: str, numbers: TextNumbers) -> str:
-    missing = [*raw.words.get(name, ()), *(raw.gap_words if numbers.words else ())]
-    return numbers.fix(raw.path, raw.dialect, missing)
-
-
-def _first(told: Sequence[str], others: str) -> Iterator[str]:
-    yield from told[:_COLUMNS_SHOWN]
-    if more := len(told) - _COLUMNS_SHOWN if len(told) > _COLUMNS_SHOWN else 0:
-        yield f"{counted(more, 'more column')} {others}"
-
-
 def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     given = config.data.categorical_columns
     wanted = [
@@ -156,11 +55,9 @@ def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         *(("data.drop", name) for name in raw.drop),
         *(("data.categorical_columns", name) for name in given),
     ]
-    columns = list(raw.frame.columns)
     for key, name in wanted:
         if name not in raw.frame:
-            hint = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
-            yield config.problem(key, f"{raw.name} has no column '{name}'", hint)
+            yield raw.no_column(config, key, name)
     for target in raw.targets:
         for key, names in (("data.drop", raw.drop), ("data.categorical_columns", given)):
             if target in names:
@@ -172,19 +69,19 @@ def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
 
 def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
     """Rows below the header that are not data."""
-    if raw.path is None:
+    if raw.csv is None:
         return []
     columns = [name for name in (*raw.features, *raw.targets) if name in raw.frame]
     n_rows, told = units_rows(raw.frame[columns], raw.categories)
     if not n_rows:
         return []
     found = f"{raw.places(range(n_rows))} of {raw.name} {told}"
-    return [config.problem(raw.key, found, without_rows(raw.path, raw.dialect, n_rows))]
+    return [config.problem(raw.key, found, raw.csv.without_rows(n_rows))]
 
 
 def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
     column = raw.frame[name]
-    drop = f" or add '{name}' to data.drop" if _can_drop(config) else ""
+    drop = f" or add '{name}' to data.drop" if "drop" in type(config.data).model_fields else ""
     hint = f"fix {_rows_of(config)}{drop}"
     unfit = check_kind(column)
     if unfit is not None:
@@ -200,16 +97,19 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
     yield from _range_problems(config, raw, name, hint)
     if not raw.is_category(name):
         yield from _changed_problems(config, raw, name, drop)
-    if raw.path is not None and name not in raw.categories:
+    if raw.csv is not None and name not in raw.categories:
         text = f", or to data.categorical_columns if '{name}' is meant as text" if drop else ""
         yield from _stray_problems(config, raw, name, f"{hint}{text}")
     if not is_numeric_dtype(column.dtype) and has_too_many_values(column):
-        numbers = text_numbers(column, has_strays=raw.path is None)
+        numbers = raw.text_numbers(name)
         values = f"{column.nunique()} different values"
         found = f"column '{name}' of {raw.name} is text with {values}"
         hint = f"add '{name}' to data.drop" if drop else hint
         if numbers:
-            found, hint = f"{found}; it holds {numbers}", f"{_fix(raw, name, numbers)}; or {hint}"
+            found, hint = (
+                f"{found}; it holds {numbers}",
+                f"{text_fix(raw, name, numbers)}; or {hint}",
+            )
         yield config.problem(raw.key, found, hint)
 
 
@@ -219,10 +119,6 @@ def _filling(raw: RawData, name: str) -> str:
         return 'impute = "most_frequent"'
     own = " (a missing category is then a category of its own)" if raw.is_category(name) else ""
     return f'impute = "median"{own}'
-
-
-def _can_drop(config: StudyConfig) -> bool:
-    return "drop" in type(config.data).model_fields
 
 
 def _rows_of(config: StudyConfig) -> str:
@@ -246,8 +142,8 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             rows = _rows(strays(raw.frame[name]))
             what = f"text, but {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
-            if numbers := text_numbers(raw.frame[name], has_strays=raw.path is None):
-                instead = f"{_fix(raw, name, numbers)}; or {instead}"
+            if numbers := raw.text_numbers(name):
+                instead = f"{text_fix(raw, name, numbers)}; or {instead}"
             yield from _cell_problem(config, raw, name, rows, what, instead)
     if config.train.target == "classes":
         yield from _class_problems(config, raw, hint)
@@ -270,7 +166,7 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
         )
         yield config.problem(raw.target_key, found, "write one, or train.loss = 'mse'")
         return
-    if raw.path is not None:
+    if raw.csv is not None:
         yield from _stray_problems(config, raw, name, hint)
     target = raw.frame[name].dropna()
     n_values = target.nunique()
@@ -292,8 +188,8 @@ def _stray_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> 
     rows = _rows(strays(raw.frame[name]))
     if len(rows) < raw.frame[name].count() / 2:
         # otherwise the column is meant to be text
-        numbers = text_numbers(raw.frame[name], has_strays=raw.path is None)
-        hint = hint if numbers is None else f"{_fix(raw, name, numbers)}; or {hint}"
+        numbers = raw.text_numbers(name)
+        hint = hint if numbers is None else f"{text_fix(raw, name, numbers)}; or {hint}"
         yield from _cell_problem(config, raw, name, rows, "text among numbers", hint)
 
 
@@ -341,9 +237,8 @@ def _cell_problem(
 ) -> Iterator[Problem]:
     """The problem of some rows of column `name`; nothing without rows."""
     if rows:
-        values = f"{counted(len(rows), 'value')} {'is' if len(rows) == 1 else 'are'}"
-        found = f"column '{name}' of {raw.name}: {values} {what} ({raw.places(rows)})"
-        yield config.problem(raw.key, found, hint)
+        are = "is" if len(rows) == 1 else "are"
+        yield config.problem(raw.key, raw.describe_rows(name, rows, f"{are} {what}"), hint)
 
 
 def _rows(mask: Any) -> list[int]:

@@ -18,7 +18,14 @@ from pandas.api.types import (
     is_numeric_dtype,
 )
 
-from sweeper.data.identity import NotNumbersError, floats, is_exact, means_missing, written
+from sweeper.data.identity import (
+    NotNumbersError,
+    array_of,
+    floats,
+    is_exact,
+    means_missing,
+    written,
+)
 from sweeper.errors import listed
 
 _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
@@ -37,7 +44,8 @@ _FIRST_DAY, _LAST_DAY, _DAYS_TRIED = 1800_01_01, 2200_12_31, 1000
 
 def declared_categories(frame: pd.DataFrame) -> frozenset[str]:
     """The columns that are categories by their type."""
-    return frozenset(str(name) for name in frame if _is_category(frame[name].dtype))
+    kinds = ("category", "dictionary<")  # as pandas and Arrow name them
+    return frozenset(str(n) for n in frame if str(frame[n].dtype).startswith(kinds))
 
 
 def plain(
@@ -63,7 +71,7 @@ def as_pandas(table: Any) -> Any:
         try:
             table = table.to_arrow()
         except ValueError:  # a type missing in Arrow, such as Int128
-            return pd.DataFrame({name: _objects(table[name].to_list()) for name in table.columns})
+            return pd.DataFrame({name: array_of(table[name].to_list()) for name in table.columns})
     if hasattr(table, "column_names") and hasattr(table, "to_pandas"):
         return table.to_pandas(types_mapper=pd.ArrowDtype)
     return table
@@ -76,7 +84,7 @@ def cells(column: pd.Series[Any]) -> NDArray[Any]:
         return cells(column.sparse.to_dense())
     if isinstance(dtype, pd.CategoricalDtype):
         values = [*cells(pd.Series(column.cat.categories)), None]
-        return _objects(values)[column.cat.codes.to_numpy()]
+        return array_of(values)[column.cat.codes.to_numpy()]
     own = np.dtype(getattr(dtype, "numpy_dtype", dtype if isinstance(dtype, np.dtype) else object))
     if isinstance(dtype, np.dtype) and own.kind in "biufc":
         return column.to_numpy()
@@ -118,6 +126,11 @@ def is_of_truth(column: pd.Series[Any]) -> bool:
 def has_too_many_values(column: pd.Series[Any]) -> bool:
     """Whether text looks like names or row numbers rather than categories."""
     return column.nunique() > max(_MAX_TEXT_VALUES, column.count() / 2)
+
+
+def is_number(column: pd.Series[Any]) -> bool:
+    """Whether the column is numeric by its type, and not boolean."""
+    return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 
 def strays(column: pd.Series[Any]) -> pd.Series[bool]:
@@ -185,20 +198,10 @@ def columns_of_sums(frame: pd.DataFrame) -> list[str]:
     """The columns whose last number is the sum of all others, if at least half of them are."""
     if len(frame) < _LEAST_ROWS:
         return []
-    columns = [frame[name] for name in frame if _is_plain_number(frame[name])]
+    columns = [frame[name] for name in frame if is_number(frame[name])]
     names = [str(column.name) for column in columns if column.iloc[-1:].count()]
     sums = [str(column.name) for column in columns if _ends_in_sum(column.to_numpy(np.float64))]
     return sums if 2 * len(sums) >= len(names) else []
-
-
-def describe_sums(place: str, names: Sequence[str]) -> str:
-    """A warning about a row at `place` that holds sums in the columns `names`."""
-    columns = listed([f"'{name}'" for name in names])
-    return f"{place} is the sum of all other rows in {columns}; if it is a total, remove it"
-
-
-def _is_plain_number(column: pd.Series[Any]) -> bool:
-    return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 
 def _ends_in_sum(numbers: NDArray[np.float64]) -> bool:
@@ -210,7 +213,7 @@ def _ends_in_sum(numbers: NDArray[np.float64]) -> bool:
 
 def dates_as_numbers(column: pd.Series[Any]) -> str:
     """A warning if a column holds days such as 20260131 as numbers; else empty."""
-    if not _is_plain_number(column) or column.dtype.kind not in "iu":
+    if not is_number(column) or column.dtype.kind not in "iu":
         return ""
     if column.min() < _FIRST_DAY or column.max() > _LAST_DAY:
         return ""
@@ -258,11 +261,6 @@ def without_fractions(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.astype(np.int64) if is_whole.all() else column
 
 
-def _is_category(dtype: Any) -> bool:
-    is_dictionary = isinstance(dtype, pd.ArrowDtype) and str(dtype).startswith("dictionary<")
-    return is_dictionary or isinstance(dtype, pd.CategoricalDtype)
-
-
 def _plain(column: pd.Series[Any], is_category: bool) -> pd.Series[Any]:
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biuc":
@@ -294,7 +292,7 @@ def _numbers(column: pd.Series[Any], values: NDArray[Any], kind: str) -> pd.Seri
 
 def _category(column: pd.Series[Any], values: NDArray[Any]) -> pd.Series[Any]:
     """The same values as integers, floats or text, whichever can hold all of them."""
-    objects = values if values.dtype == object else _objects(list(values))
+    objects = values if values.dtype == object else array_of(list(values))
     try:
         codes, unique = pd.factorize(objects)
     except TypeError:  # lists and the like
@@ -303,7 +301,7 @@ def _category(column: pd.Series[Any], values: NDArray[Any]) -> pd.Series[Any]:
     if alike is None:
         return column
     if isinstance(alike[0], str):  # different values with the same text are one category
-        return _series(column, _objects([*alike, None])[codes], "str")
+        return _series(column, array_of([*alike, None])[codes], "str")
     return _series(column, np.array([*alike, np.nan] if (codes < 0).any() else alike)[codes])
 
 
@@ -340,9 +338,3 @@ def _first_changed(column: pd.Series[Any]) -> str:
 
 def _series(column: pd.Series[Any], values: Any, dtype: Any = None) -> pd.Series[Any]:
     return pd.Series(values, column.index, dtype, name=column.name)
-
-
-def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array

@@ -18,14 +18,15 @@ from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
+from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from sweeper.config.toml import toml_value
+from sweeper.data.columns import is_number
+from sweeper.data.files import UnfitTableError
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
 from sweeper.data.packed import (
     DAMAGE,
     SEPARATORS,
-    PackedError,
     check_size,
     is_packed,
     open_unpacked,
@@ -39,6 +40,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 # lines to read to find out which decimal separator yields more numeric columns
 _ROWS = 100
+_LONGEST_FIELD = 2**31 - 1
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?\s*")
 _SEP = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
@@ -84,68 +86,113 @@ class Dialect:
 USUAL = Dialect()
 
 
-@contextmanager
-def open_text(path: Path, dialect: Dialect, errors: str = "strict") -> Iterator[TextIO]:
-    """The text of a file, which may be compressed, from its header on.
+@dataclass(frozen=True, slots=True)
+class CsvFile:
+    """A CSV file, which may be compressed, and the format to read it in."""
 
-    Raises:
-        PackedError: it is an archive that does not contain exactly one file.
-        OSError, UnicodeError: it cannot be read.
-    """
-    # pandas also skips a byte order mark at the start of a file
-    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
-    with open_unpacked(path) as raw, TextIOWrapper(raw, encoding, errors, newline="") as file:
-        for _ in range(dialect.skip_rows):
-            file.readline()
-        yield file
+    path: Path
+    dialect: Dialect = USUAL
 
+    @contextmanager
+    def open_text(self, errors: str = "strict") -> Iterator[TextIO]:
+        """The text from its header on.
 
-def read_fields(
-    path: Path, dialect: Dialect, *, errors: str = "strict", **options: Any
-) -> pd.DataFrame:
-    """The result of `pandas.read_csv` for a file, which may be compressed, from its header on."""
-    options = {**dialect.options, "encoding_errors": errors, "compression": None, **options}
-    if not dialect.skip_rows and not is_packed(path):
-        check_size(path)
-        return pd.read_csv(path, **options)
-    with open_text(path, dialect, errors) as file:
-        return pd.read_csv(file, **{**options, "encoding": file.encoding})
+        Raises:
+            UnfitTableError: it is an archive that does not contain exactly one file.
+            OSError, UnicodeError: it cannot be read.
+        """
+        encoding = self.dialect.encoding
+        # pandas also skips a byte order mark at the start of a file
+        encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+        with (
+            open_unpacked(self.path) as raw,
+            TextIOWrapper(raw, encoding, errors, newline="") as text,
+        ):
+            for _ in range(self.dialect.skip_rows):
+                text.readline()
+            yield text
 
+    def read(self, *, errors: str = "strict", **options: Any) -> pd.DataFrame:
+        """The result of `pandas.read_csv`, from its header on."""
+        usual = {**self.dialect.options, "encoding_errors": errors, "compression": None}
+        if not self.dialect.skip_rows and not is_packed(self.path):
+            check_size(self.path)
+            return pd.read_csv(self.path, **{**usual, **options})
+        with self.open_text(errors) as text:
+            return pd.read_csv(text, **{**usual, **options, "encoding": text.encoding})
 
-def rewriting(path: Path, dialect: Dialect, change: str, *options: str) -> str:
-    """The pandas code that makes a `change` to a CSV file and leaves all other text unchanged.
+    def as_text(self, **options: Any) -> pd.DataFrame:
+        """The fields as they are written."""
+        return self.read(dtype=str, **options)
 
-    `options` are additional arguments for reading it.
-    """
-    name = toml_value(_from_here(path))
-    first = read_fields(path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False)
-    is_nameless = not str(first.iloc[0, 0])
-    reading = [
-        name,
-        *dialect.arguments("sep", "encoding", "skiprows"),
-        *(["index_col=0"] if is_nameless else []),
-        *("dtype=str", "keep_default_na=False", *options),
-    ]
-    writing = [name, *dialect.arguments("sep", "decimal", "encoding")]
-    writing += [] if is_nameless else ["index=False"]
-    after = ", and remove skip_rows from [data]" if dialect.skip_rows else ""
-    steps = f"{change}; " if change else ""
-    return f"df = pd.read_csv({', '.join(reading)}); {steps}df.to_csv({', '.join(writing)}){after}"
+    def header(self) -> list[str]:
+        """The fields of its first line."""
+        return self.as_text(header=None, nrows=1, keep_default_na=False).iloc[0].tolist()
 
+    def row_lines(self) -> list[int]:
+        """The line on which each row starts; the header is line 1."""
+        begins: list[int] = []
+        limit, skipped = csv.field_size_limit(_LONGEST_FIELD), self.dialect.skip_rows
+        try:
+            with self.open_text() as text:
+                reader, line = csv.reader(text, delimiter=self.dialect.separator), 1 + skipped
+                for record in reader:
+                    # a blank line is not a row, and a quoted field may span several lines
+                    if len(record) > 1 or any(field.strip() for field in record):
+                        begins.append(line)
+                    line = reader.line_num + 1 + skipped
+        finally:
+            csv.field_size_limit(limit)
+        return begins[1:]
 
-def unquoting(path: Path, dialect: Dialect) -> str:
-    """How to rewrite a CSV file whose fields are in single quotes."""
-    return f"use pandas: {rewriting(path, dialect, '', _SINGLE_QUOTES)}"
+    def missing_words(
+        self, frame: pd.DataFrame, missing: Sequence[str] | None, rows: int | None = None
+    ) -> dict[str, dict[str, int]]:
+        """How often each word means a missing value, for the columns of `frame` that have any.
 
+        `frame` contains the first `rows` of the file, or all.
+        """
+        gaps = [str(name) for name in frame if frame[name].isna().any()]
+        if not gaps:
+            return {}
+        words = [word for word in (MISSING_WORDS if missing is None else missing) if word]
+        texts = self.as_text(usecols=gaps, low_memory=False, keep_default_na=False, nrows=rows)
+        found = {name: texts[name][texts[name].isin(words)].value_counts() for name in gaps}
+        return {
+            name: {str(word): int(count) for word, count in counts.items()}
+            for name, counts in found.items()
+            if len(counts)
+        }
 
-def without_rows(path: Path, dialect: Dialect, n_rows: int) -> str:
-    """How to rewrite a CSV file without its first rows."""
-    return f"remove them, or use pandas: {rewriting(path, dialect, f'df = df[{n_rows}:]')}"
+    def rewriting(self, change: str, *options: str) -> str:
+        """The pandas code that makes a `change` to the file and leaves all other text unchanged.
 
+        `options` are additional arguments for reading it.
+        """
+        here, dialect = Path.cwd(), self.dialect
+        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        name = toml_value(path.as_posix())
+        is_nameless = not self.header()[0]
+        reading = [
+            name,
+            *dialect.arguments("sep", "encoding", "skiprows"),
+            *(["index_col=0"] if is_nameless else []),
+            *("dtype=str", "keep_default_na=False", *options),
+        ]
+        writing = [name, *dialect.arguments("sep", "decimal", "encoding")]
+        writing += [] if is_nameless else ["index=False"]
+        after = ", and remove skip_rows from [data]" if dialect.skip_rows else ""
+        steps = f"{change}; " if change else ""
+        read, write = ", ".join(reading), ", ".join(writing)
+        return f"df = pd.read_csv({read}); {steps}df.to_csv({write}){after}"
 
-def _from_here(path: Path) -> str:
-    here = Path.cwd()
-    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+    def unquoting(self) -> str:
+        """How to rewrite a file whose fields are in single quotes."""
+        return f"use pandas: {self.rewriting('', _SINGLE_QUOTES)}"
+
+    def without_rows(self, n_rows: int) -> str:
+        """How to rewrite the file without its first rows."""
+        return f"remove them, or use pandas: {self.rewriting(f'df = df[{n_rows}:]')}"
 
 
 def format_settings(settings: Mapping[str, str | int]) -> str:
@@ -160,14 +207,14 @@ def likely_dialect(path: Path) -> Dialect:
         OSError: it cannot be read.
     """
     encoding = _likely_encoding(path)
-    with open_text(path, Dialect(encoding=encoding), "replace") as file:
+    with CsvFile(path, Dialect(encoding=encoding)).open_text("replace") as file:
         separator, skip_rows = _layout([*islice(file, _ROWS)])
     # if numbers contain commas, commas do not separate fields
     usual = Dialect(separator, ".", encoding, skip_rows)
-    if separator == "," or not _has_decimal_commas(path, usual):
+    if separator == "," or not _has_decimal_commas(CsvFile(path, usual)):
         return usual
     with_comma = replace(usual, decimal=",")
-    return max(usual, with_comma, key=lambda dialect: _numbers(path, dialect))
+    return max(usual, with_comma, key=lambda dialect: _numbers(CsvFile(path, dialect)))
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int]:
@@ -234,46 +281,31 @@ def _likely_encoding(path: Path) -> str:
     return "utf-8"
 
 
-def _has_decimal_commas(path: Path, dialect: Dialect) -> bool:
+def _has_decimal_commas(file: CsvFile) -> bool:
     """Whether some number has a comma that cannot be a thousands separator, as in 1,234."""
     try:
-        rows = read_fields(path, dialect, errors="replace", nrows=_ROWS, dtype=str)
+        rows = file.as_text(errors="replace", nrows=_ROWS)
     except ValueError:
         return False
     texts = [str(text) for name in rows for text in rows[name].dropna()]
     return any(_DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text) for text in texts)
 
 
-def _numbers(path: Path, dialect: Dialect) -> int:
+def _numbers(file: CsvFile) -> int:
     """How many columns are numbers if the file is read this way."""
     try:
-        rows = read_fields(path, dialect, errors="replace", nrows=_ROWS)
+        rows = file.read(errors="replace", nrows=_ROWS)
     except ValueError:  # not a table if read this way
         return 0
     return len(rows.select_dtypes("number").columns)
 
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
-_LONGEST_FIELD = 2**31 - 1
 _OF_INDEX = "only a first column that numbers the rows, like pandas' index, needs none"
 
 
-class UnfitCsvError(ValueError):
-    """A file that is not a valid table: what is wrong, and how to fix it.
-
-    `likely` is the file's probable format, if it was read with another one.
-    """
-
-    def __init__(self, found: str, hint: str = "", likely: Dialect | None = None) -> None:
-        super().__init__(found)
-        self.found = found
-        self.hint = hint
-        self.likely = likely
-
-
 def read_csv_table(
-    path: Path,
-    dialect: Dialect = USUAL,
+    file: CsvFile,
     *,
     texts: Collection[str] = (),
     nameless: Collection[str] = (),
@@ -293,72 +325,28 @@ def read_csv_table(
     them. If `strict`, cells with a NUL byte and quoted cells that contain whole rows are refused.
 
     Raises:
-        UnfitCsvError: it cannot be read, or was read with the wrong format.
+        UnfitTableError: it cannot be read, or was read with the wrong format.
     """
     try:
-        header = read_fields(
-            path, dialect, header=None, nrows=1, dtype=str, keep_default_na=False
-        ).iloc[0]
+        header = file.header()
         if any("\0" in name for name in header):
-            raise _undecodable(path, dialect)
-        _check_separator(path, list(header), dialect)
-        _check_first_line(path, list(header), dialect)
+            raise _undecodable(file)
+        _check_header(file, header)
         kinds: Any = {name: "str" for name in texts if name in set(header)}
-        options = {**_gaps(missing, [*header], kinds), "nrows": rows}
-        frame = read_fields(path, dialect, low_memory=False, dtype=kinds, **options)
-    except UnfitCsvError:
+        options = {**_gaps(missing, header, kinds), "nrows": rows}
+        frame = file.read(low_memory=False, dtype=kinds, **options)
+    except UnfitTableError:
         raise
     except (OSError, ValueError, *DAMAGE) as error:
-        raise _unreadable(path, error, dialect) from error
-    _check_shape(path, header, frame, dialect)
+        raise _unreadable(file, error) from error
+    _check_shape(file, header, frame)
     if strict:
-        _check_cells(path, frame, dialect)
+        _check_cells(file, frame)
     first = frame.columns[0]
-    has_index = not header.iloc[0] and first not in nameless and _is_index(frame[first])
-    _check_names(path, list(header), nameless, int(has_index), dialect)
+    has_index = not header[0] and first not in nameless and _is_index(frame[first])
+    _check_names(file, header, nameless, int(has_index))
     frame = frame.drop(columns=first) if has_index else frame
-    return frame if categories is None else _as_written(path, dialect, frame, categories, options)
-
-
-def missing_words(
-    path: Path,
-    dialect: Dialect,
-    frame: pd.DataFrame,
-    missing: Sequence[str] | None,
-    rows: int | None = None,
-) -> dict[str, dict[str, int]]:
-    """How often each word means a missing value, for the columns of `frame` that have any.
-
-    `frame` contains the first `rows` of the file, or all.
-    """
-    gaps = [str(name) for name in frame if frame[name].isna().any()]
-    if not gaps:
-        return {}
-    words = MISSING_WORDS if missing is None else missing
-    texts = _texts(path, dialect, gaps, {"keep_default_na": False, "nrows": rows})
-    found = {name: texts[name][texts[name].isin([word for word in words if word])] for name in gaps}
-    return {
-        name: {str(word): int(count) for word, count in column.value_counts().items()}
-        for name, column in found.items()
-        if len(column)
-    }
-
-
-def row_lines(path: Path, dialect: Dialect = USUAL) -> list[int]:
-    """The line on which each row of a CSV file starts; its header is line 1."""
-    begins: list[int] = []
-    limit = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        with open_text(path, dialect) as file:
-            reader, line = csv.reader(file, delimiter=dialect.separator), 1 + dialect.skip_rows
-            for record in reader:
-                # a blank line is not a row, and a quoted field may span several lines
-                if len(record) > 1 or any(field.strip() for field in record):
-                    begins.append(line)
-                line = reader.line_num + 1 + dialect.skip_rows
-    finally:
-        csv.field_size_limit(limit)
-    return begins[1:]
+    return frame if categories is None else _as_written(file, frame, categories, options)
 
 
 def _gaps(
@@ -374,38 +362,27 @@ def _gaps(
     return {"na_values": by_column, "keep_default_na": False}
 
 
-def _texts(
-    path: Path, dialect: Dialect, columns: Sequence[str], options: Mapping[str, Any]
-) -> pd.DataFrame:
-    """Columns of the file as they are written."""
-    return read_fields(path, dialect, usecols=[*columns], dtype=str, low_memory=False, **options)
-
-
 def _as_written(
-    path: Path,
-    dialect: Dialect,
-    frame: pd.DataFrame,
-    categories: Collection[str],
-    options: Mapping[str, Any],
+    file: CsvFile, frame: pd.DataFrame, categories: Collection[str], options: Mapping[str, Any]
 ) -> pd.DataFrame:
     """The rows, with columns as written if pandas has read them as different numbers."""
     doubtful = [str(name) for name in frame if _is_doubtful(frame[name], str(name) in categories)]
     if not doubtful:
         return frame
-    texts, decimal = _texts(path, dialect, doubtful, options), dialect.decimal
+    texts = file.as_text(usecols=doubtful, low_memory=False, **options)
     changed: dict[str, Any] = {}
     for name in doubtful:
-        if name in categories:
-            changed[name] = texts[name] if _differs(texts[name], frame[name], decimal) else None
-        else:
+        if name not in categories:
             changed[name] = _integers(texts[name], frame[name])
+        elif _differs(texts[name], frame[name], file.dialect.decimal):
+            changed[name] = texts[name]
     return frame.assign(**{name: one for name, one in changed.items() if one is not None})
 
 
 def _is_doubtful(column: pd.Series[Any], is_category: bool) -> bool:
     """Whether numbers may be written in a way that their values do not show."""
     if is_category:
-        return _is_number(column.dtype)
+        return is_number(column)
     return is_float_dtype(column.dtype) and bool((column.abs() >= EXACT).any())
 
 
@@ -431,82 +408,81 @@ def _integers(texts: pd.Series[Any], numbers: pd.Series[Any]) -> pd.Series[Any] 
     return changed
 
 
-def _unreadable(path: Path, error: Exception, dialect: Dialect) -> UnfitCsvError:
+def _unreadable(file: CsvFile, error: Exception) -> UnfitTableError:
     match error:
-        case PackedError():
-            return UnfitCsvError(error.found, error.hint)
         case OSError() if error.strerror:
-            return UnfitCsvError(f"cannot be read: {error.strerror}")
+            return UnfitTableError(f"cannot be read: {error.strerror}")
         case _ if isinstance(error, (OSError, *DAMAGE)):
-            return UnfitCsvError(f"cannot be decompressed: {error}", "copy or compress it again")
+            return UnfitTableError(f"cannot be decompressed: {error}", "copy or compress it again")
         case UnicodeError():
-            return _undecodable(path, dialect)
+            return _undecodable(file)
         case pd.errors.EmptyDataError():
-            return UnfitCsvError("is empty", "write a line of column names, then one line per row")
+            return UnfitTableError(
+                "is empty", "write a line of column names, then one line per row"
+            )
         case _:
             what = str(error).strip().removeprefix("Error tokenizing data. C error: ")
             hint = "write one field per column in every row"
-            return UnfitCsvError(f"is not a table: {what}", hint)
+            return UnfitTableError(f"is not a table: {what}", hint)
 
 
-def _undecodable(path: Path, dialect: Dialect) -> UnfitCsvError:
+def _undecodable(file: CsvFile) -> UnfitTableError:
     """The error of a file that is not text in this encoding, with its probable encoding."""
-    likely = likely_dialect(path)
+    likely = likely_dialect(file.path)
     if likely.encoding.startswith("utf-") and likely.encoding != "utf-8":
-        return UnfitCsvError(f"is text in {likely.encoding.upper()}", likely=likely)
-    with open_unpacked(path) as file:
-        content, where = file.read(), ""
+        return UnfitTableError(f"is text in {likely.encoding.upper()}", likely=likely)
+    encoding = file.dialect.encoding
+    with open_unpacked(file.path) as raw:
+        content, where = raw.read(), ""
     try:
-        content.decode(dialect.encoding)
+        content.decode(encoding)
     except UnicodeDecodeError as error:
-        if "\n".encode(dialect.encoding) == b"\n":  # otherwise a byte means nothing
+        if "\n".encode(encoding) == b"\n":  # otherwise a byte means nothing
             line = content.count(b"\n", 0, error.start) + 1
             where = f" (byte 0x{content[error.start]:02x} in line {line})"
     except UnicodeError:
         where = ""  # it lacks the start that the encoding needs
-    return UnfitCsvError(f"is not {dialect.encoding.upper()}{where}", likely=likely)
+    return UnfitTableError(f"is not {encoding.upper()}{where}", likely=likely)
 
 
-def _check_separator(path: Path, header: list[str], dialect: Dialect) -> None:
-    others = [one for one in SEPARATORS if one != dialect.separator]
+def _check_header(file: CsvFile, header: list[str]) -> None:
+    """Refuse other separators, and a comment or Excel's `sep=;` in place of the header."""
+    others = [one for one in SEPARATORS if one != file.dialect.separator]
     if len(header) == 1 and any(one in header[0] for one in others):
-        likely = likely_dialect(path)
+        likely = likely_dialect(file.path)
         found = f"has columns that seem to be separated by {likely.separator!r}"
-        raise UnfitCsvError(found, likely=likely)
-
-
-def _check_first_line(path: Path, header: list[str], dialect: Dialect) -> None:
-    """Refuse a comment, or Excel's `sep=;`, in place of the header."""
+        raise UnfitTableError(found, likely=likely)
     if len(header) == 1 or header[0].startswith("#") or header[0].lower().startswith("sep="):
-        _check_above(path, dialect)
+        _check_above(file)
 
 
-def _check_above(path: Path, dialect: Dialect) -> None:
+def _check_above(file: CsvFile) -> None:
     """Refuse lines above the header if there are more than are skipped."""
-    likely = likely_dialect(path)
-    if likely.skip_rows > dialect.skip_rows:
+    likely = likely_dialect(file.path)
+    if likely.skip_rows > file.dialect.skip_rows:
         lines = "a line" if likely.skip_rows == 1 else f"{likely.skip_rows} lines"
-        raise UnfitCsvError(f"has {lines} above its column names", likely=likely)
+        raise UnfitTableError(f"has {lines} above its column names", likely=likely)
 
 
-def _check_shape(path: Path, header: pd.Series[str], frame: pd.DataFrame, dialect: Dialect) -> None:
+def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame) -> None:
     if not isinstance(frame.index, pd.RangeIndex):
-        _check_above(path, dialect)
+        _check_above(file)
         # pandas would use the first field as the name of the row
         found = "has more fields in its rows than in its header"
-        raise UnfitCsvError(found, "name every column")
-    twice = [f"'{name}'" for name in header[header.duplicated()].unique() if name]
+        raise UnfitTableError(found, "name every column")
+    columns = pd.Series(header, dtype="str")
+    twice = [f"'{name}'" for name in columns[columns.duplicated()].unique() if name]
     if twice:
         # pandas would rename the second one to 'name.1'
-        is_data = pd.to_numeric(header, errors="coerce").notna().mean() > 0.5
+        is_data = pd.to_numeric(columns, errors="coerce").notna().mean() > 0.5
         names = "add a line of column names: line 1 looks like data"
         hint = names if is_data else "give each its own name"
-        raise UnfitCsvError(f"has several columns {listed(twice)}", hint)
+        raise UnfitTableError(f"has several columns {listed(twice)}", hint)
     if frame.empty:
-        raise UnfitCsvError("has a header but no rows", "write one line per row")
+        raise UnfitTableError("has a header but no rows", "write one line per row")
 
 
-def _check_cells(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
+def _check_cells(file: CsvFile, frame: pd.DataFrame) -> None:
     """Refuse cells with a NUL byte, and quoted cells that swallow whole rows."""
     for place, name in enumerate(frame):
         column = frame[name]
@@ -515,16 +491,16 @@ def _check_cells(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
         for row in np.flatnonzero(column.str.contains(r"[\0\r\n]", na=False)).tolist():
             cell = str(column.iloc[row])
             if "\0" in cell:
-                line = row_lines(path, dialect)[row]
+                line = file.row_lines()[row]
                 found = f"has a NUL byte in column '{name}' (line {line})"
-                raise UnfitCsvError(found, "remove the byte, or write the file again")
-            if _holds_rows(frame, place, _LINE_BREAK.split(cell), dialect):
-                line, n_rows = row_lines(path, dialect)[row], len(_LINE_BREAK.findall(cell))
+                raise UnfitTableError(found, "remove the byte, or write the file again")
+            if _holds_rows(frame, place, _LINE_BREAK.split(cell), file.dialect):
+                line, n_rows = file.row_lines()[row], len(_LINE_BREAK.findall(cell))
                 found = (
                     f"has a quoted field in column '{name}' that begins in line {line} and "
                     f"swallows the {counted(n_rows, 'row')} up to line {line + n_rows}"
                 )
-                raise UnfitCsvError(found, 'remove the stray quotes (") in these two lines')
+                raise UnfitTableError(found, 'remove the stray quotes (") in these two lines')
 
 
 def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: Dialect) -> bool:
@@ -538,7 +514,7 @@ def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: 
     columns = [names[place:], *[names] * (len(lines) - 2), names[: place + 1]]
     if any(len(row) != len(its) for row, its in zip(rows, columns, strict=True)):
         return False
-    numeric = {name for name in names if _is_number(frame[name].dtype)}
+    numeric = {name for name in names if is_number(frame[name])}
     cells = [
         text.strip().replace(dialect.decimal, ".")
         for row, its in zip(rows, columns, strict=True)
@@ -550,18 +526,12 @@ def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: 
     return n_numbers > len(cells) / 2 if cells else len(names) > 2
 
 
-def _is_number(dtype: Any) -> bool:
-    return is_numeric_dtype(dtype) and not is_bool_dtype(dtype)
-
-
 def _is_index(column: pd.Series[Any]) -> bool:
     """Whether it only numbers the rows, possibly after some were removed."""
     return bool(is_integer_dtype(column.dtype) and column.is_unique and column.min() >= 0)
 
 
-def _check_names(
-    path: Path, header: list[str], nameless: Collection[str], start: int, dialect: Dialect
-) -> None:
+def _check_names(file: CsvFile, header: list[str], nameless: Collection[str], start: int) -> None:
     """Refuse columns without a name, from the index `start` on."""
     places = [
         str(place + 1)
@@ -569,6 +539,6 @@ def _check_names(
         if place >= start and not name and f"Unnamed: {place}" not in nameless
     ]
     if places:
-        _check_above(path, dialect)
+        _check_above(file)
         hint = f"give each column a name; {_OF_INDEX}"
-        raise UnfitCsvError(f"has no name for column {listed(places)}", hint)
+        raise UnfitTableError(f"has no name for column {listed(places)}", hint)

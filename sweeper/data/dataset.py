@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,16 +139,14 @@ class Dataset:
             np.savez(file, allow_pickle=False, meta=np.array(meta), **self._arrays())
 
     @classmethod
-    def load(cls, source: Path | BinaryIO) -> Dataset:
-        """The dataset that `save` wrote to a path, or to this open file.
+    def load(cls, path: Path) -> Dataset:
+        """The dataset that `save` wrote to `path`.
 
         Raises:
             Exception: of any class, if it is damaged.
         """
-        if isinstance(source, Path):  # NumPy would leave a file open that it cannot read
-            with source.open("rb") as opened:
-                return cls.load(opened)
-        with np.load(source, allow_pickle=False) as file:
+        # given a path, NumPy would leave a file open that it cannot read
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             meta: dict[str, Any] = json.loads(file["meta"].item())
             arrays = {name: file[name] for name in file.files if name != "meta"}
         written = meta.pop(_DIGEST)

@@ -1,23 +1,32 @@
-"""Encodes rows into the arrays of a study, fitted on the training rows, and weights classes."""
+"""Encodes rows into the arrays of a study, fitted on the training rows, and weights classes.
+
+A few columns at a time are written into the arrays that trials train on, so that only these and the
+rows as read take much memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from sweeper.config import StudyConfig
+from sweeper.config.data import Constant
 from sweeper.data.dataset import Dataset, TableColumn
-from sweeper.data.features import Features, check_scaled, features
-from sweeper.data.identity import in_order, written
+from sweeper.data.identity import UNKNOWN, in_order, written
+from sweeper.data.memory import blocks
 from sweeper.data.raw import RawData
-from sweeper.data.split import Split
-from sweeper.data.transform import Category, Scaling
+from sweeper.data.split import Rows, Split
+from sweeper.data.transform import Category, Scaling, Transform, ordinal
 from sweeper.errors import DataError, did_you_mean, listed
+
+SCALERS: dict[str, type[Any]] = {"standard": StandardScaler, "minmax": MinMaxScaler}
 
 
 def class_weights(
@@ -66,7 +75,9 @@ def encode(
 
     `categories` are those of this split.
     """
-    x = features(config, raw, parts, categories)
+    encoder = _Encoder(config, raw, parts, categories)
+    transform = encoder.write()
+    x_train, x_val, x_test = encoder.parts
     y_mean, y_scale = (0.0,), (1.0,)
     classes, class_names, weights = (), (), ()
     if config.train.target == "classes":
@@ -77,44 +88,44 @@ def encode(
     elif config.train.target == "numbers":
         y, y_mean, y_scale = _numbers(config, raw, parts)
     else:
-        y, y_mean, y_scale = np.empty((len(raw.frame), 0), x.train.dtype), (), ()
-    of_rows = _of_rows(config, raw, parts, x)
+        y, y_mean, y_scale = np.empty((len(raw.frame), 0), x_train.dtype), (), ()
     return Dataset(
-        x_train=x.train,
+        x_train=x_train,
         y_train=y[parts.train],
-        x_val=x.val,
+        x_val=x_val,
         y_val=y[parts.val],
-        x_test=x.test,
+        x_test=x_test,
         y_test=y[parts.test],
-        feature_names=x.names,
+        feature_names=encoder.names,
         class_names=class_names,
         y_mean=y_mean,
         y_scale=y_scale,
         class_weights=weights,
         one_logit=config.train.loss == "binary_cross_entropy",
         columns=tuple(_column(config, raw, name) for name in (*raw.features, *raw.targets)),
-        transform=replace(x.transform, classes=classes).body,
-        **of_rows,
+        transform=replace(transform, classes=classes).body,
+        **_of_rows(config, raw, parts, x_train, transform.scaling),
     )
 
 
 def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray[np.bool_]:
     """Which features are scaled: numbers, which come first, and ordinal positions."""
-    numbers = sum(not raw.is_category(name) for name in raw.features)
-    return (np.arange(data.n_features) < numbers) | (config.data.categorical == "ordinal")
+    return (np.arange(data.n_features) < len(raw.numbers)) | (config.data.categorical == "ordinal")
 
 
-def _of_rows(config: StudyConfig, raw: RawData, parts: Split, x: Features) -> dict[str, Any]:
+def _of_rows(
+    config: StudyConfig, raw: RawData, parts: Split, x: NDArray[Any], scaling: Scaling | None
+) -> dict[str, Any]:
     """What a program that generates rows needs: their units, and the modes of the data."""
     if config.train.program != "coupled":
         return {}
-    mean, scale = _units(len(x.names), x.transform.scaling)
+    mean, scale = _units(x.shape[1], scaling)
     found = {"x_mean": mean, "x_scale": scale}
     if raw.mode is None:
         return found
     labels = raw.frame[raw.mode].to_numpy()[parts.train]
     names = np.unique(labels)
-    rows = (x.train[labels == name].astype(np.float64) for name in names)
+    rows = (x[labels == name].astype(np.float64) for name in names)
     return {
         **found,
         "mode_names": tuple(str(name) for name in names),
@@ -164,33 +175,18 @@ def _numbers(
     scaler: Any = StandardScaler()
     with np.errstate(over="ignore", invalid="ignore"):
         y = scaler.fit(target[parts.train]).transform(target)
-    check_scaled(config, raw, raw.targets, y, [scaler])
-    _refuse_unsquared(config, raw, scaler.scale_)
+    _check_scaled(config, raw, raw.targets, y, [scaler])
+    precision = config.execution.precision
+    with np.errstate(over="ignore"):
+        is_fit = np.isfinite(np.square(scaler.scale_).astype(precision))
+    # squared errors are reported in the squared unit
+    what, hint = f"squares too large for {precision}", "write them in a larger unit"
+    _refuse_unfit(config, raw, raw.targets, is_fit, what, hint)
     return (
-        np.asarray(y, config.execution.precision),
+        np.asarray(y, precision),
         tuple(scaler.mean_.tolist()),
         tuple(scaler.scale_.tolist()),
     )
-
-
-def _refuse_unsquared(config: StudyConfig, raw: RawData, scale: NDArray[np.float64]) -> None:
-    """Refuse targets whose squared errors are too large in their own unit.
-
-    Raises:
-        DataError: with each of these targets.
-    """
-    precision = config.execution.precision
-    with np.errstate(over="ignore"):
-        is_fit = np.isfinite(np.square(scale).astype(precision))
-    unfit = [name for name, fits in zip(raw.targets, is_fit.tolist(), strict=True) if not fits]
-    if unfit:
-        hint = "write them in a larger unit"
-        raise DataError(
-            config.problem(
-                raw.key, f"column '{name}' of {raw.name}: squares too large for {precision}", hint
-            )
-            for name in unfit
-        )
 
 
 def _column(config: StudyConfig, raw: RawData, name: str) -> TableColumn:
@@ -205,3 +201,214 @@ def _column(config: StudyConfig, raw: RawData, name: str) -> TableColumn:
         missing=int(values.isna().sum()),
         words=raw.words.get(name, {}) if config.edition > 1 else {},
     )
+
+
+def categories_of(config: StudyConfig, raw: RawData, parts: Split) -> tuple[Category, ...]:
+    """The columns that are encoded value by value, with the values of their training rows."""
+    names = [name for name in raw.features if raw.is_category(name)]
+    is_filled = config.data.impute == "most_frequent"
+    ordered = sorted if config.edition == 1 else in_order
+    columns = (raw.frame[name].iloc[parts.train] for name in names)
+    return tuple(_category(*one, is_filled, ordered) for one in zip(names, columns, strict=True))
+
+
+def feature_names(
+    config: StudyConfig, raw: RawData, categories: Sequence[Category]
+) -> tuple[str, ...]:
+    """The name of each feature: numbers come first, then the rest."""
+    return (*raw.numbers, *(name for one in categories for name in _names(config, one)))
+
+
+class _Encoder:
+    """Writes features into the arrays of the three splits, as fitted on the training rows."""
+
+    def __init__(
+        self, config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
+    ) -> None:
+        self._config, self._raw, self._categories = config, raw, categories
+        self._rows: tuple[Rows, ...] = (parts.train, parts.val, parts.test)
+        self.names = feature_names(config, raw, categories)
+        precision = config.execution.precision
+        self.parts = [np.zeros((len(rows), len(self.names)), precision) for rows in self._rows]
+
+    def write(self) -> Transform:
+        """Write every feature; returns how they were made."""
+        fills, scalers = self._write_numbers()
+        is_one_hot = self._config.data.categorical == "onehot"
+        place_scalers = self._write_one_hot() if is_one_hot else self._write_places()
+        return Transform(
+            columns=tuple(self._raw.features),
+            numbers=tuple(self._raw.numbers),
+            fills=fills,
+            scaling=_scaled_by(scalers),
+            categories=tuple(self._categories),
+            one_hot=is_one_hot,
+            place_scaling=_scaled_by(place_scalers),
+            classes=(),
+            edition=self._config.edition,
+        )
+
+    def _write_numbers(self) -> tuple[tuple[float, ...], list[Any]]:
+        """The fill values of the columns, and their scalers, one per block."""
+        raw, names = self._raw, self._raw.numbers
+        fills: list[float] = []
+        scalers: list[Any] = []
+        for block in blocks(len(raw.frame), len(names)):
+            columns = np.empty((len(raw.frame), block.stop - block.start), order="F")
+            filled = np.zeros(1)
+            for place, name in enumerate(names[block]):
+                columns[:, place] = raw.frame[name]
+            for imputer in _imputers(self._config):
+                columns = self._through(imputer, columns, "F")
+                filled = np.asarray(imputer.statistics_, np.float64)
+                fills += filled.tolist()
+            columns = self._scaled(columns, "F", scalers)
+            _check_scaled(self._config, raw, names[block], columns, scalers[-1:], filled)
+            self._put(block.start, columns)
+        return tuple(fills), scalers
+
+    def _write_one_hot(self) -> list[Any]:
+        """Write a 1 for each category; these columns have no scalers."""
+        first = len(self._raw.numbers)
+        for one in self._categories:
+            places = _places(self._raw, one)
+            for rows, part in zip(self._rows, self.parts, strict=True):
+                # a value that no training row has becomes a row of zeros
+                known = np.flatnonzero(places[rows] >= 0)
+                part[known, first + places[rows][known]] = 1
+            first += len(one.values)
+        return []
+
+    def _write_places(self) -> list[Any]:
+        """The scalers of the columns, one per block."""
+        raw, scalers = self._raw, list[Any]()
+        for block in blocks(len(raw.frame), len(self._categories)):
+            each = [ordinal(one, _places(raw, one)) for one in self._categories[block]]
+            self._put(
+                len(raw.numbers) + block.start,
+                self._scaled(np.stack(each, axis=1), "C", scalers),
+            )
+        return scalers
+
+    def _put(self, first: int, columns: NDArray[np.float64]) -> None:
+        """Write columns of every row of the data, from feature `first` on."""
+        for rows, part in zip(self._rows, self.parts, strict=True):
+            part[:, first : first + columns.shape[1]] = columns[rows]
+
+    def _scaled(
+        self, columns: NDArray[np.float64], order: Literal["C", "F"], scalers: list[Any]
+    ) -> NDArray[np.float64]:
+        """The columns, scaled by a new one of the `scalers`; unchanged without scaling."""
+        if self._config.data.scale not in SCALERS:
+            return columns
+        scalers.append(SCALERS[self._config.data.scale]())
+        return self._through(scalers[-1], columns, order)
+
+    def _through(
+        self, transformer: Any, columns: NDArray[np.float64], order: Literal["C", "F"]
+    ) -> NDArray[np.float64]:
+        """The columns, transformed as fitted on the training rows.
+
+        The memory order is the one that scikit-learn sees if given all columns at once, since it
+        determines the last bit of a sum.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # `_check_scaled` reports it
+            transformer.fit(np.asarray(columns[self._rows[0]], order=order))
+            return transformer.transform(columns)
+
+
+def _category(
+    name: str,
+    training: pd.Series[Any],
+    is_filled: bool,
+    ordered: Callable[[Iterable[Any]], list[Any]],
+) -> Category:
+    codes, values = pd.factorize(training)
+    known: list[Any] = values.tolist()
+    gaps, *counts = np.bincount(codes + 1, minlength=len(known) + 1).tolist()
+    if is_filled:  # the smallest of the most frequent, as in scikit-learn's SimpleImputer
+        often = (value for value, count in zip(known, counts, strict=True) if count == max(counts))
+        return Category(name, tuple(ordered(known)), ordered(often)[0])
+    # a missing value is a category of its own
+    return Category(name, (*ordered(known), *((None,) if gaps else ())))
+
+
+def _names(config: StudyConfig, category: Category) -> Iterator[str]:
+    if config.data.categorical != "onehot":
+        yield category.name
+        return
+    for value in category.values:
+        shown = value if config.edition == 1 else written(value)
+        yield f"{category.name}_{'nan' if value is None else shown}"
+
+
+def _places(raw: RawData, category: Category) -> NDArray[np.int64]:
+    """The index of each row's value among those of the category."""
+    codes, values = pd.factorize(raw.frame[category.name])
+    # the code of a missing value is -1
+    place = {value: place for place, value in enumerate(category.values)}
+    filled = [category.fill if value is None else value for value in (*values.tolist(), None)]
+    return np.array([place.get(value, UNKNOWN) for value in filled], np.int64)[codes]
+
+
+def _check_scaled(
+    config: StudyConfig,
+    raw: RawData,
+    names: Sequence[str],
+    columns: NDArray[np.float64],
+    scalers: Sequence[Any],
+    fills: NDArray[np.float64] | float = 0.0,
+) -> None:
+    """Refuse columns that scaling has made constant, or not finite.
+
+    Finite numbers may be so far apart that their differences are not.
+
+    Raises:
+        DataError: with each of these columns.
+    """
+    with np.errstate(over="ignore"):
+        is_fit = np.isfinite(columns.astype(config.execution.precision)).all(axis=0)
+        is_fit &= np.isfinite(fills)
+    for scaler in scalers:
+        is_fit &= np.isfinite(scaler.scale_) & (scaler.scale_ != 0)
+    what = f"values too large for {config.execution.precision} once they are filled and scaled"
+    hint = 'write smaller numbers, or scale = "none"'
+    _refuse_unfit(config, raw, names, is_fit, what, hint)
+
+
+def _refuse_unfit(
+    config: StudyConfig,
+    raw: RawData,
+    names: Sequence[str],
+    is_fit: NDArray[np.bool_],
+    what: str,
+    hint: str,
+) -> None:
+    """Raise a DataError with each column that is not fit."""
+    unfit = [name for name, fits in zip(names, is_fit.tolist(), strict=True) if not fits]
+    if unfit:
+        raise DataError(
+            config.problem(raw.key, f"column '{name}' of {raw.name}: {what}", hint)
+            for name in unfit
+        )
+
+
+def _imputers(config: StudyConfig) -> list[Any]:
+    match config.data.impute:
+        case "none":
+            return []
+        case Constant(constant=number):
+            return [SimpleImputer(strategy="constant", fill_value=number)]
+        case method:
+            # the mean of numbers that are too far apart is infinite, and the column would be left
+            # out
+            return [SimpleImputer(strategy=method, keep_empty_features=True)]
+
+
+def _scaled_by(scalers: Sequence[Any]) -> Scaling | None:
+    if not scalers:
+        return None
+    to_range = isinstance(scalers[0], MinMaxScaler)
+    shifts = [scaler.min_ if to_range else scaler.mean_ for scaler in scalers]
+    scales = [scaler.scale_ for scaler in scalers]
+    return Scaling(to_range, tuple(np.hstack(scales).tolist()), tuple(np.hstack(shifts).tolist()))

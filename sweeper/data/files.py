@@ -1,14 +1,26 @@
-"""Finds the files that a study names."""
+"""Finds the files that a study names, and says what is wrong with them."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.errors import DataError, did_you_mean_file, listed
 
 _WILDCARDS = frozenset("*?[")
+
+
+class UnfitTableError(ValueError):
+    """Files that are not one valid table: what was found, and how to fix it.
+
+    `likely` is the probable `Dialect` of a CSV file that was read with another one.
+    """
+
+    def __init__(self, found: str, hint: str = "", likely: Any = None) -> None:
+        super().__init__(found)
+        self.found, self.hint, self.likely = found, hint, likely
 
 
 def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:
@@ -43,7 +55,9 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
             if files := matching_files(folder, name, suffix, literal=config.edition > 1):
                 return files
         except ValueError as error:
-            raise _no_pattern(config, name, key, suffix, str(error)) from error
+            found = f"'{name}' is not a valid file pattern ({error})"
+            hint = f"write e.g. rows/*{suffix}"
+            raise DataError(config.problem(key, found, hint)) from error
     raise _not_found(config, name, key, suffix)
 
 
@@ -80,11 +94,6 @@ def _files_below(folder: Path, suffix: str) -> list[Path]:
         for path in files
         if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
     )
-
-
-def _no_pattern(config: StudyConfig, name: str, key: str, suffix: str, why: str) -> DataError:
-    found = f"'{name}' is not a valid file pattern ({why})"
-    return DataError(config.problem(key, found, f"write e.g. rows/*{suffix}"))
 
 
 def _is_file(path: Path) -> bool:

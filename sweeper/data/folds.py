@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.features import SCALERS
+from sweeper.data.encode import SCALERS
 from sweeper.data.memory import blocks
 
 
@@ -33,7 +33,9 @@ def with_folds(
     if count is None:
         return data
     if groups is None:
-        fold_of = _fold_of(config, data, count)
+        ways: Any = StratifiedKFold if config.data.split.stratify else KFold
+        folds = ways(count, shuffle=True, random_state=config.split_seed)
+        fold_of = _numbered(folds.split(data.x_train, data.y_train), len(data.x_train))
     else:
         fold_of = grouped_folds(config, groups, count)
     scaling = [_scaling(config, data.x_train, fold_of != fold, scaled) for fold in range(count)]
@@ -45,13 +47,6 @@ def grouped_folds(config: StudyConfig, groups: NDArray[Any], count: int) -> NDAr
     """The fold that validates each row, the same for all rows of a group."""
     folds = GroupKFold(count, shuffle=True, random_state=config.split_seed)
     return _numbered(folds.split(groups, groups=groups), len(groups))
-
-
-def _fold_of(config: StudyConfig, data: Dataset, count: int) -> NDArray[np.int32]:
-    """The fold that validates each training row."""
-    ways: Any = StratifiedKFold if config.data.split.stratify else KFold
-    folds = ways(count, shuffle=True, random_state=config.split_seed)
-    return _numbered(folds.split(data.x_train, data.y_train), len(data.x_train))
 
 
 def _numbered(folds: Iterable[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:

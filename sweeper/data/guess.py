@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pandas.api.types import (
-    is_bool_dtype,
-    is_float_dtype,
-    is_numeric_dtype,
-)
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from sweeper.data.columns import (
     check_kind,
-    columns_of_sums,
-    dates_as_numbers,
-    describe_sums,
     has_too_many_values,
     header_of_data,
     in_single_quotes,
     plain,
     strays,
     units_rows,
-    without_fractions,
-    without_strays,
 )
-from sweeper.data.csv_reader import (
-    SUFFIXES,
-    USUAL,
-    Dialect,
-    UnfitCsvError,
-    missing_words,
-    read_csv_table,
-    row_lines,
-    unquoting,
-    without_rows,
-)
-from sweeper.data.files import matching_files
+from sweeper.data.csv_reader import SUFFIXES, USUAL, CsvFile, read_csv_table
+from sweeper.data.files import UnfitTableError, matching_files
 from sweeper.data.identifiers import row_id_reason
-from sweeper.data.leakage import LEAVE_OUT, leak_reason
 from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
-from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
-from sweeper.data.sentinels import IMPUTE, MISSING_TARGET, all_texts, sentinels
-from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
+from sweeper.data.parquet import parquet_table, partitions_of
+from sweeper.data.raw import RawData
+from sweeper.data.remarks import IMPUTE, MISSING_TARGET, days, leaks, number_codes, totals
+from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
 
 # read at most this much to guess
@@ -56,10 +37,6 @@ _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "pri
 # integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
 
-_READERS: dict[str, Callable[[Path, Dialect, str | None], pd.DataFrame]] = {
-    "csv": lambda path, dialect, _: read_csv_table(path, dialect, rows=_ROWS),
-    "parquet": lambda path, _, target: _parquet(path, target),
-}
 # the kind of file by its suffix
 _SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
 
@@ -112,108 +89,67 @@ def guess(path: Path, target: str | None = None) -> Guess:
     Raises:
         DataError: the file does not exist, is not a table, or has no such column.
     """
-    source, table, dialect = _read(path, target)
+    source, whole = _read(path, target)
+    table = whole.frame
     target, because = _target(path, list(map(str, table.columns)), target)
     if not table[target].count():
         found = f"the target '{target}' has no value in any row"
         raise DataError(Problem(str(path), "", found, "fill it in, or name another with --target"))
-    frame = table.dropna(subset=target)
-    frame = frame.assign(**{target: without_fractions(frame[target])})
-    if source == "csv":
-        frame = frame.assign(**{n: without_strays(frame[n], table[n]) for n in frame.columns})
-    found = missing_words(path, dialect, table, None, rows=_ROWS) if source == "csv" else {}
-    words = {word for of in found.values() for word in of}
-    lines = _Lines(path, source, dialect, [*sorted(words), *gap_words(frame)])
-    features = plain(frame.drop(columns=target))[0]
-    drop = _dropped(features, lines)
-    kept = features.drop(columns=[*drop])
-    if not len(kept.columns):
+    raw = replace(whole, targets=(target,)).with_targets()
+    of_target, n_rows = raw.frame[target], len(raw.frame)
+    words = sorted({word for of in whole.words.values() for word in of})
+    words += gap_words(raw.frame)
+    raw = replace(raw, frame=plain(raw.frame)[0])
+    drop = _dropped(raw, words)
+    raw = replace(raw, drop=(*drop,))
+    kept = raw.features
+    if not kept:
         why = listed([f"'{name}' ({told})" for name, told in drop.items()])
         found = f"no column besides the target '{target}' to learn from: {why}"
         raise DataError(Problem(str(path), "", found, "use a table with numbers or categories"))
-    of_numbers = _words_of_numbers(found, table[[target, *kept]])
-    as_missing = _words(found, table[[target, *kept]], of_numbers)
-    counts = frame[target].value_counts()
-    stray = lines.stray(frame[target])
-    is_classes = not stray and _is_classes(frame[target])
+    used = replace(whole, frame=table[[target, *kept]])
+    as_missing = _words(used)
+    counts = of_target.value_counts()
+    stray = _stray(raw, of_target)
+    is_classes = not stray and _is_classes(of_target)
+    has_gaps = bool(raw.frame[kept].isna().to_numpy().any())
+    of_numbers = kept if is_classes else [*kept, target]
     return Guess(
         source,
         target,
         because,
         is_classes=is_classes,
-        rows=len(frame),
-        features=len(kept.columns),
+        rows=n_rows,
+        features=len(kept),
         drop=drop,
-        has_gaps=bool(kept.isna().to_numpy().any()),
+        has_gaps=has_gaps,
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
-        gaps=len(table) - len(frame),
-        as_text={
-            **_gap_classes(frame[target], lines),
-            **_as_text(plain(frame[[target, *kept]])[0], target, lines),
-        },
+        gaps=len(table) - n_rows,
+        as_text={**_gap_classes(raw, of_target, words), **_as_text(raw, words)},
         stray=stray,
-        is_text=not stray and not is_numeric_dtype(plain(frame[[target]])[0][target].dtype),
-        settings=dialect.instead_of(USUAL),
+        is_text=not stray and raw.is_category(target),
+        settings=whole.csv.dialect.instead_of(USUAL) if whole.csv else {},
         words=as_missing,
-        missing_values=["", *sorted(of_numbers)] if as_missing else (),
+        missing_values=used.words_of_numbers if as_missing else (),
         hints=(
-            *_leaks(kept, plain(frame[[target]])[0][target], is_classes=is_classes),
-            *_totals(table, path, source, dialect),
-            *(f"'{name}' {told}" for name in kept if (told := dates_as_numbers(kept[name]))),
-            *_sentinels(
-                kept, plain(frame[[] if is_classes else [target]])[0], sorted(words), source
-            ),
+            *leaks(raw, is_classes=is_classes),
+            *totals(replace(whole, frame=plain(table)[0])),
+            *days(raw),
+            *number_codes(raw, of_numbers, "" if has_gaps else IMPUTE, MISSING_TARGET),
         ),
     )
 
 
-def _leaks(features: pd.DataFrame, target: pd.Series[Any], *, is_classes: bool) -> Iterator[str]:
-    """Remarks about features that reveal the target."""
-    for name in features:
-        if why := leak_reason(features[name], target, is_classes=is_classes):
-            yield f"'{name}' {why}: {LEAVE_OUT}"
-
-
-def _totals(table: pd.DataFrame, path: Path, source: str, dialect: Dialect) -> Iterator[str]:
-    """A remark if the last row is the sum of all others."""
-    if names := columns_of_sums(plain(table)[0]):
-        line = f"line {row_lines(path, dialect)[-1]}" if source == "csv" else f"row {len(table)}"
-        yield describe_sums(line, names)
-
-
-def _sentinels(
-    features: pd.DataFrame, targets: pd.DataFrame, words: Sequence[str], source: str
-) -> Iterator[str]:
-    """Remarks about numbers that may mean missing values."""
-    columns = (*features.items(), *targets.items())
-    found = [one for _, column in columns if (one := sentinels(column))]
-    missing = [*words, *all_texts(found)] if source == "csv" else None
-    filled = "" if features.isna().to_numpy().any() else IMPUTE
-    for one in found:
-        also = MISSING_TARGET if one.name in targets else filled
-        yield f"'{one.name}' {one.warning(missing, also)}"
-
-
-def _words_of_numbers(
-    found: Mapping[str, Mapping[str, int]], table: pd.DataFrame
-) -> frozenset[str]:
-    """The words for missing values in numeric columns; `found` has those of all columns."""
-    numbers = [name for name in table if is_numeric_dtype(table[name].dtype)]
-    return frozenset(word for name in numbers for word in found.get(str(name), ()))
-
-
-def _words(
-    found: Mapping[str, Mapping[str, int]], table: pd.DataFrame, of_numbers: Collection[str]
-) -> dict[str, str]:
+def _words(raw: RawData) -> dict[str, str]:
     """Remarks about words for missing values that may be meant as text, by column."""
-    names = [name for name in found if name in table and not is_numeric_dtype(table[name].dtype)]
-    told = {name: describe_missing_words(name, found[name], of_numbers) for name in names}
+    names = [name for name in raw.words if name in raw.frame and raw.is_category(name)]
+    told = {n: describe_missing_words(n, raw.words[n], raw.words_of_numbers[1:]) for n in names}
     return {name: one for name, one in told.items() if one}
 
 
-def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
-    """The kind of a file, its rows, and its format."""
+def _read(path: Path, target: str | None) -> tuple[str, RawData]:
+    """The kind of a file, and its rows."""
     suffix = suffix_of(path)
     source = _SOURCES.get(suffix)
     is_pattern = not path.is_file() and source in (None, "parquet")
@@ -232,32 +168,44 @@ def _read(path: Path, target: str | None) -> tuple[str, pd.DataFrame, Dialect]:
         near = did_you_mean_file(path, there, suffix)
         raise DataError(Problem(str(path), "", "no such file", near or "check the path"))
     try:
-        frame, dialect = _as_written(path, _READERS[source], target)
-    except (UnfitCsvError, UnfitParquetError) as error:
+        raw = _csv(path) if source == "csv" else RawData("", "", _parquet(path, target), ())
+    except UnfitTableError as error:
         raise DataError(Problem(str(path), "", error.found, error.hint)) from error
     except (OSError, ValueError, ImportError) as error:
         hint = f"name a {source.upper()} file with a row of column names"
         raise DataError(Problem(str(path), "", f"cannot be read ({error})", hint)) from error
-    if source == "csv" and (found := header_of_data(frame)):
-        hint = "add a line of column names above it"
+    if raw.csv is not None:
+        _refuse_layout(raw.csv, raw)
+    if raw.frame.empty or len(raw.frame.columns) < 2:
+        counts = (counted(len(raw.frame), "row"), counted(len(raw.frame.columns), "column"))
+        found, hint = " and ".join(counts), "use one with rows and at least two columns"
         raise DataError(Problem(str(path), "", found, hint))
-    if source == "csv":
-        _refuse_layout(path, frame, dialect)
-    if frame.empty or len(frame.columns) < 2:
-        found = f"{counted(len(frame), 'row')} and {counted(len(frame.columns), 'column')}"
-        raise DataError(Problem(str(path), "", found, "use one with rows and at least two columns"))
-    return source, frame, dialect
+    return source, raw
 
 
-def _refuse_layout(path: Path, frame: pd.DataFrame, dialect: Dialect) -> None:
-    """Raise a DataError for fields in single quotes, and for rows of units below the header."""
-    if quoted := in_single_quotes(frame):
-        raise DataError(Problem(str(path), "", quoted, unquoting(path, dialect)))
-    n_rows, told = units_rows(frame)
+def _refuse_layout(file: CsvFile, raw: RawData) -> None:
+    """Raise a DataError for a missing header, single quotes, and rows of units below the header."""
+    if found := header_of_data(raw.frame):
+        raise DataError(Problem(str(file.path), "", found, "add a line of column names above it"))
+    if quoted := in_single_quotes(raw.frame):
+        raise DataError(Problem(str(file.path), "", quoted, file.unquoting()))
+    n_rows, told = units_rows(raw.frame)
     if n_rows:
-        lines = row_lines(path, dialect)[:n_rows]
-        found = f"{'line' if n_rows == 1 else 'lines'} {', '.join(map(str, lines))} {told}"
-        raise DataError(Problem(str(path), "", found, without_rows(path, dialect, n_rows)))
+        found = f"{raw.places(range(n_rows))} {told}"
+        raise DataError(Problem(str(file.path), "", found, file.without_rows(n_rows)))
+
+
+def _csv(path: Path) -> RawData:
+    file = CsvFile(path)
+    try:
+        frame = read_csv_table(file, rows=_ROWS)
+    except UnfitTableError as error:
+        if error.likely is None:
+            raise
+        file = CsvFile(path, error.likely)
+        frame = read_csv_table(file, rows=_ROWS)
+    words = file.missing_words(frame, None, rows=_ROWS)
+    return RawData("", "", frame, (), csv=file, words=words)
 
 
 def _parquet(path: Path, target: str | None) -> pd.DataFrame:
@@ -268,17 +216,6 @@ def _parquet(path: Path, target: str | None) -> pd.DataFrame:
     paths = matching_files(Path(), str(path), ".parquet")
     varying = {name: of for name, of in partitions_of(paths).items() if len({*of}) > 1}
     return parquet_table(paths, [target] if target else (), partitions=varying)
-
-
-def _as_written(
-    path: Path, read: Callable[[Path, Dialect, str | None], pd.DataFrame], target: str | None
-) -> tuple[pd.DataFrame, Dialect]:
-    try:
-        return read(path, USUAL, target), USUAL
-    except UnfitCsvError as error:
-        if error.likely is None:
-            raise
-        return read(path, error.likely, target), error.likely
 
 
 def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, str]:
@@ -295,89 +232,67 @@ def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, st
     return columns[-1], "the last column"
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """Finds where in a file a column has something other than numbers."""
-
-    path: Path
-    source: str
-    dialect: Dialect
-    missing_words: Sequence[str]  # words that are or may be missing values
-
-    def fix(self, numbers: TextNumbers) -> str:
-        """How to read numbers that are written as text."""
-        csv_file = self.path if self.source == "csv" else None
-        return numbers.fix(csv_file, self.dialect, self.missing_words)
-
-    def stray(self, column: pd.Series[Any]) -> str:
-        """Text in a column of a CSV file that otherwise holds numbers; else empty."""
-        mask = strays(column).to_numpy()
-        if self.source != "csv" or not 0 < mask.sum() < column.count() / 2:
-            return ""
-        row = int(mask.argmax())
-        others = int(mask.sum()) - 1
-        more = f", nor {'is' if others == 1 else 'are'} {others} more" if others else ""
-        line = row_lines(self.path, self.dialect)[column.index[row]]
-        return f"'{column.iloc[row]}' in line {line} is not a number{more}"
+def _stray(raw: RawData, column: pd.Series[Any]) -> str:
+    """Text in a column of a CSV file that otherwise holds numbers; else empty."""
+    mask = strays(column).to_numpy()
+    if raw.csv is None or not 0 < mask.sum() < column.count() / 2:
+        return ""
+    row = int(mask.argmax())
+    others = int(mask.sum()) - 1
+    more = f", nor {'is' if others == 1 else 'are'} {others} more" if others else ""
+    return f"'{column.iloc[row]}' in {raw.places([row])} is not a number{more}"
 
 
-def _dropped(features: pd.DataFrame, lines: _Lines) -> dict[str, str]:
+def _dropped(raw: RawData, words: Sequence[str]) -> dict[str, str]:
     """The columns that are of no use, each with the reason."""
-    names = [str(name) for name in features]
-    useless = {name: why for name in names if (why := _uselessness(features[name], lines))}
+    names = raw.features
+    useless = {name: why for name in names if (why := next(_faults(raw, name, words), ""))}
     others = (name for name in names if name not in useless)
-    row_ids = {name: why for name in others if (why := row_id_reason(name, features[name]))}
+    row_ids = {name: why for name in others if (why := row_id_reason(name, raw.frame[name]))}
     if len(useless) + len(row_ids) == len(names):
         row_ids = {}  # if there is nothing else to learn from, it may be intended
     told = {**useless, **row_ids}
     return {name: told[name] for name in names if name in told}
 
 
-def _as_text(columns: pd.DataFrame, target: str, lines: _Lines) -> dict[str, str]:
+def _as_text(raw: RawData, words: Sequence[str]) -> dict[str, str]:
     """The numbers that columns hold as text, and how to read them.
 
     Words for true and false are fine as names of two classes.
     """
-    found = {
-        str(name): text_numbers(columns[name], has_strays=lines.source != "csv") for name in columns
-    }
+    found = {name: raw.text_numbers(name) for name in (*raw.targets, *raw.features)}
     return {
-        name: f"holds {numbers}: {lines.fix(numbers)}"
+        name: f"holds {numbers}: {numbers.fix(raw.csv, words)}"
         for name, numbers in found.items()
-        if numbers is not None and not (numbers.is_boolean and name == target)
+        if numbers is not None and not (numbers.is_boolean and name in raw.targets)
     }
 
 
-def _gap_classes(target: pd.Series[Any], lines: _Lines) -> dict[str, str]:
+def _gap_classes(raw: RawData, target: pd.Series[Any], words: Sequence[str]) -> dict[str, str]:
     """Remarks about a target with classes that may be missing values, by its name."""
-    if not isinstance(target.dtype, pd.StringDtype) or lines.stray(target):
+    if not isinstance(target.dtype, pd.StringDtype) or _stray(raw, target):
         return {}
     rows_of = {str(name): int(rows) for name, rows in target.value_counts().items()}
-    is_text_file = lines.source == "csv"
-    found = missing_classes(rows_of, lines.missing_words, is_text_file=is_text_file)
+    found = missing_classes(rows_of, words, is_text_file=raw.csv is not None)
     return {str(target.name): found} if found else {}
 
 
-def _uselessness(column: pd.Series[Any], lines: _Lines) -> str:
-    """Why a study cannot learn from a column; empty if it can."""
-    return next(_faults(column, lines), "")
-
-
-def _faults(column: pd.Series[Any], lines: _Lines) -> Iterator[str]:
+def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
+    """Why a study cannot learn from a column."""
+    column = raw.frame[name]
     if unfit := check_kind(column):
         yield f"holds {unfit}"
     elif not column.count():
         yield "has no value in any row"
     elif not is_numeric_dtype(column.dtype):
-        stray = lines.stray(column)
-        if numbers := text_numbers(column, has_strays=lines.source != "csv"):
+        stray = _stray(raw, column)
+        if numbers := raw.text_numbers(name):
             if stray or has_too_many_values(column):
-                keep = f", and remove '{column.name}' from data.drop" if numbers.words else ""
-                yield f"holds {numbers}; {lines.fix(numbers)}{keep}"
+                keep = f", and remove '{name}' from data.drop" if numbers.words else ""
+                yield f"holds {numbers}; {numbers.fix(raw.csv, words)}{keep}"
             return
         if stray:
-            hint = f"fix that, and remove '{column.name}' from data.drop"
-            yield f"would be numbers, but {stray}; {hint}"
+            yield f"would be numbers, but {stray}; fix that, and remove '{name}' from data.drop"
         texts = column.dropna().astype(str)
         if texts.str.fullmatch(DATE).all():
             yield f"holds dates or times as text, such as '{texts.iloc[0]}'"

@@ -147,24 +147,22 @@ class KnownValues:
         *,
         lenient: bool = False,
     ) -> None:
-        places = {place: value for place, value in enumerate(values) if value is not None}
+        known = [(value, place) for place, value in enumerate(values) if value is not None]
+
+        def by(reading: Callable[[Any], Hashable]) -> dict[Hashable, int]:
+            return _unique((reading(value), place) for value, place in known)
+
         self._missing = list(values).index(fill) if fill in values else UNKNOWN
         self._lenient = lenient
         self._words = frozenset(words)
-        self._are_numbers = {number_of(value) is not None for value in places.values()}
-        self._exact = _unique((written(value), place) for place, value in places.items())
-        self._numbers = _unique((number_of(value), place) for place, value in places.items())
-        self._all_numbers = _unique(
-            (number_of(value, lenient=True), place) for place, value in places.items()
-        )
-        self._singles = _unique((_single_of(value), place) for place, value in places.items())
-        self._truths = _unique(
-            (value, place) for place, value in places.items() if isinstance(value, bool)
-        )
-        self._is_boolean = all(v in _TRUTHS for v in places.values() if _is_text(v))
-        self._words_of_truth = _unique(
-            (_TRUTHS.get(value), place) for place, value in places.items() if _is_text(value)
-        )
+        self._are_numbers = {number_of(value) is not None for value, _ in known}
+        self._exact = by(written)
+        self._numbers = by(number_of)
+        self._all_numbers = by(lambda value: number_of(value, lenient=True))
+        self._singles = by(_single_of)
+        self._truths = by(lambda value: value if isinstance(value, bool) else None)
+        self._is_boolean = all(value in _TRUTHS for value, _ in known if _is_text(value))
+        self._words_of_truth = by(lambda value: _TRUTHS.get(value) if _is_text(value) else None)
 
     def place(self, value: Any) -> int | None:
         """The index of a value; `UNKNOWN` if it is not known, None if it is missing."""
@@ -204,14 +202,13 @@ class KnownValues:
         seen: dict[tuple[type, Any], int | None] = {}
         found: list[int | None] = []
         for value in column:
-            key = (type(value), value) if _is_plain(value) else None
-            if key is None or key not in seen:
-                place = self.place(value)
-                if key is not None:
-                    seen[key] = place
-                found.append(place)
-            else:
-                found.append(seen[key])
+            if not _is_plain(value):
+                found.append(self.place(value))
+                continue
+            key = (type(value), value)
+            if key not in seen:
+                seen[key] = self.place(value)
+            found.append(seen[key])
         gone = np.array([place is None for place in found], bool)
         return np.array([self._missing if p is None else p for p in found], np.int64), gone
 

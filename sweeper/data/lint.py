@@ -154,9 +154,9 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
     if not rare:
         return
     # by details that nobody sees in a table
-    common = {_bare(name): name for name in rows_of if name not in rare}
+    common = {_bare(n): f" (did you mean {n!r}?)" for n in rows_of if n not in rare}
     told = [
-        f"{name!r} has {rows}{_meant(common.get(_bare(name)))}"
+        f"{name!r} has {rows}{common.get(_bare(name), '')}"
         for name, rows in list(rare.items())[:_CLASSES_SHOWN]
     ]
     more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
@@ -243,7 +243,3 @@ def _bare(name: str) -> str:
     folded = unicodedata.normalize("NFKC", seen).casefold()
     without = re.sub(r"[.,;:!?'\"`](?!\d)", "", folded)
     return " ".join(re.sub(r"(?<=\w)[-_/](?=\w)|_", " ", without).split())
-
-
-def _meant(name: str | None) -> str:
-    return "" if name is None else f" (did you mean {name!r}?)"

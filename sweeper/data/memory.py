@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweeper.config import StudyConfig
-from sweeper.errors import DataError, Problem, size_text
+from sweeper.errors import DataError, size_text
 from sweeper.process import physical_bytes
 
 FEWER = "use fewer rows or columns, or a machine with more memory"
@@ -55,21 +55,11 @@ def check_share(
         DataError: with both sizes.
     """
     if data_bytes > share_bytes:
-        raise DataError(_too_large(config, data_bytes, share_bytes, whose, why, hints))
-
-
-def _too_large(
-    config: StudyConfig,
-    data_bytes: int,
-    share_bytes: int,
-    whose: str,
-    why: str,
-    hints: Sequence[str],
-) -> Problem:
-    take = f"the data takes {size_text(data_bytes)}{why and ' '}{why}"
-    found = f"{take}, but the share {whose} is {size_text(share_bytes)}"
-    every = (*hints, "drop columns or rows", "write a larger execution.memory_fraction")
-    return config.problem("data", found, f"{', '.join(every[:-1])}, or {every[-1]}")
+        take = f"the data takes {size_text(data_bytes)}{why and ' '}{why}"
+        found = f"{take}, but the share {whose} is {size_text(share_bytes)}"
+        every = (*hints, "drop columns or rows", "write a larger execution.memory_fraction")
+        hint = f"{', '.join(every[:-1])}, or {every[-1]}"
+        raise DataError(config.problem("data", found, hint))
 
 
 BLOCK_BYTES = 32 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,6 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import DataError, Problem, listed
 
 _CLASSES_SHOWN = 5
-
-
-class Undefined(NamedTuple):
-    """A metric, and why it has no value on some rows."""
-
-    metric: str
-    reason: str
 
 
 def check_metrics(config: StudyConfig, data: Dataset) -> None:
@@ -42,12 +35,12 @@ def check_metrics(config: StudyConfig, data: Dataset) -> None:
 
 def undefined_on(
     config: StudyConfig, data: Dataset, y: NDArray[Any], part: str
-) -> Iterator[Undefined]:
-    """Metrics of the study that have no value on the rows with these targets."""
+) -> Iterator[tuple[str, str]]:
+    """Metrics of the study that have no value on the rows with these targets, and why."""
     reasons = {"auroc": _one_class, "r2": _constant}
     for metric in config.train.metrics:
         if metric in reasons and (reason := reasons[metric](data, y, part)):
-            yield Undefined(metric, reason)
+            yield metric, reason
 
 
 def _validated(data: Dataset) -> Iterator[tuple[str, NDArray[Any]]]:

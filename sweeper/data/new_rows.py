@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,24 +14,24 @@ import pandas as pd
 from sweeper.data.csv_reader import (
     SUFFIXES,
     USUAL,
+    CsvFile,
     Dialect,
-    UnfitCsvError,
     read_csv_table,
-    read_fields,
 )
-from sweeper.data.files import matching_files
+from sweeper.data.files import UnfitTableError, matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, written
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.npz import UNREADABLE, stored_bytes
 from sweeper.data.packed import suffix_of
-from sweeper.data.parquet import UnfitParquetError, parquet_table, partitions_of
+from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem, counted, did_you_mean, listed
 from sweeper.process import available_bytes
 
 ALL = "all"
+_TYPES = (*SUFFIXES, ".parquet", ".npy", ".npz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +63,26 @@ def read_rows(
         nor to be kept.
     """
     suffix = suffix_of(path)
-    read = _READERS.get(suffix)
     if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
-        read = _parquet
-    if read is None:
-        hint = f"name one of {', '.join(_READERS)}"
+        suffix = ".parquet"
+    if suffix not in _TYPES:
+        hint = f"name one of {', '.join(_TYPES)}"
         raise DataError(Problem(str(path), "", "not a readable table", hint))
+    file = CsvFile(path, dialect) if suffix in SUFFIXES else None
     try:
-        columns = (*transform.columns, *keep) if read is _parquet else transform.columns
-        frame = read(path, dialect, transform, columns)
-    except UnfitParquetError as error:
-        raise DataError(Problem(str(path), "", error.found, error.hint)) from error
-    except UnfitCsvError as error:
+        if file is not None:
+            frame = _csv(file, transform)
+        elif suffix == ".parquet":
+            frame = _parquet(path, transform, keep)
+        else:
+            frame = _arrays(path, transform.columns)
+    except UnfitTableError as error:
         hint = error.hint
         if error.likely is not None:
             by = f"sweeper.load(MODEL).predict on the rows of {error.likely.reading}"
             hint = f"write it with {dialect}, or use {by}"
-        raise DataError(Problem(path.name, "", error.found, hint)) from error
+        place = str(path) if file is None else path.name
+        raise DataError(Problem(place, "", error.found, hint)) from error
     except UNREADABLE as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
@@ -87,27 +90,22 @@ def read_rows(
     problems = [*_unkept(path, frame, names), *_unfit(path, frame, transform, {*others, *names})]
     if problems:
         raise DataError(problems)
-    is_text = suffix in SUFFIXES
-    table = RawData(path.name, "", frame, (), path=path if is_text else None, dialect=dialect)
-    written = frame
-    if is_text and names:
+    table, written = RawData(path.name, "", frame, (), csv=file), frame
+    if file is not None and names:
         # as written in the file: 007 is not 7
-        written = read_fields(path, dialect, dtype=str, keep_default_na=False)
+        written = file.as_text(keep_default_na=False)
     kept = {name: written[name].astype(object) for name in names}
     values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
     return NewRows(frame[[*transform.columns]], values, table)
 
 
-def _csv(
-    path: Path, dialect: Dialect, transform: Transform, columns: Collection[str]
-) -> pd.DataFrame:
+def _csv(file: CsvFile, transform: Transform) -> pd.DataFrame:
     """The rows of a CSV file, with categories as text and without words for missing values."""
     words = transform.words or MISSING_WORDS
     frame = read_csv_table(
-        path,
-        dialect,
+        file,
         texts=[one.name for one in transform.categories],
-        nameless=columns,
+        nameless=transform.columns,
         missing=words,
         categories=None if transform.edition == 1 else (),
         strict=transform.edition > 1,
@@ -120,25 +118,23 @@ def _csv(
     return frame.assign(**gone)
 
 
-def _parquet(
-    path: Path, _: Dialect, transform: Transform, columns: Collection[str]
-) -> pd.DataFrame:
-    """The rows of the files, with those `columns` that only directory names contain."""
+def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.DataFrame:
+    """The rows of the files, with wanted columns that only directory names contain."""
     paths = matching_files(Path(), str(path), ".parquet")
     if not paths:
         raise FileNotFoundError("no such file")
     of_directories = partitions_of([path.resolve() for path in paths]).items()
+    columns = {*transform.columns, *keep}
     wanted = {name: values for name, values in of_directories if name in columns}
     texts = [one.name for one in transform.categories]
     return parquet_table(paths, partitions=wanted, texts=texts)
 
 
-def _npy(path: Path, _: Dialect, _transform: Transform, columns: Collection[str]) -> pd.DataFrame:
-    _check_fits(path.stat().st_size)
-    return _of_array(np.load(path, allow_pickle=False), columns)
-
-
-def _npz(path: Path, _: Dialect, _transform: Transform, columns: Collection[str]) -> pd.DataFrame:
+def _arrays(path: Path, columns: Collection[str]) -> pd.DataFrame:
+    """The rows of an array, or of named arrays of which `x` has all columns."""
+    if path.suffix.lower() == ".npy":
+        _check_fits(path.stat().st_size)
+        return _of_array(np.load(path, allow_pickle=False), columns)
     with np.load(path, allow_pickle=False) as file:
         _check_fits(stored_bytes(path, ["x"] if "x" in file.files else file.files))
         if "x" in file.files:
@@ -158,14 +154,6 @@ def _of_array(values: Any, columns: Collection[str]) -> pd.DataFrame:
         found = f"rows of {counted(flat.shape[1], 'number')}, but the model needs {len(columns)}"
         raise ValueError(found)
     return pd.DataFrame(flat, columns=[*columns])
-
-
-_READERS: Mapping[str, Callable[[Path, Dialect, Transform, Collection[str]], pd.DataFrame]] = {
-    **dict.fromkeys(SUFFIXES, _csv),
-    ".parquet": _parquet,
-    ".npy": _npy,
-    ".npz": _npz,
-}
 
 
 def _unkept(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> Iterator[Problem]:

@@ -19,16 +19,14 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
+from sweeper.data.files import UnfitTableError
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.errors import listed
 from sweeper.process import available_bytes, physical_bytes
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 SEPARATORS = (",", ";", "\t", "|")
 """Possible field separators of a table."""
@@ -46,15 +44,6 @@ _PIECE_BYTES = 1 << 20
 _FIELD_BYTES = 8
 _TAR = b"tar"
 _GZIP, _BZ2, _XZ, _ZSTD, _ZIP = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK"
-
-
-class PackedError(ValueError):
-    """A file that is too large, or not exactly one table: what was found, and how to fix it."""
-
-    def __init__(self, found: str, hint: str) -> None:
-        super().__init__(found)
-        self.found = found
-        self.hint = hint
 
 
 def suffix_of(path: Path) -> str:
@@ -78,63 +67,39 @@ def is_packed(path: Path) -> bool:
 
 
 def check_size(path: Path) -> None:
-    """Refuse a large file that does not fit into free memory, or has no lines.
+    """Refuse a large text that does not fit into free memory, or has no lines.
 
     Raises:
-        PackedError: with both sizes.
+        UnfitTableError: with both sizes.
         OSError: it cannot be read.
     """
-    if path.stat().st_size > _UNMEASURED_BYTES:
-        _check_text(path)
+    there = path.stat()
+    if there.st_size <= _UNMEASURED_BYTES and not is_packed(path):
+        return
+    needed = _table_bytes(path, there.st_size, there.st_mtime_ns)
+    if needed is None:
+        found = f"has a line of more than {_UNMEASURED_BYTES / 1e6:.0f} MB"
+        raise UnfitTableError(found, "write a line of column names, then one line per row")
+    if found := exceeding(needed, available_bytes()):
+        raise UnfitTableError(found, FEWER)
 
 
 @contextmanager
 def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, or of the one file in an archive.
 
-    Reading raises `PackedError` if they do not fit into free memory.
-
     Raises:
-        PackedError: an archive contains no file, or several.
+        UnfitTableError: an archive contains no file, or several; or as `check_size`.
         OSError: it cannot be read.
     """
+    check_size(path)
     with _opened(path) as file:
-        yield io.BufferedReader(_MeasuredRead(path, file), _PIECE_BYTES)
-
-
-class _MeasuredRead(io.RawIOBase):
-    """The bytes of `file`, at `path`, whose size is checked before many have been read."""
-
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self._path, self._file = path, file
-        self._left_bytes = _UNMEASURED_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        into = memoryview(buffer).cast("B")
-        piece = self._file.read(len(into))
-        into[: len(piece)] = piece
-        if 0 <= self._left_bytes < len(piece):
-            _check_text(self._path)
-        self._left_bytes -= len(piece)
-        return len(piece)
-
-
-def _check_text(path: Path) -> None:
-    there = path.stat()
-    needed = _table_bytes(path, there.st_size, there.st_mtime_ns)
-    if needed is None:
-        found = f"has a line of more than {_UNMEASURED_BYTES / 1e6:.0f} MB"
-        raise PackedError(found, "write a line of column names, then one line per row")
-    if found := exceeding(needed, available_bytes()):
-        raise PackedError(found, FEWER)
+        yield io.BufferedReader(file, _PIECE_BYTES)
 
 
 @lru_cache(maxsize=8)
 def _table_bytes(path: Path, size: int, _changed_ns: int) -> int | None:
-    """The least memory for the table in a text file.
+    """The least memory for the table in a text file; 0 for a short one.
 
     None if a line is too long.
     """
@@ -155,11 +120,12 @@ def _table_bytes(path: Path, size: int, _changed_ns: int) -> int | None:
             for separator in SEPARATORS:
                 fields[separator] += int(np.count_nonzero(letters == ord(separator)))
             needed = max(needed, text, _FIELD_BYTES * (lines + max(fields.values())))
-    return needed
+    is_short = text <= _UNMEASURED_BYTES and needed <= most
+    return 0 if is_short else needed
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[Any]:
     kind = _kind(path)
     if kind == _TAR:
         with tarfile.open(path) as tar:
@@ -193,18 +159,18 @@ def _zstandard(path: Path) -> IO[bytes]:
         return import_module("zstandard").open(path, "rb")
     except ImportError as error:
         found = "is compressed with Zstandard, which needs another package"
-        raise PackedError(found, "run `pip install zstandard`, or decompress it") from error
+        raise UnfitTableError(found, "run `pip install zstandard`, or decompress it") from error
 
 
 def _only(names: list[str]) -> str:
     """The one file of an archive, ignoring directories and what macOS adds."""
     if "[Content_Types].xml" in names:
-        raise PackedError("is an Office file, not CSV", "save the table as CSV")
+        raise UnfitTableError("is an Office file, not CSV", "save the table as CSV")
     files = [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if len(files) == 1:
         return files[0]
     found = f"holds {len(files)} files, {listed(sorted(files)[:5])}" if files else "holds no file"
-    raise PackedError(found, "pack exactly one table, or unpack it")
+    raise UnfitTableError(found, "pack exactly one table, or unpack it")
 
 
 _OPENERS: dict[bytes, Callable[[Path], Any]] = {

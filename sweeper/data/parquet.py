@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, 
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
-from sweeper.data.columns import cells
-from sweeper.data.files import find_files, folders_of
+from sweeper.data.columns import cells, is_number
+from sweeper.data.files import UnfitTableError, find_files, folders_of
 from sweeper.data.identity import EXACT, KnownValues, number_of, written
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
@@ -39,15 +39,6 @@ Partitions = Mapping[str, Sequence[str | None]]
 """For each column in directory names such as `year=2024`, its value for each file, as text."""
 
 
-class UnfitParquetError(ValueError):
-    """Files that cannot be read as one table: what was found, and how to fix it."""
-
-    def __init__(self, found: str, hint: str) -> None:
-        super().__init__(found)
-        self.found = found
-        self.hint = hint
-
-
 def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     """The rows of the files, in the order of their names.
 
@@ -65,7 +56,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         named = {*wanted, *data.drop, *data.categorical_columns}
         columns = {name: of for name, of in partitions.items() if len({*of}) > 1 or name in named}
         frame = parquet_table(paths, wanted, columns, texts=_codes(config, data, columns))
-    except UnfitParquetError as error:
+    except UnfitTableError as error:
         raise DataError(config.problem("data.path", error.found, error.hint)) from error
     name = paths[0].name if len(paths) == 1 else data.path
     if frame.empty:
@@ -85,15 +76,10 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     notes += tuple(
         f"the index '{level}' of {paths[0].name} is not read as a column: "
         "write the table after df.reset_index() if the model should learn from it"
-        for level in _named_index(paths[0])
-        if level not in frame and config.edition > 1
+        for level in pd.read_parquet(paths[0], columns=[]).index.names
+        if level is not None and str(level) not in frame and config.edition > 1
     )
     return RawData(name, "data.path", frame, data.target, drop=data.drop, notes=notes)
-
-
-def _named_index(path: Path) -> list[str]:
-    """The named index levels of pandas in a file."""
-    return [str(name) for name in pd.read_parquet(path, columns=[]).index.names if name is not None]
 
 
 def _codes(config: StudyConfig, data: ParquetTable, partitions: Partitions) -> list[str]:
@@ -118,7 +104,7 @@ def parquet_table(
     others are numbers if all their values are.
 
     Raises:
-        UnfitParquetError: a file cannot be read, or their columns differ.
+        UnfitTableError: a file cannot be read, or their columns differ.
     """
     _check_size(paths)
     frames = [with_index(_read(path), wanted) for path in paths]
@@ -139,14 +125,14 @@ def partitions_of(paths: Sequence[Path], bases: Sequence[Path] = ()) -> Partitio
     """The columns in directory names of the files, below the first matching base.
 
     Raises:
-        UnfitParquetError: the files are not all below directories of the same columns.
+        UnfitTableError: the files are not all below directories of the same columns.
     """
     base = next((base for base in bases if paths[0].is_relative_to(base)), None)
     of_files = [_keys(path.relative_to(base) if base else path) for path in paths]
     for path, keys in zip(paths, of_files, strict=True):
         for name in of_files[0].keys() ^ keys.keys():
             found = f"{paths[0]} and {path} are not both below a directory {name}=..."
-            raise UnfitParquetError(found, "name files that are partitioned by the same columns")
+            raise UnfitTableError(found, "name files that are partitioned by the same columns")
     return {name: [keys[name] for keys in of_files] for name in of_files[0]}
 
 
@@ -174,7 +160,7 @@ def _check_size(paths: Sequence[Path]) -> None:
         needed = decoded_bytes(paths, free)
     if found := exceeding(needed, free):
         name = paths[0].name if len(paths) == 1 else f"the {len(paths)} files"
-        raise UnfitParquetError(f"{name} {found}", FEWER)
+        raise UnfitTableError(f"{name} {found}", FEWER)
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -187,7 +173,7 @@ def _read(path: Path) -> pd.DataFrame:
             found, hint = f"has several columns '{twice[1]}'", "give each column its own name"
         else:
             found, hint = f"cannot be read as Parquet: {reason}", "write it again"
-        raise UnfitParquetError(f"{path.name} {found}", hint) from error
+        raise UnfitTableError(f"{path.name} {found}", hint) from error
 
 
 def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
@@ -201,9 +187,7 @@ def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _has_large(column: pd.Series[Any]) -> bool:
     """Whether a column has integers too large for floats to distinguish."""
-    if not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
-        return False
-    return bool(((column >= EXACT) | (column <= -EXACT)).any())
+    return is_number(column) and bool(((column >= EXACT) | (column <= -EXACT)).any())
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -224,10 +208,12 @@ def _check_columns(first: Path, expected: pd.DataFrame, path: Path, frame: pd.Da
     if differing:
         names = listed([f"'{name}'" for name in differing])
         found = f"{path.name} and {first.name} do not both have {names}"
-        raise UnfitParquetError(found, "use files with the same columns")
-    for name, one, other in _of_different_kinds(expected, frame):
-        found = f"column '{name}' holds {one} in {first.name} and {other} in {path.name}"
-        raise UnfitParquetError(found, "write the same type in every file")
+        raise UnfitTableError(found, "use files with the same columns")
+    for name in expected.columns:
+        one, other = _kind(expected[name]), _kind(frame[name])
+        if one and other and one != other:
+            found = f"column '{name}' holds {one} in {first.name} and {other} in {path.name}"
+            raise UnfitTableError(found, "write the same type in every file")
 
 
 def _check_partitions(
@@ -239,7 +225,7 @@ def _check_partitions(
             if name in frame and (others := other_values(frame[name], value)):
                 found = f"column '{name}' of {path} has {others}, but its directory {name}={value}"
                 fix = "remove the column from the files, or move the rows to the right directory"
-                raise UnfitParquetError(found, fix)
+                raise UnfitTableError(found, fix)
 
 
 def other_values(column: pd.Series[Any], of_directory: str | None) -> str:
@@ -248,15 +234,6 @@ def other_values(column: pd.Series[Any], of_directory: str | None) -> str:
     known = KnownValues(() if of_directory is None else (of_directory,))
     others = [v for v in values if known.place(v) != (None if of_directory is None else 0)]
     return "missing values" if others == [None] else written(others[0]) if others else ""
-
-
-def _of_different_kinds(
-    first: pd.DataFrame, second: pd.DataFrame
-) -> Iterator[tuple[str, str, str]]:
-    for name in first.columns:
-        one, other = _kind(first[name]), _kind(second[name])
-        if one and other and one != other:
-            yield name, one, other
 
 
 def _kind(column: pd.Series[Any]) -> str:

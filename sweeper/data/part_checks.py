@@ -15,7 +15,7 @@ from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.data.split import groups_of, misordered, split, times
-from sweeper.errors import Problem, counted, did_you_mean, listed
+from sweeper.errors import Problem, counted, listed
 
 _CLASSES_SHOWN = 5
 
@@ -67,22 +67,18 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             found = "folds draw rows at random, but data.split.time orders them"
             yield config.problem("study.folds", found, "remove one of them")
         if name not in raw.frame:
-            columns = list(raw.frame.columns)
-            hint = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
-            yield config.problem(key, f"{raw.name} has no column '{name}'", hint)
+            yield raw.no_column(config, key, name)
         elif name in raw.targets:
             yield config.problem(key, f"'{name}' is the target", "name another column")
         elif gaps := np.flatnonzero(raw.frame[name].isna()).tolist():
-            found = f"column '{name}' of {raw.name}: {counted(len(gaps), 'value')} missing"
-            yield config.problem(key, f"{found} ({raw.places(gaps)})", "write them")
+            yield config.problem(key, raw.describe_rows(name, gaps, "missing"), "write them")
         elif way == "group" and not _has_order(raw.frame[name]):
             found = f"column '{name}' of {raw.name} holds {check_kind(raw.frame[name])}"
             yield config.problem(key, found, "write numbers or text")
         elif way == "time" and (rows := np.flatnonzero(times(raw.frame[name]).isna()).tolist()):
             are = "is" if len(rows) == 1 else "are"
-            found = f"column '{name}' of {raw.name}: {counted(len(rows), 'value')} {are} not a time"
             hint = "write numbers, or times as 2026-01-31T12:00"
-            yield config.problem(key, f"{found} ({raw.places(rows)})", hint)
+            yield config.problem(key, raw.describe_rows(name, rows, f"{are} not a time"), hint)
         elif way == "time" and config.edition > 1 and (wrong := misordered(raw.frame[name])):
             found = f"column '{name}' of {raw.name} holds {wrong}, which numbers sort wrongly"
             yield config.problem(key, found, "write dates as 2026-01-31, or months as 2026-01")

@@ -16,31 +16,28 @@ from sklearn import datasets
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.data import first_edition
-from sweeper.data.checks import notes, problems
+from sweeper.data.checks import problems
 from sweeper.data.columns import (
     declared_categories,
     is_of_truth,
     plain,
-    without_fractions,
-    without_strays,
 )
 from sweeper.data.csv_reader import (
+    CsvFile,
     Dialect,
-    UnfitCsvError,
     format_settings,
-    missing_words,
     read_csv_table,
 )
 from sweeper.data.dataset import Dataset
-from sweeper.data.encode import encode, scaled_features
-from sweeper.data.features import categories_of, feature_names, numbers_of
-from sweeper.data.files import find_file
+from sweeper.data.encode import categories_of, encode, feature_names, scaled_features
+from sweeper.data.files import UnfitTableError, find_file
 from sweeper.data.folds import with_folds
 from sweeper.data.memory import block_bytes, check_host
 from sweeper.data.npz import read_npz
 from sweeper.data.parquet import read_parquet
 from sweeper.data.part_checks import group_notes
 from sweeper.data.raw import RawData
+from sweeper.data.remarks import notes
 from sweeper.data.split import Split, groups_of, split
 from sweeper.data.transform import Category
 from sweeper.data.user_rows import read_function
@@ -75,7 +72,7 @@ def peak_bytes(config: StudyConfig, raw: RawData, categories: Sequence[Category]
     becomes = len(raw.frame) * n_features * size
     read = int(raw.frame.memory_usage(deep=True).sum())
     n_rows, n_wholes = len(raw.frame), len(raw.targets) + bool(categories)
-    block = block_bytes(n_rows, max(len(numbers_of(raw)), len(categories)))
+    block = block_bytes(n_rows, max(len(raw.numbers), len(categories)))
     return read + becomes + _BLOCKS_AT_ONCE * block + _ROW_BYTES * n_rows * n_wholes
 
 
@@ -87,18 +84,18 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
     """
     path = find_file(config, data.path, "data.path", ".csv")
     dialect = Dialect(data.separator, data.decimal, data.encoding, data.skip_rows)
+    file = CsvFile(path, dialect)
     of_classes = data.target if config.train.target == "classes" else ()
     categories = None if config.edition == 1 else {*of_classes, *data.categorical_columns}
     try:
         frame = read_csv_table(
-            path,
-            dialect,
+            file,
             missing=data.missing_values,
             categories=categories,
             strict=config.edition > 1,
         )
-        words = missing_words(path, dialect, frame, data.missing_values)
-    except UnfitCsvError as error:
+        words = file.missing_words(frame, data.missing_values)
+    except UnfitTableError as error:
         found = f"{path.name} {error.found}"
         hint = error.hint
         if error.likely is not None:
@@ -109,8 +106,7 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
     return RawData(
         *(path.name, "data.path", frame, data.target),
         drop=data.drop,
-        path=path,
-        dialect=dialect,
+        csv=file,
         words=words,
     )
 
@@ -152,10 +148,9 @@ def read(config: StudyConfig) -> RawData:
 
 def _with_targets(config: StudyConfig, raw: RawData) -> RawData:
     """Only the rows with a value for every target, with a note on how many were left out."""
-    targets = [name for name in raw.targets if name in raw.frame]
-    has_gap = raw.frame[targets].isna().any(axis=1).to_numpy()
-    n_rows, n_gaps = len(has_gap), int(has_gap.sum())
-    names = listed([f"'{name}'" for name in targets], "or")
+    names = listed([f"'{name}'" for name in raw.targets if name in raw.frame], "or")
+    left = raw.with_targets()
+    n_rows, n_gaps = len(raw.frame), len(raw.frame) - len(left.frame)
     if n_rows and n_gaps == n_rows:
         found = f"{raw.name} has no row with a value for the target {names}"
         raise DataError(config.problem(raw.target_key, found, "use another column, or fill it in"))
@@ -163,14 +158,7 @@ def _with_targets(config: StudyConfig, raw: RawData) -> RawData:
         note = f'data.missing_target = "drop" leaves out no rows: all {n_rows} have a target'
         return replace(raw, notes=(*raw.notes, note))
     note = f"left out {n_gaps} of {n_rows} rows, without a value for the target {names}"
-    kept = np.flatnonzero(~has_gap)
-    frame = raw.frame.iloc[kept].reset_index(drop=True)
-    whole = {name: without_fractions(frame[name]) for name in targets}
-    if raw.path is not None:
-        names = [name for name in raw.features if name not in raw.categories]
-        whole |= {name: without_strays(frame[name], raw.frame[name]) for name in names}
-    frame = frame.assign(**whole)
-    return replace(raw, frame=frame, kept=kept, notes=(*raw.notes, note))
+    return replace(left, notes=(*raw.notes, note))
 
 
 def _read(config: StudyConfig) -> RawData:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from sweeper.data.csv_reader import USUAL, Dialect, row_lines
-from sweeper.data.text_numbers import gap_words
+from sweeper.config import StudyConfig
+from sweeper.data.columns import without_fractions, without_strays
+from sweeper.data.csv_reader import CsvFile
+from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
+from sweeper.errors import Problem, counted, did_you_mean, listed
 
 _PLACES_SHOWN = 5
 
@@ -27,10 +29,10 @@ class RawData:
     categories; `mode` is the column in `aside` that labels the components of a mixture. Without
     anything to predict, there are no `targets`; `of_truth` are targets of booleans, which are
     numbers in `frame` if some are missing. `class_names` is empty if classes are named by their
-    value in the data; `path` is None if the rows do not come from a text file, whose format is
-    `dialect`. `kept` are the indices in the source of the rows of `frame`, if some were left out;
-    `notes` are messages for the user about how the rows were read. `words` counts the words that
-    were read as missing values, by column.
+    value in the data; `csv` is None if the rows do not come from a text file. `kept` are the
+    indices in the source of the rows of `frame`, if some were left out; `notes` are messages for
+    the user about how the rows were read. `words` counts the words that were read as missing
+    values, by column.
     """
 
     name: str
@@ -44,8 +46,7 @@ class RawData:
     class_names: tuple[str, ...] = ()
     mode: str | None = None
     of_truth: frozenset[str] = frozenset()
-    path: Path | None = None
-    dialect: Dialect = USUAL
+    csv: CsvFile | None = None
     kept: NDArray[np.intp] | None = None
     notes: tuple[str, ...] = ()
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
@@ -61,6 +62,11 @@ class RawData:
         return name in self.categories or name not in self._numeric
 
     @cached_property
+    def numbers(self) -> list[str]:
+        """The features that are numbers; they become the first model inputs."""
+        return [name for name in self.features if not self.is_category(name)]
+
+    @cached_property
     def _numeric(self) -> frozenset[str]:
         """The numeric columns, computed once, since pandas is slow column by column."""
         dtypes = self.frame.dtypes.items()
@@ -69,8 +75,7 @@ class RawData:
     @cached_property
     def has_gaps_in_numbers(self) -> bool:
         """Whether some numeric feature is missing in some row."""
-        numbers = [name for name in self.features if not self.is_category(name)]
-        return bool(self.frame[numbers].isna().to_numpy().any())
+        return bool(self.frame[self.numbers].isna().to_numpy().any())
 
     @cached_property
     def words_of_numbers(self) -> list[str]:
@@ -84,17 +89,43 @@ class RawData:
         read = self.frame[[*self.features, *self.targets]]
         return [*dict.fromkeys([*self.words_of_numbers, *gap_words(read)])]
 
+    def text_numbers(self, name: str) -> TextNumbers | None:
+        """The numbers that the text in a column means; None if it is just text."""
+        return text_numbers(self.frame[name], has_strays=self.csv is None)
+
+    def with_targets(self) -> RawData:
+        """The rows with a value for every target."""
+        targets = [name for name in self.targets if name in self.frame]
+        kept = np.flatnonzero(self.frame[targets].notna().all(axis=1))
+        frame = self.frame.iloc[kept].reset_index(drop=True)
+        whole = {name: without_fractions(frame[name]) for name in targets}
+        if self.csv is not None:
+            names = [name for name in self.features if name not in self.categories]
+            whole |= {name: without_strays(frame[name], self.frame[name]) for name in names}
+        return replace(self, frame=frame.assign(**whole), kept=kept)
+
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""
         places = rows if self.kept is None else self.kept[[*rows]].tolist()
-        numbers = [place + 1 if self.path is None else self._lines[place] for place in places]
+        numbers = [place + 1 if self.csv is None else self._lines[place] for place in places]
         shown = ", ".join(str(number) for number in numbers[:_PLACES_SHOWN])
-        word = "row" if self.path is None else "line"
+        word = "row" if self.csv is None else "line"
         more = ", ..." if len(numbers) > _PLACES_SHOWN else ""
         return f"{word if len(numbers) == 1 else word + 's'} {shown}{more}"
+
+    def describe_rows(self, name: str, rows: Sequence[int], what: str) -> str:
+        """The description of a column whose values in `rows` are not what they should be."""
+        values = counted(len(rows), "value")
+        return f"column '{name}' of {self.name}: {values} {what} ({self.places(rows)})"
+
+    def no_column(self, config: StudyConfig, key: str, name: str) -> Problem:
+        """The problem of a setting that names a column which does not exist."""
+        columns = list(self.frame.columns)
+        hint = did_you_mean(name, columns) or f"its columns are {listed(columns)}"
+        return config.problem(key, f"{self.name} has no column '{name}'", hint)
 
     @cached_property
     def _lines(self) -> list[int]:
         """The line on which each row starts."""
-        assert self.path is not None
-        return row_lines(self.path, self.dialect)
+        assert self.csv is not None
+        return self.csv.row_lines()

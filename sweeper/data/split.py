@@ -93,7 +93,9 @@ def misordered(column: pd.Series[Any]) -> str:
         if len(numbers) >= _FEWEST_DATES and _is_year(year).all() and _are_days(day):
             return f"dates that begin with the day or the month, such as {int(numbers[0])}"
         return ""
-    if _is_year(whole).all() and _are_unpadded([_fraction(one) for one in column.unique()]):
+    if _is_year(whole).all() and _are_unpadded(
+        [str(one).partition(".")[2] for one in column.unique()]
+    ):
         return f"months or weeks after the year, such as {column.iloc[0]}"
     return ""
 
@@ -114,10 +116,6 @@ def _are_days(numbers: NDArray[np.float64]) -> bool:
         or (is_in(first, 31) & is_in(last, 12)).all()
         or (is_in(first, 12) & is_in(last, 31)).all()
     )
-
-
-def _fraction(number: Any) -> str:
-    return str(number).partition(".")[2]
 
 
 def _are_unpadded(fractions: Sequence[str]) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from sweeper.config.toml import toml_value
-from sweeper.data.csv_reader import USUAL, Dialect, rewriting
+from sweeper.data.csv_reader import CsvFile
 from sweeper.data.identity import means_missing
 from sweeper.errors import listed
 
@@ -76,27 +75,22 @@ class TextNumbers:
         """Whether it holds two words for true and false."""
         return self.what == _WORDS
 
-    def fix(
-        self, csv_file: Path | None, dialect: Dialect = USUAL, missing: Iterable[str] = ()
-    ) -> str:
-        """How to fix it; `csv_file` is None if the table is not a CSV file.
+    def fix(self, file: CsvFile | None, missing: Iterable[str] = ()) -> str:
+        """How to fix it; `file` is None if the table is not a CSV file.
 
         `missing` are the words that already mean a missing value.
         """
-        if csv_file is None:
+        if file is None:
             codes = f"; or, if they are codes, add '{self.name}' to data.categorical_columns"
             return f"read them with pandas: {self.code}{codes if self.is_plain else ''}"
         if self.words:
             words = [*dict.fromkeys(["", *missing, *self.words])]
             return f"write missing_values = {toml_value(words)} in [data]"
-        if self.needs_decimal and dialect.separator != ",":
+        if self.needs_decimal and file.dialect.separator != ",":
             return 'write decimal = "," in [data]'
-        return f"read them with pandas: {self._rewriting(csv_file, dialect, missing)}"
-
-    def _rewriting(self, path: Path, dialect: Dialect, missing: Iterable[str]) -> str:
-        """The code that changes this column of a CSV file and leaves all other text unchanged."""
         gaps = [*dict.fromkeys(["", *missing])]
-        return rewriting(path, dialect, self.code, f"na_values={{{self.name!r}: {gaps!r}}}")
+        code = file.rewriting(self.code, f"na_values={{{self.name!r}: {gaps!r}}}")
+        return f"read them with pandas: {code}"
 
 
 def text_numbers(column: pd.Series[Any], *, has_strays: bool = False) -> TextNumbers | None:

@@ -145,7 +145,8 @@ class Transform:
         if isinstance(rows, str | bytes | PathLike):
             raise UnfitRowsError(f"{rows!r} is text, not rows", "read it first: pandas.read_csv")
         rows = _of_pandas(rows)
-        _refuse_records(rows)
+        if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
+            raise UnfitRowsError("a list of dicts", "convert it to a table: pandas.DataFrame(rows)")
         if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a pandas Series is one row
             rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):
@@ -312,12 +313,6 @@ def _of_pandas(rows: Any) -> Any:
     from sweeper.data.columns import as_pandas
 
     return as_pandas(rows)
-
-
-def _refuse_records(rows: Any) -> None:
-    """Raise an UnfitRowsError if each row is a mapping of its own."""
-    if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
-        raise UnfitRowsError("a list of dicts", "convert it to a table: pandas.DataFrame(rows)")
 
 
 def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:

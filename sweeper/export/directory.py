@@ -150,7 +150,7 @@ def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[st
         "value": row["value"],
         "row": told,
         "params": json.loads(row["params_json"]),
-        "settings": _plain(portable(trial_tables(config, row))),
+        "settings": json.loads(json.dumps(portable(trial_tables(config, row)))),
         "code": asdict(Code.of(config)),
     }
 
@@ -198,8 +198,3 @@ def _not_kept(config: StudyConfig, run_dir: RunDir, number: int, member: int) ->
         f"{hint}, or train it again: {again}, and run that; or use refit to train it on more rows"
     )
     return Problem(str(run_dir.root), "", found, hint)
-
-
-def _plain(tables: Any) -> Any:
-    """Values in the form that JSON has them."""
-    return json.loads(json.dumps(tables))

@@ -57,7 +57,9 @@ def _predicted(
         configure_jax(data.get("spec", {}).get("dtype", "float32"))
         saved = load(model, trust_code=trust_code)
         targets, transform = data["targets"], Transform.of_record(record)
-        aside, dialect = {*_aside(record)}, _dialect(record)
+        aside, table = {*_aside(record)}, record["settings"]["data"]
+        # models of earlier versions do not have all of these
+        dialect = Dialect(**{name: table.get(name, usual) for name, usual in asdict(USUAL).items()})
     if not targets:
         hint = "if it has a generator, make rows in Python: sweeper.load(...).generate(1000)"
         raise StudyError(Problem(str(model), "", "the models predict nothing", hint))
@@ -91,12 +93,6 @@ def _aside(record: Mapping[str, Any]) -> Iterator[str]:
     yield from table.get("drop", ())
     ways = table["split"]
     yield from (name for name in (ways["group"], ways["time"], table.get("mode")) if name)
-
-
-def _dialect(record: Mapping[str, Any]) -> Dialect:
-    """The format of the study's own table if it is a CSV file; unknown in older models."""
-    table = record["settings"]["data"]
-    return Dialect(**{name: table.get(name, usual) for name, usual in asdict(USUAL).items()})
 
 
 def _columns(

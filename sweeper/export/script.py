@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from keyword import iskeyword
 from math import isfinite
@@ -30,26 +30,15 @@ def preprocess(record: Mapping[str, Any]) -> dict[str, Any]:
     """What `load.py` needs to know about the data: how rows become features, and predictions."""
     data, learnt = record["data"], Transform.of_record(record)
     spec, transform = data["spec"], data["transform"]
-    numbers, fold, scaling = len(transform["numbers"]), data["fold"], transform["scaling"]
+    kept = ("columns", "numbers", "fills", "scaling", "categories", "one_hot", "place_scaling")
     generated = {name: spec[name] for name in ("x_mean", "x_scale") if spec[name]}
     return {
-        "columns": transform["columns"],
-        "numbers": transform["numbers"],
-        "fills": transform["fills"],
-        "scaling": scaling if numbers else None,
-        "categories": transform["categories"],
-        "one_hot": transform["one_hot"],
-        "place_scaling": transform["place_scaling"],
-        "fold": fold,
+        **{name: transform[name] for name in (*kept, "classes")},
+        **{name: data[name] for name in ("fold", "class_names", "targets", "one_logit")},
+        **{name: spec[name] for name in ("dtype", "y_mean", "y_scale")},
+        "features": data["feature_names"],
         "words": learnt.words,
         "edition": learnt.edition,
-        "dtype": spec["dtype"],
-        "features": data["feature_names"],
-        "classes": transform["classes"],
-        "class_names": data["class_names"],
-        "targets": data["targets"],
-        "y_mean": spec["y_mean"],
-        "y_scale": spec["y_scale"],
         **generated,
     }
 
@@ -64,17 +53,17 @@ def load_script(
 
     `digests` are the SHA-256 digests of the files that it reads, by name.
     """
-    data = record["data"]
+    dtype = record["data"]["spec"]["dtype"]
     blocks = [
         _heading(record, settings),
-        _imports(data, networks, digests),
+        _imports(settings, dtype, networks, digests),
         *([_MLP] if any(isinstance(one, MlpNetwork) for one in networks.values()) else []),
-        _built(networks, data["spec"]["dtype"]),
+        _built(networks, dtype),
     ]
     if isinstance(settings.train, CoupledTable):
-        blocks += [_generate(settings, data)] if settings.train.generates else []
+        blocks += [_generate(settings)] if settings.train.generates else []
     else:
-        blocks += [_identity(), _features(data), _outputs(settings, networks), _predict(data)]
+        blocks += [_identity(), _FEATURES, _outputs(settings, networks), _PREDICT]
     return "\n\n".join(blocks)
 
 
@@ -93,19 +82,18 @@ def _heading(record: Mapping[str, Any], settings: Settings) -> str:
 
 
 def _imports(
-    data: Mapping[str, Any], networks: Mapping[str, Network], digests: Mapping[str, str]
+    settings: Settings, dtype: str, networks: Mapping[str, Network], digests: Mapping[str, str]
 ) -> str:
     users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
-    has_categories = bool(data.get("transform", {}).get("categories"))
     standard = ["hashlib", "json", *(["sys"] if users else [])]
-    standard += ["warnings"] if has_categories else []
+    standard += [] if isinstance(settings.train, CoupledTable) else ["warnings"]
     lines = [*(f"import {name}" for name in standard), "from pathlib import Path", ""]
     lines += ["import equinox as eqx", "import jax", "import numpy as np", ""]
     lines += ["HERE = Path(__file__).parent", "DIGESTS = {"]
     lines += [f"    {_text(name)}: {_text(digest)}," for name, digest in digests.items()]
     lines += ["}", *_CHECK]
     lines += ['DATA = json.loads((HERE / "preprocess.json").read_text(encoding="utf-8"))']
-    if data["spec"]["dtype"] == "float64":
+    if dtype == "float64":
         lines += ['jax.config.update("jax_enable_x64", True)']
     if users:
         lines += ["sys.path.insert(0, str(HERE))  # the study's own code, copied here"]
@@ -195,97 +183,80 @@ def _identity() -> str:
     return "\n".join(told) + f"\n{code}"
 
 
-def _features(data: Mapping[str, Any]) -> str:
-    return "\n".join(["def features(rows):", *(f"    {line}" for line in _feature_lines(data))])
+_FEATURES = f"""\
+def scaled(x, by):
+    if by is None:
+        return x
+    scale, shift = np.array(by["scale"]), np.array(by["shift"])
+    return x * scale + shift if by["to_range"] else (x - shift) / scale
 
 
-def _feature_lines(data: Mapping[str, Any]) -> Iterator[str]:
-    transform, parts = data["transform"], list[str]()
-    yield '"""The model inputs: rows filled, scaled and encoded as in training."""'
-    yield 'if not (hasattr(rows, "keys") or hasattr(rows, "columns")):'
-    yield "    columns = np.reshape(rows, (len(rows), -1)).T"
-    yield '    rows = dict(zip(DATA["columns"], columns, strict=True))'
-    if transform["numbers"]:
-        parts.append("x")
-        yield 'is_exact = DATA["edition"] > 1'
-        yield "x = np.stack("
-        yield '    [floats(rows[n], DATA["words"], exact=is_exact) for n in DATA["numbers"]],'
-        yield "    axis=1,"
-        yield ")"
-        if transform["fills"]:
-            yield 'x = np.where(np.isnan(x), DATA["fills"], x)'
-        yield "if not np.isfinite(x).all():"
-        what = "infinite" if transform["fills"] else "missing or infinite"
-        yield f'    raise ValueError("a number is {what}")'
-        if transform["scaling"]:
-            yield f"x = {_scaled('x', 'scaling', transform)}"
-    if transform["categories"]:
-        parts.append("*encoded" if transform["one_hot"] else "encoded")
-        yield "encoded = []"
-        yield 'for one in DATA["categories"]:'
-        yield '    is_lenient = DATA["edition"] == 1'
-        yield '    words = DATA["words"]'
-        yield '    known = KnownValues(one["values"], one["fill"], words, lenient=is_lenient)'
-        yield '    values = values_of(rows[one["name"]])'
-        yield "    places, gone = known.places(values)"
-        yield "    is_new = (places == UNKNOWN) & ~gone"
-        yield "    is_other = len(values) > 1 or not known.is_like(values[0])"
-        yield "    if is_new.any() and is_new[~gone].all() and is_other:"
-        yield "        raise ValueError(f\"'{one['name']}' has no value that training rows had\")"
-        yield "    if is_new.any():"
-        yield "        told = f\"'{one['name']}' has values that no training row had\""
-        yield "        warnings.warn(told, stacklevel=3)"
-        if transform["one_hot"]:
-            yield '    encoded.append(places[:, None] == np.arange(len(one["values"])))'
+def features(rows):
+    \"""The model inputs: rows filled, scaled and encoded as in training.\"""
+    if not (hasattr(rows, "keys") or hasattr(rows, "columns")):
+        columns = np.reshape(rows, (len(rows), -1)).T
+        rows = dict(zip(DATA["columns"], columns, strict=True))
+    words, is_exact, parts = DATA["words"], DATA["edition"] > 1, []
+    if DATA["numbers"]:
+        x = np.stack([floats(rows[n], words, exact=is_exact) for n in DATA["numbers"]], axis=1)
+        if DATA["fills"]:
+            x = np.where(np.isnan(x), DATA["fills"], x)
+        if not np.isfinite(x).all():
+            what = "infinite" if DATA["fills"] else "missing or infinite"
+            raise ValueError(f"a number is {{what}}")
+        parts.append(scaled(x, DATA["scaling"]))
+    encoded = []
+    for one in DATA["categories"]:
+        known = KnownValues(one["values"], one["fill"], words, lenient=not is_exact)
+        values = values_of(rows[one["name"]])
+        places, gone = known.places(values)
+        is_new = (places == UNKNOWN) & ~gone
+        is_other = len(values) > 1 or not known.is_like(values[0])
+        if is_new.any() and is_new[~gone].all() and is_other:
+            raise ValueError(f"'{{one['name']}}' has no value that training rows had")
+        if is_new.any():
+            told = f"'{{one['name']}}' has values that no training row had"
+            warnings.warn(told, stacklevel=3)
+        if DATA["one_hot"]:
+            encoded.append(places[:, None] == np.arange(len(one["values"])))
         else:
-            yield '    if None in one["values"]:'
-            yield f'        places[places == one["values"].index(None)] = {MISSING}'
-            yield "    encoded.append(places)"
-            yield "encoded = np.array(encoded, float).T"
-            if transform["place_scaling"]:
-                yield f"encoded = {_scaled('encoded', 'place_scaling', transform)}"
-    x = (
-        parts[0]
-        if parts in (["x"], ["encoded"])
-        else f"np.concatenate([{', '.join(parts)}], axis=1)"
-    )
-    cast = f'{x}.astype(DATA["dtype"])'
-    if data["fold"]:
-        yield f"x = {cast}"
-        yield 'scale, shift = np.array([DATA["fold"]["scale"], DATA["fold"]["shift"]], x.dtype)'
-        yield "return x * scale + shift\n"
-    else:
-        yield f"return {cast}\n"
-
-
-def _scaled(name: str, key: str, transform: Mapping[str, Any]) -> str:
-    scale, shift = (f'np.array(DATA["{key}"]["{what}"])' for what in ("scale", "shift"))
-    if transform[key]["to_range"]:
-        return f"{name} * {scale} + {shift}"
-    return f"({name} - {shift}) / {scale}"
+            if None in one["values"]:
+                places[places == one["values"].index(None)] = {MISSING}
+            encoded.append(places[:, None])
+    if encoded:
+        parts.append(scaled(np.concatenate(encoded, axis=1), DATA["place_scaling"]))
+    x = np.concatenate(parts, axis=1).astype(DATA["dtype"])
+    if DATA["fold"]:
+        scale, shift = np.array([DATA["fold"]["scale"], DATA["fold"]["shift"]], x.dtype)
+        x = x * scale + shift
+    return x
+"""
 
 
 def _outputs(settings: Settings, networks: Mapping[str, Network]) -> str:
-    head = 'def outputs(rows):\n    """The model outputs: logits, or scaled targets."""\n'
-    if not isinstance(settings.model, PartsTable):
-        return f"{head}    return np.asarray(jax.vmap({_mapped(networks[''])})(features(rows)))\n"
+    body = "x"
+    if isinstance(settings.model, PartsTable):
+        for name in _path_of_data(settings):
+            body = _called(f"MODELS[{_text(name)}]", networks[name], body)
+    else:
+        body = _called("MODEL", networks[""], body)
+    return (
+        'def outputs(rows):\n    """The model outputs: logits, or scaled targets."""\n'
+        f"    return np.asarray(jax.vmap(lambda x: {body})(features(rows)))\n"
+    )
+
+
+def _path_of_data(settings: Settings) -> list[str]:
+    """The parts from the features to the part that is compared with the data."""
+    assert isinstance(settings.model, PartsTable)
     train, inputs = settings.train, inputs_of(settings.model)
     assert isinstance(train, AlternatingTable) and train.of_data is not None
     wanted: str | None = train.by_loss[train.of_data].of
     path = list[str]()
     while wanted is not None:
-        path.append(wanted)
+        path.insert(0, wanted)
         wanted = inputs[wanted]
-    body = "x"
-    for name in reversed(path):
-        body = _called(f"MODELS[{_text(name)}]", networks[name], body)
-    return f"{head}    return np.asarray(jax.vmap(lambda x: {body})(features(rows)))\n"
-
-
-def _mapped(network: Network) -> str:
-    """The code that maps one example through a model with one part."""
-    call = _called("MODEL", network, "x")
-    return "MODEL" if call == "MODEL(x)" else f"lambda x: {call}"
+    return path
 
 
 def _called(model: str, network: Network, x: str) -> str:
@@ -293,35 +264,28 @@ def _called(model: str, network: Network, x: str) -> str:
     return f"{model}({x}, key=None)" if is_keyed else f"{model}({x})"
 
 
-def _predict(data: Mapping[str, Any]) -> str:
-    if not data["class_names"]:
-        one = "[:, 0]" if len(data["spec"]["y_mean"]) == 1 else ""
-        return (
-            'def predict(rows):\n    """The predicted numbers, in the units of the data."""\n'
-            '    scale, mean = np.array(DATA["y_scale"]), np.array(DATA["y_mean"])\n'
-            f"    return (outputs(rows) * scale + mean){one}\n"
-        )
-    chosen = "outputs(rows).argmax(1)"
-    if data["one_logit"]:
-        chosen = "(outputs(rows)[:, 0] > 0).astype(int)"
-    return (
-        'def predict(rows):\n    """The class of each row, by its name in the data."""\n'
-        f'    return np.array(DATA["classes"])[{chosen}]\n'
-    )
+_PREDICT = '''\
+def predict(rows):
+    """The class of each row, by its name in the data, or numbers in the units of the data."""
+    found = outputs(rows)
+    if DATA["class_names"]:
+        chosen = (found[:, 0] > 0).astype(int) if DATA["one_logit"] else found.argmax(1)
+        return np.array(DATA["classes"])[chosen]
+    found = found * np.array(DATA["y_scale"]) + np.array(DATA["y_mean"])
+    return found[:, 0] if found.shape[1] == 1 else found
+'''
 
 
-def _generate(settings: Settings, data: Mapping[str, Any]) -> str:
+def _generate(settings: Settings) -> str:
     assert isinstance(settings.model, PartsTable)
     size = settings.model.parts[GENERATOR].in_size
-    of_fold = (
-        '    scale, shift = np.array([DATA["fold"]["scale"], DATA["fold"]["shift"]], x.dtype)\n'
-        "    x = (x - shift) / scale\n"
-    )
-    return (
-        'def generate(count, seed=0):\n    """Rows that the generator makes from noise, in the '
-        'units of the data."""\n'
-        f"    noise = np.random.default_rng(seed).standard_normal((count, {size}))\n"
-        f'    x = np.asarray(jax.vmap(MODELS["{GENERATOR}"])(noise.astype(DATA["dtype"])))\n'
-        f"{of_fold if data['fold'] else ''}"
-        '    return x * np.array(DATA["x_scale"]) + np.array(DATA["x_mean"])\n'
-    )
+    return f'''\
+def generate(count, seed=0):
+    """Rows that the generator makes from noise, in the units of the data."""
+    noise = np.random.default_rng(seed).standard_normal((count, {size}))
+    x = np.asarray(jax.vmap(MODELS["{GENERATOR}"])(noise.astype(DATA["dtype"])))
+    if DATA["fold"]:
+        scale, shift = np.array([DATA["fold"]["scale"], DATA["fold"]["shift"]], x.dtype)
+        x = (x - shift) / scale
+    return x * np.array(DATA["x_scale"]) + np.array(DATA["x_mean"])
+'''

@@ -71,7 +71,7 @@ def trial_text(
         tables = portable(tables)
         name = f"{written_to.parent.name}/{written_to.name}"
         start = f" --continue-from {saved.name}" if saved.exists() else ""
-        path = path and _relative(path, written_to.parent)
+        path = path and Path(os.path.relpath(path, written_to.parent.resolve())).as_posix()
     if path is not None:
         tables["data"]["path"] = path
     return _heading(config, row, f"{name}{start}") + toml_text(tables)
@@ -85,11 +85,6 @@ def portable(tables: Mapping[str, Any]) -> dict[str, Any]:
     if "path" in data and Path(data["path"]).is_absolute():
         data["path"] = Path(data["path"]).name
     return {**tables, "data": data, "results": results, "execution": execution}
-
-
-def _relative(path: str, directory: Path) -> str:
-    """`path` relative to `directory`."""
-    return Path(os.path.relpath(path, directory.resolve())).as_posix()
 
 
 def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[str, Any]]:
@@ -218,20 +213,10 @@ def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> N
     """Refuse a place from which Python modules of the study file would not be found."""
     for key, text in _texts(config.canonical(), ""):
         named = _FUNCTION.fullmatch(text)
-        if (
-            named is None
-            or not _is_module(base, named[1])
-            or _is_module(written_to.parent, named[1])
-        ):
-            continue
-        raise StudyError(
-            Problem(
-                str(written_to),
-                key,
-                f"{text} is looked up next to the study file, in {base}",
-                f"write the file there: -o {base / written_to.name}",
-            )
-        )
+        if named and _is_module(base, named[1]) and not _is_module(written_to.parent, named[1]):
+            found = f"{text} is looked up next to the study file, in {base}"
+            hint = f"write the file there: -o {base / written_to.name}"
+            raise StudyError(Problem(str(written_to), key, found, hint))
 
 
 def _is_module(directory: Path, name: str) -> bool:

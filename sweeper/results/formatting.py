@@ -115,13 +115,13 @@ def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
 
 def pace(trials_per_minute: float | None, eta_s: float | None) -> str:
     """Rate and remaining time, as far as known."""
-    rate = None if trials_per_minute is None else f"{_rounded(trials_per_minute)} per minute"
-    left = None if eta_s is None else f"{duration(eta_s)} left"
-    return ", ".join(part for part in (rate, left) if part)
-
-
-def _rounded(rate: float) -> str:
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+    found: list[str] = []
+    if trials_per_minute is not None:
+        digits = ".0f" if trials_per_minute >= 100 else ".3g"
+        found.append(f"{trials_per_minute:{digits}} per minute")
+    if eta_s is not None:
+        found.append(f"{duration(eta_s)} left")
+    return ", ".join(found)
 
 
 def progress(status: Status) -> str:

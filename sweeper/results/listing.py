@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sweeper.errors import Problem, SetupError
 from sweeper.results.filter import column_named, rows_where
+from sweeper.results.formatting import names
 from sweeper.results.light import floats, read_light, study_metadata, texts
 from sweeper.results.ranking import best_first, pareto_front, value_columns
 from sweeper.rundir import RunDir
@@ -44,14 +45,12 @@ class TrialRows:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The objectives of the study."""
-        metric = self.study["metric"]
-        return (metric,) if isinstance(metric, str) else tuple(metric)
+        return names(self.study["metric"])
 
     @property
     def directions(self) -> tuple[str, ...]:
         """The direction of each objective."""
-        direction = self.study["direction"]
-        return (direction,) if isinstance(direction, str) else tuple(direction)
+        return names(self.study["direction"])
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -146,18 +145,22 @@ def listed(run_dir: RunDir) -> TrialRows:
     return TrialRows(table, study_metadata(table), np.arange(len(table)))
 
 
+def _parts(run_dir: RunDir) -> Iterator[pa.Table]:
+    """The rows of the metrics, part by part."""
+    for part in sorted(run_dir.metrics.glob("part-*.parquet")):
+        if (table := read_light(part, _CURVE)) is not None and len(table):
+            yield table
+
+
 def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
     """The curves of a trial, by metric: means over its replicates and folds, by epoch."""
     found: dict[str, dict[int, list[float]]] = {}
-    for part in sorted(run_dir.metrics.glob("part-*.parquet")):
-        table = read_light(part, _CURVE)
-        if table is None or not len(table):
-            continue
+    for table in _parts(run_dir):
         rows = np.flatnonzero(floats(table["trial_number"]) == number)
-        names, codes = texts(table["metric"])
+        metrics, codes = texts(table["metric"])
         epochs, values = floats(table["epoch"]), floats(table["value"])
         for row in rows.tolist():
-            by_epoch = found.setdefault(names[codes[row]], {})
+            by_epoch = found.setdefault(metrics[codes[row]], {})
             by_epoch.setdefault(int(epochs[row]), []).append(float(values[row]))
     return {
         metric: [_mean(by_epoch[epoch]) for epoch in sorted(by_epoch)]
@@ -168,13 +171,10 @@ def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
 def curves_of_all(run_dir: RunDir, metric: str) -> dict[int, dict[int, float]]:
     """The curves of all trials for one metric, by number and epoch: means as in `curves`."""
     sums: dict[tuple[int, int], tuple[float, int]] = {}
-    for part in sorted(run_dir.metrics.glob("part-*.parquet")):
-        table = read_light(part, _CURVE)
-        if table is None or not len(table):
-            continue
-        names, codes = texts(table["metric"])
+    for table in _parts(run_dir):
+        metrics, codes = texts(table["metric"])
         values = floats(table["value"])
-        chosen = ~np.isnan(values) & (codes == (names.index(metric) if metric in names else -1))
+        chosen = ~np.isnan(values) & (codes == (metrics.index(metric) if metric in metrics else -1))
         columns = (floats(table[name])[chosen].astype(int) for name in ("trial_number", "epoch"))
         for number, epoch, value in zip(*columns, values[chosen].tolist(), strict=True):
             total, count = sums.get((int(number), int(epoch)), (0.0, 0))

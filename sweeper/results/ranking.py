@@ -167,19 +167,12 @@ class ParetoFront:
 
     def __init__(self, directions: Sequence[str]) -> None:
         self._directions = tuple(directions)
-        self._ranked: list[_Ranked] = []
+        self._front: list[Row] = []
 
     def tell(self, rows: Iterable[Row]) -> None:
         """Add finished trials."""
-        for row in rows:
-            if row["state"] == "COMPLETE" and is_feasible(row):
-                self._take_in(_costs(row, self._directions), row)
+        self._front = pareto_front((*self._front, *rows), self._directions)
 
     def rows(self) -> list[Row]:
         """The trials that no other dominates, sorted by the first objective."""
-        return pareto_front((row for _, row in self._ranked), self._directions)
-
-    def _take_in(self, costs: Costs, row: Row) -> None:
-        if not any(_beats(other, costs) for other, _ in self._ranked):
-            unbeaten = [one for one in self._ranked if not _beats(costs, one[0])]
-            self._ranked = [*unbeaten, (costs, row)]
+        return self._front

@@ -15,6 +15,7 @@ from pyarrow import parquet
 from sweeper.errors import Problem, SetupError
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.decoded import check_published
+from sweeper.results.formatting import names
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
 from sweeper.results.table_file import refusing_damage
@@ -72,11 +73,10 @@ class Results:
         Columns are those of trials() that distinguish them: parameters, metrics, weights.
         """
         table = _table(self.run_dir.trials)
-        directions = self.study["direction"]
-        directions = [directions] if isinstance(directions, str) else directions
+        directions = names(self.study["direction"])
         told = {"trial_number", "state", "feasible", *value_columns(len(directions))}
-        names = [name for name in table.column_names if name in told]
-        best = best_first(table.select(names).to_pylist(), directions, n)
+        ranking = [name for name in table.column_names if name in told]
+        best = best_first(table.select(ranking).to_pylist(), directions, n)
         places = {number: i for i, number in enumerate(table["trial_number"].to_pylist())}
         chosen = table.take(pa.array([places[row["trial_number"]] for row in best], pa.int64()))
         return _pandas(chosen)[list(_telling(table.column_names))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +71,13 @@ def columns_of_tables(config: StudyConfig | None) -> dict[str, list[dict[str, An
 
     For any study, `<name>` is a searched parameter and `<metric>` a reported metric.
     """
-    trials = _columns_of_any() if config is None else _trials_columns(config)
-    tables = {"trials.parquet": trials, "metrics/": METRICS, "buckets.parquet": BUCKETS}
-    tables |= {"spans.parquet": SPANS, "importance.parquet": IMPORTANCE}
+    tables = {
+        "trials.parquet": _trials_columns(config),
+        "metrics/": METRICS,
+        "buckets.parquet": BUCKETS,
+        "spans.parquet": SPANS,
+        "importance.parquet": IMPORTANCE,
+    }
     return {name: [_described(column) for column in columns] for name, columns in tables.items()}
 
 
@@ -120,66 +124,43 @@ def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:
     }
 
 
-def _trials_columns(config: StudyConfig) -> tuple[Column, ...]:
-    params = {name: _param_type(entry) for name, entry in config.columns.items()}
-    names = value_columns(len(config.study.objectives))
-    objectives = list(zip(names, config.study.objectives, strict=True))[1:]
-    metrics, test_metrics = config.train.metric_names, config.train.test_metric_names
-    columns = _trials_of(params, metrics, test_metrics, objectives, bool(config.study.constraints))
-    padded = (PADDED_PARTS,) if "parts" in config.kinds else ()
-    spreads = _spreads(test_metrics) if len(config.members) > 1 else ()
-    widths = (RUN_WIDTHS,) if config.has_plain_mlps else ()
-    fixed_start = (FIXED_START,) if config.has_user_models else ()
-    return (*columns, *padded, *spreads, BOUNDARY, *widths, XLA_THREADS, *fixed_start)
-
-
-def _columns_of_any() -> tuple[Column, ...]:
-    named = {"<name>": "the type of its values"}
-    columns = _trials_of(named, ("<metric>",), ("test_<metric>",))
+def _trials_columns(config: StudyConfig | None) -> tuple[Column, ...]:
+    """The columns of trials.parquet for one study, or for any."""
+    if config is None:
+        params: dict[str, Any] = {"<name>": "the type of its values"}
+        metrics, test_metrics = ("<metric>",), ("test_<metric>",)
+        objectives = [("value_<i>", "<metric>")]
+    else:
+        params = {name: _param_type(entry) for name, entry in config.columns.items()}
+        metrics, test_metrics = config.train.metric_names, config.train.test_metric_names
+        names = value_columns(len(config.study.objectives))
+        objectives = list(zip(names, config.study.objectives, strict=True))[1:]
+    spreads = {spread_of(metric): metric for metric in test_metrics}
     return (
-        *columns,
-        PADDED_PARTS,
-        *_spreads(("test_<metric>",)),
+        *OUTCOME,
+        *(Column(name, DOUBLE, f"the objective {of}", D) for name, of in objectives),
+        *BEST,
+        *(Column(f"params_{n}", kind, f"the parameter {n}", D) for n, kind in params.items()),
+        PARAMS_JSON,
+        *(Column(f"final_{one}", DOUBLE, f"{one} after the last epoch", D) for one in metrics),
+        *(
+            Column(metric, DOUBLE, "on the test rows, after the last epoch", D)
+            for metric in test_metrics
+        ),
+        *CIRCUMSTANCES,
+        *((FEASIBLE,) if config is None or config.study.constraints else ()),
+        *((PADDED_PARTS,) if config is None or "parts" in config.kinds else ()),
+        *(
+            Column(name, DOUBLE, f"sample standard deviation of {metric} over members", D)
+            for name, metric in spreads.items()
+            # unless a user-defined metric has that name
+            if (config is None or len(config.members) > 1) and name not in test_metrics
+        ),
         BOUNDARY,
-        RUN_WIDTHS,
+        *((RUN_WIDTHS,) if config is None or config.has_plain_mlps else ()),
         XLA_THREADS,
-        FIXED_START,
+        *((FIXED_START,) if config is None or config.has_user_models else ()),
     )
-
-
-def _spreads(test_metrics: Sequence[str]) -> tuple[Column, ...]:
-    """Deviations of test metrics over members, unless a user-defined metric has that name."""
-    names = {spread_of(metric): metric for metric in test_metrics}
-    return tuple(
-        Column(name, DOUBLE, f"sample standard deviation of {metric} over members", D)
-        for name, metric in names.items()
-        if name not in test_metrics
-    )
-
-
-def _trials_of(
-    params: Mapping[str, Any],
-    metrics: Sequence[str],
-    test_metrics: Sequence[str],
-    objectives: Sequence[tuple[str, str]] = (("value_<i>", "<metric>"),),
-    is_bounded: bool = True,
-) -> tuple[Column, ...]:
-    """The columns of trials.parquet; `params` are the types of parameters by name.
-
-    `objectives` are those after the first, each with its column; `is_bounded` says whether the
-    study has constraints.
-    """
-    drawn = (Column(f"params_{n}", kind, f"the parameter {n}", D) for n, kind in params.items())
-    final = (
-        Column(f"final_{metric}", DOUBLE, f"{metric} after the last epoch", D) for metric in metrics
-    )
-    test = (
-        Column(metric, DOUBLE, "on the test rows, after the last epoch", D)
-        for metric in test_metrics
-    )
-    further = (Column(name, DOUBLE, f"the objective {of}", D) for name, of in objectives)
-    own = (*OUTCOME, *further, *BEST, *drawn, PARAMS_JSON, *final, *test, *CIRCUMSTANCES)
-    return (*own, FEASIBLE) if is_bounded else own
 
 
 def _param_type(entry: Any) -> pa.DataType:

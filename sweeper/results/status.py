@@ -78,12 +78,8 @@ def ended_by(status: Status) -> str | None:
         )
     if status.timeout is None:
         return None
-    return f"{_ended_by_timeout(status)}; {going_on(status)}"
-
-
-def _ended_by_timeout(status: Status) -> str:
-    """A message for a study that its timeout has ended."""
-    return f"ended by study.timeout = {status.timeout}, over all of its sessions"
+    ended = f"ended by study.timeout = {status.timeout}, over all of its sessions"
+    return f"{ended}; {going_on(status)}"
 
 
 def going_on(status: Status) -> str:
@@ -109,23 +105,13 @@ def read_status(run_dir: RunDir) -> Status:
     try:
         status = Status(**read_json(run_dir.status))
     except FileNotFoundError:
-        raise SetupError(
-            Problem(
-                str(run_dir.root),
-                "",
-                "no study has been run here",
-                "start one with 'python -m sweeper run study.toml', or name its run directory",
-            )
-        ) from None
+        hint = "start one with 'python -m sweeper run study.toml', or name its run directory"
+        found = "no study has been run here"
+        raise SetupError(Problem(str(run_dir.root), "", found, hint)) from None
     except (OSError, ValueError, TypeError) as error:
-        raise SetupError(
-            Problem(
-                str(run_dir.status),
-                "",
-                f"not a status file of this version ({error})",
-                "resume the study, which rewrites it",
-            )
-        ) from error
+        found = f"not a status file of this version ({error})"
+        hint = "resume the study, which rewrites it"
+        raise SetupError(Problem(str(run_dir.status), "", found, hint)) from error
     if status.diverged is None:
         status = replace(status, diverged=_count_diverged(run_dir))
     if status.state == "running" and (_has_left(run_dir, status) or _was_killed(status)):
@@ -148,8 +134,19 @@ def for_want_of_one(run_dir: RunDir) -> str:
 
 
 def _was_killed(status: Status) -> bool:
-    """Whether its process ended without updating the status; only known for this host."""
-    return status.host == socket.gethostname() and _is_gone(status.pid)
+    """Whether its process ended without updating the status; only known for this host.
+
+    Never True on systems where asking for a process is harmful.
+    """
+    if status.host != socket.gethostname() or os.name != "posix":
+        return False
+    try:
+        os.kill(status.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # it belongs to somebody else
+    return False
 
 
 def _has_left(run_dir: RunDir, status: Status) -> bool:
@@ -192,25 +189,6 @@ def newest_run(directory: Path) -> Path:
     """
     written = [(path.stat().st_mtime_ns, path.parent) for path in directory.glob("*/status.json")]
     if not written:
-        raise StudyError(
-            Problem(
-                f"{directory}/",
-                "",
-                "no study has been run here",
-                "name a run directory, or start a study: python -m sweeper run study.toml",
-            )
-        )
+        hint = "name a run directory, or start a study: python -m sweeper run study.toml"
+        raise StudyError(Problem(f"{directory}/", "", "no study has been run here", hint))
     return max(written)[1]
-
-
-def _is_gone(pid: int) -> bool:
-    """Whether no process has the number `pid`; never True on systems where asking is harmful."""
-    if os.name != "posix":
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False

@@ -130,18 +130,10 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     return array_of(values, kind)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _microseconds(seconds: float) -> int:
-    return round(seconds * 1e6)
-
-
 # Choices of mixed types share a text column.
 _CONVERSIONS: dict[pa.DataType, Callable[[Any], Any]] = {
-    DOUBLE: _finite,
-    TIME: _microseconds,
+    DOUBLE: lambda value: value if math.isfinite(value) else None,
+    TIME: lambda seconds: round(seconds * 1e6),  # in microseconds
     STRING: str,
 }
 
@@ -176,8 +168,10 @@ def _block_table(
         "value": numbers(values.ravel(), DOUBLE, ~np.isfinite(values).ravel()),
         "elapsed_s": np.full(values.size, block.elapsed_s),
     }
-    return pa.Table.from_arrays([_array(columns[f.name], f.type) for f in schema], schema=schema)
-
-
-def _array(column: pa.Array | np.ndarray, kind: pa.DataType) -> pa.Array:
-    return numbers(column, kind) if isinstance(column, np.ndarray) else column
+    arrays = [
+        numbers(columns[field.name], field.type)
+        if isinstance(columns[field.name], np.ndarray)
+        else columns[field.name]
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sweeper.dashboard.buckets import Buckets
-from sweeper.dashboard.spans import Spans
+from sweeper.dashboard.buckets import Buckets, Spans
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results.columns import BUCKETS, CIRCUMSTANCES, INT64, OUTCOME, SPANS, STRING, TIME
 from sweeper.results.tables import rows_table

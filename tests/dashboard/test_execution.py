@@ -8,8 +8,7 @@ import pytest
 from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.views.execution import execution_view
-from sweeper.dashboard.views.rounds import by_rounds, round_names
-from sweeper.dashboard.views.summary import busy, findings, totals
+from sweeper.dashboard.views.summary import busy, by_rounds, findings, round_names, totals
 from sweeper.results.timeline import PROGRAM, Span
 from tests.dashboard.small_tables import buckets_of, spans_of
 

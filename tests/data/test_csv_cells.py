@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.data.csv_reader import Dialect, UnfitCsvError, read_csv_table
+from sweeper.data.csv_reader import CsvFile, Dialect, read_csv_table
+from sweeper.data.files import UnfitTableError
 from sweeper.data.guess import guess
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
@@ -69,8 +70,8 @@ def test_a_long_swallowed_field_is_found_with_another_separator(tmp_path: Path) 
     rows = "".join(f"{i},5;{'x' * 90};b\n" for i in range(2000))
     text = f'size;text;kind\n1,5;"x;b\n{rows}1,5;x";b\n1,5;y;b\n'
     (tmp_path / "rows.csv").write_text(text)
-    with pytest.raises(UnfitCsvError, match="begins in line 2 and swallows the 2001 rows"):
-        read_csv_table(tmp_path / "rows.csv", Dialect(";", ","))
+    with pytest.raises(UnfitTableError, match="begins in line 2 and swallows the 2001 rows"):
+        read_csv_table(CsvFile(tmp_path / "rows.csv", Dialect(";", ",")))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_long_swallowed_field_is_found_with_another_separator(tmp_path: Path) 
 )
 def test_text_of_several_lines_is_kept(cell: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(table({(3, 1): cell}))
-    frame = read_csv_table(tmp_path / "rows.csv")
+    frame = read_csv_table(CsvFile(tmp_path / "rows.csv"))
     assert len(frame) == 60
     assert frame["colour"][3] == cell.strip('"')
 

@@ -11,8 +11,8 @@ import pytest
 
 from sweeper.cli.new_study import begin
 from sweeper.config import load
-from sweeper.data.leakage import leak_reason
 from sweeper.data.prepare import prepare
+from sweeper.data.remarks import leak_reason
 
 RNG = np.random.default_rng(0)
 PRICE = RNG.normal(100.0, 20.0, 60).round(2)

@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.config import StudyConfig
 from sweeper.data import memory
-from sweeper.data.features import categories_of
+from sweeper.data.encode import categories_of
 from sweeper.data.prepare import peak_bytes, prepare, read
 from sweeper.data.split import split
 from sweeper.errors import DataError

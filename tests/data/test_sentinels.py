@@ -11,7 +11,7 @@ import pytest
 from sweeper.cli.new_study import begin
 from sweeper.config import load
 from sweeper.data.prepare import prepare
-from sweeper.data.sentinels import sentinels
+from sweeper.data.remarks import sentinels
 from sweeper.data.transform import Transform
 
 MONTHS = [float(i % 12) for i in range(40)]

@@ -13,7 +13,7 @@ import pytest
 
 from sweeper.cli.new_study import begin
 from sweeper.config import load
-from sweeper.data.csv_reader import USUAL, Dialect, open_text
+from sweeper.data.csv_reader import USUAL, CsvFile, Dialect
 from sweeper.data.prepare import prepare
 from sweeper.data.text_numbers import text_numbers
 from sweeper.errors import DataError
@@ -92,7 +92,7 @@ def test_the_suggested_code_leaves_other_text_unchanged(
     code = found.fix(tmp_path / name, dialect, ["NA"]).partition(": ")[2]
     exec(code.removesuffix(", and remove skip_rows from [data]"), {"pd": pd})
 
-    with open_text(tmp_path / name, replace(dialect, skip_rows=0)) as file:
+    with CsvFile(tmp_path / name, replace(dialect, skip_rows=0)).open_text() as file:
         rows = pd.read_csv(file, sep=dialect.separator, dtype=str, keep_default_na=False)
     assert [*rows.columns] == [*(["Unnamed: 0"] if has_index else []), *table.columns]
     pd.testing.assert_frame_equal(rows[[*others]], table[[*others]])

@@ -11,7 +11,8 @@ from pyarrow import parquet as pq
 
 from sweeper.config import parse
 from sweeper.data import parquet
-from sweeper.data.parquet import UnfitParquetError, parquet_table
+from sweeper.data.files import UnfitTableError
+from sweeper.data.parquet import parquet_table
 from sweeper.errors import SetupError
 from sweeper.results import decoded
 from sweeper.results.columns import METADATA_KEY
@@ -68,11 +69,11 @@ def test_a_data_table_is_refused(
 ) -> None:
     monkeypatch.setattr(parquet, "available_bytes", lambda: 100 * MiB)
     assert len(parquet_table([numbers])) == 10_000_000
-    with pytest.raises(UnfitParquetError) as refused:
+    with pytest.raises(UnfitTableError) as refused:
         parquet_table([numbers, numbers])
     assert "the 2 files would take 153 MiB of memory, but 100 MiB are free" in str(refused.value)
     monkeypatch.setattr(parquet, "available_bytes", lambda: 50 * MiB)
-    with pytest.raises(UnfitParquetError, match=r"^texts.parquet would take 95\.\d MiB"):
+    with pytest.raises(UnfitTableError, match=r"^texts.parquet would take 95\.\d MiB"):
         parquet_table([texts])
 
 

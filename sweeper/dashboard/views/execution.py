@@ -22,11 +22,17 @@ from sweeper.dashboard.blocks import (
     size_of_points,
     upright,
 )
-from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.buckets import Buckets, Spans
 from sweeper.dashboard.packing import rounded
-from sweeper.dashboard.spans import Spans
-from sweeper.dashboard.views.rounds import Rounds, by_rounds, round_names
-from sweeper.dashboard.views.summary import classes_table, findings, places_table, totals
+from sweeper.dashboard.views.summary import (
+    Rounds,
+    by_rounds,
+    classes_table,
+    findings,
+    places_table,
+    round_names,
+    totals,
+)
 from sweeper.results.timeline import DOING, IDLE
 
 _LANE = 60
@@ -174,43 +180,29 @@ def _idle(buckets: Buckets) -> Option:
     ends = [*buckets.starts.tolist(), buckets.ran_s]
     assert buckets.recorded is not None, "only called if spans are recorded"
     own = buckets.running(buckets.recorded.sessions).tolist()
-    return {
-        "type": "custom",
-        "name": "idle",
-        "renderer": "whole",
-        "data": [
-            [lane, begin, end, 1]
-            for lane in range(len(buckets.lanes))
-            for begin, end in (zip(begins, ends, strict=True) if lane else own)
-        ],
-        "tone": "line",
-        "encode": {"x": [1, 2], "y": 0},
-        "clip": True,
-        "silent": True,
-    }
+    data = [
+        [lane, begin, end, 1]
+        for lane in range(len(buckets.lanes))
+        for begin, end in (zip(begins, ends, strict=True) if lane else own)
+    ]
+    return _custom("idle", "whole", "line", data=data, silent=True)
 
 
 def _of_spans(recorded: Spans) -> list[Option]:
     """One series per kind of activity that occurs, except training."""
-    series: list[Option] = []
-    for name, activities, tone in _DRAWN:
-        for activity in activities:
-            if recorded.doing(activity).any():
-                series.append(
-                    {
-                        "type": "custom",
-                        "name": name,
-                        "renderer": "whole",
-                        "table": "spans",
-                        "columns": ["lane", "begin", "end", "shade"],
-                        "where": ["activity", activity],
-                        "tone": tone,
-                        "encode": {"x": [1, 2], "y": 0},
-                        "tips": _SPAN_TIP,
-                        "clip": True,
-                    }
-                )
-    return series
+    drawn = {"table": "spans", "columns": ["lane", "begin", "end", "shade"], "tips": _SPAN_TIP}
+    return [
+        _custom(name, "whole", tone, where=["activity", activity], **drawn)
+        for name, activities, tone in _DRAWN
+        for activity in activities
+        if recorded.doing(activity).any()
+    ]
+
+
+def _custom(name: str, renderer: str, tone: str, **more: Any) -> Option:
+    """A series of bars from a time to another, one line per place."""
+    drawn = {"type": "custom", "name": name, "renderer": renderer, "tone": tone, "clip": True}
+    return {**drawn, "encode": {"x": [1, 2], "y": 0}, **more}
 
 
 def _spent(recorded: Spans) -> Block:
@@ -237,19 +229,9 @@ def _bars(
     name: str, renderer: str, tone: str, begin: str, end: str, share: str = "", *, cached: str = ""
 ) -> Option:
     """One bar per bucket from `begin` to `end`, as high as its `share` if one is named."""
-    drawn = ["lane", begin, end, "round", *([share, "lanes_live", "capacity"] if share else [])]
-    return {
-        "type": "custom",
-        "name": name,
-        "renderer": renderer,
-        "table": "buckets",
-        "columns": drawn,
-        "tone": tone,
-        "encode": {"x": [1, 2], "y": 0},
-        "tips": _TIP,
-        "clip": True,
-        **({"where": ["guessed", cached]} if cached else {}),
-    }
+    columns = ["lane", begin, end, "round", *([share, "lanes_live", "capacity"] if share else [])]
+    where = {"where": ["guessed", cached]} if cached else {}
+    return _custom(name, renderer, tone, table="buckets", columns=columns, tips=_TIP, **where)
 
 
 def _time(by: Rounds) -> Block:

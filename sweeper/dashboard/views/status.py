@@ -18,7 +18,10 @@ _TRIALS_SHOWN = 12
 def status_view(study: PublishedStudy) -> list[Block]:
     """Trials by outcome, rate, time left, the best and since when, what runs now, last commit."""
     status = study.status
-    blocks: list[Block] = [_states(status), facts(_facts(study))]
+    outcomes = formatting.outcomes(status)
+    shares = [[word, outcomes.get(word, 0), word] for word in _OUTCOMES]
+    bar = {"kind": "shares", "label": "trials by outcome", "shares": shares}
+    blocks: list[Block] = [bar, facts(_facts(study))]
     if told := ended_by(status):
         blocks.append(note(told, is_warning=True))
     if status.state == "running" and status.running:
@@ -26,18 +29,12 @@ def status_view(study: PublishedStudy) -> list[Block]:
     return blocks
 
 
-def _states(status: Status) -> Block:
-    """Trials by outcome, as a bar of their shares."""
-    found = formatting.outcomes(status)
-    shares = [[word, found.get(word, 0), word] for word in _OUTCOMES]
-    return {"kind": "shares", "label": "trials by outcome", "shares": shares}
-
-
 def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
     status = study.status
+    is_alone = status.state == "running"  # otherwise it is not known how long the rest takes
     found = [
         ("state", f"{status.state}, round {status.round}"),
-        ("trials", _progress(status)),
+        ("trials", formatting.progress(status if is_alone else replace(status, eta_s=None))),
     ]
     if status.best is not None:
         found.append(
@@ -63,11 +60,6 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
     if spent := formatting.time_spent(status.spent_s):
         found.append(("time since the last start", spent))
     return found
-
-
-def _progress(status: Status) -> str:
-    """The progress, with the remaining time for a study that runs alone."""
-    return formatting.progress(status if status.state == "running" else replace(status, eta_s=None))
 
 
 def _best_since(study: PublishedStudy) -> str | None:

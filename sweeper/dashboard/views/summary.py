@@ -1,9 +1,9 @@
-"""Totals over the buckets of a study, and findings about them."""
+"""Totals over the buckets of a study, by round, place and class, and findings about them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from sweeper.results import formatting
 _LITTLE = 0.15
 _FAR_OFF = 2.0
 _CLASSES = 40
+_MAX_GROUPS = 120  # of rounds
 _SPENT = [
     "buckets",
     "training (s)",
@@ -32,38 +33,44 @@ _SPENT = [
 
 @dataclass(frozen=True, slots=True)
 class PlaceSummary:
-    """What a thread or worker did on its device; `busy` is the share of its time spent training."""
+    """A thread or worker on its device; `busy` is the share of its time spent training."""
 
     name: str
-    buckets: int
-    train_s: float
-    compile_s: float
     idle_s: float
     busy: float
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over all buckets; shares are means weighted by training time."""
+class Work:
+    """What some buckets did; shares are means weighted by training time, None if not known.
 
-    rounds: int
+    `foreseen_*` are the parts of the time for which there is a prediction.
+    """
+
     buckets: int
-    places: int
-    span_s: float
-    paused_s: float
     train_s: float
     compile_s: float
-    idle_s: float
-    predicted_train_s: float
+    predicted_train_s: float | None
     foreseen_train_s: float
-    predicted_compile_s: float
+    predicted_compile_s: float | None
     foreseen_compile_s: float
     programs: int
     cache_hits: int
     occupancy: float | None
     waste: float | None
-    peak_mb: float | None
     predicted_mb: float | None
+    peak_mb: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals(Work):
+    """What all buckets did, and what else is known of the study."""
+
+    rounds: int
+    places: int
+    span_s: float
+    paused_s: float
+    idle_s: float
     retried: int
     spent_s: Mapping[str, float]
     starts: int
@@ -77,7 +84,9 @@ class Totals:
             "" if self.waste is None else f", {formatting.seconds(self.waste * self.train_s)} of it"
         )
         each = "" if self.starts == 1 else " of each start"
-        found = [] if not self.spent_s else [("time", self._time())]
+        starts = "" if self.starts == 1 else f" in {self.starts} starts of the program"
+        time = formatting.time_spent(self.spent_s, starts)  # each moment counts once
+        found = [("time", time)] if self.spent_s else []
         found += [
             (
                 "rounds",
@@ -116,54 +125,52 @@ class Totals:
             found.append(("retried", f"{self.retried} buckets, because workers died"))
         return found
 
-    def _time(self) -> str:
-        """Where the time of the program went; each moment counts once."""
-        starts = "" if self.starts == 1 else f" in {self.starts} starts of the program"
-        return formatting.time_spent(self.spent_s, starts)
-
 
 def busy(buckets: Buckets) -> list[PlaceSummary]:
     """What each thread and worker did."""
-    names, places = buckets.places
     span = float(np.diff(buckets.windows, axis=1).sum())
     found: list[PlaceSummary] = []
-    for code, name in enumerate(names):
-        mine = places == code
+    for code, name in enumerate(buckets.places[0]):
         used = _covered(*buckets.used(code))
-        train_s = float(np.nansum(buckets.numbers("train_s")[mine]))
-        compile_s = float(np.nansum(buckets.numbers("compile_s")[mine]))
         share = used / span if span > 0 else 1.0
-        found.append(
-            PlaceSummary(name, int(mine.sum()), train_s, compile_s, max(0.0, span - used), share)
-        )
+        found.append(PlaceSummary(name, max(0.0, span - used), share))
     return found
+
+
+def _work(buckets: Buckets, mine: np.ndarray) -> Work:
+    """What the buckets marked in `mine` did."""
+
+    def of(name: str) -> np.ndarray:
+        return buckets.numbers(name)[mine]
+
+    train_s, compile_s = np.nan_to_num(of("train_s")), np.nan_to_num(of("compile_s"))
+    return Work(
+        buckets=int(mine.sum()),
+        train_s=float(train_s.sum()),
+        compile_s=float(compile_s.sum()),
+        predicted_train_s=_sum(of("predicted_train_s")),
+        foreseen_train_s=float(train_s[np.isfinite(of("predicted_train_s"))].sum()),
+        predicted_compile_s=_sum(of("predicted_compile_s")),
+        foreseen_compile_s=float(compile_s[np.isfinite(of("predicted_compile_s"))].sum()),
+        programs=int((compile_s > 0).sum()),
+        cache_hits=int((of("cache_hit") == 1).sum()),
+        occupancy=weighted(of("occupancy"), train_s),
+        waste=weighted(of("waste_fraction"), train_s),
+        predicted_mb=most(of("memory_predicted_bytes")),
+        peak_mb=most(of("memory_peak_bytes")),
+    )
 
 
 def totals(buckets: Buckets) -> Totals:
     """The totals of a study that has trained something."""
-    train_s, compile_s = (np.nan_to_num(buckets.numbers(n)) for n in ("train_s", "compile_s"))
-    predicted = {name: buckets.numbers(f"predicted_{name}") for name in ("train_s", "compile_s")}
-    told = {name: np.isfinite(values) for name, values in predicted.items()}
     places = busy(buckets)
     return Totals(
+        **asdict(_work(buckets, np.ones(len(buckets), bool))),
         rounds=len(np.unique(buckets.numbers("round"))),
-        buckets=len(buckets),
         places=len(places),
         span_s=float(np.diff(buckets.windows, axis=1).sum()),
         paused_s=buckets.paused_s,
-        train_s=float(train_s.sum()),
-        compile_s=float(compile_s.sum()),
         idle_s=sum(place.idle_s for place in places),
-        predicted_train_s=float(np.nansum(predicted["train_s"])),
-        foreseen_train_s=float(train_s[told["train_s"]].sum()),
-        predicted_compile_s=float(np.nansum(predicted["compile_s"])),
-        foreseen_compile_s=float(compile_s[told["compile_s"]].sum()),
-        programs=int((compile_s > 0).sum()),
-        cache_hits=int((buckets.numbers("cache_hit") == 1).sum()),
-        occupancy=weighted(buckets.numbers("occupancy"), train_s),
-        waste=weighted(buckets.numbers("waste_fraction"), train_s),
-        peak_mb=most(buckets.numbers("memory_peak_bytes")),
-        predicted_mb=most(buckets.numbers("memory_predicted_bytes")),
         retried=int((buckets.numbers("attempt") > 1).sum()),
         spent_s={} if buckets.recorded is None else buckets.recorded.spent_s,
         starts=1 if buckets.recorded is None else len(buckets.recorded.sessions),
@@ -238,32 +245,23 @@ def classes_table(buckets: Buckets) -> Block:
 
 def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
     """The values of `_SPENT` for some buckets."""
-    train_s = np.nan_to_num(buckets.numbers("train_s")[mine])
-    shares = (
-        weighted(buckets.numbers(name)[mine], train_s) for name in ("occupancy", "waste_fraction")
-    )
-    compiled = int((buckets.numbers("compile_s")[mine] > 0).sum())
-    cached = int((buckets.numbers("cache_hit")[mine] == 1).sum())
+    work = _work(buckets, mine)
     return [
-        int(mine.sum()),
-        *rounded([train_s.sum(), _sum(buckets.numbers("predicted_train_s")[mine])], 4),
-        *map(formatting.percent, shares),
-        f"{compiled}, {cached} cached",
-        *rounded(
-            [
-                np.nansum(buckets.numbers("compile_s")[mine]),
-                _sum(buckets.numbers("predicted_compile_s")[mine]),
-            ],
-            4,
-        ),
-        *(most(buckets.numbers(f"memory_{name}_bytes")[mine]) for name in ("predicted", "peak")),
+        work.buckets,
+        *rounded([work.train_s, work.predicted_train_s], 4),
+        formatting.percent(work.occupancy),
+        formatting.percent(work.waste),
+        f"{work.programs}, {work.cache_hits} cached",
+        *rounded([work.compile_s, work.predicted_compile_s], 4),
+        work.predicted_mb,
+        work.peak_mb,
     ]
 
 
-def _sum(values: np.ndarray) -> float:
-    """The sum of the known `values`; nan if none is known."""
+def _sum(values: np.ndarray) -> float | None:
+    """The sum of the known `values`; None if none is known."""
     told = values[np.isfinite(values)]
-    return float(told.sum()) if len(told) else np.nan
+    return float(told.sum()) if len(told) else None
 
 
 def _covered(starts: np.ndarray, ends: np.ndarray) -> float:
@@ -292,13 +290,85 @@ def _mb(amount: float) -> str:
     return f"{amount:.1f} MB"
 
 
-def _foreseen(predicted_s: float, took_s: float, whole_s: float) -> str:
+def _foreseen(predicted_s: float | None, took_s: float, whole_s: float) -> str:
     """A prediction, and the ratio to it; `took_s` of the whole had a prediction.
 
     If that is not the whole, both are shown.
     """
-    told = formatting.format_prediction(predicted_s)
-    if not (predicted_s > 0 and took_s > 0):
+    told = formatting.format_prediction(predicted_s or 0.0)
+    if not (predicted_s and took_s):
         return told
     part = "" if took_s > 0.99 * whole_s else f" for {formatting.seconds(took_s)} of it"
     return f"{told}{part} ({took_s / predicted_s:.2g} times)"
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Sums and means over rounds `firsts[i]` to `lasts[i]`; shares from 0 to 1."""
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+    train_s: np.ndarray
+    compile_s: np.ndarray
+    idle_s: np.ndarray
+    occupancy: np.ndarray
+    waste: np.ndarray
+
+
+def by_rounds(buckets: Buckets, most: int = _MAX_GROUPS) -> Rounds:
+    """At most `most` groups of neighbouring rounds."""
+    numbers = buckets.numbers("round").astype(int)
+    first, last = int(numbers.min()), int(numbers.max())
+    width = -(-(last - first + 1) // most)
+    groups = (numbers - first) // width
+    n = int(groups.max()) + 1
+    train_s = np.nan_to_num(buckets.numbers("train_s"))
+    weights = np.maximum(train_s, 1e-9)
+
+    def mean(name: str) -> np.ndarray:
+        values = buckets.numbers(name)
+        told = np.isfinite(values)
+        sums = np.bincount(groups[told], (values * weights)[told], n)
+        with np.errstate(invalid="ignore"):
+            return sums / np.bincount(groups[told], weights[told], n)
+
+    firsts = first + width * np.arange(n)
+    return Rounds(
+        firsts=firsts,
+        lasts=np.minimum(firsts + width - 1, last),
+        train_s=np.bincount(groups, train_s, n),
+        compile_s=_compile_s(buckets, first, width, n),
+        idle_s=_idle(buckets, groups, n),
+        occupancy=mean("occupancy"),
+        waste=mean("waste_fraction"),
+    )
+
+
+def _compile_s(buckets: Buckets, first: int, width: int, n: int) -> np.ndarray:
+    """The seconds of compiling in each group of rounds, whenever its program was needed."""
+    numbers, seconds = buckets.compiled
+    groups = (numbers.astype(int) - first) // width
+    is_shown = (groups >= 0) & (groups < n)  # uncommitted work of the last round is not
+    return np.bincount(groups[is_shown], seconds[is_shown], n)
+
+
+def round_names(by: Rounds) -> list[str]:
+    """The names of the groups on an axis."""
+    pairs = zip(by.firsts.tolist(), by.lasts.tolist(), strict=True)
+    return [str(first) if first == last else f"{first}-{last}" for first, last in pairs]
+
+
+def _idle(buckets: Buckets, groups: np.ndarray, n: int) -> np.ndarray:
+    """The idle seconds of all places between the first start and the last end in each round."""
+    numbers = buckets.numbers("round").astype(int)
+    started, _, training, ended = buckets.spans
+    names, _ = buckets.places
+    idle = np.zeros(n)
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+    for mine in np.split(order, cuts):
+        span = ended[mine].max() - started[mine].min()
+        # waiting for a program that is still compiling counts as compiling
+        used = (ended[mine] - np.minimum(started[mine], training[mine])).sum()
+        idle[groups[mine[0]]] += max(0.0, span * len(names) - used)
+    return idle
