@@ -117,9 +117,10 @@ class LiveView(View):
 
 def _beginning(opened: StudyOpened) -> RenderableType:
     """The bar before the first commit; after a resume, the number of finished trials is unknown."""
-    if opened.rounds_done:
-        return _bar(None, opened.n_trials, counted(opened.n_trials, "trial"))
-    return _bar(0, opened.n_trials, f"0 of {counted(opened.n_trials, 'trial')}")
+    every, is_resumed = counted(opened.n_trials, "trial"), opened.rounds_done > 0
+    return _bar(
+        None if is_resumed else 0, opened.n_trials, every if is_resumed else f"0 of {every}"
+    )
 
 
 def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:

@@ -45,8 +45,8 @@ COMMANDS = {
     "show": "listing",
     "best": "listing",
     "verify": "looking",
-    "dashboard": "pages",
-    "report": "pages",
+    "dashboard": "looking",
+    "report": "looking",
     "trial": "writing",
     "export-optuna": "writing",
     "confirm": "winner",
@@ -55,9 +55,9 @@ COMMANDS = {
     "export": "models",
     "predict": "models",
     "check-program": "models",
-    "doctor": "machine",
-    "calibrate": "machine",
-    "schema": "schema",
+    "doctor": "looking",
+    "calibrate": "looking",
+    "schema": "writing",
     "guide": "guide",
 }
 

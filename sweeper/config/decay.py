@@ -54,9 +54,9 @@ def _amount(value: object) -> bool | float:
 
 
 def _layer_decay(value: object) -> object:
+    if not isinstance(value, Mapping) or not value:
+        return _amount(cast("object", value))
     leaves = cast("Mapping[str, object]", value)
-    if not isinstance(value, Mapping) or not leaves:
-        return _amount(value)
     return {name: _amount_of(name, amount) for name, amount in leaves.items()}
 
 

@@ -197,7 +197,7 @@ def _unless_own() -> Iterator[Schema]:
 def _only_known(name: str) -> Schema:
     """A schema for files that search only known settings of a table, apart from named parts."""
 
-    def searched(other_keys: Iterable[Schema]) -> Schema:
+    def searched(other_keys: Sequence[Schema]) -> Schema:
         known = _search()["properties"][name] | _for_other_keys(other_keys)
         return {"properties": {"search": {"properties": {name: known}}}}
 
@@ -218,28 +218,24 @@ def _search() -> Schema:
     """The schema of `[search]`, with dotted keys or tables."""
     tables = {
         name: _searched(kinds_of(name))
-        | _for_other_keys((*_own_entries(name), *_named_entries(name)))
+        | _for_other_keys(
+            ([_any_entry()] if any(map(_is_open, kinds_of(name))) else []) + _named_entries(name)
+        )
         for name in SEARCHED_TABLES
     }
     described = {"description": "what each trial draws: entries by the dotted key of a setting"}
     return _entry_tables(tables, tables) | described
 
 
-def _own_entries(name: str) -> Iterator[Schema]:
-    """The entries for user-defined keys, if the table accepts any."""
-    if any(map(_is_open, kinds_of(name))):
-        yield _any_entry()
-
-
-def _named_entries(name: str) -> Iterator[Schema]:
+def _named_entries(name: str) -> list[Schema]:
     """The tables of entries under user-defined names, if the table has any."""
-    if name in UNDER_NAMES:
-        yield _searched(UNDER_NAMES[name]) | _for_other_keys([_any_entry()])
+    if name not in UNDER_NAMES:
+        return []
+    return [_searched(UNDER_NAMES[name]) | _for_other_keys([_any_entry()])]
 
 
-def _for_other_keys(schemas: Iterable[Schema]) -> Schema:
+def _for_other_keys(forms: Sequence[Schema]) -> Schema:
     """A schema for the keys of a table that are not named in it."""
-    forms = [*schemas]
     return {"additionalProperties": any_of(forms) if forms else False}
 
 

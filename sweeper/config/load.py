@@ -38,7 +38,11 @@ def read_overrides(texts: Sequence[str]) -> list[tuple[str, object]]:
     Raises:
         StudyError: a text has no key or no value, or a value is nested too deeply.
     """
-    problems = [_malformed(text) for text in texts if not all(_halves(text))]
+    problems = [
+        Problem(COMMAND_LINE, text, "not of the form key=value", "write e.g. train.epochs=5")
+        for text in texts
+        if not all(_halves(text))
+    ]
     problems += [
         Problem(COMMAND_LINE, key, TOO_DEEP, UNNEST)
         for key, _ in map(_halves, texts)
@@ -64,10 +68,6 @@ def _value(text: str) -> object:
     except ValueError:  # not TOML, or a number with more digits than Python reads
         return text
     return read["value"] if len(read) == 1 else text
-
-
-def _malformed(text: str) -> Problem:
-    return Problem(COMMAND_LINE, text, "not of the form key=value", "write e.g. train.epochs=5")
 
 
 _MAX_BYTES = 10_000_000  # a larger file is probably a table of data

@@ -162,10 +162,6 @@ class Recipe:
     tables: tuple[tuple[str, type[Table] | Recipe], ...]
     told: tuple[tuple[str, object], ...] = ()
 
-    def made(self) -> type[Named]:
-        """The table class, the same one for equal recipes."""
-        return _made(self)
-
 
 class Named(Table):
     """A table made from a recipe; it is pickled as such, since its class is in no module."""
@@ -203,22 +199,23 @@ def check_names(
 
 
 @cache
-def _made(recipe: Recipe) -> type[Named]:
+def made(recipe: Recipe) -> type[Named]:
+    """The table class of a recipe, the same one for equal recipes."""
     fields: dict[str, Any] = {}
     for name, table in recipe.tables:
-        kind = table.made() if isinstance(table, Recipe) else table
+        kind = made(table) if isinstance(table, Recipe) else table
         inherited = recipe.base.model_fields.get(name)
         meaning = inherited.description if inherited else kind.__doc__
         if isinstance(table, Recipe):  # empty if the file has none of them
             fields[name] = (kind, Field(default_factory=kind, description=meaning))
         else:
             fields[name] = (kind, Field(description=meaning))
-    made = create_model(recipe.base.__name__, __base__=recipe.base, **fields)
-    made.recipe = recipe
+    kind = create_model(recipe.base.__name__, __base__=recipe.base, **fields)
+    kind.recipe = recipe
     for name, value in recipe.told:
-        setattr(made, name, value)
-    return made
+        setattr(kind, name, value)
+    return kind
 
 
 def _restored(recipe: Recipe, values: Mapping[str, Any]) -> Named:
-    return recipe.made().model_construct(**values)
+    return made(recipe).model_construct(**values)

@@ -14,13 +14,13 @@ from sweeper.config.alternating import (
 )
 from sweeper.config.coupled import CoupledTable, check_models, sizes_of
 from sweeper.config.data import NpzTable
-from sweeper.config.defaults import is_required
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable, check_wiring
 from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedOptimizerTable, takes
 from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry
+from sweeper.config.settings import is_required
 from sweeper.config.space import any_value
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
 from sweeper.config.table import Flaw, Table

@@ -1,22 +1,165 @@
-"""The settings of one trial: the study's tables with searched values filled in."""
+"""The settings of one trial: the study's tables with searched values filled in.
+
+A program has the parts that its study needs, not those of one trial. If some trials draw a number,
+all trials get one; those that do not draw it get the one that means "none".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sweeper.config.alternating import AlternatingTable
-from sweeper.config.arguments import arguments_of
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.defaults import general, has_number_without, number_without
+from sweeper.config.kinds import flattened, is_function
 from sweeper.config.model import ModelTable, PartsTable
-from sweeper.config.optimizer import OptimizersTable, OptimizerTable, decays_of
-from sweeper.config.study import EDITION
-from sweeper.config.table import Role, Table, settings_of, value_of
+from sweeper.config.optimizer import (
+    SHAPES,
+    OptimizersTable,
+    OptimizerTable,
+    UserOptimizerTable,
+    decays_of,
+    each,
+)
+from sweeper.config.reading import Named, RawTable, tables_of
+from sweeper.config.refusals import MISSING
+from sweeper.config.search import SearchEntry, gives_floats
+from sweeper.config.space import table_around
+from sweeper.config.study import EDITION, StudyTable
+from sweeper.config.table import Flaw, Role, Table, field_of, settings_of, value_of
 from sweeper.config.train import OwnProgramTable, SupervisedTable
 from sweeper.trial import Scalar
+
+_SAMPLER_OR_PRUNER = re.compile(r"study\.(sampler|pruner(\.wrapped)*)\.name")
+# tables whose own keys are traced if they are floats
+WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
+
+
+def arguments_of(key: str, table: Table, *, traced: bool) -> dict[str, Any]:
+    """The arguments of user-defined functions and classes, by dotted key under `key`.
+
+    Either those that are traced, or those compiled in: all for a model's function, else all except
+    floats.
+    """
+    if isinstance(table, Named):
+        inner = (arguments_of(f"{key}.{k}", v, traced=traced) for k, v in tables_of(table).items())
+        return {key: value for found in inner for key, value in found.items()}
+    own: Mapping[str, Any] = getattr(table, "arguments", {})
+    has_traced = isinstance(table, WITH_TRACED_ARGUMENTS)
+    is_traced = {name: has_traced and isinstance(value, float) for name, value in own.items()}
+    return {f"{key}.{name}": own[name] for name in own if is_traced[name] is traced}
+
+
+def functions_of_tables(tables: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
+    """Functions that build models or optimizers or return rows, by the keys of their tables."""
+    for key, table in tables.items():
+        if isinstance(table, UserOptimizerTable):
+            yield table.name, f"{key}.name"
+        elif function := getattr(table, "function", ""):
+            yield function, f"{key}.function"
+
+
+def functions_of_decay(optimizer: Table) -> Iterator[tuple[str, str]]:
+    """Layer classes that decay rules name."""
+    for key, decay in decays_of(optimizer).items():
+        yield from ((rule.layer, key) for rule in decay.rules_in_order if is_function(rule.layer))
+
+
+def functions_of_study(study: StudyTable) -> Iterator[tuple[str, str]]:
+    """User-defined samplers and pruners, also those that a pruner wraps."""
+    pruner = {"name": study.pruner.name, **study.pruner.options}
+    for key, name in flattened(
+        {"sampler": {"name": study.sampler.name}, "pruner": pruner}, "study"
+    ):
+        if _SAMPLER_OR_PRUNER.fullmatch(key) and isinstance(name, str) and is_function(name):
+            yield name, key
+
+
+HUBER_DELTA = 1.0
+GRADIENT_PENALTY = 10.0  # Gulrajani et al. 2017, algorithm 1
+CLIP = 0.01  # Arjovsky et al. 2017, algorithm 1
+OPTIMIZER_S_RATE = 0.0  # 0 is not a valid learning rate: the phase uses that of the optimizer
+
+# by dotted key without names
+_NUMBERS: Mapping[str, float] = {
+    "optimizer.clip_norm": math.inf,
+    "optimizer.clip_value": math.inf,
+    "train.ema": 0.0,
+    "train.label_smoothing": 0.0,
+    "train.huber_delta": HUBER_DELTA,
+    "train.gradient_penalty": GRADIENT_PENALTY,
+    "train.clip": CLIP,
+    "train.lr": OPTIMIZER_S_RATE,
+}
+
+
+def general(key: str) -> str:
+    """A dotted key without names: `model.dropout` for `model.b.dropout`."""
+    table, *_, setting = key.split(".")
+    return f"{table}.{setting}"
+
+
+def has_number_without(key: str) -> bool:
+    """Whether there is a number that means "none" for this key."""
+    around, _, setting = key.rpartition(".")
+    if around.endswith(".schedule"):
+        return any(setting in shape for shape in SHAPES.values())
+    return general(key) in _NUMBERS
+
+
+def number_without(key: str, tables: Mapping[str, Table]) -> float:
+    """The value of the setting `key` in a trial that has none."""
+    around, _, setting = key.rpartition(".")
+    if not around.endswith(".schedule"):
+        return _NUMBERS[general(key)]
+    name, _, rest = f"{around}.name".partition(".")
+    # a schedule that does not use the number ignores it
+    return SHAPES[value_of(tables[name], rest)].get(setting, 0.0)
+
+
+def needs_value(table: type[Table], setting: str, entry: SearchEntry) -> bool:
+    """Whether a setting needs a value for trials that do not draw it, because none is known here.
+
+    A number for a user-defined function goes to all trials or to none.
+    """
+    if is_required(table, setting):
+        return True
+    around, last = table_around(table, setting), setting.rpartition(".")[2]
+    if around is None or not issubclass(around, WITH_TRACED_ARGUMENTS):
+        return False
+    if last in around.model_fields:
+        return issubclass(around, UserOptimizerTable) and last == "lr"
+    return gives_floats(entry)
+
+
+def is_required(table: type[Table], setting: str) -> bool:
+    """Whether a setting has no default."""
+    field = field_of(table, setting)
+    return field is not None and field.is_required()
+
+
+def rateless(
+    raw: RawTable, kind: type[Table], searched: Container[str], phases: Iterable[str]
+) -> Iterator[Flaw]:
+    """User-defined optimizers without a learning rate, if a phase has one in some trials only.
+
+    `raw` and `kind` are the table `[optimizer]` and its type.
+    """
+    drawn = [rate for name in phases if (rate := f"train.phases.{name}.lr") in searched]
+    for key, table, its in each(raw, kind):
+        if (
+            issubclass(its, UserOptimizerTable)
+            and "lr" not in table
+            and f"{key}.lr" not in searched
+        ):
+            for rate in drawn:
+                hint = f"write lr = ... in [{key}], for trials that do not draw {rate}"
+                yield Flaw(f"{key}.lr", MISSING, hint)
+
 
 # traced hyperparameters whose part of the program is left out if the study does not use it
 OPTIONAL_PARTS = (

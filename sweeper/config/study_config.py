@@ -10,12 +10,6 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
-from sweeper.config.arguments import (
-    WITH_TRACED_ARGUMENTS,
-    functions_of_optimizers,
-    functions_of_study,
-    functions_of_tables,
-)
 from sweeper.config.conditions import StructureSearch, Wanted, active
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
@@ -29,7 +23,16 @@ from sweeper.config.optimizer import (
 )
 from sweeper.config.reading import Named, tables_of
 from sweeper.config.search import SearchEntry, gives_floats
-from sweeper.config.settings import MetricRule, Settings, TrainTable, optional_parts
+from sweeper.config.settings import (
+    WITH_TRACED_ARGUMENTS,
+    MetricRule,
+    Settings,
+    TrainTable,
+    functions_of_decay,
+    functions_of_study,
+    functions_of_tables,
+    optional_parts,
+)
 from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
 from sweeper.config.table import Flaw, Role, Table, field_of, filled, role_of, value_of
 from sweeper.config.toml import Source
@@ -280,7 +283,8 @@ class StudyConfig(Table):
         return (
             *functions_of_tables({**self.each("model"), "data": self.data}),
             *((name, f"train.{setting}") for name, setting in self.train.functions.items()),
-            *functions_of_optimizers(self.optimizer, self.each("optimizer")),
+            *functions_of_tables(self.each("optimizer")),
+            *functions_of_decay(self.optimizer),
             *functions_of_study(self.study),
         )
 

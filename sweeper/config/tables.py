@@ -27,7 +27,7 @@ from sweeper.config.optimizer import (
     UserOptimizerTable,
     has_several,
 )
-from sweeper.config.reading import Named, RawTable, Recipe, check_names, is_table
+from sweeper.config.reading import Named, RawTable, Recipe, check_names, is_table, made
 from sweeper.config.refusals import MISSING, format_value, unknown_name
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Flaw, Table
@@ -126,9 +126,9 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     if chosen is AlternatingTable:
         for key in ("losses", "phases"):
             faults += check_names(own[key], f"train.{key}", Named) if is_table(own.get(key)) else ()
-        return (None if faults else alternating_recipe(own).made()), faults
+        return (None if faults else made(alternating_recipe(own))), faults
     if chosen is CoupledTable and is_table(raw.get("model", {})):
-        return coupled_recipe(raw).made(), faults
+        return made(coupled_recipe(raw)), faults
     return chosen, faults
 
 
@@ -174,4 +174,4 @@ def _by_name(
         kind, unfit = variants.type_of(f"{under}.{name}", own, under)
         faults += unfit
         tables += [] if kind is None else [(name, kind)]
-    return (None if faults else Recipe(base, tuple(tables)).made()), faults
+    return (None if faults else made(Recipe(base, tuple(tables)))), faults

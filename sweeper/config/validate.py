@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.defaults import is_required, needs_value, rateless
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable, each
 from sweeper.config.reading import (
@@ -39,7 +38,7 @@ from sweeper.config.rules import (
     unreported_metrics,
 )
 from sweeper.config.search import SameAs, SearchEntry
-from sweeper.config.settings import TrainTable
+from sweeper.config.settings import TrainTable, is_required, needs_value, rateless
 from sweeper.config.space import (
     SEARCHED_TABLES,
     any_value,
@@ -282,9 +281,11 @@ class Draft:
         if not is_table(train) or train.get("program") != "alternating":
             return None
         phases, always = train.get("phases", {}), self._searched - self._conditional
+        if not is_table(phases):
+            return None
         return [
             name
-            for name, phase in (phases.items() if is_table(phases) else ())
+            for name, phase in phases.items()
             if not (is_table(phase) and "lr" in phase) and f"train.phases.{name}.lr" not in always
         ]
 

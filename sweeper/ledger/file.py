@@ -138,7 +138,8 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
             raise LedgerError(
                 Problem(str(path), "", "another program is writing to it", "wait for it")
             )
-        if not _has_log(path):
+        log = _log_of(path)
+        if not (log.exists() and log.stat().st_size):  # after a crash, part of it is in the log
             connection = _to_read(path, "immutable=1")
             with closed_on_error(connection):
                 return connection, check(connection, str(path))
@@ -155,14 +156,6 @@ def _to_read(path: Path, options: str = "", timeout_s: float = 5) -> sqlite3.Con
     return sqlite3.connect(
         address, timeout_s, uri=True, isolation_level=None, check_same_thread=False
     )
-
-
-def _has_log(path: Path) -> bool:
-    """Whether part of the ledger is still in its log, as after a crash."""
-    try:
-        return _log_of(path).stat().st_size > 0
-    except FileNotFoundError:
-        return False
 
 
 def _log_of(path: Path) -> Path:

@@ -274,7 +274,8 @@ class Ledger:
             ]
             body = dumps(fields_of(closing))
             digest = digest_of(number, body)
-            chain = chained(self._last_chain(), digest, digests)
+            last = self._rows("SELECT chain FROM closing ORDER BY round DESC LIMIT 1")
+            chain = chained(last[0][0] if last else b"", digest, digests)
             self._db.execute(
                 "INSERT INTO closing VALUES (?, ?, ?, ?)", (number, body, digest, chain)
             )
@@ -329,7 +330,3 @@ class Ledger:
         for trial, number, body in self._rows("SELECT number, round, body FROM ending"):
             found.setdefault(number, {})[trial] = json.loads(body)
         return found
-
-    def _last_chain(self) -> bytes:
-        rows = self._rows("SELECT chain FROM closing ORDER BY round DESC LIMIT 1")
-        return rows[0][0] if rows else b""

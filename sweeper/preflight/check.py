@@ -53,7 +53,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 
         check_program(config, data)
     if config.edition > 1 and (config.has_user_models or config.names_functions):
-        from sweeper.preflight.training import check_training
+        from sweeper.preflight.user_functions import check_training
 
         check_training(config, data)
     if n_workers(config):

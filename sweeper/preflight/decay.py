@@ -13,7 +13,7 @@ from sweeper.config.decay import DecayTable
 from sweeper.config.lint import uncertain_decays
 from sweeper.config.model import MlpTable, ModelKind, PartsTable
 from sweeper.config.optimizer import UserOptimizerTable, decays_of
-from sweeper.config.search import SearchEntry
+from sweeper.config.search import ends
 from sweeper.config.table import Flaw
 from sweeper.config.user_code import RAISED
 from sweeper.errors import StudyError
@@ -152,17 +152,12 @@ def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Sc
     yield [config.params_of(kind)]
     for key in _searched(config, kind):
         entry = config.search[key]
-        values: Sequence[Scalar] = entry.values() or _ends(entry)
+        values: Sequence[Scalar] = entry.values() or ends(entry)
         # the deepest MLP has the arrays of all others, except for positions counted from the end
         is_depth = key.endswith(".depth") and _is_of_mlp(config, key, kind)
         chosen = {values[0], values[-1]} if is_depth else values
         undrawn: list[dict[str, Scalar]] = [{}] if entry.when else []
         yield [{entry.column(key): value} for value in sorted(chosen, key=str)] + undrawn
-
-
-def _ends(entry: SearchEntry) -> tuple[Scalar, Scalar]:
-    assert entry.type == "float", "all others have values"
-    return entry.low, entry.high
 
 
 def _searched(config: StudyConfig, kind: ModelKind) -> Sequence[str]:

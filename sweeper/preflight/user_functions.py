@@ -1,8 +1,10 @@
-"""Checks that user-defined functions can be compiled into a study's programs."""
+"""Checks that user-defined functions can be compiled into a study's programs, and trained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from inspect import Parameter
 from typing import Any
 
@@ -22,6 +24,7 @@ from sweeper.config.user_code import (
     LoadError,
     check_keywords,
     describe_error,
+    imported_again,
     keywords_of,
     load_function,
     place_of,
@@ -29,11 +32,13 @@ from sweeper.config.user_code import (
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.decay_masks import Marks
+from sweeper.models.elsewhere import elsewhere
 from sweeper.models.keys import fixed_key
-from sweeper.models.traces import trace, unrepeatable
-from sweeper.models.user_network import KEY, hint_of
-from sweeper.preflight.training import abstract_batch, programs_to_trace
+from sweeper.models.traces import Trace, trace, unrepeatable
+from sweeper.models.user_network import KEY, UserNetwork, hint_of
+from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
+from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch
 from sweeper.trial import Scalar
 
@@ -41,6 +46,11 @@ _ROWS = 4
 PARAMETER = "weight"
 _MASK = "mask"  # argument of user-defined optimizers: what decays
 _Wrong = tuple[str, str]
+
+
+def raised(what: str, error: BaseException, fix: str, given: str = "") -> _Wrong:
+    """What is wrong with user code that raised an error, and `fix` unless JAX knows better."""
+    return f"{what} raised {describe_error(error)}{given}", hint_of(error, fix)
 
 
 def check_functions(config: StudyConfig, out_size: int) -> None:
@@ -99,10 +109,8 @@ def _unfit_measure(
         if edition > 1 and not traced.repeats():
             return unrepeatable(f"'{name}'", "let its result depend only on its arguments")
     except RAISED as error:
-        shapes = f"outputs of shape {outputs.shape} and y of shape {y.shape}"
-        return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
-            error, "fix the function"
-        )
+        shapes = f" for outputs of shape {outputs.shape} and y of shape {y.shape}"
+        return raised(f"'{name}'", error, "fix the function", shapes)
     return None
 
 
@@ -179,7 +187,7 @@ def _unfit_steps(
             "choose between them with jnp.where, or write integers",
         )
     except RAISED as error:
-        return f"'{name}' raised {describe_error(error)}", hint_of(error, "fix the function")
+        return raised(f"'{name}'", error, "fix the function")
     if wrong:
         return wrong[0]
     shapes = [leaf.shape for leaf in jax.tree.leaves(moved)]
@@ -279,10 +287,8 @@ def _unfit_function(
             return wrong
         jax.eval_shape(jax.grad(total), vectors, batch)
     except RAISED as error:
-        shapes = f"a batch whose x has shape {batch.x.shape} and y {batch.y.shape}"
-        return f"'{name}' raised {describe_error(error)} for {shapes}", hint_of(
-            error, "fix the function"
-        )
+        shapes = f" for a batch whose x has shape {batch.x.shape} and y {batch.y.shape}"
+        return raised(f"'{name}'", error, "fix the function", shapes)
     return None
 
 
@@ -302,3 +308,78 @@ def _unfit_losses(name: str, given: Any, models: tuple[str, ...]) -> _Wrong | No
             found = f"'{name}' returns {what} as the loss of {model}"
             return found, "return one floating-point number per model, the mean over examples"
     return None
+
+
+def check_training(config: StudyConfig, data: Dataset) -> None:
+    """Refuse user-defined functions whose step cannot be compiled, or is not always the same.
+
+    Traces the trial with the values as written; nothing is computed.
+
+    Raises:
+        StudyError: with what the step raised, or the function whose module gives a different
+        program when it is imported again.
+    """
+    key = next((key for key in config.functions.values() if key.startswith("model.")), "train")
+    try:
+        traced = _traced_training(config, data)
+    except RAISED as error:
+        fix = "build it of operations whose gradient JAX can compute"
+        wrong = raised("a training step of the model", error, fix)
+        raise StudyError(config.problem(key, *wrong)) from error
+    for module, key in _modules(config).items():
+        again = _traced_again(config, data, module)
+        if again is not None and not again.equals(traced):
+            found = (
+                f"the module '{module}' gives different results each time it is imported, so "
+                "worker processes, resumed studies and predictions would differ"
+            )
+            fix = "draw with the key that is passed, or with a fixed seed: np.random.default_rng(0)"
+            raise StudyError(config.problem(key, found, fix))
+
+
+def _modules(config: StudyConfig) -> Mapping[str, str]:
+    """The modules that programs are compiled from, each with a key that names a function."""
+    found: dict[str, str] = {}
+    for name, key in config.functions.items():
+        if not key.startswith(("data.", "study.")):
+            found.setdefault(name.partition(":")[0], key)
+    return found
+
+
+def _traced_again(config: StudyConfig, data: Dataset, module: str) -> Trace | None:
+    """The training step with `module` imported a second time; None if that is not possible."""
+    with elsewhere(), imported_again(module, config.base_dir), suppress(*RAISED):
+        return _traced_training(config, data)
+    return None
+
+
+def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
+    """Fresh weights, one step and its evaluation."""
+    settings, programs = config.filled(config.params_of("python")), programs_to_trace(config, data)
+    program = programs.exact(settings)
+    networks = programs.networks(settings).values()
+    state, lane = program.layout.abstract(), program.layout.lane(0, settings)
+    batch = abstract_batch(settings.train.batch_size, data)
+
+    def trained(key: Any, state: Any, batch: Batch) -> object:
+        fresh = [one.built(key) for one in networks if isinstance(one, UserNetwork)]
+        begun = program.epochs.enter(program.begin(state, lane))
+        moved, measured = program.step(begun, batch, lane, jnp.zeros((), jnp.int32))
+        return fresh, moved, measured, program.evaluate(moved, batch, lane)
+
+    return trace(trained, KEY, state, batch)
+
+
+def programs_to_trace(config: StudyConfig, data: Dataset) -> Programs:
+    """The programs of a study in a precision that JAX has now."""
+    dtype = str(jax.dtypes.canonicalize_dtype(config.execution.precision))
+    return Programs(replace(data_spec(config, data), dtype=dtype))
+
+
+def abstract_batch(rows: int, data: Dataset) -> Batch:
+    """The shapes of a batch with this many rows."""
+    x, y = (
+        jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
+        for part in (data.x_train, data.y_train)
+    )
+    return Batch(x, y)  # type: ignore[arg-type]

@@ -24,7 +24,6 @@ from sweeper.config.user_code import (
     RAISED,
     Function,
     LoadError,
-    describe_error,
     keywords_of,
     load_function,
 )
@@ -35,12 +34,12 @@ from sweeper.models.user_network import (
     KEY,
     draws_parameters,
     evaluated,
-    hint_of,
     passes_key,
     takes_key,
     with_key,
     without_key,
 )
+from sweeper.preflight.user_functions import raised
 from sweeper.trial import Scalar
 
 # arguments that the function gets besides the keys of [model]
@@ -147,9 +146,7 @@ class _Check:
         try:
             built = trace(lambda key: function(**given, key=key), KEY)
         except RAISED as error:
-            return f"'{table.function}' raised {describe_error(error)}", hint_of(
-                error, "fix the function"
-            )
+            return raised(f"'{table.function}'", error, "fix the function")
         if wrong := check_result(table.function, built.result):
             return wrong
         model = built.result
@@ -296,8 +293,8 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
         if takes_key(model):
             outputs.append(trace(with_key, KEY, model, x).result)
     except RAISED as error:
-        found = f"the model raised {describe_error(error)} for one example of shape {x.shape}"
-        return found, hint_of(error, _signature_hint(model) or "map one example to its outputs")
+        fix = _signature_hint(model) or "map one example to its outputs"
+        return raised("the model", error, fix, f" for one example of shape {x.shape}")
     for output in outputs:
         if getattr(output, "shape", None) != (out_size,):
             given = getattr(output, "shape", type(output).__name__)
@@ -346,16 +343,12 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
     try:
         called = trace(call, KEY, model, x)
     except RAISED as error:
-        found = f"the model raised {describe_error(error)} in training"
-        yield (
-            (found, hint_of(error, "fix it"))
-            if is_keyed
-            else (
-                f"{found}, because its __call__ takes no key",
-                _rename_hint(model)
-                or "write __call__(self, x, *, key=None), and pass the key to what draws",
-            )
-        )
+        found, hint = raised("the model", error, "fix it", " in training")
+        if not is_keyed:
+            found += ", because its __call__ takes no key"
+            hint = "write __call__(self, x, *, key=None), and pass the key to what draws"
+            hint = _rename_hint(model) or hint
+        yield found, hint
         return
     if not called.repeats():
         yield unrepeatable("the model", "let what it draws depend only on its key")

@@ -18,7 +18,6 @@ from sweeper.config.user_code import (
     RAISED,
     LoadError,
     check_keywords,
-    describe_error,
     load_class,
     place_of,
 )
@@ -26,7 +25,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.user_network import hint_of
-from sweeper.preflight.training import abstract_batch, programs_to_trace
+from sweeper.preflight.user_functions import abstract_batch, programs_to_trace, raised
 from sweeper.programs.build import Programs
 from sweeper.programs.program import LaneParameters, State
 from sweeper.programs.user_program import Own, UserProgram, taken_of_data
@@ -144,10 +143,8 @@ def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wron
         hint = hint_of(error, "") + ", or write the key as an integer"
         return f"'{name}.{method}' raised {what}", hint
     except RAISED as error:
-        shapes = f"x of shape {batch.x.shape} and y of shape {batch.y.shape}"
-        return f"'{name}.{method}' raised {describe_error(error)} for {shapes}", hint_of(
-            error, "fix it"
-        )
+        shapes = f" for x of shape {batch.x.shape} and y of shape {batch.y.shape}"
+        return raised(f"'{name}.{method}'", error, "fix it", shapes)
 
 
 def _traced(method: Callable[..., Any], lane: LaneParameters, *given: Any) -> Trace:

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int
 
 from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable
-from sweeper.config.defaults import OPTIMIZER_S_RATE
 from sweeper.config.optimizer import OptimizersTable
+from sweeper.config.settings import OPTIMIZER_S_RATE
 from sweeper.models.keys import key_of
 from sweeper.models.part_networks import traced_of
 from sweeper.programs.base import in_blocks, stepped

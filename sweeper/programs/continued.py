@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig, parse
-from sweeper.config.arguments import arguments_of
 from sweeper.config.model import PythonTable
 from sweeper.config.optimizer import OptimizersTable
+from sweeper.config.settings import arguments_of
 from sweeper.config.toml import toml_text
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.trust import NOWHERE, TRUST, is_known

@@ -19,9 +19,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.coupled import CRITIC, GENERATOR, CoupledTable, feeds
-from sweeper.config.defaults import CLIP
 from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable, upstream
+from sweeper.config.settings import CLIP
 from sweeper.config.user_code import load_function
 from sweeper.models.keys import key_of
 from sweeper.programs.base import stepped

@@ -20,7 +20,7 @@ from jax import lax
 from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
 from sweeper.config.coupled import COVERED, CRITIC, GENERATOR, WASSERSTEIN
-from sweeper.config.defaults import GRADIENT_PENALTY
+from sweeper.config.settings import GRADIENT_PENALTY
 from sweeper.models.part_networks import PartNetworks
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import LaneParameters

@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from sweeper.config import Settings
-from sweeper.config.defaults import HUBER_DELTA as DEFAULT_DELTA
+from sweeper.config.settings import HUBER_DELTA as DEFAULT_DELTA
 from sweeper.config.user_code import load_function
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import AnyArray, Hparams

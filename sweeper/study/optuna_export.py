@@ -200,6 +200,8 @@ def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTria
 def _rows(trials: Mapping[int, FrozenTrial]) -> dict[Any, _Rows]:
     """The rows of all other tables, by the id of their trial."""
     pairs = trials.items()
+    to_value = models.TrialValueModel.value_to_stored_repr
+    to_intermediate = models.TrialIntermediateValueModel.intermediate_value_to_stored_repr
     return {
         models.TrialParamModel: [
             {
@@ -212,29 +214,25 @@ def _rows(trials: Mapping[int, FrozenTrial]) -> dict[Any, _Rows]:
             for name, value in trial.params.items()
         ],
         models.TrialValueModel: [
-            {"trial_id": i, "objective": index, **_value(value)}
+            {"trial_id": i, "objective": index, "value": stored, "value_type": kind}
             for i, trial in pairs
             for index, value in enumerate(trial.values or ())
+            for stored, kind in (to_value(value),)
         ],
         models.TrialIntermediateValueModel: [
-            {"trial_id": i, "step": step, **_intermediate(value)}
+            {
+                "trial_id": i,
+                "step": step,
+                "intermediate_value": stored,
+                "intermediate_value_type": kind,
+            }
             for i, trial in pairs
             for step, value in trial.intermediate_values.items()
+            for stored, kind in (to_intermediate(value),)
         ],
         models.TrialUserAttributeModel: _attributes((i, t.user_attrs) for i, t in pairs),
         models.TrialSystemAttributeModel: _attributes((i, t.system_attrs) for i, t in pairs),
     }
-
-
-def _value(value: float) -> dict[str, Any]:
-    stored, kind = models.TrialValueModel.value_to_stored_repr(value)
-    return {"value": stored, "value_type": kind}
-
-
-def _intermediate(value: float) -> dict[str, Any]:
-    model = models.TrialIntermediateValueModel
-    stored, kind = model.intermediate_value_to_stored_repr(value)
-    return {"intermediate_value": stored, "intermediate_value_type": kind}
 
 
 def _attributes(of_trials: Iterable[tuple[int, Mapping[str, Any]]]) -> _Rows:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.defaults import general
+from sweeper.config.settings import general
 from sweeper.config.toml import toml_value
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.trust import NOWHERE, Code, building

@@ -9,7 +9,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
-from sweeper.preflight.training import check_training
+from sweeper.preflight.user_functions import check_training
 from tests.preflight.test_check_model import STUDY
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -1,13 +1,26 @@
-"""Commands that inspect a run directory: status, verify."""
+"""Commands that look at studies and at this machine.
+
+These are status, verify, dashboard, report, doctor and calibrate.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sweeper.cli.commands.arguments import refuse_a_file
+from sweeper.cli.commands.printing import print_shown, print_written
+from sweeper.results.status import newest_run
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.dashboard.page import Page
+import json
 import sys
 import time
 from dataclasses import asdict
-from typing import Annotated
-
-import typer
 
 from sweeper.cli import tables
 from sweeper.cli.commands.arguments import (
@@ -15,13 +28,11 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     RunDirectory,
     TrustCode,
-    refuse_a_file,
     run_asked,
 )
-from sweeper.cli.commands.printing import print_json, print_shown, status_record
+from sweeper.cli.commands.printing import print_json, status_record
 from sweeper.cli.console import console_on
 from sweeper.results.status import Status, read_status
-from sweeper.rundir import RunDir
 
 WATCHED_EVERY_S = 1.0
 
@@ -88,3 +99,107 @@ def verify(
         if not found.damage:
             print_shown("whole")
     raise typer.Exit(bool(found.damage))
+
+
+def doctor(
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="The directory to write results to.")
+    ] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Check whether this machine can run studies: packages, devices, memory, disk, a probe.
+
+    Exits with 1 if something is wrong, and says how to fix it.
+    """
+    from sweeper.preflight.doctor import MachineFinding, diagnose
+
+    found: list[MachineFinding] = []
+    for finding in diagnose(directory):
+        found.append(finding)
+        if not as_json:
+            mark, hint = ("!", f"; {finding.hint}") if finding.hint else (" ", "")
+            print_shown(f"{mark} {finding.about}: {finding.found}{hint}")
+    wrong = sum(bool(finding.hint) for finding in found)
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        print_shown(f"{wrong} to fix" if wrong else "nothing to fix")
+    raise typer.Exit(bool(wrong))
+
+
+def calibrate(
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write the constants to."),
+    ] = Path("costs.json"),
+) -> None:
+    """Measure the cost of compiling and training on this machine, for `execution.costs`.
+
+    Takes about a minute; run nothing else on the machine during that time.
+    """
+    from sweeper.preflight import calibrate
+    from sweeper.results.text_files import write_over
+
+    console = console_on(sys.stderr)
+    with console.status("measuring") as shown:
+        record = calibrate.calibrate(
+            lambda done, count: shown.update(f"measured {done} of {count} programs")
+        )
+    write_over(output, json.dumps(record, indent=2) + "\n")
+    print_written(output, f'use it in a study with [execution] costs = "{output}"')
+
+
+RunDirectories = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[DIR ...]", help="Run directories; the newest under runs/ if omitted."),
+]
+
+
+def dashboard(
+    directories: RunDirectories = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", help="The address to listen on; anyone who reaches it can read the page."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port; 0 picks a free one.")] = 8321,
+) -> None:
+    """Show studies in a browser, while they run or afterwards; stop with Ctrl-C.
+
+    The page is read-only, and only this machine can open it unless you set --host.
+    """
+    page = _page(directories)
+    from sweeper.dashboard import server
+
+    listening = server.listen(host, port)
+    shown = ", ".join(str(study.run_dir.root) for study in page.studies)
+    address = server.address_of(listening)
+    print_shown(f"the page is at {address}; it shows {shown}; press Ctrl-C to stop")
+    server.serve(page, host, listening)
+
+
+def report(
+    directories: RunDirectories = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
+    ] = Path("report.html"),
+) -> None:
+    """Write the `dashboard` page as one HTML file that works without a network."""
+    page = _page(directories, is_report=True)
+    from sweeper.dashboard.report import report as whole
+    from sweeper.results.text_files import write_over
+
+    write_over(output, whole(page))
+    print_written(output, "open it in any browser")
+
+
+def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
+    """The page of the studies in these run directories, or of the newest study."""
+    chosen = directories or [newest_run(Path("runs"))]
+    for directory in chosen:
+        refuse_a_file(directory)
+    from sweeper.dashboard.page import Page
+    from sweeper.dashboard.study import PublishedStudy
+
+    return Page([PublishedStudy(RunDir(directory)) for directory in chosen], is_report)
