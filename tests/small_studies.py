@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeper.config.load import overridden, read_overrides
+from sweeper.config.load import read_overrides
+from sweeper.config.reading import with_value
 from sweeper.config.toml import toml_text
 
 DIGITS = """\
@@ -172,4 +173,7 @@ def write_mixture(directory: Path) -> None:
 
 def bent(study: str, *settings: str) -> str:
     """The study file `study` with these settings, written as for `--set`."""
-    return toml_text(overridden(tomllib.loads(study), read_overrides(settings)))
+    raw = tomllib.loads(study)
+    for key, value in read_overrides(settings):
+        raw = with_value(raw, key.split("."), value)
+    return toml_text(raw)
