@@ -51,11 +51,6 @@ class PartNetworks:
         """The networks by the name of their part."""
         return dict(self.networks)
 
-    @staticmethod
-    def plain(network: Network) -> PartNetworks:
-        """The single part, without a name, of a plain model."""
-        return PartNetworks((("", network),), (("", None),))
-
     @property
     def is_plain(self) -> bool:
         """Whether the model is a single network instead of several with names."""
@@ -73,11 +68,6 @@ class PartNetworks:
     def needs_keys(self) -> bool:
         """Whether outputs take keys in training."""
         return any(network.needs_keys for _, network in self.networks)
-
-    @property
-    def n_parameters(self) -> int:
-        """The parameters of all parts together."""
-        return sum(network.n_parameters for _, network in self.networks)
 
     def initial(
         self, settings: Settings, generator: Callable[[str], np.random.Generator]

@@ -164,7 +164,7 @@ def _output_hint(loss: str, network: UserNetwork, x: Array) -> str | None:
     Weights are drawn at several scales: outputs of a linear last layer exceed any bounds.
     """
     rng = np.random.default_rng(0)
-    drawn = [scale * rng.standard_normal(network.n_parameters) for scale in _SCALES]
+    drawn = [scale * rng.standard_normal(network.vector.n_parameters) for scale in _SCALES]
     weights = jnp.asarray(np.stack(drawn), network.dtype)
     found = jax.jit(jax.vmap(lambda vector: network.outputs(vector, x, {})[0]))(weights)
     kind = _kind_of(np.asarray(found))

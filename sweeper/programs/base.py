@@ -1,4 +1,4 @@
-"""Code shared by all programs: updates, hyperparameters, evaluation in blocks.
+"""Code shared by all programs: updates, and evaluation in blocks.
 
 Evaluating all rows at once would take memory in proportion to their number, more than a processor's
 caches hold, so rows are evaluated in blocks.
@@ -6,28 +6,21 @@ caches hold, so rows are evaluated in blocks.
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
-from numpy.typing import NDArray
 
-from sweeper.config import Settings
-from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import (
     AnyArray,
-    Epochs,
     LaneParameters,
     Parameters,
     State,
 )
-from sweeper.programs.schedules import schedule_steps
 from sweeper.scheduler.cost import MEASURED_ROWS
 
 
@@ -39,50 +32,7 @@ def stepped(
     if average is not None:
         decay = lane.hparams["train.ema"]
         average = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, average, model)
-    return State(model, optimizer, state.step + 1, average, state.kept, state.patience)
-
-
-@dataclass(frozen=True)
-class Tabled(ABC):
-    """A built-in program; see `Program`. Every epoch is the same unless a subclass says otherwise.
-
-    `settings` are those of any trial of the class; differences are in each trial's lane.
-    """
-
-    settings: Settings
-    data: DataSpec
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return self.settings.train.metric_names
-
-    @property
-    def test_metrics(self) -> tuple[str, ...]:
-        return self.settings.train.test_metric_names if self.data.has_test else ()
-
-    @property
-    def layout(self) -> Self:
-        return self
-
-    @property
-    def saver(self) -> Self:
-        return self
-
-    @property
-    def epochs(self) -> Epochs:
-        return Epochs(self.settings, self.metrics)
-
-    @property
-    def phases(self) -> Mapping[str, Self]:
-        return {}
-
-    def _hparams(self, settings: Settings) -> dict[str, float]:
-        return settings.traced() | schedule_steps(settings, self.data)
-
-    def _arrays_of(self, settings: Settings) -> dict[str, NDArray[Any]]:
-        """The traced hyperparameters as in a lane: with Python floats, Optax would use float32."""
-        dtype = self.data.dtype
-        return {key: np.asarray(value, dtype) for key, value in self._hparams(settings).items()}
+    return replace(state, model=model, optimizer=optimizer, step=state.step + 1, average=average)
 
 
 Outputs = TypeVar("Outputs")

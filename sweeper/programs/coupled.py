@@ -259,6 +259,5 @@ def _count(lane: LaneParameters, key: str) -> Int[Array, ""]:
 
 def _with(state: State, model: Mapping[str, Any], moments: Any = None) -> State:
     """`state` with these models and, if given, these optimizer states."""
-    every = {**state.model, **model}
     optimizer = state.optimizer if moments is None else moments
-    return State(every, optimizer, state.step, state.average, state.kept, state.patience)
+    return replace(state, model={**state.model, **model}, optimizer=optimizer)

@@ -1,11 +1,12 @@
-"""Code shared by all programs: create, cut, pad and save the states of a model's parts."""
+"""What all programs share: create, cut, pad and save the states of a model's parts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from abc import ABC
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -13,32 +14,74 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, PyTree
+from numpy.typing import NDArray
 
 from sweeper.config import Settings
+from sweeper.models.mlp import MlpShape, Padding
 from sweeper.models.network import Network
 from sweeper.models.part_networks import PartNetworks, traced_of
-from sweeper.programs.base import Tabled
-from sweeper.programs.data_spec import blank_of
-from sweeper.programs.optax_state import Leaves, lane_state, plain_optimizer, plain_state
+from sweeper.programs.continued import Continuation
+from sweeper.programs.data_spec import DataSpec, blank_of
+from sweeper.programs.optax_state import lane_state, plain_optimizer, plain_state
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.program import AnyArray, LaneParameters, OfUse, State, whole
-from sweeper.programs.schedules import hparams_of
+from sweeper.programs.program import AnyArray, Epochs, LaneParameters, OfUse, State, whole
+from sweeper.programs.schedules import hparams_of, schedule_steps
 from sweeper.trial import generator, words
 
 
 @dataclass(frozen=True)
-class OfParts(Tabled):
+class OfParts(ABC):
     """A program whose state has a vector and an optimizer state for each part; see `Program`.
 
-    Subclasses implement the training of the parts: `step` and `evaluate`.
+    `settings` are those of any trial of the class; differences are in each trial's lane. Trials
+    have fresh weights unless there is a saved model to `start` from. Subclasses implement the
+    training of the parts: `step` and `evaluate`.
     """
 
+    settings: Settings
+    data: DataSpec
     parts: PartNetworks
+    start: Continuation | None = field(default=None, kw_only=True)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return self.settings.train.metric_names
+
+    @property
+    def test_metrics(self) -> tuple[str, ...]:
+        return self.settings.train.test_metric_names if self.data.has_test else ()
+
+    @property
+    def layout(self) -> Self:
+        return self
+
+    @property
+    def saver(self) -> Self:
+        return self
+
+    @property
+    def epochs(self) -> Epochs:
+        return Epochs(self.settings, self.metrics)
+
+    @property
+    def phases(self) -> Mapping[str, Self]:
+        return {}
 
     def abstract(self) -> State:
         return self._abstract
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
+        if self.start is None:
+            return self.fresh(number, settings, replicate)
+        return self.padded(self.start.state(number, settings, replicate), settings)
+
+    def begin(self, state: State, lane: LaneParameters) -> State:
+        begun = self.begun(state, lane)
+        return begun if self.start is None else self.start.begun(begun, state)
+
+    def fresh(self, number: int, settings: Settings, replicate: int) -> State:
+        """The state of a trial with fresh weights before its first step, in NumPy arrays."""
+
         def generator_of(part: str) -> np.random.Generator:
             purpose = f"weights {part}" if part else "weights"
             return generator(self.data.seed, purpose, number, replicate)
@@ -55,7 +98,8 @@ class OfParts(Tabled):
         """The part of the trial's structure that the compiled program gets at run time."""
         return self.parts.traced(settings)
 
-    def begin(self, state: State, lane: LaneParameters) -> State:
+    def begun(self, state: State, lane: LaneParameters) -> State:
+        """`state` at step 0 with a fresh optimizer state, and what else training needs."""
         moments = {
             part: self.optimizer_in(part, lane, 0).init(vector)
             for part, vector in state.model.items()
@@ -63,30 +107,33 @@ class OfParts(Tabled):
         return self.epochs.begin(state, moments, self.data.dtype)
 
     def exact_abstract(self, settings: Settings) -> State:
-        def own(network: Network, part: str, leaf: Any) -> Any:
-            padding = network.padding(settings.of_part(part))
-            if padding is None or leaf.shape != (network.n_parameters,):
-                return leaf
+        def cut(padding: Padding, leaf: Any) -> Any:
             return jax.ShapeDtypeStruct((padding.own.n_parameters,), leaf.dtype)
 
-        return self.parts.over_parameters(own, self._abstract)
+        return self._resized(self._abstract, settings, cut, lambda padding: padding.padded)
 
     def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
-        def own(network: Network, part: str, leaf: Any) -> Any:
-            padding = network.padding(settings.of_part(part))
-            is_vector = leaf.shape == (network.n_parameters,)
-            return leaf if padding is None or not is_vector else padding.cut(leaf)
-
-        return self.parts.over_parameters(own, of_use(state))
+        return self._resized(of_use(state), settings, Padding.cut, lambda padding: padding.padded)
 
     def padded(self, state: State, settings: Settings) -> State:
-        def spread(network: Network, part: str, leaf: Any) -> Any:
-            padding = network.padding(settings.of_part(part))
-            if padding is None or leaf.shape != (padding.own.n_parameters,):
-                return leaf
-            return padding.pad(leaf)
+        return self._resized(state, settings, Padding.pad, lambda padding: padding.own)
 
-        return self.parts.over_parameters(spread, state)
+    def _resized(
+        self,
+        state: State,
+        settings: Settings,
+        resize: Callable[[Padding, Any], Any],
+        shape_of: Callable[[Padding], MlpShape],
+    ) -> State:
+        """`state` with every vector of parameters of this shape resized."""
+
+        def resized(network: Network, part: str, leaf: Any) -> Any:
+            padding = network.padding(settings.of_part(part))
+            if padding is None or leaf.shape != (shape_of(padding).n_parameters,):
+                return leaf
+            return resize(padding, leaf)
+
+        return self.parts.over_parameters(resized, state)
 
     def model(self, state: State) -> eqx.Module:
         if self.parts.is_plain:
@@ -111,7 +158,7 @@ class OfParts(Tabled):
     def with_model(self, state: State, model: Any) -> State:
         models = self.parts.by_part(model if self.parts.is_plain else model.parts)
         vectors = {
-            part: Leaves(network).vector(jax.tree.leaves(models[part])).astype(self.data.dtype)
+            part: network.vector.vector(jax.tree.leaves(models[part])).astype(self.data.dtype)
             for part, network in self.parts.networks
         }
         return replace(state, model=vectors)
@@ -151,6 +198,14 @@ class OfParts(Tabled):
             for part, network in self.parts.networks
         }
 
+    def _hparams(self, settings: Settings) -> dict[str, float]:
+        return settings.traced() | schedule_steps(settings, self.data)
+
+    def _arrays_of(self, settings: Settings) -> dict[str, NDArray[Any]]:
+        """The traced hyperparameters as in a lane: with Python floats, Optax would use float32."""
+        dtype = self.data.dtype
+        return {key: np.asarray(value, dtype) for key, value in self._hparams(settings).items()}
+
     @cached_property
     def _blank(self) -> State:
         return blank_of(self._abstract)
@@ -160,10 +215,10 @@ class OfParts(Tabled):
         lane = self.lane(0, self.settings)
 
         def fresh(model: Mapping[str, Array]) -> State:
-            return self.begin(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
+            return self.begun(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
 
         vectors = {
-            name: jax.ShapeDtypeStruct((network.n_parameters,), jnp.dtype(self.data.dtype))
+            name: jax.ShapeDtypeStruct((network.vector.n_parameters,), jnp.dtype(self.data.dtype))
             for name, network in self.parts.networks
         }
         return eqx.filter_eval_shape(fresh, vectors)
