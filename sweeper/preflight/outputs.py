@@ -21,8 +21,7 @@ from sweeper.config.train import SupervisedTable, column_of
 from sweeper.config.user_code import RAISED, load_function
 from sweeper.data.dataset import Dataset
 from sweeper.errors import listed
-from sweeper.models.trace_checks import inner_jaxprs
-from sweeper.models.traces import Trace, trace
+from sweeper.models.traces import Trace, inner_jaxprs, trace
 from sweeper.models.user_network import KEY, UserNetwork, evaluated
 from sweeper.preflight.user_functions import PARAMETER, optimizer_arguments
 from sweeper.programs.build import Programs
@@ -290,4 +289,4 @@ def _shapes(jaxpr: Jaxpr) -> Iterator[tuple[int, ...]]:
     for equation in jaxpr.eqns:
         yield from (getattr(var.aval, "shape", ()) for var in equation.outvars)
         for inner in inner_jaxprs(equation):
-            yield from _shapes(inner)
+            yield from _shapes(inner.jaxpr)
