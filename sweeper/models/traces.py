@@ -142,14 +142,11 @@ def is_same(one: Any, other: Any) -> bool:
         one, other = jax.random.key_data(one), jax.random.key_data(other)
     if isinstance(one, jax.Array | np.ndarray):
         one, other = np.asarray(one), np.asarray(other)
-        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=_is_float(one))
+        is_float = one.dtype.kind in "fc"
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=is_float)
     if isinstance(one, bool | int | float | complex | str | np.generic):
         return type(one) is type(other) and (one == other or one != one)
     return type(one) is type(other)
-
-
-def _is_float(array: np.ndarray[Any, Any]) -> bool:
-    return array.dtype.kind in "fc"
 
 
 def depending(

@@ -1,4 +1,4 @@
-"""What all programs share: create, cut, pad and save the states of a model's parts."""
+"""What all programs share: the states of a model's parts, updates, and evaluation in blocks."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, PyTree
+from jax import lax
+from jaxtyping import Array, Float, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.models.mlp import MlpShape, Padding
-from sweeper.models.network import Network
 from sweeper.models.part_networks import PartNetworks, traced_of
 from sweeper.programs.continued import Continuation
 from sweeper.programs.data_spec import DataSpec, blank_of
 from sweeper.programs.optax_state import lane_state, plain_optimizer, plain_state
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.program import AnyArray, Epochs, LaneParameters, OfUse, State, whole
+from sweeper.programs.program import (
+    AnyArray,
+    Epochs,
+    LaneParameters,
+    OfUse,
+    State,
+    whole,
+)
 from sweeper.programs.schedules import hparams_of, schedule_steps
+from sweeper.scheduler.cost import MEASURED_ROWS
 from sweeper.trial import generator, words
 
 
@@ -81,12 +89,11 @@ class OfParts(ABC):
 
     def fresh(self, number: int, settings: Settings, replicate: int) -> State:
         """The state of a trial with fresh weights before its first step, in NumPy arrays."""
-
-        def generator_of(part: str) -> np.random.Generator:
+        vectors: dict[str, NDArray[Any]] = {}
+        for part, network in self.parts.networks:
             purpose = f"weights {part}" if part else "weights"
-            return generator(self.data.seed, purpose, number, replicate)
-
-        vectors = self.parts.initial(settings, generator_of)
+            rng = generator(self.data.seed, purpose, number, replicate)
+            vectors[part] = network.initial(settings.of_part(part), rng)
         return replace(self._blank, model=vectors)
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
@@ -126,14 +133,17 @@ class OfParts(ABC):
         shape_of: Callable[[Padding], MlpShape],
     ) -> State:
         """`state` with every vector of parameters of this shape resized."""
+        networks = self.parts.networks
+        paddings = {part: network.padding(settings.of_part(part)) for part, network in networks}
 
-        def resized(network: Network, part: str, leaf: Any) -> Any:
-            padding = network.padding(settings.of_part(part))
+        def resized(path: tuple[Any, ...], leaf: Any) -> Any:
+            names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
+            padding = next((paddings[name] for name in names if name in paddings), None)
             if padding is None or leaf.shape != (shape_of(padding).n_parameters,):
                 return leaf
             return resize(padding, leaf)
 
-        return self.parts.over_parameters(resized, state)
+        return jax.tree_util.tree_map_with_path(resized, state)
 
     def model(self, state: State) -> eqx.Module:
         if self.parts.is_plain:
@@ -180,8 +190,19 @@ class OfParts(ABC):
         """The settings of the optimizer of a part."""
         return settings.of_part(part)
 
+    def moved(
+        self, state: State, gradients: Mapping[str, Array], lane: LaneParameters, phase: str = ""
+    ) -> State:
+        """`state` with the parts of `gradients` moved, each by its own optimizer."""
+        model, moments = {**state.model}, {**state.optimizer}
+        for part, gradient in gradients.items():
+            optimizer = self.optimizer_in(part, lane, state.step, phase)
+            updates, moments[part] = optimizer.update(gradient, moments[part], model[part])
+            model[part] = eqx.apply_updates(model[part], updates)
+        return replace(state, model=model, optimizer=moments)
+
     def optimizer_in(
-        self, part: str, lane: LaneParameters, step: Any
+        self, part: str, lane: LaneParameters, step: Any, phase: str = ""
     ) -> optax.GradientTransformation:
         """The optimizer of a part in a step of a lane."""
         own = hparams_of(part, lane.hparams, self.settings)
@@ -222,3 +243,43 @@ class OfParts(ABC):
             for name, network in self.parts.networks
         }
         return eqx.filter_eval_shape(fresh, vectors)
+
+
+def stepped(state: State, lane: LaneParameters) -> State:
+    """`state` after a step whose update it has."""
+    average = state.average
+    if average is not None:
+        decay = lane.hparams["train.ema"]
+        average = jax.tree.map(
+            lambda old, new: decay * old + (1 - decay) * new, average, state.model
+        )
+    return replace(state, step=state.step + 1, average=average)
+
+
+Outputs = TypeVar("Outputs")
+
+
+def in_blocks(
+    outputs: Callable[[Float[Array, "block features"]], Outputs],
+    x: Float[AnyArray, "rows features"],
+) -> Outputs:
+    """The `outputs` of all rows, computed block by block.
+
+    All rows at once would take memory in proportion to their number, more than the caches of a
+    processor hold. Rows must not depend on others in their block.
+    """
+    x = jnp.asarray(x)
+    if len(x) <= MEASURED_ROWS:
+        return outputs(x)
+    of_block = jax.eval_shape(outputs, x[:MEASURED_ROWS])
+    blank: Any = jax.tree.map(lambda one: jnp.zeros((len(x), *one.shape[1:]), one.dtype), of_block)
+
+    def block(index: Array, found: Any) -> Any:
+        # the last block overlaps the previous one, to have the same length
+        start = jnp.minimum(index * MEASURED_ROWS, len(x) - MEASURED_ROWS)
+        own = outputs(lax.dynamic_slice_in_dim(x, start, MEASURED_ROWS))
+        return jax.tree.map(
+            lambda every, part: lax.dynamic_update_slice_in_dim(every, part, start, 0), found, own
+        )
+
+    return lax.fori_loop(0, -(-len(x) // MEASURED_ROWS), block, blank)

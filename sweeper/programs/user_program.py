@@ -19,9 +19,8 @@ from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import keywords_of, load_class
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
-from sweeper.programs.base import stepped
 from sweeper.programs.optax_state import parameters_of, plain_optimizer
-from sweeper.programs.parts import OfParts
+from sweeper.programs.parts import OfParts, stepped
 from sweeper.programs.program import (
     AnyArray,
     Batch,
@@ -134,7 +133,8 @@ class Own(OfParts):
     ) -> tuple[State, Metrics]:
         model, opt_state, loss = self.stepped_by_user(state, batch, lane)
         arrays = (*jax.tree.leaves(parameters_of(model)),)
-        return stepped(state, {"": arrays}, _arrays(opt_state), lane), (loss,)
+        moved = replace(state, model={"": arrays}, optimizer=_arrays(opt_state))
+        return stepped(moved, lane), (loss,)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         given = self.evaluated_by_user(state, data, lane)
@@ -144,11 +144,11 @@ class Own(OfParts):
     def begun_by_user(self, state: State, lane: LaneParameters) -> Any:
         """The result of the user's `init`."""
         model = self.model(state)
-        return self._program(lane).init(model, self._optimizer(lane), _key(lane, _OF_INIT))
+        return self._program(lane).init(model, self._optimizer(lane), key_of(lane.key[_OF_INIT]))
 
     def stepped_by_user(self, state: State, batch: Batch, lane: LaneParameters) -> Any:
         """The result of the user's `step`."""
-        key = jax.random.fold_in(_key(lane, _OF_STEPS), state.step)
+        key = jax.random.fold_in(key_of(lane.key[_OF_STEPS]), state.step)
         begun = self._begun
         opt_state = eqx.combine(_with_keys(state.optimizer, begun.arrays), begun.constants)
         given = self.model(state), opt_state, batch, self._optimizer(lane), key
@@ -252,7 +252,3 @@ def _with_keys(arrays: PyTree[Array], like: PyTree) -> PyTree[Array]:
 
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _key(lane: LaneParameters, place: slice) -> PRNGKeyArray:
-    return key_of(jnp.asarray(lane.key)[place])
