@@ -13,8 +13,8 @@ from sweeper.config.table import DECLARED, FIXED, TRACED, Flaw, Table
 from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
 
-ModelKind = Literal["mlp", "python", "parts"]
 OneKind = Literal["mlp", "python"]
+ModelKind = Literal[OneKind, "parts"]
 Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_relu"]
 
 
@@ -79,32 +79,31 @@ class PythonTable(_PythonKeys):
 
 
 class MixedTable(_MlpKeys, _PythonKeys):
-    """Both, if `kind` is searched; keys of the MLP are not passed to the function."""
+    """All of them, if `kind` is searched; keys of other kinds are not passed to the function."""
 
     model_config = ConfigDict(extra="allow")
 
     kind: OneKind = Field(description="kind of model")
 
-    def own(self) -> MlpTable | PythonTable:
-        """The table of its kind, without the keys of the other."""
-        if self.kind == "mlp":
-            return MlpTable.model_construct(**_values(self, MlpTable))
-        values: dict[str, Any] = _values(self, PythonTable) | self.__pydantic_extra__
-        return PythonTable.model_construct(**values)
+    def own(self) -> ModelTable:
+        """The table of its kind, without the keys of others."""
+        table = MODELS[self.kind]
+        values: dict[str, Any] = {name: getattr(self, name) for name in table.model_fields}
+        if table is PythonTable:
+            values |= self.__pydantic_extra__
+        return table.model_construct(**values)
 
 
 ModelTable = MlpTable | PythonTable
+MODELS: Mapping[str, type[ModelTable]] = {"mlp": MlpTable, "python": PythonTable}
 
 
 def concerns(table: Table, name: str, kind: ModelKind) -> bool:
     """Whether models of `kind` use a key of this `[model]`."""
     if isinstance(table, MixedTable):
-        return (name in _MlpKeys.model_fields) is (kind == "mlp")
+        declared = [one for one, its in MODELS.items() if name in its.model_fields]
+        return kind in (declared or ["python"])  # the arguments of its function
     return getattr(table, "kind", None) == kind
-
-
-def _values(table: Table, like: type[Table]) -> dict[str, Any]:
-    return {name: getattr(table, name) for name in like.model_fields}
 
 
 class _Wiring(Table):

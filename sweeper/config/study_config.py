@@ -6,14 +6,22 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
 from sweeper.config.conditions import StructureSearch, Wanted, active
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
-from sweeper.config.model import MixedTable, MlpTable, ModelKind, PartsTable, PythonTable, concerns
+from sweeper.config.model import (
+    MixedTable,
+    ModelKind,
+    ModelTable,
+    OneKind,
+    PartsTable,
+    PythonTable,
+    concerns,
+)
 from sweeper.config.optimizer import (
     MixedOptimizerTable,
     OptimizersTable,
@@ -41,8 +49,6 @@ from sweeper.config.trial import TrialTable
 from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
 
-_KINDS: tuple[ModelKind, ...] = ("mlp", "python")
-
 
 class StudyConfig(Table):
     """The settings of a study file; only built by `load` and `parse`, which check it as a whole.
@@ -55,7 +61,7 @@ class StudyConfig(Table):
     edition: int = EDITION
     study: StudyTable
     data: DataTable
-    model: SerializeAsAny[MlpTable | PythonTable | MixedTable | PartsTable]
+    model: SerializeAsAny[ModelTable | MixedTable | PartsTable]
     optimizer: SerializeAsAny[OptimizerTable | MixedOptimizerTable | OptimizersTable]
     train: SerializeAsAny[TrainTable]
     search: dict[str, SearchEntry]
@@ -164,7 +170,7 @@ class StudyConfig(Table):
         if isinstance(self.model, PartsTable):
             return ("parts",)
         drawn = self.drawn_values("model.kind") or ()
-        return tuple(kind for kind in _KINDS if kind in drawn)
+        return tuple(kind for kind in get_args(OneKind) if kind in drawn)
 
     @property
     def has_plain_mlps(self) -> bool:

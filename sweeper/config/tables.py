@@ -11,11 +11,10 @@ from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable,
 from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import (
+    MODELS,
     PARTS,
     MixedTable,
-    MlpTable,
     PartsTable,
-    PythonTable,
     has_parts,
     unknown_part,
 )
@@ -78,7 +77,7 @@ TABLES: dict[str, type[Table] | Variants] = {
             "python": FunctionTable,
         },
     ),
-    "model": Variants("kind", {"mlp": MlpTable, "python": PythonTable}, "mlp", MixedTable),
+    "model": Variants("kind", MODELS, "mlp", MixedTable),
     "optimizer": Variants("name", OPTIMIZERS, None, MixedOptimizerTable, UserOptimizerTable),
     "train": Variants(
         "program",

@@ -71,9 +71,9 @@ def _parameters(params: Record) -> str:
 
 
 def _summary(config: StudyConfig, row: Record, record: Record) -> str:
-    kinds = config.filled(record["params"]).model.kind
-    what = {"mlp": "A multilayer perceptron", "parts": "A model of several parts"}
-    made = what.get(kinds, "A user-defined model")
+    model = config.filled(record["params"]).model
+    what = {"python": "A user-defined model", "parts": "A model of several parts"}
+    made = what.get(model.kind) or str(type(model).model_fields["kind"].description).capitalize()
     member = len(config.members) > 1
     which = f", {_member(config, record)}" if member else ""
     told = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "

@@ -9,7 +9,7 @@ dimensions. Of equally specific rules the later one decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -137,18 +137,19 @@ def _deciding(leaf: Leaf, decay: Decay) -> Rule:
 
 # a condition returns how closely it fits an array, or None if it does not fit
 _Fit = tuple[int, ...]
-_LOOSE: _Fit = ()
 
 
 def _specificity(leaf: Leaf, rule: Rule, base_dir: Path) -> tuple[_Fit, ...] | None:
     """How specific a rule is for an array, to be compared; None if it does not match."""
-    fits = [condition(leaf, rule, base_dir) for condition in _CONDITIONS]
+    fits = [
+        fit(leaf, rule, base_dir) if getattr(rule, name) else ()
+        for name, fit in _CONDITIONS.items()
+    ]
     return None if None in fits else tuple(fit for fit in fits if fit is not None)
 
 
 def _path_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
-    if not rule.path:
-        return _LOOSE
+    """The path with more literal text fits more closely."""
     pattern = _pattern(rule.path)
     if not any(pattern.fullmatch(path) for path in leaf.paths):
         return None
@@ -162,16 +163,8 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(rf"{text}([.\[].*)?", re.DOTALL)
 
 
-def _depth_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
-    if not rule.depth:
-        return _LOOSE
-    return (1,) if leaf.depth is not None and {*leaf.depth} & {*rule.depth} else None
-
-
 def _layer_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
     """The closest layer of the class that has the array under the name in the rule."""
-    if not rule.layer:
-        return _LOOSE if not rule.leaf or rule.leaf in leaf.fields else None
     layer = layer_class(rule.layer, base_dir)
     for steps, holder in enumerate(leaf.holders):
         ancestry = holder.layer.__mro__
@@ -180,21 +173,15 @@ def _layer_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
     return None
 
 
-def _leaf_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
-    return (1,) if rule.leaf else _LOOSE
+def _fit_if(holds: bool) -> _Fit | None:
+    return (1,) if holds else None
 
 
-def _ndim_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
-    if not rule.ndim:
-        return _LOOSE
-    return (1,) if len(leaf.shape) in rule.ndim else None
-
-
-# in order of importance
-_CONDITIONS: tuple[Callable[[Leaf, Rule, Path], _Fit | None], ...] = (
-    _path_fit,
-    _depth_fit,
-    _layer_fit,
-    _leaf_fit,
-    _ndim_fit,
-)
+# the conditions of a rule by the name of their field, in order of importance
+_CONDITIONS: Mapping[str, Callable[[Leaf, Rule, Path], _Fit | None]] = {
+    "path": _path_fit,
+    "depth": lambda leaf, rule, _: _fit_if(bool({*(leaf.depth or ())} & {*rule.depth})),
+    "layer": _layer_fit,
+    "leaf": lambda leaf, rule, _: _fit_if(bool(rule.layer) or rule.leaf in leaf.fields),
+    "ndim": lambda leaf, rule, _: _fit_if(len(leaf.shape) in rule.ndim),
+}

@@ -107,36 +107,28 @@ def spread(
     count: int,
     dtype: DTypeLike,
     places: Places | None = None,
+    row: Array | None = None,
 ) -> Amounts:
     """How much each of `count` parameters decays, of arrays that follow each other.
 
-    The arrays end at `ends`, which may be traced. If `places` are given, only the parameters there
-    are returned. Neighbours with the same amount form one stretch, found by comparing places
-    instead of with a mask as long as the vector. If only the beginning decays, this is a single
-    comparison.
+    The arrays end at `ends`, which may be traced. `amounts` has one for each array, or several rows
+    of them, of which the program gets the `row` at run time. If `places` are given, only the
+    parameters there are returned. Neighbours with the same amount form one stretch, found by
+    comparing places instead of with a mask as long as the vector. If only the beginning decays,
+    this is a single comparison.
     """
-    runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda index: amounts[index])]
-    stretches = [(float(amounts[run[0]]), ends[run[-1]]) for run in runs]
+    rows = np.atleast_2d(amounts)
+    runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda at: tuple(rows[:, at]))]
+    ends = [ends[run[-1]] for run in runs]
+    own: Any = rows[0].tolist() if row is None else jnp.asarray(amounts, dtype)[row]
+    shares = [own[run[0]] for run in runs]
     places = _places(count) if places is None else places
-    if [amount for amount, _ in stretches] == [1.0, 0.0]:
-        return places < stretches[0][1]
-    return _piecewise(places, [a for a, _ in stretches], [end for _, end in stretches], dtype)
-
-
-def spread_by_depth(
-    amounts: Float[np.ndarray, "depths arrays"],
-    ends: Sequence[Any],
-    count: int,
-    row: Array,
-    dtype: DTypeLike,
-    places: Places | None = None,
-) -> Amounts:
-    """Like `spread`, with the amounts in a `row` that the program gets at run time."""
-    own = jnp.asarray(amounts, dtype)[row]
-    runs = [[*run] for _, run in groupby(range(len(ends)), key=lambda i: tuple(amounts[:, i]))]
-    places = _places(count) if places is None else places
-    alike = [own[run[0]] for run in runs]
-    return _piecewise(places, alike, [ends[run[-1]] for run in runs], dtype)
+    if row is None and shares == [1.0, 0.0]:
+        return places < ends[0]
+    found = jnp.full(places.shape, shares[-1] if shares else 0.0, dtype)
+    for share, end in [*zip(shares, ends, strict=True)][-2::-1]:
+        found = jnp.where(places < end, share, found)
+    return found
 
 
 def _places(count: int) -> Places:
@@ -148,13 +140,3 @@ def _places(count: int) -> Places:
     if count > _MAX:
         raise MemoryError(f"{count} parameters, but a program can only count to {_MAX}")
     return jnp.arange(count)
-
-
-def _piecewise(
-    places: Array, amounts: Sequence[float | Array], ends: Sequence[Any], dtype: DTypeLike
-) -> Float[Array, " parameters"]:
-    """The first of `amounts` up to the first of `ends`, and so on."""
-    found = jnp.full(places.shape, amounts[-1] if amounts else 0.0, dtype)
-    for amount, end in [*zip(amounts, ends, strict=True)][-2::-1]:
-        found = jnp.where(places < end, amount, found)
-    return found

@@ -134,14 +134,4 @@ def _class_key(rule: Rule) -> str:
 
 def _snake(name: str) -> str:
     """The name of a class in the form of settings: LayerNorm is layer_norm."""
-    words = "".join(
-        f"_{letter.lower()}" if _begins_word(name, place) else letter.lower()
-        for place, letter in enumerate(name)
-    )
-    return words.removeprefix("_")
-
-
-def _begins_word(name: str, place: int) -> bool:
-    """Whether a capital letter begins a word: the N of LayerNorm, but not the N of GRUCellN."""
-    before, after = name[place - 1 : place], name[place + 1 : place + 2]
-    return name[place].isupper() and (before.islower() or after.islower())
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[^_])(?=[A-Z][a-z])", "_", name).lower()

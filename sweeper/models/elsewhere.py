@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import RLock, get_ident
 from typing import Any
 
@@ -48,17 +48,13 @@ def elsewhere() -> Iterator[None]:
 
     A module that has imported such a function under its own name still calls the original.
     """
-    with _lock:
-        kept = [(module, name, getattr(module, name, None)) for module, name, _ in _CHANGES]
-        try:
-            for (module, name, call), (_, _, change) in zip(kept, _CHANGES, strict=True):
-                if call is not None:
-                    setattr(module, name, _changed(call, change))
-            yield
-        finally:
-            for module, name, call in kept:
-                if call is not None:
-                    setattr(module, name, call)
+    with _lock, ExitStack() as stack:
+        for module, name, change in _CHANGES:
+            call = getattr(module, name, None)
+            if call is not None:
+                stack.callback(setattr, module, name, call)
+                setattr(module, name, _changed(call, change))
+        yield
 
 
 def _changed(call: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:

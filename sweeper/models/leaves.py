@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -63,48 +62,23 @@ def _leaf(model: Any, keys: tuple[Any, ...], array: Any) -> Leaf:
     spellings: list[tuple[str, ...]] = []
     holders: list[tuple[type, list[str]]] = []
     for key in keys:
-        step = _STEPS.get(type(key), _unknown)(node, key)
         if issubclass(type(node), eqx.Module):
             holders.append((type(node), []))
-        if isinstance(key, GetAttrKey | DictKey):
-            for _, fields in holders:
-                fields.append(str(key.name if isinstance(key, GetAttrKey) else key.key))
-        if depth is None and isinstance(key, SequenceKey):
-            depth = (key.idx, key.idx - len(node))
-        spellings.append(step.spellings)
-        node = step.inner
+        field: Any = None
+        match key:
+            case GetAttrKey(name=field):
+                spelling, node = (f".{field}",), getattr(node, field, None)
+            case DictKey(key=field):
+                spelling, node = (f"[{field!r}]",), node[field]
+            case SequenceKey(idx=at):
+                from_end = at - len(node)
+                spelling, node = (f"[{at}]", f"[{from_end}]"), node[at]
+                depth = depth or (at, from_end)
+            case _:  # into a user-registered PyTree, whose structure is not known
+                spelling, node = (str(key),), None
+        for _, fields in holders if field is not None else ():
+            fields.append(str(field))
+        spellings.append(spelling)
     paths = ("".join(path).removeprefix(".") for path in product(*spellings))
     inner_first = tuple(Holder(layer, tuple(fields)) for layer, fields in reversed(holders))
     return Leaf(tuple(paths), tuple(array.shape), inner_first, depth)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One step further into a PyTree: the node there, and how the step is written."""
-
-    inner: Any
-    spellings: tuple[str, ...]
-
-
-def _field(node: Any, key: Any) -> _Step:
-    return _Step(getattr(node, key.name, None), (f".{key.name}",))
-
-
-def _place(node: Any, key: Any) -> _Step:
-    return _Step(node[key.idx], (f"[{key.idx}]", f"[{key.idx - len(node)}]"))
-
-
-def _entry(node: Any, key: Any) -> _Step:
-    return _Step(node[key.key], (f"[{key.key!r}]",))
-
-
-def _unknown(_node: Any, key: Any) -> _Step:
-    """A step into a user-registered PyTree, whose structure is not known."""
-    return _Step(None, (str(key),))
-
-
-_STEPS: dict[type, Callable[[Any, Any], _Step]] = {
-    GetAttrKey: _field,
-    SequenceKey: _place,
-    DictKey: _entry,
-}

@@ -9,18 +9,17 @@ from functools import cached_property
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.model import MlpTable
 from sweeper.models import layer_loop
-from sweeper.models.decay import DEFAULT, Decay, amounts
-from sweeper.models.decay_masks import Amounts, Places, spread, spread_by_depth
+from sweeper.models.decay import DEFAULT, Decay
+from sweeper.models.decay_masks import Amounts, Places, spread
 from sweeper.models.keys import fixed_key
 from sweeper.models.layer_loop import Activations, LaneInputs, LayerLoop, Workspace
 from sweeper.models.mlp import (
@@ -33,8 +32,7 @@ from sweeper.models.mlp import (
     PaddedMLP,
     Padding,
 )
-from sweeper.models.network import Stretch, Traced, Vector
-from sweeper.models.vectors import parted
+from sweeper.models.network import Stretch, Traced, Vector, VectorLayout
 
 # numbers of a vector and its moments that approximately fit the second cache of a processor
 _IN_CACHE = 1 << 17
@@ -59,8 +57,13 @@ class MlpNetwork:
     widths: tuple[int, ...] = ()
 
     @property
-    def n_parameters(self) -> int:
-        return self.shape.n_parameters
+    def vector(self) -> VectorLayout:
+        return self._vector
+
+    @cached_property
+    def _vector(self) -> VectorLayout:
+        given = self.shape.leaves, self._order, self.dtype, self.decay
+        return _MlpVector(*given, lambda: self._abstract, self)
 
     @property
     def needs_keys(self) -> bool:
@@ -88,8 +91,8 @@ class MlpNetwork:
     def room(self, rows: int) -> Workspace | None:
         if not self._is_loop:
             return None
-        gradient = jnp.zeros(self.n_parameters, self.dtype)
-        return Workspace(gradient, self._loops[-1].blank(rows, self.dtype))
+        gradient = jnp.zeros(self.shape.n_parameters, self.dtype)
+        return Workspace(gradient, self.loops[-1].blank(rows, self.dtype))
 
     def outputs(
         self,
@@ -103,49 +106,21 @@ class MlpNetwork:
         if self._is_loop:
             told = LaneInputs(**traced, keys=keys, dropout=dropout)
             given = jnp.asarray(parameters), jnp.asarray(x), told, room
-            return layer_loop.outputs_over(self._loops, *given)
+            return layer_loop.outputs_over(self.loops, *given)
         model: Any = self.model(parameters, traced)
         activation = self._activation(traced)
         return model(x, keys=keys, dropout=dropout, activation=activation), None
-
-    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
-        if not (self.padded and self.decay.is_by_place):
-            return spread(self._amounts, self._ends(traced), self.n_parameters, self.dtype, places)
-        row = jnp.asarray(traced["depth"]) - 1
-        amounts = self._amounts_by_depth, self._ends(traced), self.n_parameters, row
-        return spread_by_depth(*amounts, self.dtype, places)
-
-    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
-        if not self.looped:
-            return None
-        if not self.padded:
-            return ((0, self.n_parameters),) if self.n_parameters > _IN_CACHE else None
-        # nothing of spare layers; all of its own layers, because spare units lie between the others
-        ends = self._ends(traced)
-        loop = self._loops[-1]
-        if "loop" in traced:
-            width = jnp.asarray(self.widths, jnp.int32)[traced["loop"]]
-            loop = replace(loop, shape=replace(self.shape, width=width))
-        return (0, loop.weight_at(traced["depth"])), (loop.weight_at(self.shape.depth), ends[-1])
 
     def model(
         self, parameters: Vector | None = None, traced: Traced | None = None
     ) -> MLP | PaddedMLP:
         if parameters is None:
             return self._abstract
-        arrays = [
-            part.reshape(leaf)
-            for part, leaf in zip(parted(parameters, self._sizes), self.shape.leaves, strict=True)
-        ]
-        structure = jax.tree.structure(self._abstract)
-        model: MLP = jax.tree.unflatten(structure, [arrays[index] for index in self._order])
+        model: MLP = self.vector.tree(parameters)
         if traced is None or not self.padded:
             return model
         masked = bool(OTHER_THAN_ZERO & set(self.activations))
         return PaddedMLP(model, traced["width"], traced["depth"], masked)
-
-    def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
-        return self._abstract
 
     @property
     def _is_loop(self) -> bool:
@@ -157,45 +132,16 @@ class MlpNetwork:
         return [replace(self.shape, width=width) for width in self.widths] or [self.shape]
 
     @property
-    def _loops(self) -> tuple[LayerLoop, ...]:
+    def loops(self) -> tuple[LayerLoop, ...]:
+        """The hidden layers at each of the widths at which lanes run."""
         return tuple(LayerLoop(shape, self.activations, self.has_dropout) for shape in self._shapes)
 
     @property
-    def _sizes(self) -> list[int]:
-        return [math.prod(leaf) for leaf in self.shape.leaves]
-
-    def _ends(self, traced: Traced) -> Sequence[Any]:
-        """Where each array of the vector ends."""
-        ends = np.cumsum([[math.prod(leaf) for leaf in shape.leaves] for shape in self._shapes], 1)
-        if "loop" not in traced:
-            return ends[-1].tolist()
-        own = jnp.asarray(ends, jnp.int32)[traced["loop"]]
-        return [own[index] for index in range(ends.shape[1])]
-
-    @property
-    def _order(self) -> list[int]:
-        """The arrays of the vector in the order of the PyTree: layer by layer, then the norms."""
+    def _order(self) -> Sequence[int]:
+        """The places in the PyTree, which goes layer by layer, then through the norms."""
         n_layers = self.shape.depth + 1
-        weights, biases, norms = np.split(
-            np.arange(len(self.shape.leaves)), [n_layers, 2 * n_layers]
-        )
-        return [int(index) for index in (*np.stack([weights, biases], 1).ravel(), *norms)]
-
-    @cached_property
-    def _amounts(self) -> NDArray[np.float64]:
-        """How much each array of the vector decays in a network of exactly this shape."""
-        found = np.zeros(len(self.shape.leaves))
-        found[self._order] = amounts(self._abstract, self.decay)
-        return found
-
-    @cached_property
-    def _amounts_by_depth(self) -> NDArray[np.float64]:
-        """The same for lanes of depth 1, 2, ...; the last layer of each is at the last place."""
-        found = np.zeros((self.shape.depth, len(self.shape.leaves)))
-        for row, depth in zip(found, range(1, self.shape.depth + 1), strict=True):
-            own = replace(self, shape=replace(self.shape, depth=depth))
-            row[own.shape.leaves_in(self.shape)] = own._amounts
-        return found
+        weights, norms = range(0, 2 * n_layers, 2), range(2 * n_layers, len(self.shape.leaves))
+        return (*weights, *(place + 1 for place in weights), *norms)
 
     def _activation(self, traced: Traced) -> Activation | None:
         if len(self.activations) == 1:
@@ -228,6 +174,53 @@ class MlpNetwork:
             dtype=jnp.dtype(self.dtype),
             key=fixed_key(),
         )
+
+
+@dataclass(frozen=True)
+class _MlpVector(VectorLayout):
+    """The vector of a network whose lanes may have parts of it; see `VectorLayout`."""
+
+    network: MlpNetwork
+
+    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
+        if not (self.network.padded and self.decay.is_by_place):
+            return spread(self.amounts, self._ends(traced), self.n_parameters, self.dtype, places)
+        row = jnp.asarray(traced["depth"]) - 1
+        amounts = self._amounts_by_depth, self._ends(traced), self.n_parameters
+        return spread(*amounts, self.dtype, places, row)
+
+    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
+        network, shape = self.network, self.network.shape
+        if not network.looped:
+            return None
+        if not network.padded:
+            return ((0, self.n_parameters),) if self.n_parameters > _IN_CACHE else None
+        # nothing of spare layers; all of its own layers, because spare units lie between the others
+        ends = self._ends(traced)
+        loop = network.loops[-1]
+        if "loop" in traced:
+            width = jnp.asarray(network.widths, jnp.int32)[traced["loop"]]
+            loop = replace(loop, shape=replace(shape, width=width))
+        return (0, loop.weight_at(traced["depth"])), (loop.weight_at(shape.depth), ends[-1])
+
+    def _ends(self, traced: Traced) -> Sequence[Any]:
+        """Where each array of the vector ends."""
+        leaves = [loop.shape.leaves for loop in self.network.loops]
+        ends = np.cumsum([[math.prod(leaf) for leaf in own] for own in leaves], 1)
+        if "loop" not in traced:
+            return ends[-1].tolist()
+        own = jnp.asarray(ends, jnp.int32)[traced["loop"]]
+        return [own[index] for index in range(ends.shape[1])]
+
+    @cached_property
+    def _amounts_by_depth(self) -> NDArray[np.float64]:
+        """The amounts for lanes of depth 1, 2, ...; the last layer of each is at the last place."""
+        shape = self.network.shape
+        found = np.zeros((shape.depth, len(shape.leaves)))
+        for row, depth in zip(found, range(1, shape.depth + 1), strict=True):
+            own = replace(self.network, shape=replace(shape, depth=depth))
+            row[own.shape.leaves_in(shape)] = own.vector.amounts
+        return found
 
 
 def _mlp(settings: Settings) -> MlpTable:

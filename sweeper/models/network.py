@@ -6,7 +6,10 @@ faster to run on small networks (`scripts/bench` measures both together with eve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import equinox as eqx
@@ -16,10 +19,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.models.decay import Decay
-from sweeper.models.decay_masks import Amounts, Places
+from sweeper.models.decay import Decay, amounts
+from sweeper.models.decay_masks import Amounts, Places, spread
 from sweeper.models.layer_loop import Activations, Workspace
 from sweeper.models.mlp import AnyArray, Padding
+from sweeper.models.vectors import parted
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, Int[AnyArray, ""]]
@@ -27,17 +31,70 @@ Traced = Mapping[str, Int[AnyArray, ""]]
 Stretch = tuple[Any, Any]
 
 
+@dataclass(frozen=True)
+class VectorLayout:
+    """How a vector contains the arrays of a model, and what an optimizer does to them.
+
+    `arrays` are the shapes of the arrays in the order of the vector, and `order` their places in
+    the PyTree of the model. `shapes` returns the model with the shapes of its parameters and
+    nothing else; `decay` says which of them decay.
+    """
+
+    arrays: Sequence[tuple[int, ...]]
+    order: Sequence[int]
+    dtype: str
+    decay: Decay
+    shapes: Callable[[], PyTree[jax.ShapeDtypeStruct]]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many numbers each array has."""
+        return [math.prod(shape) for shape in self.arrays]
+
+    @property
+    def n_parameters(self) -> int:
+        """The length of the vector."""
+        return sum(self.sizes)
+
+    @cached_property
+    def amounts(self) -> NDArray[np.float64]:
+        """How much each array decays, as a share of the weight decay."""
+        return np.array(amounts(self.shapes(), self.decay))[list(self.order)]
+
+    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
+        """How much each parameter decays, or those in `places`, as a share of the decay."""
+        ends = np.cumsum(self.sizes).tolist()
+        return spread(self.amounts, ends, self.n_parameters, self.dtype, places)
+
+    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
+        """Slices of the vector with a lane's own parameters; None if using them is not faster."""
+        return None
+
+    def leaves(self, vector: Vector) -> list[AnyArray]:
+        """The arrays in the vector, in the order of the PyTree."""
+        parts = zip(self.order, parted(vector, self.sizes), self.arrays, strict=True)
+        arrays = {place: part.reshape(shape) for place, part, shape in parts}
+        return [arrays[place] for place in range(len(arrays))]
+
+    def tree(self, vector: Vector) -> PyTree[AnyArray]:
+        """The model with the arrays in the vector, and nothing else."""
+        return jax.tree.unflatten(jax.tree.structure(self.shapes()), self.leaves(vector))
+
+    def vector(self, leaves: Sequence[Any]) -> NDArray[Any]:
+        """The vector of these arrays, which are in the order of the PyTree."""
+        raveled = [np.ravel(leaves[place]) for place in self.order]
+        return np.concatenate(raveled) if raveled else np.zeros(0, self.dtype)
+
+
 class Network(Protocol):
     """A kind of model with the parameters of one trial, or of every trial of a padded class.
 
-    `n_parameters` is the length of its vector, `decay` what weight decay affects. `needs_keys` says
-    that outputs take keys in training: for dropout, and for what a user-defined model draws.
+    `needs_keys` says that outputs take keys in training: for dropout, and for what a user-defined
+    model draws.
     """
 
     @property
-    def n_parameters(self) -> int: ...
-    @property
-    def decay(self) -> Decay: ...
+    def vector(self) -> VectorLayout: ...
     @property
     def needs_keys(self) -> bool: ...
 
@@ -73,21 +130,9 @@ class Network(Protocol):
         """
         ...
 
-    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
-        """How much each parameter decays, or those in `places`, as a share of the decay."""
-        ...
-
-    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
-        """Slices of the vector with a lane's own parameters; None if using them is not faster."""
-        ...
-
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> eqx.Module:
         """The model in Equinox, with these parameters or only their shapes.
 
         If a lane's `traced` values are given, it can be called although it is padded.
         """
-        ...
-
-    def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
-        """The model with the shapes of its parameters, and nothing else."""
         ...

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
-from numpy.typing import NDArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from sweeper.config import Settings
 from sweeper.models.mlp import AnyArray
@@ -51,11 +49,6 @@ class PartNetworks:
         """The networks by the name of their part."""
         return dict(self.networks)
 
-    @staticmethod
-    def plain(network: Network) -> PartNetworks:
-        """The single part, without a name, of a plain model."""
-        return PartNetworks((("", network),), (("", None),))
-
     @property
     def is_plain(self) -> bool:
         """Whether the model is a single network instead of several with names."""
@@ -73,20 +66,6 @@ class PartNetworks:
     def needs_keys(self) -> bool:
         """Whether outputs take keys in training."""
         return any(network.needs_keys for _, network in self.networks)
-
-    @property
-    def n_parameters(self) -> int:
-        """The parameters of all parts together."""
-        return sum(network.n_parameters for _, network in self.networks)
-
-    def initial(
-        self, settings: Settings, generator: Callable[[str], np.random.Generator]
-    ) -> dict[str, NDArray[Any]]:
-        """The vectors of a trial before training, each drawn with a separate generator."""
-        return {
-            name: network.initial(settings.of_part(name), generator(name))
-            for name, network in self.networks
-        }
 
     def traced(self, settings: Settings) -> dict[str, int]:
         """The parts of the trial's structure that the program gets at run time, as `PART.name`."""
@@ -139,17 +118,6 @@ class PartNetworks:
         """The model in Equinox."""
         parts = {name: network.model(parameters[name]) for name, network in self.networks}
         return PartsModel(parts, self.inputs)
-
-    def over_parameters(self, function: Callable[[Network, str, Any], Any], tree: PyTree) -> PyTree:
-        """`tree` with `function` applied to every leaf under the name of a part, with that part."""
-        networks = self.by_name
-
-        def mapped(path: tuple[Any, ...], leaf: Any) -> Any:
-            names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
-            name = next((name for name in names if name in networks), None)
-            return leaf if name is None else function(networks[name], name, leaf)
-
-        return jax.tree_util.tree_map_with_path(mapped, tree)
 
 
 def traced_of(name: str, traced: Traced) -> Traced:

@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.extend.core import Literal, Var
 
 from sweeper.config.user_code import RAISED
 from sweeper.errors import listed
-from sweeper.models.traces import Trace, trace
+from sweeper.models.traces import Trace, depending, trace
 from sweeper.models.user_network import KEY, passes_key, with_key, without_key
 
 # primitives that draw; their first operand is a key
@@ -56,8 +56,13 @@ def fixed_draws(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[tuple[str, str]
     except RAISED:
         return  # refused elsewhere
     jaxpr = called.jaxpr.jaxpr
-    is_given = [True, *[False] * (len(jaxpr.invars) - 2), True]
-    if _follow(jaxpr, is_given)[1]:
+    is_fixed: list[bool] = []
+
+    def see(equation: Any, given: Sequence[bool]) -> None:
+        is_fixed.append(equation.primitive.name in _DRAWS and not given[0])
+
+    depending(jaxpr, [True, *[False] * (len(jaxpr.invars) - 2), True], see)
+    if any(is_fixed):
         yield (
             "the model draws with a key that is the same in every step",
             "draw with the key that __call__(self, x, *, key=None) is passed in training, or draw "
@@ -68,35 +73,3 @@ def fixed_draws(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[tuple[str, str]
 def _is_fill(equation: Any) -> bool:
     is_broadcast = equation.primitive.name == "broadcast_in_dim"
     return is_broadcast and isinstance(equation.invars[0], Literal)
-
-
-def _follow(jaxpr: Jaxpr, inputs: Sequence[bool]) -> tuple[list[bool], bool]:
-    """Which outputs depend on the marked `inputs`, and whether a draw has a key that does not."""
-    marked: set[Var] = {var for var, is_in in zip(jaxpr.invars, inputs, strict=True) if is_in}
-    is_fixed = False
-
-    def is_marked(atom: Any) -> bool:
-        return not isinstance(atom, Literal) and atom in marked
-
-    for equation in jaxpr.eqns:
-        given = [is_marked(atom) for atom in equation.invars]
-        outputs = [any(given)] * len(equation.outvars)
-        is_fixed |= equation.primitive.name in _DRAWS and not given[0]
-        for inner in inner_jaxprs(equation):
-            its = given if len(given) == len(inner.invars) else [any(given)] * len(inner.invars)
-            its_outputs, is_fixed_there = _follow(inner, its)
-            is_fixed |= is_fixed_there
-            if len(its_outputs) == len(outputs) and equation.primitive.name == "jit":
-                outputs = its_outputs
-        marked |= {var for var, is_in in zip(equation.outvars, outputs, strict=True) if is_in}
-    return [is_marked(atom) for atom in jaxpr.outvars], is_fixed
-
-
-def inner_jaxprs(equation: Any) -> Iterator[Jaxpr]:
-    """The jaxprs inside an equation, such as the body of a loop."""
-    for leaf in jax.tree.leaves(equation.params, is_leaf=lambda one: isinstance(one, _JAXPRS)):
-        if isinstance(leaf, _JAXPRS):
-            yield leaf.jaxpr if isinstance(leaf, ClosedJaxpr) else leaf
-
-
-_JAXPRS = (ClosedJaxpr, Jaxpr)

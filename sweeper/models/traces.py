@@ -47,12 +47,12 @@ class Trace:
             return False
         return self.equals(again)
 
-    def equals(self, other: Trace) -> bool:
-        """Whether `other` is the same program with the same numbers in it."""
+    def equals(self, other: Trace, equal: Callable[[Any, Any], bool] | None = None) -> bool:
+        """Whether `other` is the same program with the same, or `equal`, constants in it."""
         return (
             self.is_like(other)
             and _text(jax.tree.structure(self.result)) == _text(jax.tree.structure(other.result))
-            and all(map(_is_same, _numbers_in(self), _numbers_in(other)))
+            and all(map(equal or is_same, _numbers_in(self), _numbers_in(other)))
         )
 
     def is_like(self, other: Trace) -> bool:
@@ -66,7 +66,7 @@ class Trace:
     def depends_on_key(self) -> list[bool]:
         """For each array of the result, whether it depends on the first argument."""
         n_others = len(self.jaxpr.jaxpr.invars) - 1
-        return _depending(self.jaxpr.jaxpr, [True, *[False] * n_others])
+        return depending(self.jaxpr.jaxpr, [True, *[False] * n_others])
 
 
 def trace(function: Callable[..., Any], key: Any, *others: Any) -> Trace:
@@ -118,18 +118,21 @@ def _numbers_in(trace: Trace) -> list[Any]:
 def _constants(jaxpr: ClosedJaxpr) -> Iterator[Any]:
     yield from jaxpr.consts
     for equation in jaxpr.jaxpr.eqns:
-        for inner in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
-            if isinstance(inner, ClosedJaxpr):
-                yield from _constants(inner)
-            elif isinstance(inner, Jaxpr):
-                yield from _constants(ClosedJaxpr(inner, ()))
+        for inner in inner_jaxprs(equation):
+            yield from _constants(inner)
 
 
-def _is_jaxpr(node: Any) -> bool:
-    return isinstance(node, ClosedJaxpr | Jaxpr)
+def inner_jaxprs(equation: Any) -> Iterator[ClosedJaxpr]:
+    """The jaxprs inside an equation, such as the body of a loop."""
+    for leaf in jax.tree.leaves(equation.params, is_leaf=lambda one: isinstance(one, _JAXPRS)):
+        if isinstance(leaf, _JAXPRS):
+            yield leaf if isinstance(leaf, ClosedJaxpr) else ClosedJaxpr(leaf, ())
 
 
-def _is_same(one: Any, other: Any) -> bool:
+_JAXPRS = (ClosedJaxpr, Jaxpr)
+
+
+def is_same(one: Any, other: Any) -> bool:
     """Whether two constants are equal; of functions and other objects only the type is compared."""
     if one is other:
         return True
@@ -139,18 +142,22 @@ def _is_same(one: Any, other: Any) -> bool:
         one, other = jax.random.key_data(one), jax.random.key_data(other)
     if isinstance(one, jax.Array | np.ndarray):
         one, other = np.asarray(one), np.asarray(other)
-        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=_is_float(one))
+        is_float = one.dtype.kind in "fc"
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=is_float)
     if isinstance(one, bool | int | float | complex | str | np.generic):
         return type(one) is type(other) and (one == other or one != one)
     return type(one) is type(other)
 
 
-def _is_float(array: np.ndarray[Any, Any]) -> bool:
-    return array.dtype.kind in "fc"
+def depending(
+    jaxpr: Jaxpr,
+    inputs: Sequence[bool],
+    see: Callable[[Any, Sequence[bool]], None] | None = None,
+) -> list[bool]:
+    """For each output of `jaxpr`, whether it depends on one of the marked `inputs`.
 
-
-def _depending(jaxpr: Jaxpr, inputs: Sequence[bool]) -> list[bool]:
-    """For each output of `jaxpr`, whether it depends on one of the marked `inputs`."""
+    `see` is called with each equation, also of inner jaxprs, and which of its operands depend.
+    """
     marked: set[Var] = {var for var, is_in in zip(jaxpr.invars, inputs, strict=True) if is_in}
 
     def is_marked(atom: Any) -> bool:
@@ -158,13 +165,15 @@ def _depending(jaxpr: Jaxpr, inputs: Sequence[bool]) -> list[bool]:
 
     for equation in jaxpr.eqns:
         given = [is_marked(atom) for atom in equation.invars]
-        if not any(given) or _is_times_zero(equation):
-            continue
-        outputs = [True] * len(equation.outvars)
-        inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-        if equation.primitive.name in _CALLS and isinstance(inner, ClosedJaxpr | Jaxpr):
-            body = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
-            outputs = _depending(body, given)
+        outputs = [any(given) and not _is_times_zero(equation)] * len(equation.outvars)
+        if see is not None:
+            see(equation, given)
+        for inner in (one.jaxpr for one in inner_jaxprs(equation)):
+            is_call = equation.primitive.name in _CALLS and len(given) == len(inner.invars)
+            if is_call or see is not None:
+                its = given if len(given) == len(inner.invars) else [any(given)] * len(inner.invars)
+                found = depending(inner, its, see)
+                outputs = found if is_call else outputs
         marked |= {var for var, is_in in zip(equation.outvars, outputs, strict=True) if is_in}
     return [is_marked(atom) for atom in jaxpr.outvars]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +20,11 @@ from sweeper.config import Settings
 from sweeper.config.study import EDITION
 from sweeper.config.user_code import RAISED, load_function
 from sweeper.models.decay import DEFAULT, Decay, amounts
-from sweeper.models.decay_masks import Amounts, Places, spread
 from sweeper.models.keys import fixed_key, key_of
 from sweeper.models.layer_loop import Workspace
 from sweeper.models.mlp import AnyArray
-from sweeper.models.network import Stretch, Traced, Vector
+from sweeper.models.network import Traced, Vector, VectorLayout
 from sweeper.models.traces import Trace, trace
-from sweeper.models.vectors import parted
 from sweeper.trial import Scalar
 
 KEY = jax.eval_shape(fixed_key)
@@ -116,8 +113,17 @@ class UserNetwork:
     edition: int = EDITION
 
     @property
-    def n_parameters(self) -> int:
-        return sum(math.prod(leaf.shape) for leaf in self._leaves)
+    def vector(self) -> VectorLayout:
+        return self._vector
+
+    @cached_property
+    def _vector(self) -> VectorLayout:
+        # arrays that decay more come first, so that few stretches of the vector do
+        shapes = self._abstract[0]
+        shares, leaves = amounts(shapes, self.decay), jax.tree.leaves(shapes)
+        order = sorted(range(len(shares)), key=lambda place: -shares[place])
+        arrays = [leaves[place].shape for place in order]
+        return VectorLayout(arrays, order, self.dtype, self.decay, lambda: shapes)
 
     @property
     def has_fixed_start(self) -> bool:
@@ -156,30 +162,10 @@ class UserNetwork:
         call = with_key if self._passes_key else without_key
         return jax.vmap(lambda x, key: call(key, model, x))(x, keys).astype(self.dtype), None
 
-    def decayed(self, traced: Traced, places: Places | None = None) -> Amounts:
-        ends = np.cumsum([math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]).tolist()
-        amounts = np.array(self._ordered(self._amounts))
-        return spread(amounts, ends, self.n_parameters, self.dtype, places)
-
-    def stretches(self, traced: Traced) -> Sequence[Stretch] | None:
-        return None
-
-    def shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
-        return self._abstract[0]
-
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> Any:
         if parameters is None:
             return eqx.combine(*self._abstract)
-        sizes = [math.prod(leaf.shape) for leaf in self._ordered(self._leaves)]
-        arrays = {
-            index: part.reshape(self._leaves[index].shape)
-            for part, index in zip(parted(parameters, sizes), self._order, strict=True)
-        }
-        structure = jax.tree.structure(self._abstract[0])
-        return eqx.combine(
-            jax.tree.unflatten(structure, [arrays[index] for index in range(len(arrays))]),
-            self._rest,
-        )
+        return eqx.combine(self.vector.tree(parameters), self._rest)
 
     def built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
         """The parameters of a fresh model, and the rest of it."""
@@ -223,28 +209,10 @@ class UserNetwork:
 
         def initial(key: PRNGKeyArray) -> Float[Array, " parameters"]:
             leaves = jax.tree.leaves(self.built(key)[0])
-            raveled = [jnp.ravel(leaf).astype(self.dtype) for leaf in self._ordered(leaves)]
+            raveled = [jnp.ravel(leaves[at]).astype(self.dtype) for at in self.vector.order]
             return jnp.concatenate([*raveled, jnp.zeros(0, self.dtype)])
 
         return jax.jit(initial)
-
-    @cached_property
-    def _leaves(self) -> list[Any]:
-        """Shapes and dtypes of the parameters, in the order of the PyTree."""
-        return jax.tree.leaves(self._abstract[0])
-
-    @cached_property
-    def _amounts(self) -> list[float]:
-        """How much weight decay applies to each of them."""
-        return [*amounts(self._abstract[0], self.decay)]
-
-    @cached_property
-    def _order(self) -> list[int]:
-        """The order of leaves in the vector: those that decay more first, so that few parts do."""
-        return sorted(range(len(self._amounts)), key=lambda index: -self._amounts[index])
-
-    def _ordered(self, leaves: Sequence[Any]) -> list[Any]:
-        return [leaves[index] for index in self._order]
 
 
 def _is_parameter(leaf: Any) -> bool:

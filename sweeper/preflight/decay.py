@@ -140,7 +140,7 @@ def _models_of_kind(
 
 def _leaves(programs: Programs, settings: Settings, part: str | None) -> tuple[Leaf, ...]:
     networks = programs.networks(settings).items()
-    shapes = [network.shapes() for name, network in networks if part in (None, name)]
+    shapes = [network.vector.shapes() for name, network in networks if part in (None, name)]
     return tuple(leaf for shape in shapes for leaf in leaves_of(shape))
 
 
@@ -192,7 +192,11 @@ def decay_preview(config: StudyConfig, programs: Programs) -> dict[str, Any]:
         "study": config.study.name,
         "rules_without_use_in_some_trials": list(partly_idle(config, programs)),
         "models": [
-            _treated(name, settings.of_part(name), decisions(network.shapes(), network.decay))
+            _treated(
+                name,
+                settings.of_part(name),
+                decisions(network.vector.shapes(), network.vector.decay),
+            )
             for kind in config.kinds
             for settings in (config.filled(_example(config, kind)),)
             for name, network in programs.networks(settings).items()

@@ -21,8 +21,7 @@ from sweeper.config.train import SupervisedTable, column_of
 from sweeper.config.user_code import RAISED, load_function
 from sweeper.data.dataset import Dataset
 from sweeper.errors import listed
-from sweeper.models.trace_checks import inner_jaxprs
-from sweeper.models.traces import Trace, trace
+from sweeper.models.traces import Trace, inner_jaxprs, trace
 from sweeper.models.user_network import KEY, UserNetwork, evaluated
 from sweeper.preflight.user_functions import PARAMETER, optimizer_arguments
 from sweeper.programs.build import Programs
@@ -164,7 +163,7 @@ def _output_hint(loss: str, network: UserNetwork, x: Array) -> str | None:
     Weights are drawn at several scales: outputs of a linear last layer exceed any bounds.
     """
     rng = np.random.default_rng(0)
-    drawn = [scale * rng.standard_normal(network.n_parameters) for scale in _SCALES]
+    drawn = [scale * rng.standard_normal(network.vector.n_parameters) for scale in _SCALES]
     weights = jnp.asarray(np.stack(drawn), network.dtype)
     found = jax.jit(jax.vmap(lambda vector: network.outputs(vector, x, {})[0]))(weights)
     kind = _kind_of(np.asarray(found))
@@ -290,4 +289,4 @@ def _shapes(jaxpr: Jaxpr) -> Iterator[tuple[int, ...]]:
     for equation in jaxpr.eqns:
         yield from (getattr(var.aval, "shape", ()) for var in equation.outvars)
         for inner in inner_jaxprs(equation):
-            yield from _shapes(inner)
+            yield from _shapes(inner.jaxpr)

@@ -154,7 +154,7 @@ def _traced(method: Callable[..., Any], lane: LaneParameters, *given: Any) -> Tr
 
 
 def _blank(program: Own) -> Any:
-    arrays = jax.tree.leaves(program.network.shapes())
+    arrays = jax.tree.leaves(program.network.vector.shapes())
     model = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in arrays)
     return State({"": model}, None, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
 
@@ -163,7 +163,7 @@ def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:
     if not isinstance(start, tuple) or len(start) != 2:
         found = f"'{name}.init' returns {_shown(start)}"
         return found, "return model, opt_state"
-    like = eqx.filter(program.network.shapes(), _is_shape), program.model_constants
+    like = eqx.filter(program.network.vector.shapes(), _is_shape), program.model_constants
     if differs := _difference(_by_path(*like), _by_path(eqx.filter(start[0], _is_kept))):
         found = f"'{name}.init' returns a model whose {differs}"
         return found, "return the model it gets, with other numbers if necessary"

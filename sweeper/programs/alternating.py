@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -20,11 +19,10 @@ from sweeper.config.optimizer import OptimizersTable
 from sweeper.config.settings import OPTIMIZER_S_RATE
 from sweeper.models.keys import key_of
 from sweeper.models.part_networks import traced_of
-from sweeper.programs.base import in_blocks, stepped
 from sweeper.programs.losses import Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.parts import OfParts
+from sweeper.programs.parts import OfParts, in_blocks, stepped
 from sweeper.programs.program import (
     AnyArray,
     Batch,
@@ -107,14 +105,8 @@ class Alternating(OfParts):
 
         (_, losses), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
         gradients = self._clipped(gradients, lane.hparams)
-        model, moments = {**state.model}, {**state.optimizer}
-        for part in phase.trains:
-            optimizer = self.optimizer_in(part, lane, state.step, name)
-            updates, moments[part] = optimizer.update(
-                gradients[part], state.optimizer[part], state.model[part]
-            )
-            model[part] = eqx.apply_updates(state.model[part], updates)
-        return stepped(state, model, moments, lane), losses
+        ordered = {part: gradients[part] for part in phase.trains}
+        return stepped(self.moved(state, ordered, lane, name), lane), losses
 
     def _losses(self, outputs: Mapping[str, Array], y: AnyArray) -> Metrics:
         """Every loss as reported, in the data's own units if its parts have them."""

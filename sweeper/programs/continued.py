@@ -6,11 +6,10 @@ learning-rate schedules start again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,8 +25,15 @@ from sweeper.config.trust import NOWHERE, TRUST, is_known
 from sweeper.errors import Problem, SetupError, counted
 from sweeper.programs.data_spec import DataSpec, blank_of
 from sweeper.programs.optax_state import parameters_of
-from sweeper.programs.program import LaneParameters, Layout, Program, State
-from sweeper.programs.saved_file import MODEL, OPTIMIZER, TRAINED, SavedFile, read_saved
+from sweeper.programs.program import Program, State
+from sweeper.programs.saved_file import (
+    MODEL,
+    OPTIMIZER,
+    TRAINED,
+    UNTRAINED,
+    SavedFile,
+    read_saved,
+)
 
 # optimizers that are the same under two names
 _SAME = {"adamw": "adam"}
@@ -125,65 +131,51 @@ def _own_state(settings: Settings) -> object:
     return settings.train.program, arguments_of("train", settings.train, traced=False), schedule
 
 
-class Continued:
-    """`program`, but with trials that start from `start`.
+@dataclass(frozen=True)
+class Continuation:
+    """How trials with `settings` start from `start` instead of fresh weights.
 
-    `own` trains the same trials without padding, `saved` is the program of the saved model.
+    `own` trains them without padding, `saved` is the program of the saved model.
     """
 
-    def __init__(
-        self, program: Program, own: Program, saved: Program, start: SavedStart, settings: Settings
-    ) -> None:
-        self._program = program
-        self._own = own
-        self._saved = saved
-        self._start = start
-        self._settings = settings
-        self._has_moments = start.has_moments_for(settings)
+    own: Program
+    saved: Program
+    start: SavedStart
+    settings: Settings
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._program, name)
-
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        """The state of a trial before its first step, in NumPy arrays, at step 0."""
-        file, fresh = self._start.file, self._own.init(number, settings, replicate)
-        own, (like, like_moments) = self._own.saver, self._like
+    def state(self, number: int, settings: Settings, replicate: int) -> State:
+        """A trial's own state before its first step, in NumPy arrays, at step 0."""
+        file, fresh = self.start.file, self.own.init(number, settings, replicate)
+        own, (like, like_moments, like_untrained) = self.own.saver, self._like
         judged = own.with_model(fresh, file.tree(MODEL, like))
+        judged = replace(judged, untrained=file.tree(UNTRAINED, like_untrained))
         if not self._has_moments:
-            return self._program.layout.padded(judged, settings)
+            return judged
         state = own.with_opt_state(
-            judged, file.tree(OPTIMIZER, like_moments), self._start.settings, settings
+            judged, file.tree(OPTIMIZER, like_moments), self.start.settings, settings
         )
         if fresh.average is not None:
             state = own.with_model(state, file.tree(TRAINED, like))
             state = replace(state, average=judged.model)
-        return self._program.layout.padded(state, settings)
+        return state
 
-    @property
-    def layout(self) -> Layout:
-        """The layout of the program, with its own `init`."""
-        return cast(Layout, self)
-
-    @property
-    def phases(self) -> Mapping[str, Program]:
-        """The program of each phase alone."""
-        its = self._own, self._saved, self._start, self._settings
-        phases = self._program.phases.items()
-        return {name: cast(Program, Continued(program, *its)) for name, program in phases}
-
-    def begin(self, state: State, lane: LaneParameters) -> State:
-        """`state` at step 0 with what is created inside the compiled program."""
-        begun = self._program.begin(state, lane)
+    def begun(self, fresh: State, state: State) -> State:
+        """The state `fresh` at step 0, with what `state` has of the saved model's training."""
         if not self._has_moments:
-            return begun
-        return replace(begun, optimizer=state.optimizer, average=state.average)
+            return fresh
+        return replace(fresh, optimizer=state.optimizer, average=state.average)
 
     @cached_property
-    def _like(self) -> tuple[PyTree, PyTree]:
-        """Shapes and dtypes of the model and of its optimizer's state, as saved."""
-        blank = blank_of(self._saved.layout.abstract())
-        moments = self._saved.saver.opt_state(blank, self._start.settings)
-        return _as_saved((parameters_of(self._saved.saver.model(blank)), moments), self._start)
+    def _has_moments(self) -> bool:
+        return self.start.has_moments_for(self.settings)
+
+    @cached_property
+    def _like(self) -> tuple[PyTree, PyTree, PyTree]:
+        """Shapes and dtypes of the model, its optimizer's state and its untrained arrays."""
+        blank = blank_of(self.saved.layout.abstract())
+        moments = self.saved.saver.opt_state(blank, self.start.settings)
+        model = parameters_of(self.saved.saver.model(blank))
+        return _as_saved((model, moments, blank.untrained), self.start)
 
 
 def check_leaves(program: Program, start: SavedStart) -> None:

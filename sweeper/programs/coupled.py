@@ -24,7 +24,6 @@ from sweeper.config.model import PartsTable, upstream
 from sweeper.config.settings import CLIP
 from sweeper.config.user_code import load_function
 from sweeper.models.keys import key_of
-from sweeper.programs.base import stepped
 from sweeper.programs.generator_critic import (
     OBJECTIVES,
     Game,
@@ -33,7 +32,7 @@ from sweeper.programs.generator_critic import (
     measure_of,
     noise_of,
 )
-from sweeper.programs.parts import OfParts
+from sweeper.programs.parts import OfParts, stepped
 from sweeper.programs.program import Batch, LaneParameters, Metrics, State, measured
 from sweeper.trial import words
 
@@ -113,8 +112,9 @@ class Coupled(OfParts):
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
-        key = jax.random.fold_in(_key(lane, _OF_LANE), state.step)
-        is_due = (state.step + 1) % _count(lane, "train.critic_steps") == 0
+        key = jax.random.fold_in(key_of(lane.key[_OF_LANE]), state.step)
+        period = jnp.asarray(lane.hparams["train.critic_steps"]).astype(jnp.int32)
+        is_due = (state.step + 1) % period == 0
         game = self._game(batch, lane, key, in_training=True)
         if game is None:
             moved, losses = self._by_function(state, batch, lane, key, is_due)
@@ -128,7 +128,7 @@ class Coupled(OfParts):
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         models = measured(state)
-        key = _key(lane, _OF_STUDY)
+        key = key_of(lane.key[_OF_STUDY])
         game = self._game(data, lane, key, in_training=False)
         losses = self._losses(models, data, lane, key) if game is None else game.losses(models)
         told = tuple(losses[name] for name in self._train.models)
@@ -151,19 +151,19 @@ class Coupled(OfParts):
         rows, pulled_back = jax.vjp(game.generated, models[GENERATOR])
         given = lax.stop_gradient(rows)
         gradient, losses = jax.grad(judged, has_aux=True)(models[CRITIC], given)
-        state = self._moved(state, {CRITIC: gradient}, lane)
+        state = self.moved(state, {CRITIC: gradient}, lane)
         critic = state.model[CRITIC]
         if game.objective.clipped:
             bound = jnp.asarray(lane.hparams.get("train.clip", CLIP))
             critic = jnp.clip(critic, -bound, bound)
-            state = _with(state, {CRITIC: critic})
+            state = replace(state, model={**state.model, CRITIC: critic})
 
         def move(state: State) -> State:
             (gradient,) = pulled_back(jax.grad(game.liked)(rows, critic))
-            return self._moved(state, {GENERATOR: gradient}, lane)
+            return self.moved(state, {GENERATOR: gradient}, lane)
 
         state = lax.cond(is_due, move, lambda state: state, state)
-        return stepped(state, state.model, state.optimizer, lane), losses
+        return stepped(state, lane), losses
 
     def _by_function(
         self,
@@ -185,7 +185,7 @@ class Coupled(OfParts):
 
         def move(state: State, *moving: str) -> State:
             gradients = {name: runs[name][1](jnp.ones_like(losses[name]))[0] for name in moving}
-            return self._moved(state, gradients, lane)
+            return self.moved(state, gradients, lane)
 
         others = [name for name in names if name != CRITIC]
         if CRITIC not in names:
@@ -193,7 +193,7 @@ class Coupled(OfParts):
         else:
             state = move(state, CRITIC)
             state = lax.cond(is_due, lambda s: move(s, *others), lambda s: s, state)
-        return stepped(state, state.model, state.optimizer, lane), losses
+        return stepped(state, lane), losses
 
     def _losses(
         self, models: Models, batch: Batch, lane: LaneParameters, key: PRNGKeyArray
@@ -211,16 +211,6 @@ class Coupled(OfParts):
             return None
         real = jnp.asarray(batch.x)
         return Game(objective, self.parts, self._latent_size, real, lane, key, in_training)
-
-    def _moved(self, state: State, gradients: Mapping[str, Array], lane: LaneParameters) -> State:
-        """`state` with the models of `gradients` moved, each by its own optimizer."""
-        model: dict[str, Any] = dict(state.model)
-        moments: dict[str, Any] = dict(state.optimizer)
-        for name, gradient in gradients.items():
-            optimizer = self.optimizer_in(name, lane, state.step)
-            updates, moments[name] = optimizer.update(gradient, moments[name], model[name])
-            model[name] = eqx.apply_updates(model[name], updates)
-        return _with(state, model, moments)
 
     def _in_own_units(self, x: Float[Array, "rows features"], data: Batch) -> Array:
         if data.scale is not None and data.shift is not None:
@@ -247,18 +237,3 @@ class Coupled(OfParts):
     @cached_property
     def _measures(self) -> Sequence[Measure]:
         return [measure_of(name, self.data) for name in self._train.metrics]
-
-
-def _key(lane: LaneParameters, place: slice) -> PRNGKeyArray:
-    return key_of(jnp.asarray(lane.key)[place])
-
-
-def _count(lane: LaneParameters, key: str) -> Int[Array, ""]:
-    return jnp.asarray(lane.hparams[key]).astype(jnp.int32)
-
-
-def _with(state: State, model: Mapping[str, Any], moments: Any = None) -> State:
-    """`state` with these models and, if given, these optimizer states."""
-    every = {**state.model, **model}
-    optimizer = state.optimizer if moments is None else moments
-    return State(every, optimizer, state.step, state.average, state.kept, state.patience)

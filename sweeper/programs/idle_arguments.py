@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import PartsTable, PythonTable
@@ -11,8 +15,8 @@ from sweeper.config.search import SearchEntry, ends
 from sweeper.config.table import field_of
 from sweeper.config.user_code import RAISED
 from sweeper.errors import listed
-from sweeper.models.idle_arguments import builds_alike
-from sweeper.models.user_network import UserNetwork
+from sweeper.models.traces import is_same, trace
+from sweeper.models.user_network import KEY, UserNetwork
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
 
@@ -51,7 +55,7 @@ def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
             networks = _networks(
                 config, programs, part, [{**other_values, column: v} for v in values]
             )
-            if not builds_alike(networks):
+            if not _builds_alike(networks):
                 return False
     except RAISED:  # by user code; reported when the model is checked
         return False
@@ -63,6 +67,20 @@ def _networks(
 ) -> list[UserNetwork]:
     found = [programs.networks(config.filled(params))[part] for params in drawn]
     return [network for network in found if isinstance(network, UserNetwork)]
+
+
+def _builds_alike(networks: Sequence[UserNetwork]) -> bool:
+    """Whether all of them are the same model: structure, static fields and initial weights."""
+    traces = (trace(one.built, KEY) for one in networks)  # usually the second already differs
+    first = next(traces)
+    return all(first.equals(other, _equal) for other in traces)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Like `is_same`, but also of functions and other objects."""
+    if isinstance(one, np.ndarray | jax.Array):
+        return is_same(one, other)
+    return type(one) is type(other) and bool(one is other or one == other)
 
 
 def _tried(entry: SearchEntry) -> tuple[Scalar, ...]:

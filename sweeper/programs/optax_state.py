@@ -7,8 +7,7 @@ numbers and schedule, whose state contains the count of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,36 +23,6 @@ from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.models.network import Network
 from sweeper.programs.optimizers import clipping_of, decayed_leaves, direction_of, users_optimizer
 from sweeper.programs.schedules import rate_of
-
-
-class Leaves:
-    """Where each number of the vector is in the model, in the order of its PyTree."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-
-    def of(self, vector: NDArray[Any]) -> list[NDArray[Any]]:
-        """The arrays of the model."""
-        return [vector[places] for places in self.places]
-
-    def vector(self, arrays: Sequence[Any]) -> NDArray[Any]:
-        """The vector of these arrays of the model."""
-        first = np.asarray(arrays[0])
-        vector = np.empty(self._network.n_parameters, first.dtype)
-        for places, array in zip(self.places, arrays, strict=True):
-            vector[places] = np.asarray(array)
-        return vector
-
-    @cached_property
-    def places(self) -> list[NDArray[np.int64]]:
-        """The indices in the vector of the numbers of each array."""
-        return [leaf.astype(np.int64) for leaf in jax.tree.leaves(self._numbered)]
-
-    @cached_property
-    def _numbered(self) -> PyTree:
-        # floats, because these are treated as parameters
-        places = np.arange(self._network.n_parameters, dtype=np.float64)
-        return parameters_of(self._network.model(places))
 
 
 def parameters_of(model: PyTree) -> PyTree:
@@ -100,9 +69,8 @@ def plain_state(
     step: Any,
 ) -> PyTree[NDArray[Any]]:
     """The state of the plain `optimizer` that corresponds to a lane's `moments` after `step`."""
-    leaves = Leaves(network)
-    like = abstract_state(optimizer, network)
-    found: list[Any] = [*_spread(settings, network, leaves, moments)]
+    like = eqx.filter_eval_shape(optimizer.init, network.vector.shapes())
+    found: list[Any] = [*_spread(settings, network, moments)]
     if has_schedule(settings):
         found.append(step)  # the count comes last
     arrays = [
@@ -119,14 +87,14 @@ def lane_state(
 
     Their optimizers must be the same, their schedules need not be.
     """
-    leaves, given = Leaves(network), jax.tree.leaves(opt_state)
+    given = jax.tree.leaves(opt_state)
     if has_schedule(saved):
         given.pop()
     arrays: list[NDArray[Any]] = []
     for leaf in jax.tree.leaves(like):
         is_vector = _is_vector(settings, network, leaf)
-        taken = [given.pop(0) for _ in (leaves.places if is_vector else (0,))]
-        array = leaves.vector(taken) if is_vector else np.asarray(taken[0])
+        taken = [given.pop(0) for _ in (network.vector.arrays if is_vector else (0,))]
+        array = network.vector.vector(taken) if is_vector else np.asarray(taken[0])
         assert array.shape == leaf.shape, "both are states of the same optimizer"
         arrays.append(array.astype(leaf.dtype))
     assert not given, "both are states of the same optimizer"
@@ -138,30 +106,18 @@ def has_schedule(settings: Settings) -> bool:
     return settings.sole_optimizer.schedule.name != "constant"
 
 
-def abstract_state(optimizer: optax.GradientTransformation, network: Network) -> PyTree:
-    """Shapes and dtypes of the plain optimizer's state."""
-
-    def fresh(vector: Array) -> PyTree:
-        return optimizer.init(eqx.filter(network.model(vector), eqx.is_inexact_array))
-
-    dtype = jax.tree.leaves(network.model())[0].dtype
-    return eqx.filter_eval_shape(fresh, jax.ShapeDtypeStruct((network.n_parameters,), dtype))
-
-
-def _spread(
-    settings: Settings, network: Network, leaves: Leaves, moments: PyTree
-) -> Iterator[NDArray[Any]]:
+def _spread(settings: Settings, network: Network, moments: PyTree) -> Iterator[Any]:
     """The leaves of a lane's optimizer state, with each vector as arrays of the model."""
     for leaf in jax.tree.leaves(moments):
         if _is_vector(settings, network, leaf):
-            yield from leaves.of(np.asarray(leaf))
+            yield from network.vector.leaves(np.asarray(leaf))
         else:
             yield leaf
 
 
 def _is_vector(settings: Settings, network: Network, leaf: Any) -> bool:
     """Whether it has one number per parameter; some optimizers keep whole arrays instead."""
-    return settings.sole_optimizer.elementwise and leaf.shape == (network.n_parameters,)
+    return settings.sole_optimizer.elementwise and leaf.shape == (network.vector.n_parameters,)
 
 
 def _remade(made: Callable[[Any], optax.GradientTransformation]) -> optax.GradientTransformation:

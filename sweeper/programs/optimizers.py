@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import optax
-from jaxtyping import Array, Float, PyTree
 
 from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
@@ -61,7 +59,7 @@ def moving_of(
     weight_decay = hparams["optimizer.weight_decay"]
     rate = optax.scale_by_learning_rate(rate_of(settings, hparams, step))
     if table.elementwise:
-        decay = optax.add_decayed_weights(weight_decay * network.decayed(traced, places))
+        decay = optax.add_decayed_weights(weight_decay * network.vector.decayed(traced, places))
         return direction, decay, rate
     decay = decayed_leaves(weight_decay, network)
     return _over_leaves(optax.chain(direction, decay), network), rate
@@ -138,7 +136,7 @@ _CLIPPING: Mapping[str, Callable[[Any], optax.GradientTransformation]] = {
 
 def decayed_leaves(weight_decay: Any, network: Network) -> optax.GradientTransformation:
     """Decay of the arrays of a model, each by its own share."""
-    shares = amounts_of(network.shapes(), network.decay)
+    shares = amounts_of(network.vector.shapes(), network.vector.decay)
     decays = {
         share: optax.add_decayed_weights(weight_decay * share) if share else optax.identity()
         for share in jax.tree.leaves(shares.tree)
@@ -158,7 +156,7 @@ def users_optimizer(
     if "optimizer.lr" in hparams:
         arguments["lr"] = rate_of(settings, hparams, step)
     if table.decay is not None:
-        arguments["mask"] = mask_of(network.shapes(), network.decay)
+        arguments["mask"] = mask_of(network.vector.shapes(), network.vector.decay)
     return load_function(table.name, settings.base_dir)(**arguments)
 
 
@@ -166,9 +164,7 @@ def _over_leaves(
     inner: optax.GradientTransformation, network: Network
 ) -> optax.GradientTransformation:
     """`inner` for the arrays of the model, as a transformation of the vector that contains them."""
-
-    def leaves(vector: Float[Array, " parameters"]) -> PyTree[Array]:
-        return eqx.filter(network.model(vector), eqx.is_inexact_array)
+    leaves = network.vector.tree
 
     def init(params: Any) -> Any:
         return inner.init(leaves(params))

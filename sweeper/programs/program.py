@@ -32,11 +32,13 @@ class BestWeights(eqx.Module):
     """The parameters after the best epoch so far, and its `score`, where higher is better.
 
     If optimizer states are saved, `training` is the whole state of the lane after that epoch.
+    `untrained` is as in `State`.
     """
 
     model: Parameters
     score: Float[AnyArray, ""]
     training: State | None = None
+    untrained: PyTree[Array] = None
 
 
 class Patience(eqx.Module):
@@ -51,7 +53,8 @@ class State(eqx.Module):
 
     `model` are its parameters; `step` counts updates from 0. The others exist if the program needs
     them: `average` is the running average of the parameters, and `room`, only within an epoch, is
-    what the last step left for the next one to overwrite.
+    what the last step left for the next one to overwrite. `untrained` are arrays of the model that
+    steps compute but the optimizer does not move, such as running statistics.
     """
 
     model: Parameters
@@ -61,6 +64,7 @@ class State(eqx.Module):
     kept: BestWeights | None = None
     patience: Patience | None = None
     room: Workspace | None = None
+    untrained: PyTree[Array] = None
 
 
 def measured(state: State) -> Parameters:
@@ -68,13 +72,12 @@ def measured(state: State) -> Parameters:
     return state.model if state.average is None else state.average
 
 
-def _judged(state: State) -> Parameters:
-    return measured(state) if state.kept is None else state.kept.model
-
-
 def restored(state: State) -> State:
     """`state` with the parameters by which its trial is judged, without alternatives."""
-    return State(_judged(state), state.optimizer, state.step)
+    model, untrained = measured(state), state.untrained
+    if state.kept is not None:
+        model, untrained = state.kept.model, state.kept.untrained
+    return State(model, state.optimizer, state.step, untrained=untrained)
 
 
 OfUse = Callable[[State], State]  # takes what is needed from a state
@@ -87,7 +90,7 @@ def whole(state: State) -> State:
 
 def only_model(state: State) -> State:
     """What `state` needs for its trial to be judged, without what only training needs."""
-    return State(_judged(state), None, None)  # type: ignore[arg-type]
+    return replace(restored(state), optimizer=None, step=None)
 
 
 def in_training(state: State) -> State:
@@ -252,6 +255,7 @@ class Epochs:
             state.step,
             average=model if self.settings.has("train.ema") else None,
             patience=None if self.settings.stops is None else Patience(worst, none_waited),
+            untrained=state.untrained,
         )
         return (
             begun if self.settings.keeps is None else replace(begun, kept=self._kept(begun, worst))
@@ -289,7 +293,8 @@ class Epochs:
     def _kept(self, state: State, score: Float[Array, ""]) -> BestWeights:
         """What to keep of `state` after the best epoch so far."""
         training = in_training(state) if self.settings.saves else None
-        return BestWeights(jax.tree.map(jnp.asarray, measured(state)), score, training)
+        best: Any = jax.tree.map(jnp.asarray, (measured(state), state.untrained))
+        return BestWeights(best[0], score, training, best[1])
 
     def _score(self, row: Float[Array, " metrics"], rule: MetricRule) -> Array:
         """The score of an epoch; higher is better."""

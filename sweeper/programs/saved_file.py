@@ -60,6 +60,7 @@ _UNFIT = (
     ValueError,
 )
 _WRITE_AGAIN = "write it again with `python -m sweeper export`, or use another copy"
+_EXPORTED = "use a directory that `python -m sweeper export` wrote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class SavedFile:
         except CheckpointError as error:
             by = f" (written by {self.other_versions})" if self.other_versions else ""
             hint = "use the versions and the code that it was written with"
-            raise SetupError(Problem(self.name, "", f"{error}{by}", hint)) from error
+            raise _refusal(self.name, f"{error}{by}", hint) from error
 
 
 def content_of(
@@ -121,32 +122,35 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     """
     path = _model_in(path) if path.is_dir() else path
     if path.suffix == ".eqx" and path.is_file():
-        raise SetupError(_weights_alone(path))
+        saved = path.with_suffix(".safetensors")
+        hint = f"use {saved}" if saved.is_file() else "use a directory that `export` wrote"
+        raise _refusal(path, "in Equinox's own format, which only has the weights", hint)
     try:
         if not trusted:
             _check_size(path)
         tensors, metadata = unpacked(path.read_bytes())
     except (OSError, CheckpointError) as error:
         told = error.strerror if isinstance(error, OSError) else f"not a saved model: {error}"
-        hint = "use a directory that `python -m sweeper export` wrote"
-        raise SetupError(Problem(str(path), "", str(told), hint)) from None
+        raise _refusal(path, str(told), _EXPORTED) from None
     text = metadata.get(_HEADER)
     if text is None:
-        hint = "use a directory that `python -m sweeper export` wrote"
-        raise SetupError(Problem(str(path), "", "not a saved model of sweeper", hint))
+        raise _refusal(path, "not a saved model of sweeper", _EXPORTED)
     digest = _digest(text.encode())
     if digest != metadata.get(_DIGEST):
-        raise SetupError(Problem(str(path), "", "its header is damaged", _WRITE_AGAIN))
+        raise _refusal(path, "its header is damaged", _WRITE_AGAIN)
     with as_written(str(path)):
         record = json.loads(text)
         if record["format"] != FORMAT:
             found = f"it has format {record['format']}, but this program reads {FORMAT}"
-            hint = "use the version of sweeper that wrote it"
-            raise SetupError(Problem(str(path), "", found, hint))
+            raise _refusal(path, found, "use the version of sweeper that wrote it")
         damaged = [*_damaged(tensors, record["leaves"])]
     if damaged:
         raise SetupError([Problem(str(path), leaf, what, _WRITE_AGAIN) for leaf, what in damaged])
     return SavedFile(str(path), record, tensors, digest)
+
+
+def _refusal(path: Path | str, found: str, hint: str) -> SetupError:
+    return SetupError(Problem(str(path), "", found, hint))
 
 
 @contextmanager
@@ -160,21 +164,15 @@ def as_written(name: str) -> Iterator[None]:
         yield
     except _UNFIT as error:
         found = f"its header cannot be used ({type(error).__name__}: {error})"
-        raise SetupError(Problem(name, "", found[:_MAX_LETTERS], _WRITE_AGAIN)) from error
+        raise _refusal(name, found[:_MAX_LETTERS], _WRITE_AGAIN) from error
 
 
 def _model_in(directory: Path) -> Path:
     path = directory / MODEL_FILE
     if path.is_symlink():
         hint = "put the file itself there, or name the file"
-        raise SetupError(Problem(str(path), "", "a link, which is not followed", hint))
+        raise _refusal(path, "a link, which is not followed", hint)
     return path
-
-
-def _weights_alone(path: Path) -> Problem:
-    saved = path.with_suffix(".safetensors")
-    hint = f"use {saved}" if saved.is_file() else "use a directory that `export` wrote"
-    return Problem(str(path), "", "in Equinox's own format, which only has the weights", hint)
 
 
 def _check_size(path: Path) -> None:
@@ -186,7 +184,7 @@ def _check_size(path: Path) -> None:
         header_bytes = int.from_bytes(file.read(8), "little")
     if there.st_size > _MAX_BYTES or (header_bytes > _MAX_HEADER_BYTES <= there.st_size):
         found = f"{there.st_size:,} bytes, with a header of {header_bytes:,}: such a large file "
-        raise SetupError(Problem(str(path), "", f"{found}is only read if it is trusted", TRUST))
+        raise _refusal(path, f"{found}is only read if it is trusted", TRUST)
 
 
 def _damaged(tensors: Tensors, leaves: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -213,9 +211,9 @@ def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-# the model by which the trial is judged; the model that is trained, if an average is measured
-# instead; the optimizer state
-MODEL, TRAINED, OPTIMIZER = "model", "trained", "optimizer"
+# the model by which the trial is judged, and its untrained arrays; the model that is trained, if an
+# average is measured instead; the optimizer state
+MODEL, UNTRAINED, TRAINED, OPTIMIZER = "model", "untrained", "trained", "optimizer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +221,21 @@ class PlainState:
     """A trial as plain Equinox and Optax objects.
 
     `opt_state` belongs to `trained`, which is `model` itself unless an average is measured.
+    `untrained` is as in `State`.
     """
 
     model: eqx.Module
     trained: eqx.Module
     optimizer: optax.GradientTransformation
     opt_state: PyTree | None
+    untrained: PyTree[NDArray[Any]] = None
 
 
 def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, NDArray[Any]]:
     """The leaves of a trial's own `state`, as returned by `at_its_best` or `only_model`."""
-    tensors = named(parameters_of(program.saver.model(restored(state))), MODEL)
+    judged = restored(state)
+    tensors = named(parameters_of(program.saver.model(judged)), MODEL)
+    tensors |= named(judged.untrained, UNTRAINED)
     if state.optimizer is not None:
         tensors |= named(program.saver.opt_state(state, settings), OPTIMIZER)
     if state.average is not None:
@@ -262,6 +264,7 @@ def plain_state_of(file: SavedFile, program: Program, settings: Settings) -> Pla
         trained=model(TRAINED) if file.has(TRAINED) else judged,
         optimizer=program.saver.optimizer(settings),
         opt_state=opt_state,
+        untrained=file.tree(UNTRAINED, blank.untrained),
     )
 
 

@@ -11,10 +11,9 @@ from jaxtyping import Array, Float, Int
 from sweeper.models.keys import key_of
 from sweeper.models.layer_loop import Activations, Workspace
 from sweeper.models.network import Network
-from sweeper.programs.base import in_blocks, stepped
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING, Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
-from sweeper.programs.parts import OfParts
+from sweeper.programs.parts import OfParts, in_blocks, stepped
 from sweeper.programs.program import (
     Batch,
     Epochs,
@@ -66,7 +65,8 @@ class Supervised(OfParts):
         before = state.optimizer[""], state.model[""]
         model, moments = updated(*made, gradients, *before, after=told)
         room = None if given is None else Workspace(gradients, given)
-        return replace(stepped(state, {"": model}, {"": moments}, lane), room=room), (told,)
+        moved = replace(state, model={"": model}, optimizer={"": moments}, room=room)
+        return stepped(moved, lane), (told,)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         model = measured(state)[""]

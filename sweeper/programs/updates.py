@@ -46,7 +46,7 @@ def updated(
 
     `after` is the last number that is computed from the parameters before the update.
     """
-    stretches = network.stretches(lane.traced)
+    stretches = network.vector.stretches(lane.traced)
     # other optimizers use whole arrays of the model
     if stretches is None or not settings.sole_optimizer.elementwise:
         optimizer = optimizer_of(settings, lane.hparams, lane.traced, network, step)

@@ -19,20 +19,17 @@ from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import keywords_of, load_class
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
-from sweeper.programs.base import Tabled, stepped
-from sweeper.programs.data_spec import blank_of
-from sweeper.programs.optax_state import Leaves, parameters_of, plain_optimizer
+from sweeper.programs.optax_state import parameters_of, plain_optimizer
+from sweeper.programs.parts import OfParts, stepped
 from sweeper.programs.program import (
     AnyArray,
     Batch,
     LaneParameters,
     Metrics,
-    OfUse,
     State,
     measured,
-    whole,
 )
-from sweeper.trial import generator, words
+from sweeper.trial import words
 
 _OF_INIT, _OF_STEPS = slice(0, 2), slice(2, 4)  # the two keys in a lane's words
 
@@ -89,44 +86,29 @@ def taken_of_data(program: Callable[..., Any]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Own(Tabled):
+class Own(OfParts):
     """Trains with a user-defined class; see `Program` and, for the class, `UserProgram`.
 
     The state of a lane contains the arrays of the model one by one, as the user's functions take
     and return them; nothing is padded, since a program may use them in any way.
     """
 
-    network: Network
+    @property
+    def network(self) -> Network:
+        """The only part of the model."""
+        return self.parts.by_name[""]
 
-    def abstract(self) -> State:
-        return self._abstract
-
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        rng = generator(self.data.seed, "weights", number, replicate)
-        return replace(
-            blank_of(self.abstract()),
-            model={"": (*self._leaves.of(self.network.initial(settings, rng)),)},
-        )
+    def fresh(self, number: int, settings: Settings, replicate: int) -> State:
+        fresh = super().fresh(number, settings, replicate)
+        return replace(fresh, model={"": (*self.network.vector.leaves(fresh.model[""]),)})
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         key = words(self.data.seed, "program", number, replicate)
         return LaneParameters.of(self._hparams(settings), {}, key, self.data.dtype)
 
-    def exact_abstract(self, settings: Settings) -> State:
-        return self._abstract
-
-    def exact(self, state: State, settings: Settings, of_use: OfUse = whole) -> State:
-        return of_use(state)
-
-    def padded(self, state: State, settings: Settings) -> State:
-        return state
-
     def model(self, state: State) -> Any:
-        structure = jax.tree.structure(self._like)
+        structure = jax.tree.structure(self.network.vector.shapes())
         return eqx.combine(jax.tree.unflatten(structure, state.model[""]), self._rest)
-
-    def optimizer(self, settings: Settings) -> optax.GradientTransformation:
-        return plain_optimizer(settings, self._arrays_of(settings), self.network)
 
     def opt_state(self, state: State, settings: Settings) -> PyTree[AnyArray]:
         return state.optimizer
@@ -140,7 +122,7 @@ class Own(Tabled):
     ) -> State:
         return replace(state, optimizer=opt_state)
 
-    def begin(self, state: State, lane: LaneParameters) -> State:
+    def begun(self, state: State, lane: LaneParameters) -> State:
         model, opt_state = self.begun_by_user(state, lane)
         arrays = (*map(jnp.asarray, jax.tree.leaves(parameters_of(model))),)
         state = replace(state, model={"": arrays})
@@ -151,7 +133,8 @@ class Own(Tabled):
     ) -> tuple[State, Metrics]:
         model, opt_state, loss = self.stepped_by_user(state, batch, lane)
         arrays = (*jax.tree.leaves(parameters_of(model)),)
-        return stepped(state, {"": arrays}, _arrays(opt_state), lane), (loss,)
+        moved = replace(state, model={"": arrays}, optimizer=_arrays(opt_state))
+        return stepped(moved, lane), (loss,)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         given = self.evaluated_by_user(state, data, lane)
@@ -161,11 +144,11 @@ class Own(Tabled):
     def begun_by_user(self, state: State, lane: LaneParameters) -> Any:
         """The result of the user's `init`."""
         model = self.model(state)
-        return self._program(lane).init(model, self._optimizer(lane), _key(lane, _OF_INIT))
+        return self._program(lane).init(model, self._optimizer(lane), key_of(lane.key[_OF_INIT]))
 
     def stepped_by_user(self, state: State, batch: Batch, lane: LaneParameters) -> Any:
         """The result of the user's `step`."""
-        key = jax.random.fold_in(_key(lane, _OF_STEPS), state.step)
+        key = jax.random.fold_in(key_of(lane.key[_OF_STEPS]), state.step)
         begun = self._begun
         opt_state = eqx.combine(_with_keys(state.optimizer, begun.arrays), begun.constants)
         given = self.model(state), opt_state, batch, self._optimizer(lane), key
@@ -215,24 +198,13 @@ class Own(Tabled):
         return {name: known[name] for name in taken_of_data(self._class)}
 
     @cached_property
-    def _leaves(self) -> Leaves:
-        return Leaves(self.network)
-
-    @cached_property
-    def _like(self) -> PyTree:
-        return parameters_of(self._blank_model)
-
-    @cached_property
     def _rest(self) -> PyTree:
         """The parts of the model that are not parameters."""
-        return eqx.filter(self._blank_model, eqx.is_inexact_array, inverse=True)
+        blank = np.zeros(self.network.vector.n_parameters, self.data.dtype)
+        with jax.ensure_compile_time_eval():  # this is called while a program is traced
+            return eqx.filter(self.network.model(blank), eqx.is_inexact_array, inverse=True)
 
     @cached_property
-    def _blank_model(self) -> Any:
-        with jax.ensure_compile_time_eval():  # this is called while a program is traced
-            return self.network.model(np.zeros(self.network.n_parameters, self.data.dtype))
-
-    @property
     def _abstract(self) -> State:
         return self._begun.state
 
@@ -243,9 +215,9 @@ class Own(Tabled):
         def fresh(arrays: PyTree) -> tuple[State, PyTree, PyTree]:
             state = State({"": arrays}, None, jnp.zeros((), jnp.int32))  # type: ignore[arg-type]
             _, opt_state = self.begun_by_user(state, lane)
-            return self.begin(state, lane), *eqx.partition(opt_state, eqx.is_array)
+            return self.begun(state, lane), *eqx.partition(opt_state, eqx.is_array)
 
-        arrays = (*jax.tree.leaves(self._like),)
+        arrays = (*jax.tree.leaves(self.network.vector.shapes()),)
         return _Begun(*eqx.filter_eval_shape(fresh, arrays))
 
 
@@ -280,7 +252,3 @@ def _with_keys(arrays: PyTree[Array], like: PyTree) -> PyTree[Array]:
 
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _key(lane: LaneParameters, place: slice) -> PRNGKeyArray:
-    return key_of(jnp.asarray(lane.key)[place])

@@ -136,16 +136,13 @@ class Forecast:
         family = self._family(structure)
         if family is None:
             return None
-        room = room if room.sizes else PaddedSize(structure.sizes)
-        how = self.costs, self.lane_loop, capacity
-        return family.lane_s(room, structure.sizes, *how) / family.epochs
+        how = structure.sizes, self.costs, self.lane_loop, capacity
+        return family.lane_s(_room(structure, room), *how) / family.epochs
 
     def compile_s(self, structure: Structure, room: PaddedSize) -> float | None:
         """Seconds to compile the class of such a trial, with an empty compile cache."""
         family = self._family(structure)
-        if family is None:
-            return None
-        return family.compile_s(room if room.sizes else PaddedSize(structure.sizes), self.costs)
+        return None if family is None else family.compile_s(_room(structure, room), self.costs)
 
     def _family(self, structure: Structure) -> Family | None:
         return self.families.get(structure.family or "")
@@ -187,6 +184,11 @@ class Forecast:
             {name: _read_family(**family) for name, family in families.items()},
             values.get("devices", 1),
         )
+
+
+def _room(structure: Structure, room: PaddedSize) -> PaddedSize:
+    """The size of the class of such a trial: `room`, or its own size if the class is exact."""
+    return room if room.sizes else PaddedSize(structure.sizes)
 
 
 # what is recorded of each class: of every model, of one without parts, and of one with parts

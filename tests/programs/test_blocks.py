@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sweeper.config import parse
-from sweeper.programs import base
-from sweeper.programs.base import in_blocks
+from sweeper.programs import parts
+from sweeper.programs.parts import in_blocks
 from sweeper.scheduler.cost import MEASURED_ROWS as ROWS
 from tests.programs.conftest import Bench, spec
 from tests.small_studies import PARTS, bent
@@ -62,7 +62,7 @@ def test_scores_equal_those_of_all_rows_at_once(
     overrides, how = STUDIES[study]
     trials = TRIALS if "padded_to" in how else TRIALS[:1]
     whole = bench(*overrides).train(trials, **how)
-    monkeypatch.setattr(base, "MEASURED_ROWS", 17)
+    monkeypatch.setattr(parts, "MEASURED_ROWS", 17)
     parted = bench(*overrides).train(trials, **how)
 
     for one, other in zip(parted.lanes, whole.lanes, strict=True):
@@ -80,7 +80,7 @@ def test_losses_of_parts_equal_those_of_all_rows_at_once(
         return bench.curves([spec(0)], lane_loop="map", epochs=(0, 2))[0]
 
     whole = losses()
-    monkeypatch.setattr(base, "MEASURED_ROWS", 17)
+    monkeypatch.setattr(parts, "MEASURED_ROWS", 17)
 
     np.testing.assert_allclose(losses(), whole, rtol=RELATIVE)
 

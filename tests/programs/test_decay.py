@@ -75,7 +75,7 @@ def test_each_lane_decays_only_the_arrays_in_its_rules(name: str, case: str) -> 
     written = [f'optimizer={{name="{name}",lr=0.01}}', *rules]
     settings = parse(STUDY, Path("study.toml"), written).filled({})
     net = network(table)
-    before = np.random.default_rng(0).normal(size=net.n_parameters)
+    before = np.random.default_rng(0).normal(size=net.vector.n_parameters)
     coefficients = [0.0, 0.1, 0.5]
     lanes = [
         LaneParameters.of(
@@ -239,8 +239,8 @@ def test_padding_does_not_affect_the_decay_of_arrays(
 
     for depth in range(1, 6):
         settings = study.config.filled({"width": 4, "depth": depth})
-        shares = np.asarray(outer.decayed({"depth": np.int32(depth)}), np.float64)
-        own = np.asarray(network(table, depth, width=4).decayed({}), np.float64)
+        shares = np.asarray(outer.vector.decayed({"depth": np.int32(depth)}), np.float64)
+        own = np.asarray(network(table, depth, width=4).vector.decayed({}), np.float64)
         padding = outer.padding(settings)
         assert padding is not None
         np.testing.assert_array_equal(padding.cut(shares), own)
@@ -248,7 +248,7 @@ def test_padding_does_not_affect_the_decay_of_arrays(
 
 def test_without_rules_decay_takes_one_comparison() -> None:
     """Compiling a mask as long as the vector would take longer, in every program."""
-    text = str(jax.make_jaxpr(lambda: network(None).decayed({}))())
+    text = str(jax.make_jaxpr(lambda: network(None).vector.decayed({}))())
 
     assert (text.count("lt"), text.count("select_n")) == (1, 0)
 

@@ -38,7 +38,7 @@ def compiled(network: MlpNetwork, dropout: float, names: tuple[str, ...]) -> Cal
         return jnp.sum(outputs * towards), outputs
 
     keys = jax.random.split(jax.random.key(3), BATCH) if dropout else None
-    vector, x = np.zeros(network.n_parameters), np.zeros((BATCH, IN_SIZE))
+    vector, x = np.zeros(network.vector.n_parameters), np.zeros((BATCH, IN_SIZE))
     gradient = jax.jit(jax.grad(score, argnums=(0, 1), has_aux=True))
     lowered = gradient.lower(vector, x, np.zeros((BATCH, OUT_SIZE)), keys, numbers)
     with nullcontext() if network.looped else compiled_hastily():
@@ -53,7 +53,7 @@ def both(network: MlpNetwork, traced: Mapping[str, int], dropout: float) -> list
     rng = np.random.default_rng(7)
     size = {name: size for name, size in traced.items() if name in ("width", "depth")}
     own = replace(network.shape, **size)
-    vector = np.zeros(network.n_parameters)
+    vector = np.zeros(network.vector.n_parameters)
     for part in own.within(network.shape, vector):
         part[...] = rng.normal(size=part.shape)
     x = rng.normal(size=(BATCH, IN_SIZE))
@@ -91,7 +91,7 @@ def test_the_loop_returns_the_same_as_layers(
         for own, its in zip(jax.tree.leaves(looped), jax.tree.leaves(one_by_one), strict=True):
             np.testing.assert_allclose(own, its, rtol=RELATIVE, atol=RELATIVE)
         # beyond the width and depth of the lane: exactly nothing
-        kept = np.zeros(network.n_parameters)
+        kept = np.zeros(network.vector.n_parameters)
         for part in replace(shape, width=5, depth=depth).within(shape, kept):
             part[...] = 1
         assert not np.any(np.asarray(looped[1][0])[kept == 0])

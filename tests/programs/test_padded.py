@@ -246,7 +246,7 @@ def test_the_vector_of_a_network_holds_the_leaves_of_its_model(
     values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(model)])
     assert sorted(values) == list(range(shape.n_parameters))
     weights = {float(v) for layer in model.layers for v in np.ravel(layer.weight)}
-    assert weights == set(np.flatnonzero(network.decayed({})))
+    assert weights == set(np.flatnonzero(network.vector.decayed({})))
 
 
 @pytest.mark.parametrize("run_widths", [(), (3, 7, 9)])
@@ -270,7 +270,7 @@ def test_a_shape_can_be_extracted_from_a_larger_one(
     inner = MlpNetwork(small, ("relu",), False, False, "float64")
     run = next((run for run in run_widths if width <= run), large.width)
     at = MlpNetwork(replace(large, width=run), ("relu",), False, True, "float64")
-    little, big = inner.model(own), at.model(vector[: at.n_parameters])
+    little, big = inner.model(own), at.model(vector[: at.vector.n_parameters])
     for a, b in zip(little.layers[:-1], big.layers[:depth], strict=True):
         np.testing.assert_array_equal(a.weight, b.weight[:width, : a.weight.shape[1]])
         np.testing.assert_array_equal(a.bias, b.bias[:width])

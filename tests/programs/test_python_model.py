@@ -180,8 +180,8 @@ def test_weights_of_layers_come_first_in_the_vector(tmp_path: Path) -> None:
     weights = 3 * 9 + 108 * 10
     others = [model.scale.reshape(1), model.convolution.bias, model.head.linear.bias]
     norm = [model.head.norm.weight, model.head.norm.bias]
-    assert cnn.n_parameters == weights + 1 + 3 + 10 + 2 * 108
-    assert [*np.flatnonzero(cnn.decayed({}))] == [*range(weights)]
+    assert cnn.vector.n_parameters == weights + 1 + 3 + 10 + 2 * 108
+    assert [*np.flatnonzero(cnn.vector.decayed({}))] == [*range(weights)]
     first = [model.convolution.weight.ravel(), model.head.linear.weight.ravel()]
     assert np.concatenate(first).tobytes() == vector[:weights].tobytes()
     rest = np.sort(np.concatenate([leaf.ravel() for leaf in [*others, *norm]]))
@@ -194,7 +194,7 @@ def test_decay_rules_apply_to_its_arrays(tmp_path: Path) -> None:
     settings = config.filled({})
     cnn = Programs(data_spec(config, prepare(config))).networks(settings)[""]
 
-    shares = cnn.model(np.asarray(cnn.decayed({}), np.float64))
+    shares = cnn.model(np.asarray(cnn.vector.decayed({}), np.float64))
 
     assert cnn.decay == Decay.of(settings.optimizer.decay, tmp_path)
     assert {

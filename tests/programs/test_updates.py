@@ -64,7 +64,7 @@ def trained(network: MlpNetwork, optimizer: str, lane: LaneParameters) -> tuple[
     def own() -> np.ndarray:
         """Numbers for the lane's own parameters, zeros for all others."""
         told = {name: int(size) for name, size in lane.traced.items()}
-        vector = np.zeros(network.n_parameters)
+        vector = np.zeros(network.vector.n_parameters)
         for part in replace(network.shape, **told).within(network.shape, vector):
             part[...] = rng.normal(size=part.shape)
         return vector
@@ -91,7 +91,10 @@ def test_chunks_give_the_same_result_as_the_whole_vector(
         lane = LaneParameters.of(numbers, told, np.zeros(2, np.uint32), "float64")
         whole = MlpNetwork(shape, ("relu",), False, padded=True, dtype="float64")
         chunked = replace(whole, looped=True)
-        assert whole.stretches(lane.traced) is None and chunked.stretches(lane.traced) is not None
+        assert (
+            whole.vector.stretches(lane.traced) is None
+            and chunked.vector.stretches(lane.traced) is not None
+        )
 
         expected, actual = (
             trained(network, OPTIMIZERS[case], lane) for network in (whole, chunked)
@@ -115,8 +118,8 @@ def test_a_large_network_is_updated_like_a_small_one(name: str) -> None:
         whole = MlpNetwork(shape, ("relu",), False, padded=False, dtype="float64")
         chunked = replace(whole, looped=True)
         small = replace(chunked, shape=LARGE)
-        assert chunked.stretches({}) == ((0, shape.n_parameters),)
-        assert whole.stretches({}) is None and small.stretches({}) is None
+        assert chunked.vector.stretches({}) == ((0, shape.n_parameters),)
+        assert whole.vector.stretches({}) is None and small.vector.stretches({}) is None
 
         expected, actual = (trained(network, optimizer, lane) for network in (whole, chunked))
 
@@ -132,7 +135,7 @@ def test_a_loss_that_is_not_finite_affects_every_parameter() -> None:
             settings.traced(), {"width": 24, "depth": 2}, np.zeros(2, np.uint32), "float64"
         )
         network = MlpNetwork(LARGE, ("relu",), False, padded=True, dtype="float64", looped=True)
-        ones = jnp.ones(network.n_parameters)
+        ones = jnp.ones(network.vector.n_parameters)
         moments = optimizer_of(settings, lane.hparams, lane.traced, network, 0).init(ones)
         moved = [
             updated(settings, lane, network, 0, ones, moments, ones, after=jnp.asarray(loss))[0]
