@@ -13,6 +13,7 @@ from sweeper.config import parse
 from sweeper.config.settings import Settings
 from sweeper.programs.alternating import Alternating
 from sweeper.programs.build import Programs
+from sweeper.scheduler.classes import ProgramClass
 from tests.preflight.test_check_decay import SPEC, TURNS
 from tests.small_studies import bent
 
@@ -22,6 +23,7 @@ STUDY = bent(
     f"optimizer={{a={EACH},b={EACH},c={EACH}}}",
     "optimizer.a.decay={linear={weight=true},other=false,where=[{path='layers[-1]',decay=0.5}]}",
 )
+PADDED = ProgramClass("id", "{}", "padded", "vmap", 1, "float32", 12, 3, padded_parts="a=12x3")
 
 
 def shrunk(program: Alternating, settings: Settings) -> Any:
@@ -44,7 +46,8 @@ def test_the_last_layer_is_that_of_the_trial() -> None:
         settings = config.filled({"depth_a": depth})
         exact = programs.exact(settings)
         assert isinstance(exact, Alternating)
-        padded = Alternating(settings, SPEC, programs._parts(settings, (("a", 12, 3),)))
+        padded = programs.of_class(PADDED, settings)
+        assert isinstance(padded, Alternating)
 
         own = exact.parts.by_name["a"].model(shrunk(exact, settings))
 
