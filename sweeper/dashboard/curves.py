@@ -67,18 +67,11 @@ class Curves:
         """For each epoch, its number and the 10, 50 and 90 % quantiles over the trials."""
         sums, counts = self.sums[key], self.counts[key]
         with np.errstate(invalid="ignore"):
-            ordered = np.sort(sums / counts, axis=1)  # missing values are nan, and sorted last
-        told = np.isfinite(ordered).sum(axis=1)
-        epochs = np.flatnonzero(told)
-        places = np.outer(told[epochs] - 1, _QUANTILES)
-        low = np.floor(places).astype(int)
-        high = np.ceil(places).astype(int)
-        rows = ordered[epochs]
-        below, above = np.take_along_axis(rows, low, 1), np.take_along_axis(rows, high, 1)
-        between = below + (above - below) * (places - low)
-        return [
-            (epoch + 1, *row) for epoch, row in zip(epochs.tolist(), between.tolist(), strict=True)
-        ]
+            values = (sums / counts).astype(np.float64)
+        values[~np.isfinite(values)] = np.nan
+        epochs = np.flatnonzero(~np.isnan(values).all(axis=1))
+        rows = np.nanquantile(values[epochs], _QUANTILES, axis=1).T.tolist()
+        return [(epoch + 1, *row) for epoch, row in zip(epochs.tolist(), rows, strict=True)]
 
     def _add(self, path: Path) -> None:
         table = read_light(path, _COLUMNS)

@@ -13,7 +13,9 @@ DIGITS = 6  # significant digits; a page shows no more
 Packed = list[Any] | dict[str, Any]
 
 
-def rounded(values: np.ndarray | Sequence[float], digits: int = DIGITS) -> list[float | int | None]:
+def rounded(
+    values: np.ndarray | Sequence[float | None], digits: int = DIGITS
+) -> list[float | int | None]:
     """Numbers with this many significant digits; None if not finite.
 
     Integers stay unchanged, as far as a float can hold them.

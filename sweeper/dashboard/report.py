@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -24,9 +23,12 @@ _SCRIPT = re.compile(r'<script src="static/([\w.]+)"></script>')
 def report(page: Page) -> str:
     """The page with its data, styles and scripts included.
 
-    The data is packed as base64, so that no user text can end the element that contains it.
+    The data, each study's payload and curves, is packed as base64, so that no user text can end
+    the element that contains it.
     """
-    data = base64.b64encode(gzip.compress(as_json(_record(page)).encode(), 6, mtime=0)).decode()
+    studies = [page.payload(index) for index in range(len(page.studies))]
+    record = {"studies": studies, "curves": [_curves(study) for study in page.studies]}
+    data = base64.b64encode(gzip.compress(as_json(record).encode(), 6, mtime=0)).decode()
     held = f'<script type="application/octet-stream" id="report">{data}</script>\n'
     scripts = {name: _text(name) for name in STATIC if name.endswith(".js")}
     html = _STYLE.sub(lambda found: f"<style>{_text(found[1])}</style>", page.html())
@@ -37,13 +39,6 @@ def report(page: Page) -> str:
 
 def _text(name: str) -> str:
     return STATIC[name].read_text(encoding="utf-8")
-
-
-def _record(page: Page) -> dict[str, Any]:
-    """The payload of the page for each study, and curves by study and trial."""
-    studies = [page.payload(index) for index in range(len(page.studies))]
-    curves = [_curves(study) for study in page.studies]
-    return {"studies": studies, "curves": curves}
 
 
 def _curves(study: PublishedStudy) -> dict[int, list[list[object]]]:

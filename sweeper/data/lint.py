@@ -81,7 +81,11 @@ def missing_classes(rows_of: Mapping[str, int], words: Iterable[str], *, is_text
 
     `rows_of` counts the rows of each class; `words` already mean a missing value.
     """
-    found = {name: rows for name, rows in rows_of.items() if _is_gap(name)}
+    found = {
+        name: rows
+        for name, rows in rows_of.items()
+        if means_missing(name) and name.strip().lower() not in _WORDS_OF_CLASSES
+    }
     if not found or len(found) == len(rows_of):
         return ""
     named = listed([f"{name!r} in {counted(rows, 'row')}" for name, rows in found.items()])
@@ -91,10 +95,6 @@ def missing_classes(rows_of: Mapping[str, int], words: Iterable[str], *, is_text
         f"has {named}, which may mean a missing value: "
         f"{fix if is_text_file else 'remove these rows if so'}"
     )
-
-
-def _is_gap(name: str) -> bool:
-    return means_missing(name) and name.strip().lower() not in _WORDS_OF_CLASSES
 
 
 def _missing_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:

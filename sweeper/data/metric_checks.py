@@ -24,10 +24,12 @@ def check_metrics(config: StudyConfig, data: Dataset) -> None:
     Raises:
         DataError: with each metric, and the class that is missing or the target that is constant.
     """
+    bounded = (constraint.metric for constraint in config.study.constraints)
+    judges = {*config.study.objectives, *bounded}
     found = {}
     for part, y in _validated(data):
         for metric, reason in undefined_on(config, data, y, part):
-            if config.edition > 1 or f"val_{column_of(metric)}" in _judges(config):
+            if config.edition > 1 or f"val_{column_of(metric)}" in judges:
                 found.setdefault(metric, reason)
     if found:
         raise DataError(_problem(config, *one) for one in found.items())
@@ -49,11 +51,6 @@ def _validated(data: Dataset) -> Iterator[tuple[str, NDArray[Any]]]:
     for fold in range(data.n_folds):
         name = f"the validation part of fold {fold + 1} of {data.n_folds}"
         yield name, data.y_train[data.fold_of == fold]
-
-
-def _judges(config: StudyConfig) -> set[str]:
-    bounded = (constraint.metric for constraint in config.study.constraints)
-    return {*config.study.objectives, *bounded}
 
 
 def _one_class(data: Dataset, y: NDArray[Any], part: str) -> str | None:

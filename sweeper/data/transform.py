@@ -144,9 +144,9 @@ class Transform:
     def _columns(self, rows: Any) -> Mapping[str, Any]:
         if isinstance(rows, str | bytes | PathLike):
             raise UnfitRowsError(f"{rows!r} is text, not rows", "read it first: pandas.read_csv")
-        rows = _of_pandas(rows)
         if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
             raise UnfitRowsError("a list of dicts", "convert it to a table: pandas.DataFrame(rows)")
+        rows = _of_pandas(rows)
         if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a pandas Series is one row
             rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):

@@ -149,7 +149,11 @@ def lead(records: Sequence[Row], n_members: int) -> Lead | None:
 
     `records` are for one objective, each the mean of `n_members` trainings.
     """
-    known = [row for row in records if _is_known(row)]
+    known = [
+        row
+        for row in records
+        if all(row[name] is not None and math.isfinite(row[name]) for name in ("mean", "std"))
+    ]
     if len(known) < 2:
         return None
     first, *others = known
@@ -161,7 +165,3 @@ def lead(records: Sequence[Row], n_members: int) -> Lead | None:
         difference=abs(first["mean"] - other["mean"]),
         standard_error=math.sqrt(variance / n_members),
     )
-
-
-def _is_known(row: Row) -> bool:
-    return all(row[name] is not None and math.isfinite(row[name]) for name in ("mean", "std"))

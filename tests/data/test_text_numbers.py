@@ -89,7 +89,7 @@ def test_the_suggested_code_leaves_other_text_unchanged(
     found = text_numbers(table["the cost"].replace({"": None, "NA": None}).astype("str"))
     assert found is not None
 
-    code = found.fix(tmp_path / name, dialect, ["NA"]).partition(": ")[2]
+    code = found.fix(CsvFile(tmp_path / name, dialect), ["NA"]).partition(": ")[2]
     exec(code.removesuffix(", and remove skip_rows from [data]"), {"pd": pd})
 
     with CsvFile(tmp_path / name, replace(dialect, skip_rows=0)).open_text() as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -243,7 +244,7 @@ def classes_table(buckets: Buckets) -> Block:
     return rows(caption, ["class", "lanes", *_SPENT], records)
 
 
-def _spent(buckets: Buckets, mine: np.ndarray) -> list[object]:
+def _spent(buckets: Buckets, mine: np.ndarray) -> list[Any]:
     """The values of `_SPENT` for some buckets."""
     work = _work(buckets, mine)
     return [
