@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Annotated, Any, Literal, cast
@@ -25,7 +25,27 @@ from sweeper.config.refusals import refusal
 from sweeper.trial import Scalar
 
 
-def read_as(form: Any, found: str, hint: str) -> PlainValidator:
+@dataclass(frozen=True, eq=False, slots=True)
+class ReadBy:
+    """Marks a value that is read by a function of its own, and is unchanged in JSON.
+
+    `PlainValidator` would serialise arrays twice, with a warning. What may be written has the type
+    `json_schema_input_type`.
+    """
+
+    read: Callable[[object], object]
+    json_schema_input_type: Any
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        form = handler.generate_schema(self.json_schema_input_type)
+        return core_schema.no_info_plain_validator_function(
+            self.read, json_schema_input_schema=form
+        )
+
+
+def read_as(form: Any, found: str, hint: str) -> ReadBy:
     """Reads a value of the type `form`; of others, says what was found and what to write."""
     adapter: TypeAdapter[Any] = TypeAdapter(form, config=ConfigDict(strict=True))
 
@@ -35,7 +55,7 @@ def read_as(form: Any, found: str, hint: str) -> PlainValidator:
         except ValidationError:
             raise refusal(found, hint) from None
 
-    return PlainValidator(read, json_schema_input_type=form)
+    return ReadBy(read, form)
 
 
 def one_or_more(kind: Any) -> Any:
@@ -170,7 +190,7 @@ _NO_NAME = "{value} is not a name", "write text in quotes, or an array of names"
 Names = Annotated[str | tuple[str, ...], read_as(one_or_more(str), *_NO_NAME)]
 Conditions = Annotated[
     dict[str, tuple[Scalar, ...]],
-    PlainValidator(_conditions),
+    ReadBy(_conditions, dict[str, Any]),
     WithJsonSchema({"type": "object", "minProperties": 1}),
 ]
 CountOrAuto = Annotated[

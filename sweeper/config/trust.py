@@ -55,12 +55,11 @@ def is_known(function: str, base_dir: Path = NOWHERE) -> bool:
         return False
     if not f"{getattr(found, '__module__', None)}.".startswith(_KNOWN[root]):
         return False
-    return root != "sweeper" or (isinstance(found, type) and _computes(found))
-
-
-def _computes(found: type) -> bool:
-    """Whether a class is a model or a program."""
-    return any({"__call__", "step"} & vars(one).keys() for one in found.__mro__)
+    if root != "sweeper":
+        return True
+    # a class of a model or of a program
+    classes = found.__mro__ if isinstance(found, type) else ()
+    return any({"__call__", "step"} & vars(one).keys() for one in classes)
 
 
 def is_at_hand(function: str, base_dir: Path, digests: Mapping[str, str]) -> bool:

@@ -50,7 +50,7 @@ from sweeper.config.space import (
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
 from sweeper.config.table import Flaw, Table
 from sweeper.config.tables import TABLES, Variants, kind_of
-from sweeper.config.train import EarlyStopTable, EpochsTable, OwnProgramTable, SupervisedTable
+from sweeper.config.train import EpochsTable, OwnProgramTable, SupervisedTable
 from sweeper.config.trial import TrialTable
 
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
@@ -102,7 +102,8 @@ class Draft:
         if measures is not None:
             wanted = study.get("metric", ()), study.get("constraints", ())
             self.faults += unreported_metrics(*wanted, measures)
-            stop, objectives = self._early_stop(), wanted[0]
+            kind, objectives = self._kinds["train"], wanted[0]
+            stop = kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
             own = (objectives,) if isinstance(objectives, str) else objectives
             if stop is not None and stop.metric not in (None, *own):
                 self.faults += check_to_stop(stop.metric, measures)
@@ -124,10 +125,6 @@ class Draft:
         train = allowed_values(SupervisedTable, self._raw.get("train"))
         known = train.keys() >= {"loss", "metrics"}
         return Measures(train["loss"], train["metrics"]) if known else None
-
-    def _early_stop(self) -> EarlyStopTable | None:
-        kind = self._kinds["train"]
-        return kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
 
     def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
         """Flaws in some of the trials, in settings that do not fit together."""

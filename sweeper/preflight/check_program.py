@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import StringIO
 from itertools import count
@@ -76,6 +76,7 @@ class TrialRuns:
     config: StudyConfig
     data: Dataset
     directory: Path
+    _buckets: Iterator[int] = field(default_factory=count, init=False)
 
     @cached_property
     def together(self) -> Outcome:
@@ -144,10 +145,6 @@ class TrialRuns:
         like = self.program.layout.exact_abstract(self.config.filled({}))
         ended = replace(like, optimizer=None, step=None, average=None, kept=None, patience=None)
         return jax.tree.leaves(file.lane(number, ended))
-
-    @cached_property
-    def _buckets(self) -> Iterator[int]:
-        return count()
 
     @cached_property
     def _trainer(self) -> Trainer:

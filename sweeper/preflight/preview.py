@@ -259,6 +259,7 @@ class Preview:
 
     def as_dict(self) -> dict[str, Any]:
         """The preview as JSON-able values; `run --plan` reads its `forecast` and `digests`."""
+        engine = self.config.execution.engine
         return {
             "study": self.config.study.name,
             "n_trials": n_proposals(self.config),
@@ -268,7 +269,7 @@ class Preview:
                 "count": self.devices,
                 "threads": self.threads,
                 "workers": self.workers,
-                "engine": self._engine(),
+                "engine": engine and f"{engine.name} at {engine.address}",
             },
             "strategy": self.config.execution.strategy,
             "lane_loop": self.forecast.lane_loop,
@@ -352,11 +353,6 @@ class Preview:
                     "why": why(block, compile_s),
                     "settings": json.loads(name),
                 }
-
-    def _engine(self) -> str | None:
-        """The cluster that trains, and its address; None if this machine trains."""
-        engine = self.config.execution.engine
-        return None if engine is None else f"{engine.name} at {engine.address}"
 
     @property
     def _duration(self) -> Duration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -51,20 +51,6 @@ _OTHER_KEY = re.compile(
 _Wrong = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A table whose function builds `model` or one of its parts, and the model's sizes.
-
-    `is_called` says whether a built-in program calls it: then it gets one example, and in training
-    a key.
-    """
-
-    key: str
-    in_size: int
-    out_size: int
-    is_called: bool = True
-
-
 def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, ...]:
     """Refuse a user-defined model that cannot be trained on this data, and return warnings.
 
@@ -77,19 +63,18 @@ def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, 
     """
     problems: list[Problem] = []
     warnings: list[str] = []
-    for place in _places(config, in_size, out_size):
-        check = _Check(config, place)
+    for check in _checks(config, in_size, out_size):
         problems += check.problems()
-        warnings += [f"{place.key}.function: {warning}" for warning in check.warnings]
+        warnings += [f"{check.key}.function: {warning}" for warning in check.warnings]
     if problems:
         raise StudyError(problems)
     return tuple(warnings)
 
 
-def _places(config: StudyConfig, in_size: int, out_size: int) -> Iterator[_Place]:
+def _checks(config: StudyConfig, in_size: int, out_size: int) -> Iterator[_Check]:
     if not isinstance(config.model, PartsTable):
         if "python" in config.kinds:
-            yield _Place("model", in_size, out_size)
+            yield _Check(config, "model", in_size, out_size)
         return
     train = config.train
     assert isinstance(train, AlternatingTable | CoupledTable)
@@ -97,31 +82,38 @@ def _places(config: StudyConfig, in_size: int, out_size: int) -> Iterator[_Place
     sizes = sizes_of_parts(config.model, train, in_size, out_size)
     for name, part in config.model.parts.items():
         if isinstance(part, PythonTable):
-            yield _Place(f"model.{name}", *sizes[name], is_called)
+            yield _Check(config, f"model.{name}", *sizes[name], is_called)
 
 
+@dataclass(slots=True)
 class _Check:
-    """The check of the models that one function builds; `warnings` are complete at the end."""
+    """The check of the models that one function builds; `warnings` are complete at the end.
 
-    def __init__(self, config: StudyConfig, place: _Place) -> None:
-        self.warnings: list[str] = []
-        self._config = config
-        self._place = place
+    `key` is the table that names the function, for `model` or one of its parts. `is_called` says
+    whether a built-in program calls the model: then it gets one example, and in training a key.
+    """
+
+    config: StudyConfig
+    key: str
+    in_size: int
+    out_size: int
+    is_called: bool = True
+    warnings: list[str] = field(default_factory=list[str])
 
     def problems(self) -> list[Problem]:
         """What is wrong with the function and with its models."""
-        config, place, table = self._config, self._place, self._filled({})
+        config, table = self.config, self._filled({})
         try:
             function = load_function(table.function, config.base_dir)
         except LoadError as error:
-            problem = config.problem(f"{place.key}.function", error.found, error.hint)
+            problem = config.problem(f"{self.key}.function", error.found, error.hint)
             raise StudyError(problem) from error.__cause__
-        problems = [*_unfit_arguments(config, function, table, place.key)]
+        problems = [*_unfit_arguments(config, function, table, self.key)]
         return problems or [*self._unfit_models(function)]
 
     def _unfit_models(self, function: Function) -> Iterator[Problem]:
         """What is wrong with a model, first with the values as written, then with others."""
-        config, key = self._config, self._place.key
+        config, key = self.config, self.key
         if found := self._unfit_model(function, {}):
             yield config.problem(f"{key}.function", *found)
             return
@@ -139,10 +131,10 @@ class _Check:
 
     def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> _Wrong | None:
         """What was found and how to fix it; None if such a model can be trained."""
-        table, place = self._filled(params), self._place
-        given = {"in_size": place.in_size, "out_size": place.out_size, **table.arguments}
-        dtype = jax.dtypes.canonicalize_dtype(self._config.execution.precision)
-        x = jax.ShapeDtypeStruct((place.in_size,), dtype)
+        table = self._filled(params)
+        given = {"in_size": self.in_size, "out_size": self.out_size, **table.arguments}
+        dtype = jax.dtypes.canonicalize_dtype(self.config.execution.precision)
+        x = jax.ShapeDtypeStruct((self.in_size,), dtype)
         try:
             built = trace(lambda key: function(**given, key=key), KEY)
         except RAISED as error:
@@ -150,16 +142,16 @@ class _Check:
         if wrong := check_result(table.function, built.result):
             return wrong
         model = built.result
-        if place.is_called and (wrong := _unfit_outputs(model, x, place.out_size)):
+        if self.is_called and (wrong := _unfit_outputs(model, x, self.out_size)):
             return wrong
         if wrong := _unfit_arrays(model):
             return wrong
         for warning in shared_arrays(table.function, built):
             self._warn(*warning)
-        for warning in fixed_draws(model, x) if place.is_called else ():
+        for warning in fixed_draws(model, x) if self.is_called else ():
             self._warn(*warning)
         for wrong in self._unlike_what_it_says(table, built, x):
-            if self._config.edition > 1:
+            if self.config.edition > 1:
                 return wrong
             self._warn(*wrong)
         return None
@@ -176,12 +168,12 @@ class _Check:
                 "id or a global variable",
             )
             return
-        if self._place.is_called:
+        if self.is_called:
             yield from _unlike_in_training(model, x)
         if not draws_parameters(built) and not table.fixed_start:
             found = f"'{table.function}' returns the same initial weights for every key"
             hint = "draw them with the given key, or write fixed_start = true if that is intended"
-            if self._config.study.replicates > 1:
+            if self.config.study.replicates > 1:
                 found += ", so replicates only differ in the order of the data"
                 yield found, hint
             else:
@@ -193,9 +185,9 @@ class _Check:
 
     def _filled(self, params: Mapping[str, Scalar]) -> PythonTable:
         """The table for a trial with `params` whose model the function builds."""
-        model: Any = self._config.filled({**params, **self._config.params_of("python")}).model
+        model: Any = self.config.filled({**params, **self.config.params_of("python")}).model
         if isinstance(model, PartsTable):
-            model = model.parts[self._place.key.removeprefix("model.")]
+            model = model.parts[self.key.removeprefix("model.")]
         assert isinstance(model, PythonTable)
         return model
 

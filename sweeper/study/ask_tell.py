@@ -71,7 +71,11 @@ class Study:
                 pruner=pruner(config),
             )
         self._pruner = ReseededPruner(self._study.pruner, seed)
-        self._remember(past or Past())
+        past = past or Past()
+        for trial in past.trials:
+            self._study.add_trial(self._remembered(trial))
+        for key, value in past.attributes.items():
+            self._storage.set_study_system_attr(self._study._study_id, key, value)
         if isinstance(self._study.pruner, optuna.pruners.HyperbandPruner):
             # tells the sampler which trials belong to a bracket, before the pruner judges any
             self._pruner.prune(self._study, create_trial(state=_RUNNING))
@@ -133,12 +137,6 @@ class Study:
         if self._grid is not None:
             return self._grid.point(number)
         return self._queue[number] if number < len(self._queue) else {}
-
-    def _remember(self, past: Past) -> None:
-        for trial in past.trials:
-            self._study.add_trial(self._remembered(trial))
-        for key, value in past.attributes.items():
-            self._storage.set_study_system_attr(self._study._study_id, key, value)
 
     def _remembered(self, past: PastTrial) -> FrozenTrial:
         reports = dict(enumerate(past.reports, 1))

@@ -79,14 +79,8 @@ def trials(
     if count is None and left:
         print_shown(f"{left} more; show all with --head {len(found)}, --csv or --json")
     elif not shown:
-        print_shown(_none_shown(len(every), len(found)))
-
-
-def _none_shown(ended: int, found: int) -> str:
-    """Why no row is shown, given how many trials have ended and how many match."""
-    if not ended:
-        return "no trial has ended"
-    return f"0 of {counted(found, 'trial')} shown" if found else "no trials match"
+        none = "no trials match" if len(every) else "no trial has ended"
+        print_shown(f"0 of {counted(len(found), 'trial')} shown" if len(found) else none)
 
 
 def show(

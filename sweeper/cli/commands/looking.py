@@ -5,22 +5,14 @@ These are status, verify, dashboard, report, doctor and calibrate.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from sweeper.cli.commands.arguments import refuse_a_file
-from sweeper.cli.commands.printing import print_shown, print_written
-from sweeper.results.status import newest_run
-from sweeper.rundir import RunDir
-
-if TYPE_CHECKING:
-    from sweeper.dashboard.page import Page
 import json
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from sweeper.cli import tables
 from sweeper.cli.commands.arguments import (
@@ -28,11 +20,16 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     RunDirectory,
     TrustCode,
+    refuse_a_file,
     run_asked,
 )
-from sweeper.cli.commands.printing import print_json, status_record
+from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import console_on
-from sweeper.results.status import Status, read_status
+from sweeper.results.status import Status, newest_run, read_status
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.dashboard.page import Page
 
 WATCHED_EVERY_S = 1.0
 
