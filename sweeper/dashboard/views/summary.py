@@ -42,7 +42,7 @@ class PlaceSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Training:
     """What some buckets did; shares are means weighted by training time, None if not known.
 
     `foreseen_*` are the parts of the time for which there is a prediction.
@@ -64,7 +64,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals(Work):
+class Totals(Training):
     """What all buckets did, and what else is known of the study."""
 
     rounds: int
@@ -138,14 +138,14 @@ def busy(buckets: Buckets) -> list[PlaceSummary]:
     return found
 
 
-def _work(buckets: Buckets, mine: np.ndarray) -> Work:
+def _work(buckets: Buckets, mine: np.ndarray) -> Training:
     """What the buckets marked in `mine` did."""
 
     def of(name: str) -> np.ndarray:
         return buckets.numbers(name)[mine]
 
     train_s, compile_s = np.nan_to_num(of("train_s")), np.nan_to_num(of("compile_s"))
-    return Work(
+    return Training(
         buckets=int(mine.sum()),
         train_s=float(train_s.sum()),
         compile_s=float(compile_s.sum()),
