@@ -6,7 +6,7 @@ Defaults are those of Optax.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -224,13 +224,14 @@ OptimizerTable = (
     | AdafactorTable
     | UserOptimizerTable
 )
-OPTIMIZERS: Mapping[str, type[OptimizerTable]] = dict(
-    zip(
-        get_args(OptimizerName),
-        (AdamTable, AdamWTable, RmspropTable, LionTable, SgdTable, AdafactorTable),
-        strict=True,
-    )
-)
+OPTIMIZERS: Mapping[str, type[OptimizerTable]] = {
+    "adam": AdamTable,
+    "adamw": AdamWTable,
+    "rmsprop": RmspropTable,
+    "lion": LionTable,
+    "sgd": SgdTable,
+    "adafactor": AdafactorTable,
+}
 
 
 def takes(name: str, setting: str) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, get_args
 
 import pytest
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, OptimizerName, takes
 from sweeper.config.table import Role, settings_of, value_of
 from sweeper.errors import StudyError
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent
@@ -36,7 +38,12 @@ BESIDE = {
     "gradient_penalty": ("train.objective=wgan_gp",),
     "clip": ("train.objective=wgan",),
 }
-OF_OPTIMIZERS = ("b1", "b2", "eps", "momentum", "decay_rate", "clipping_threshold")
+# the numbers that only some optimizers have
+OF_OPTIMIZERS = [
+    name
+    for name in settings_of(MixedOptimizerTable, Role.TRACED)
+    if not all(takes(optimizer, name) for optimizer in OPTIMIZERS)
+]
 
 
 def unwritten(config: StudyConfig) -> list[str]:
@@ -96,6 +103,13 @@ def test_every_optional_number_has_a_neutral_value() -> None:
         *("clip_norm", "clip_value", "warmup", "start", "end"),
         *("lr", "ema", "label_smoothing"),
     }
+
+
+def test_each_optimizer_has_a_table_whose_settings_can_be_written_if_it_is_searched() -> None:
+    assert [*OPTIMIZERS] == [*get_args(OptimizerName)]
+    for name, table in OPTIMIZERS.items():
+        assert table.model_fields["name"].annotation == Literal[name]
+        assert table.model_fields.keys() <= MixedOptimizerTable.model_fields.keys()
 
 
 def test_a_phase_without_its_own_rate_needs_that_of_the_optimizer() -> None:
