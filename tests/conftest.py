@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,11 @@ settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: many tests wait for a command."""
+    return 1 + len(os.sched_getaffinity(0))
+
+
 def pytest_collection_finish() -> None:
     """Make garbage collections skip imported modules, which stay until the end."""
     gc.collect()
@@ -28,7 +34,10 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where all tests keep compiled programs and a key, instead of in the user's directories."""
-    cache = tmp_path_factory.mktemp("cache")
+    own = tmp_path_factory.getbasetemp()
+    # all processes of this run share one
+    cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache"
+    cache.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEPER_CACHE_DIR", str(cache))
         patch.setenv("XDG_STATE_HOME", str(cache / "state"))
