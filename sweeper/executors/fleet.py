@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 from sweeper.config import StudyConfig
@@ -105,8 +105,19 @@ def fleet(
     """
     claim_devices(config)
     if config.execution.engine is not None:
-        with _cluster(config, data, run_dir, observer, start) as built:
-            yield built
+        from sweeper.executors.engines.connect import (
+            connected,
+        )  # imports an engine, which may be missing
+
+        # the workers of an engine are ready and suitable before anything is trained
+        executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
+
+        def begin() -> Executor:
+            _send(data, run_dir)
+            return executor
+
+        with closing(executor):
+            yield Fleet(None, begin)
         return
     timeline = timeline or Timeline()
     threads, workers = n_threads(config), n_workers(config)
@@ -116,35 +127,8 @@ def fleet(
         if workers
         else None,
     )
-    try:
+    with closing(built):
         yield built
-    finally:
-        built.close()
-
-
-@contextmanager
-def _cluster(
-    config: StudyConfig,
-    data: Dataset,
-    run_dir: RunDir,
-    observer: Observer,
-    start: SavedStart | None,
-) -> Iterator[Fleet]:
-    """The workers of an engine, which are ready and suitable before anything is trained."""
-    from sweeper.executors.engines.connect import (
-        connected,
-    )  # imports an engine, which may be missing
-
-    executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
-
-    def begin() -> Executor:
-        _send(data, run_dir)
-        return executor
-
-    try:
-        yield Fleet(None, begin)
-    finally:
-        executor.close()
 
 
 def _start_file(run_dir: RunDir, start: SavedStart | None) -> StartFile | None:

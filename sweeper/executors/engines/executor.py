@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 
 from sweeper.executors.engines.engine import Engine
 from sweeper.executors.engines.remote_slot import RemoteSlot
@@ -17,18 +15,8 @@ from sweeper.results.events import Observer
 _log = logging.getLogger("sweeper")
 
 
-@contextmanager
-def leased(roster: Roster) -> Iterator[Lease]:
-    """A slot, as soon as one is free."""
-    lease = Lease(roster)
-    try:
-        yield lease
-    finally:
-        lease.end()
-
-
 class Lease:
-    """A slot for all tries of one bucket, replaced only if it is lost."""
+    """A slot for all tries of one bucket, as soon as one is free; replaced only if it is lost."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -90,5 +78,8 @@ class EngineExecutor:
         self._threads.shutdown(cancel_futures=True)
 
     def _train(self, work: Work) -> Outcome:
-        with leased(self._roster) as lease:
+        lease = Lease(self._roster)
+        try:
             return train_observed(work, lease.place, lease.attempt, self._retries, self._observer)
+        finally:
+            lease.end()

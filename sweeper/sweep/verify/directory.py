@@ -57,7 +57,7 @@ def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
-    if found := obstacles(run_dir):
+    if found := [*obstacles(run_dir)]:
         hint = "remove or rename it, then verify again"
         return Verified((), tuple(Damage(_name(run_dir, at), what, hint) for at, what in found))
     with held_to_look(run_dir):
