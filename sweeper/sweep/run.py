@@ -52,7 +52,6 @@ class StudyRun:
         self._timeline = timeline
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
-        self._config = config
         self._run_dir = session.run_dir
         self._sweep = Sweep(_parts(config, data, session, train, timeline))
         self._publisher = Publisher(session.run_dir, config)
