@@ -206,6 +206,16 @@ def plan(config: StudyConfig) -> Preview:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run starts from, as the arguments of `run` with these names say."""
+
+    fresh: bool
+    plan_file: Path | None
+    continue_from: Path | None
+    trust_code: bool
+
+
 def run(
     config: StudyConfig,
     *,
@@ -237,17 +247,8 @@ def run(
     leaving = Leaving(RunDir(config.run_dir.absolute()), observer or (lambda event: None))
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
-        status = run_prepared(
-            config,
-            prepared,
-            fresh=fresh,
-            plan_file=plan_file,
-            continue_from=continue_from,
-            trust_code=trust_code,
-            observer=leaving,
-            stop=stopping.stop,
-            timeline=timeline,
-        )
+        asked = RunOptions(fresh, plan_file, continue_from, trust_code)
+        status = run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
     if stopping.number is not None:
         end_program(stopping.number)
     return status
@@ -256,11 +257,7 @@ def run(
 def run_prepared(
     config: StudyConfig,
     prepared: Prepared,
-    *,
-    fresh: bool = False,
-    plan_file: Path | None = None,
-    continue_from: Path | None = None,
-    trust_code: bool = False,
+    asked: RunOptions,
     observer: Observer,
     stop: threading.Event,
     timeline: Timeline,
@@ -285,14 +282,14 @@ def run_prepared(
         timeline.go_on_with(Activity.OPEN)
         stack.enter_context(jax_restored())
         run_dir = RunDir(config.run_dir.absolute())
-        kept = kept_threads(config, run_dir, fresh=fresh)
+        kept = kept_threads(config, run_dir, fresh=asked.fresh)
         claim_devices(config, kept)
         if told := threads_message(config, kept, own_xla_threads()):
             observer(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
             observer(Warned(told))
         start = warm_start.started_from(
-            config, run_dir, continue_from, fresh=fresh, trust_code=trust_code
+            config, run_dir, asked.continue_from, fresh=asked.fresh, trust_code=asked.trust_code
         )
         if not prepared.is_kept:
             with timeline.spending(Activity.IMPORT):
@@ -302,7 +299,7 @@ def run_prepared(
         check_fits(config, data)
         for warning in check_models(config, data):
             observer(Warned(warning))
-        given = None if plan_file is None else read_plan(plan_file, config, data)
+        given = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
         foresee = partial(make_forecast, config, data, given=given)
         saved = None
         if start is not None:
@@ -312,7 +309,7 @@ def run_prepared(
                 observer(Warned(warning))
         held = stack.enter_context(
             session.open_session(
-                config, data.digest, foresee, environment(), fresh=fresh, start=saved
+                config, data.digest, foresee, environment(), fresh=asked.fresh, start=saved
             )
         )
         executor = stack.enter_context(fleet(config, data, run_dir, observer, start, timeline))

@@ -70,8 +70,8 @@ class Trainer:
         self._checkpoints = checkpoints
         self._turns = turns or DeviceLock()
         self._timeline = timeline or Timeline()
-        given = config, data, start, devices or jax.local_devices(), self._timeline
-        self.classes = Classes(*given)
+        its_devices = devices or jax.local_devices()
+        self.classes = Classes(config, data, start, its_devices, self._timeline)
 
     def compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class in advance, once; `params` are those of any of its trials.
