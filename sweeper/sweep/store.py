@@ -25,7 +25,7 @@ from sweeper.trial import TrialSpec
 
 @dataclass(frozen=True, slots=True)
 class RunStore:
-    """The checkpoints and models in a run directory; see `parts.Store`."""
+    """The checkpoints and models in a run directory."""
 
     run_dir: RunDir
     config: StudyConfig
@@ -37,7 +37,8 @@ class RunStore:
     ) -> None:
         """Write the models of a trial as serialised Equinox leaves, and as saved models.
 
-        One per member; the first is the one that readers are pointed to.
+        They come from the `checkpoint` of its last round; `row` is its final row. There is one per
+        member; the first is the one that readers are pointed to.
 
         Raises:
             SetupError: the state does not fit the model that the trial's settings now build.
