@@ -170,12 +170,10 @@ def plan(config: StudyConfig) -> Preview:
 
         from sweeper.executors.claims import (
             check_fits,
-            claim_devices,
             devices_of,
             n_threads,
             n_workers,
         )
-        from sweeper.executors.jax_setup import jax_restored
         from sweeper.preflight.decay import partly_idle
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
@@ -183,8 +181,7 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.sweep.planning import make_forecast, plan_digests, structures
 
         data = prepared()
-    with jax_restored():
-        claim_devices(config)
+    with _devices(config):
         check_fits(config, data)
         of_models = check_models(config, data)
         foreseen_ = make_forecast(config, data, None)
@@ -207,6 +204,16 @@ def plan(config: StudyConfig) -> Preview:
             partly_idle(config, never_run(config, data)),
             of_models,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run starts from, as the arguments of `run` with these names say."""
+
+    fresh: bool
+    plan_file: Path | None
+    continue_from: Path | None
+    trust_code: bool
 
 
 def run(
@@ -240,17 +247,8 @@ def run(
     leaving = Leaving(RunDir(config.run_dir.absolute()), observer or (lambda event: None))
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
-        status = run_prepared(
-            config,
-            prepared,
-            fresh=fresh,
-            plan_file=plan_file,
-            continue_from=continue_from,
-            trust_code=trust_code,
-            observer=leaving,
-            stop=stopping.stop,
-            timeline=timeline,
-        )
+        asked = RunOptions(fresh, plan_file, continue_from, trust_code)
+        status = run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
     if stopping.number is not None:
         end_program(stopping.number)
     return status
@@ -259,22 +257,16 @@ def run(
 def run_prepared(
     config: StudyConfig,
     prepared: Prepared,
-    *,
-    fresh: bool = False,
-    plan_file: Path | None = None,
-    continue_from: Path | None = None,
-    trust_code: bool = False,
-    observer: Observer | None = None,
-    stop: threading.Event | None = None,
-    timeline: Timeline | None = None,
+    asked: RunOptions,
+    observer: Observer,
+    stop: threading.Event,
+    timeline: Timeline,
 ) -> Status:
     """Like `run`, for callers that have already started preparing the data.
 
     `config` has the edition that `session.with_recorded_edition` gives it, and `timeline` began
     with the program.
     """
-    tell = observer or (lambda event: None)
-    timeline = timeline or Timeline(first=Activity.IMPORT)
     options.check(config)
     with ExitStack() as stack:
         # import JAX while another process prepares the data
@@ -290,14 +282,14 @@ def run_prepared(
         timeline.go_on_with(Activity.OPEN)
         stack.enter_context(jax_restored())
         run_dir = RunDir(config.run_dir.absolute())
-        kept = kept_threads(config, run_dir, fresh=fresh)
+        kept = kept_threads(config, run_dir, fresh=asked.fresh)
         claim_devices(config, kept)
         if told := threads_message(config, kept, own_xla_threads()):
-            tell(Warned(told))
+            observer(Warned(told))
         if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
-            tell(Warned(told))
+            observer(Warned(told))
         start = warm_start.started_from(
-            config, run_dir, continue_from, fresh=fresh, trust_code=trust_code
+            config, run_dir, asked.continue_from, fresh=asked.fresh, trust_code=asked.trust_code
         )
         if not prepared.is_kept:
             with timeline.spending(Activity.IMPORT):
@@ -306,26 +298,26 @@ def run_prepared(
             data = prepared()
         check_fits(config, data)
         for warning in check_models(config, data):
-            tell(Warned(warning))
-        given = None if plan_file is None else read_plan(plan_file, config, data)
+            observer(Warned(warning))
+        given = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
         foresee = partial(make_forecast, config, data, given=given)
         saved = None
         if start is not None:
             warm_start.check_fits(config, start, data)
             saved = {"path": start.file.name, "digest": start.file.digest}
             for warning in warm_start.describe_start(config, start):
-                tell(Warned(warning))
+                observer(Warned(warning))
         held = stack.enter_context(
             session.open_session(
-                config, data.digest, foresee, environment(), fresh=fresh, start=saved
+                config, data.digest, foresee, environment(), fresh=asked.fresh, start=saved
             )
         )
-        executor = stack.enter_context(fleet(config, data, run_dir, tell, start, timeline))
+        executor = stack.enter_context(fleet(config, data, run_dir, observer, start, timeline))
         if held.deaths < MAX:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun
 
-        begun = StudyRun(config, data, held, executor.train, tell, timeline)
-        return begun.to_the_end(stop or threading.Event())
+        begun = StudyRun(config, data, held, executor.train, observer, timeline)
+        return begun.to_the_end(stop)

@@ -23,7 +23,8 @@ from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
-from sweeper.sweep.parts import Store, SweepContext
+from sweeper.sweep.parts import SweepContext
+from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
 from sweeper.trial import TrialSpec, generator
 from tests.simulated import SimulatedExecutor
@@ -106,8 +107,11 @@ class Tossing(BasePruner):
         return self._random.random() < self._chance
 
 
-class NoStore:
+class NoStore(RunStore):
     """No files at all."""
+
+    def __init__(self) -> None:
+        """Nothing to know."""
 
     def keep_model(
         self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
@@ -148,7 +152,7 @@ def run(
     diverging: frozenset[int] = frozenset(),
     killing: frozenset[int] = frozenset(),
     ahead_after: int = 200,
-    store: Store | None = None,
+    store: RunStore | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Sweep:
     """Run the study to its end on `ledger`."""

@@ -53,10 +53,10 @@ class Classes:
         data: Dataset,
         start: SavedStart | None,
         devices: Sequence[Any],
-        timeline: Timeline | None = None,
+        timeline: Timeline,
     ) -> None:
         self.devices = tuple(devices)
-        self.timeline = timeline or Timeline()
+        self.timeline = timeline
         self._config = config
         self._data = data
         self.programs = Programs(data_spec(config, data), start)
@@ -123,12 +123,11 @@ class Classes:
 
     def own(self, work: Work) -> Work | None:
         """A trial of a padded or switch class, moved to a class of its own structure; else None."""
-        program, settings = work.program, self._config.filled(work.specs[0].params)
+        program = work.program
         if program.branches:
-            switch = self.program(program, settings)
-            assert isinstance(switch, Switch), "only called for classes with branches"
-            exact = branch_classes(program)[switch.branch_of(settings)]
+            exact = self.branches_of(work)[0]
         elif program.padded_width is not None:
+            settings = self._config.filled(work.specs[0].params)
             structure = short_hash(canonical(settings.structure()))
             exact = replace(
                 program,
@@ -142,6 +141,14 @@ class Classes:
         else:
             return None
         return replace(work, program=exact)
+
+    def branches_of(self, work: Work) -> list[ProgramClass]:
+        """The class of each trial's own structure in a class with branches."""
+        settings = [self._config.filled(spec.params) for spec in work.specs]
+        switch = self.program(work.program, settings[0])
+        assert isinstance(switch, Switch), "only called for classes with branches"
+        branches = branch_classes(work.program)
+        return [branches[switch.branch_of(its)] for its in settings]
 
     def parts(self, batch_size: int, *, is_spread: bool) -> DeviceData:
         """The data on the first device, or spread over all, for batches of this size."""

@@ -64,12 +64,9 @@ class CheckedCache:
             self._has_warned = True
 
     def _remove(self, key: str) -> None:
-        for path in self._paths(key):
+        for suffix in _SUFFIXES:
             with suppress(OSError):  # the cache is read-only: the entry stays, but is not used
-                path.unlink()
-
-    def _paths(self, key: str) -> list[Path]:
-        return [self._path / f"{key}{_CHECKED}{suffix}" for suffix in _SUFFIXES]
+                (self._path / f"{key}{_CHECKED}{suffix}").unlink()
 
 
 def _digest(key: str, content: bytes) -> bytes:

@@ -1,15 +1,16 @@
-"""Compiles a class, with a disk cache that later starts of the program use."""
+"""Compiles a class, with a disk cache that later starts of the program use, and runs it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from sweeper.executors.phases import PhaseAt, Run, run_phases
 from sweeper.executors.switch_class import SwitchRunner, device_mesh, spread_lanes, work_of
 from sweeper.programs.program import Program
 from sweeper.programs.segment import DeviceData, Lanes, Segment, segment
@@ -25,6 +26,11 @@ _LEVEL = "xla_backend_optimization_level"
 # two threads that trace block each other, and XLA has nothing to do until both are done
 _tracing = threading.Lock()
 _WHOLE = ""  # the single program of a class without phases
+
+
+Run = Callable[[Lanes, DeviceData], Segment]
+PhaseAt = Callable[[int], str]
+"""Maps a lane's epoch to its phase; epochs count from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Compiled:
         """Train the lanes; `phases` are those of each lane, if there is one program per phase."""
         if _WHOLE in self.programs:
             return self.programs[_WHOLE](lanes, parts)
-        return run_phases(self.programs, lanes, parts, phases)
+        return _run_phases(self.programs, lanes, parts, phases)
 
 
 class _CacheHits(threading.local):
@@ -123,3 +129,45 @@ def _memory_bytes(run: jax.stages.Compiled) -> int | None:
         return None
     parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
     return sum(getattr(needed, part) for part in parts)
+
+
+def _run_phases(
+    programs: Mapping[str, Run], lanes: Lanes, parts: DeviceData, phases: Sequence[PhaseAt]
+) -> Segment:
+    """Train the lanes; `phases[i]` are those of lane `i`, and spare lanes have none.
+
+    Each call trains the lanes that are in one phase to the end of it, and leaves the others
+    unchanged, since the phases of lanes may differ. States stay on the device in between.
+    """
+    at, stop = np.array(lanes.start), np.array(lanes.stop)
+    done: Segment | None = None
+    while (live := np.flatnonzero(at < stop)).size:
+        behind = live[np.argmin(at[live])]
+        phase = phases[behind](int(at[behind]) + 1)
+        ends = np.array([_end(phases, phase, i, at[i], stop[i]) for i in range(len(at))], at.dtype)
+        trained = programs[phase](replace(lanes, start=at, stop=ends), parts)
+        moved = jnp.asarray(ends > at)
+        done = trained if done is None else _joined(done, trained, moved)
+        lanes = replace(lanes, state=trained.state)
+        if trained.ended is None:
+            at = ends
+        else:  # lanes that have ended stop
+            assert trained.last is not None
+            at = np.where(ends > at, np.asarray(trained.last), at).astype(at.dtype)
+            stop = np.where(np.asarray(trained.ended), np.minimum(stop, at), stop)
+    assert done is not None, "every bucket has a lane that trains"
+    return done if done.last is None else replace(done, last=jnp.asarray(at))
+
+
+def _end(phases: Sequence[PhaseAt], phase: str, lane: int, at: int, stop: int) -> int:
+    """The epoch at which a lane's run of this phase ends; its current epoch in another phase."""
+    while at < stop and phases[lane](int(at) + 1) == phase:
+        at += 1
+    return at
+
+
+def _joined(done: Segment, trained: Segment, moved: jnp.ndarray) -> Segment:
+    """All measurements so far; the test scores of a lane are its last ones."""
+    test = jnp.where(moved[:, None], trained.test, done.test)
+    # each call fills in the epochs that it trained, and the others are 0
+    return replace(trained, curves=done.curves + trained.curves, test=test)

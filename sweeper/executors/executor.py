@@ -33,6 +33,12 @@ class Work:
     deaths: int = 0
     mark: str = ""
 
+    def only(self, lanes: Iterable[int]) -> Work:
+        """The same with only these lanes, by index."""
+        places = tuple(lanes)
+        bucket = replace(self.bucket, lanes=tuple(self.bucket.lanes[place] for place in places))
+        return replace(self, bucket=bucket, specs=tuple(self.specs[place] for place in places))
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from sweeper.config import StudyConfig
@@ -37,6 +38,7 @@ from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
 
 
+@dataclass(slots=True)
 class Fleet:
     """Sends each bucket of a plan to threads or workers, or to the only ones there are.
 
@@ -44,14 +46,9 @@ class Fleet:
     bucket first needs them, which never happens in a study whose trials all share programs.
     """
 
-    def __init__(
-        self,
-        inline: InlineExecutor | None,
-        start_workers: Callable[[], Executor] | None,
-    ) -> None:
-        self.inline = inline
-        self._start_workers = start_workers
-        self.process: Executor | None = None
+    inline: InlineExecutor | None
+    start_workers: Callable[[], Executor] | None
+    process: Executor | None = None
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class for threads in advance; `params` are those of any of its trials."""
@@ -70,8 +67,8 @@ class Fleet:
 
     def _side(self, work: Work) -> Executor:
         wants_workers = work.bucket.side == "process" or self.inline is None
-        if wants_workers and self.process is None and self._start_workers is not None:
-            self.process = self._start_workers()
+        if wants_workers and self.process is None and self.start_workers is not None:
+            self.process = self.start_workers()
         wanted, other = self.inline, self.process
         if wants_workers:
             wanted, other = other, wanted
@@ -105,8 +102,19 @@ def fleet(
     """
     claim_devices(config)
     if config.execution.engine is not None:
-        with _cluster(config, data, run_dir, observer, start) as built:
-            yield built
+        from sweeper.executors.engines.connect import (
+            connected,
+        )  # imports an engine, which may be missing
+
+        # the workers of an engine are ready and suitable before anything is trained
+        executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
+
+        def begin() -> Executor:
+            _send(data, run_dir)
+            return executor
+
+        with closing(executor):
+            yield Fleet(None, begin)
         return
     timeline = timeline or Timeline()
     threads, workers = n_threads(config), n_workers(config)
@@ -116,35 +124,8 @@ def fleet(
         if workers
         else None,
     )
-    try:
+    with closing(built):
         yield built
-    finally:
-        built.close()
-
-
-@contextmanager
-def _cluster(
-    config: StudyConfig,
-    data: Dataset,
-    run_dir: RunDir,
-    observer: Observer,
-    start: SavedStart | None,
-) -> Iterator[Fleet]:
-    """The workers of an engine, which are ready and suitable before anything is trained."""
-    from sweeper.executors.engines.connect import (
-        connected,
-    )  # imports an engine, which may be missing
-
-    executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
-
-    def begin() -> Executor:
-        _send(data, run_dir)
-        return executor
-
-    try:
-        yield Fleet(None, begin)
-    finally:
-        executor.close()
 
 
 def _start_file(run_dir: RunDir, start: SavedStart | None) -> StartFile | None:

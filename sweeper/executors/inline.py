@@ -26,18 +26,18 @@ from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
 
 
+@dataclass(slots=True)
 class _Class:
     """A class that is being compiled for a device; `ready` once nothing needs to wait for it.
 
     `end` is an error that ended more than the compilation, if any.
     """
 
-    def __init__(self, program: ProgramClass, device: int, compile: Callable[[], None]) -> None:
-        self.program = program
-        self.device = device
-        self.compile = compile
-        self.ready = False
-        self.end: BaseException | None = None
+    program: ProgramClass
+    device: int
+    compile: Callable[[], None]
+    ready: bool = False
+    end: BaseException | None = None
 
 
 @dataclass(slots=True)

@@ -96,7 +96,13 @@ def check_kept() -> None:
 
 
 def _configure(precision: str, matmul_precision: str) -> None:
-    _update(_settings(precision, matmul_precision))
+    """Change the JAX settings that differ."""
+    settings = _settings(precision, matmul_precision)
+    for name, value in _differing(settings):
+        jax.config.update(name, value)
+    if overridden := [name for name, _ in _differing(settings)]:
+        found = f"a context manager around this call sets {listed(overridden)}"
+        raise SetupError(Problem("JAX", "", found, "call sweeper outside of it"))
     use_cache(cache_directory())
 
 
@@ -112,15 +118,6 @@ def _settings(precision: str, matmul_precision: str) -> dict[str, Any]:
         "jax_persistent_cache_enable_xla_caches": "none",
         "jax_raise_persistent_cache_errors": False,
     }
-
-
-def _update(settings: Mapping[str, Any]) -> None:
-    """Change the JAX settings that differ."""
-    for name, value in _differing(settings):
-        jax.config.update(name, value)
-    if overridden := [name for name, _ in _differing(settings)]:
-        found = f"a context manager around this call sets {listed(overridden)}"
-        raise SetupError(Problem("JAX", "", found, "call sweeper outside of it"))
 
 
 def _differing(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -146,13 +143,9 @@ def jax_restored() -> Iterator[None]:
             _studies -= 1
             if not _studies:
                 _asked = None
-                _restore()
-
-
-def _restore() -> None:
-    use_cache(None)
-    for name, value in _callers.items():
-        jax.config.update(name, value)
+                use_cache(None)
+                for name, value in _callers.items():
+                    jax.config.update(name, value)
 
 
 def _global_settings() -> dict[str, Any]:

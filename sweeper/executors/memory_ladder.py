@@ -45,10 +45,6 @@ class Limit:
         """A ceiling that says that a class has at most this many lanes under this limit."""
         return Ceiling(self.device, self.n_bytes, capacity)
 
-    def was_of(self, ceiling: Ceiling) -> bool:
-        """Whether a ceiling was found under this limit."""
-        return ceiling == self.ceiling(ceiling.capacity)
-
     def check(self, needed_bytes: int | None, lanes: int) -> None:
         """Refuse a program that is larger by the compiler's estimate.
 
@@ -133,8 +129,8 @@ class Ladder:
 
     def train(self, work: Work) -> Outcome:
         """The outcome of `work`, in as many parts as necessary."""
-        known = (ceiling.capacity for ceiling in work.ceilings if self.limit.was_of(ceiling))
-        capacity = min(known, default=work.program.capacity)
+        under_limit = (one for one in work.ceilings if one == self.limit.ceiling(one.capacity))
+        capacity = min((one.capacity for one in under_limit), default=work.program.capacity)
         tries = deque(_Try(part) for part in self._parts(work, [work], capacity))
         outcomes: list[Outcome] = []
         told: list[str] = []

@@ -80,8 +80,8 @@ class Retrying:
                 return self._alone(work, deaths + 1, death)
             self._tell(work, death, "retrying half of them at a time")
             middle = len(numbers) // 2
-            first = self.train(_part(work, slice(None, middle)), deaths + 1, losses)
-            second = self.train(_part(work, slice(middle, None)), deaths + 1, losses)
+            first = self.train(work.only(range(middle)), deaths + 1, losses)
+            second = self.train(work.only(range(middle, len(numbers))), deaths + 1, losses)
             tried = first.attempt + second.attempt - (deaths + 1)
             return replace(joined(work, [first, second]), attempt=tried)
 
@@ -136,8 +136,3 @@ def _after(outcome: Outcome, deaths: int) -> Outcome:
     """`outcome`, counting the tries that ended in `deaths` before it."""
     lanes = tuple(replace(lane, attempts=lane.attempts + deaths) for lane in outcome.lanes)
     return replace(outcome, lanes=lanes, attempt=outcome.attempt + deaths)
-
-
-def _part(work: Work, lanes: slice) -> Work:
-    bucket = replace(work.bucket, lanes=work.bucket.lanes[lanes])
-    return replace(work, bucket=bucket, specs=work.specs[lanes])

@@ -151,12 +151,8 @@ class _Watch:
                     _drop_closed_terminals()
                 if self._asked_at is None:
                     self._first(number)
-                elif number == signal.SIGINT or self._has_waited():
+                elif number == signal.SIGINT or time.monotonic() - self._asked_at > _SAME_REQUEST_S:
                     self._end(number, f"received a second signal, {signal.Signals(number).name}")
-
-    def _has_waited(self) -> bool:
-        assert self._asked_at is not None
-        return time.monotonic() - self._asked_at > _SAME_REQUEST_S
 
     def _next(self) -> int | None:
         """The next signal; None at the end. Does not return after the grace period."""

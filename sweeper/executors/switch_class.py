@@ -98,11 +98,6 @@ def parted(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:
 
 
 def _part(work: Work, program: ProgramClass, branches: Sequence[ProgramClass]) -> Work:
-    places = [place for place, own in enumerate(branches) if own == program]
-    lanes = tuple(work.bucket.lanes[place] for place in places)
-    return replace(
-        work,
-        bucket=replace(work.bucket, class_id=program.class_id, lanes=lanes),
-        program=program,
-        specs=tuple(work.specs[place] for place in places),
-    )
+    part = work.only(place for place, own in enumerate(branches) if own == program)
+    bucket = replace(part.bucket, class_id=program.class_id)
+    return replace(part, bucket=bucket, program=program)

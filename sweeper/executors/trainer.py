@@ -39,11 +39,9 @@ from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, wri
 from sweeper.programs.continued import SavedStart as SavedStart
 from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
 from sweeper.programs.segment import Segment
-from sweeper.programs.switch import Switch
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler import plan
 from sweeper.scheduler.classes import ProgramClass
-from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Failure, Place, Reason, Scalar
 
 _MAX_TOLD = 200  # characters
@@ -72,8 +70,8 @@ class Trainer:
         self._checkpoints = checkpoints
         self._turns = turns or DeviceLock()
         self._timeline = timeline or Timeline()
-        given = config, data, start, devices or jax.local_devices(), self._timeline
-        self.classes = Classes(*given)
+        its_devices = devices or jax.local_devices()
+        self.classes = Classes(config, data, start, its_devices, self._timeline)
 
     def compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class in advance, once; `params` are those of any of its trials.
@@ -213,12 +211,8 @@ class Trainer:
             work.program.class_id,
             describe_error(error),
         )
-        settings = [self._config.filled(spec.params) for spec in work.specs]
-        switch = self.classes.program(work.program, settings[0])
-        assert isinstance(switch, Switch), "only called for classes with branches"
-        branches = branch_classes(work.program)
-        parts = parted(work, [branches[switch.branch_of(its)] for its in settings])
         ladder = self._ladder(where)
+        parts = parted(work, self.classes.branches_of(work))
         return joined(work, [ladder.train(part) for part in parts])
 
     def _start(

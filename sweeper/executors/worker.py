@@ -133,11 +133,6 @@ def _trainer_of(setup: WorkerSetup) -> Trainer:
     return Trainer(config, data, setup.checkpoints, saved, devices, timeline=_timeline)
 
 
-def started() -> int:
-    """The number of this process, once it has started."""
-    return os.getpid()
-
-
 def train(work: Work, place: str) -> bytes:
     """The outcome of `work` in this process, pickled."""
     assert _trainer is not None, "the pool's initializer is `begin`"

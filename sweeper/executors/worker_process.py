@@ -20,7 +20,6 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing import Pipe, resource_tracker
-from multiprocessing import resource_tracker as python_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -176,7 +175,7 @@ class WorkerProcess:
         open_streams()  # loky flushes them
         with safe_import_path():
             loky_tracker.ensure_running()
-            python_tracker.ensure_running()
+            resource_tracker.ensure_running()
         self._log = WorkerLog(log)
         # loky exposes neither the process nor its result pipe, and drops both at the end
         try:

@@ -42,7 +42,8 @@ class Committed(Protocol):
     def trial_rows(self) -> list[dict[str, Any]]:
         """The finished trials by number: columns of trials.parquet, times as seconds since 1970.
 
-        The publisher adds `schema_version` and `study`; other missing columns are null.
+        The publisher adds `schema_version`, `study` and `model_path`; other missing columns are
+        null.
         """
         ...
 
@@ -68,15 +69,20 @@ class Committed(Protocol):
 
 
 class Publisher:
-    """Writes the Parquet files of one study; for one thread of one process."""
+    """Writes the Parquet files of one study; for one thread of one process.
+
+    Weights are those in `run_dir`, unless the run directory with the `models` is another.
+    """
 
     def __init__(
         self,
         run_dir: RunDir,
         config: StudyConfig,
         clock: Callable[[], float] = time.monotonic,
+        models: RunDir | None = None,
     ) -> None:
         self._run_dir = run_dir
+        self._models = models or run_dir
         self._clock = clock
         self._config = config
         self._study = config.study.name
@@ -110,12 +116,18 @@ class Publisher:
     def _publish_tables(self, ledger: Committed) -> None:
         started = self._clock()
         constants = {"schema_version": SCHEMA_VERSION, "study": self._study}
-        trials = [constants | row for row in ledger.trial_rows()]
+        trials = [constants | self._with_model(row) for row in ledger.trial_rows()]
         self._trials.write(rows_table(trials, self._trials_schema))
         self.publish_spans(ledger)  # before buckets, so that readers find the spans of each bucket
         self._buckets.write(rows_table(ledger.bucket_rows(), self._buckets_schema))
         self._tables_at = self._clock()
         self._tables_cost_s = self._tables_at - started
+
+    def _with_model(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row of a trial, with `model_path` if its weights are kept."""
+        path = self._models.model(row["trial_number"])
+        kept = str(path.relative_to(self._models.root)) if path.exists() else None
+        return {**row, "model_path": kept}
 
     def publish_spans(self, ledger: Committed) -> None:
         """Publish where the time went, as far as recorded."""

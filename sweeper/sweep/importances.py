@@ -49,7 +49,8 @@ class Importances:
         `ended` are the finished trials after this many `rounds`.
         """
         waits_s = max(_EVERY_S, self._cost_s / _SHARE)
-        if self._is_working() or self._clock() - self._at < waits_s or not self._are_due(ended):
+        is_working = self._thread is not None and self._thread.is_alive()
+        if is_working or self._clock() - self._at < waits_s or not self._are_due(ended):
             return
         self._thread = threading.Thread(
             target=self._publish, args=(rounds, _new(ended, self._told))
@@ -63,9 +64,6 @@ class Importances:
             self._thread.join()
         if self._are_due(ended, growth=1.0):
             self._publish(rounds, _new(ended, self._told))
-
-    def _is_working(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
 
     def _are_due(self, ended: EndedTrials, growth: float = _GROWTH) -> bool:
         if not self._config.search:

@@ -56,10 +56,9 @@ class Leaving:
         if not numbers:
             yield Stopping(stop or threading.Event())
             return
-        with stopping_on(
-            numbers, self._say, self.leave, config.execution.grace_s, stop
-        ) as stopping:
-            yield stopping
 
-    def _say(self, message: str) -> None:
-        self.observer(Warned(message))
+        def say(message: str) -> None:
+            self.observer(Warned(message))
+
+        with stopping_on(numbers, say, self.leave, config.execution.grace_s, stop) as stopping:
+            yield stopping

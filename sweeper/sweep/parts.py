@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from sweeper.config import StudyConfig
 from sweeper.executors.executor import TrainRound
@@ -13,21 +12,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.timeline import Timeline
 from sweeper.scheduler.classes import Policy
 from sweeper.scheduler.signature import StructureOf
-from sweeper.trial import TrialSpec
-
-
-class Store(Protocol):
-    """The files next to the ledger: checkpoints of live lanes, weights of the best trials."""
-
-    def keep_model(
-        self, spec: TrialSpec, checkpoint: str, digest: str, row: Mapping[str, Any]
-    ) -> None:
-        """Save a trial's weights from the checkpoint of its last round; `row` is its final row."""
-        ...
-
-    def tidy(self, checkpoints: set[str], models: set[int]) -> None:
-        """Remove every checkpoint and model that is not named."""
-        ...
+from sweeper.sweep.store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +28,7 @@ class SweepContext:
     config: StudyConfig
     ledger: Ledger
     train: TrainRound
-    store: Store
+    store: RunStore
     structure_of: StructureOf
     policy: Policy
     metrics: tuple[str, ...]

@@ -18,6 +18,7 @@ from sweeper.results.columns import spread_of
 from sweeper.results.ranking import value_columns
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import Structure
+from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.state import Running
 from sweeper.trial import OVER, LaneRecord, Reason, TrialState, fields_of, finite
 
@@ -142,24 +143,20 @@ def trial_row(
     trial: Running,
     verdict: Verdict,
     program: ProgramClass,
-    structure: Structure,
-    *,
-    metrics: Sequence[str],
-    test_metrics: Sequence[str],
-    study: StudyTable,
-    keeps: MetricRule | None,
-    run_id: str,
-    boundary: str | None,
+    context: SweepContext,
     finished_at: float,
 ) -> dict[str, Any]:
     """The row of a finished trial; columns that are not set here are null."""
+    study, metrics, test_metrics = context.config.study, context.metrics, context.test_metrics
+    keeps = None if verdict.state is TrialState.PRUNED else context.config.keeps
+    structure = context.structure_of(trial.spec)
     spec, lane, last, curves = trial.spec, trial.lanes[-1], trial.rows[-1], trial.curves
     final = curves[-1].values[-1] if curves else [math.nan] * len(metrics)
     best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, study))
     values = zip(value_columns(len(study.objectives)), verdict.values, strict=False)
     members = values_of(trial, metrics, study.objectives[0], keeps) if verdict.values else []
     return {
-        "run_id": run_id,
+        "run_id": context.run_id,
         "trial_number": spec.number,
         "state": verdict.state.value,
         "reason": verdict.reason and verdict.reason.value,
@@ -202,7 +199,7 @@ def trial_row(
         "lane_s": sum(row["train_s"] for row in trial.rows),
         "peak_memory_bytes": last["memory_peak_bytes"],
         **fields_of(lane.place),
-        "boundary": boundary,
+        "boundary": context.boundary,
         "feasible": all(e <= 0 for e in verdict.excesses.values()) if verdict.excesses else None,
     }
 

@@ -32,7 +32,7 @@ from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.reconcile import Change, xla_threads
 from sweeper.sweep.session.session import Session
-from sweeper.sweep.store import Published, RunStore
+from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
 
 
@@ -52,10 +52,8 @@ class StudyRun:
         self._timeline = timeline
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
-        self._config = config
         self._run_dir = session.run_dir
         self._sweep = Sweep(_parts(config, data, session, train, timeline))
-        self._published = Published(session.ledger, session.run_dir)
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
         write_schema_text(session.run_dir, config)
@@ -88,11 +86,11 @@ class StudyRun:
                 self._round()
             stop_file.unlink(missing_ok=True)
             with self._timeline.spending(Activity.PUBLISH):
-                self._publisher.publish(self._published, final=True)
+                self._publisher.publish(self._ledger, final=True)
                 self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
                 self._backups.now(self._ledger)
             self._ledger.end_session(self._run_id, self._timeline.end())
-            self._publisher.publish_spans(self._published)
+            self._publisher.publish_spans(self._ledger)
             status = self._write_status(self._end())
             if told := ended_by(status):
                 self._observer(Warned(told))
@@ -133,7 +131,7 @@ class StudyRun:
 
     def _publish(self) -> None:
         with self._timeline.spending(Activity.PUBLISH):
-            self._publisher.publish(self._published)
+            self._publisher.publish(self._ledger)
             self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
 
     def _status(self, doing: Doing, plan: Plan | None = None) -> Status:

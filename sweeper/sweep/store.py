@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.faults import Step, fault_points
-from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.programs.data_spec import DataSpec
@@ -21,12 +20,12 @@ from sweeper.programs.program import at_its_best, only_model, restored
 from sweeper.programs.provenance import WHOSE, note_of, whose
 from sweeper.programs.saved_file import content_of, tensors_of
 from sweeper.rundir import RunDir, holds, remove_inside, replacing
-from sweeper.trial import CurveBlock, Scalar, TrialSpec
+from sweeper.trial import TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
 class RunStore:
-    """The checkpoints and models in a run directory; see `parts.Store`."""
+    """The checkpoints and models in a run directory."""
 
     run_dir: RunDir
     config: StudyConfig
@@ -38,7 +37,8 @@ class RunStore:
     ) -> None:
         """Write the models of a trial as serialised Equinox leaves, and as saved models.
 
-        One per member; the first is the one that readers are pointed to.
+        They come from the `checkpoint` of its last round; `row` is its final row. There is one per
+        member; the first is the one that readers are pointed to.
 
         Raises:
             SetupError: the state does not fit the model that the trial's settings now build.
@@ -94,40 +94,3 @@ class RunStore:
     @property
     def _members(self) -> range:
         return range(len(self.config.members))
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What readers see of a ledger: its rows, and where the weights of a trial are now."""
-
-    ledger: Ledger
-    run_dir: RunDir
-
-    def trial_rows(self) -> list[dict[str, Any]]:
-        """The row of each finished trial, with `model_path` if its weights are kept."""
-        return [self._with_model(row) for row in self.ledger.trial_rows()]
-
-    def bucket_rows(self) -> list[dict[str, Any]]:
-        """One row per bucket and round."""
-        return self.ledger.bucket_rows()
-
-    def span_rows(self) -> list[dict[str, Any]]:
-        """One row per span of time."""
-        return self.ledger.span_rows()
-
-    def closed_rounds(self) -> int:
-        """How many rounds are closed."""
-        return self.ledger.closed_rounds()
-
-    def curves(self, first_round: int, last_round: int) -> Iterator[CurveBlock]:
-        """The curves of the rounds from the first to the last."""
-        return self.ledger.curves(first_round, last_round)
-
-    def params(self, number: int) -> Mapping[str, Scalar]:
-        """The parameters of a trial."""
-        return self.ledger.params(number)
-
-    def _with_model(self, row: dict[str, Any]) -> dict[str, Any]:
-        path = self.run_dir.model(row["trial_number"])
-        kept = str(path.relative_to(self.run_dir.root)) if path.exists() else None
-        return {**row, "model_path": kept}

@@ -244,20 +244,9 @@ class Sweep:
         return Verdict(state, reason, values, excesses(study.constraints, told))
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
-        parts, trial = self._parts, self.state.running[number]
-        return trial_row(
-            trial,
-            verdict,
-            self.state.classes[trial.class_id],
-            parts.structure_of(trial.spec),
-            metrics=parts.metrics,
-            test_metrics=parts.test_metrics,
-            study=parts.config.study,
-            keeps=None if verdict.state is TrialState.PRUNED else parts.config.keeps,
-            run_id=parts.run_id,
-            boundary=parts.boundary,
-            finished_at=parts.clock(),
-        )
+        trial = self.state.running[number]
+        program = self.state.classes[trial.class_id]
+        return trial_row(trial, verdict, program, self._parts, self._parts.clock())
 
     def _work(self, bucket: Bucket) -> Work:
         specs = tuple(self.state.running[trial].spec for trial in bucket.numbers)

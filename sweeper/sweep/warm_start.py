@@ -80,22 +80,15 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
         StudyError: with the first difference.
         SetupError: the study's own model has other arrays, despite equal settings.
     """
-    saved = start.file.record["data"]
-    for what, its, own in (
-        ("feature", saved["feature_names"], data.feature_names),
-        ("class", saved["class_names"], data.class_names),
-    ):
-        found = _first_other(what, [*its], [*own])
-        if found:
-            found = f"{start.file.name} was trained on other data: {found}"
-            raise StudyError(
-                config.problem("data", found, "start from a model that was trained on such data")
-            )
-    if saved["spec"]["out_size"] != data.out_size:
-        found = f"{start.file.name} has {saved['spec']['out_size']} outputs, not {data.out_size}"
-        raise StudyError(
-            config.problem("data", found, "start from a model that was trained on such data")
-        )
+    saved, name = start.file.record["data"], start.file.name
+    other = _first_other("feature", [*saved["feature_names"]], [*data.feature_names])
+    other = other or _first_other("class", [*saved["class_names"]], [*data.class_names])
+    found = f"{name} was trained on other data: {other}" if other else ""
+    if not found and saved["spec"]["out_size"] != data.out_size:
+        found = f"{name} has {saved['spec']['out_size']} outputs, not {data.out_size}"
+    if found:
+        hint = "start from a model that was trained on such data"
+        raise StudyError(config.problem("data", found, hint))
     check_leaves(Programs(data_spec(config, data)).exact(config.filled({})), start)
 
 

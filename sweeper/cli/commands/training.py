@@ -50,17 +50,8 @@ def trained(
         numbers = (signal.SIGINT, *not_ignored(TERMINATING))
         grace_s = config.execution.grace_s
         with stopping_on(numbers, view.say, leaving.leave, grace_s) as stopping:
-            status = api.run_prepared(
-                config,
-                prepared,
-                fresh=fresh,
-                plan_file=plan_file,
-                continue_from=continue_from,
-                trust_code=trust_code,
-                observer=leaving,
-                stop=stopping.stop,
-                timeline=timeline,
-            )
+            asked = api.RunOptions(fresh, plan_file, continue_from, trust_code)
+            status = api.run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
         return status, exit_code(status, stopping.number)
 
 

@@ -16,11 +16,10 @@ from sweeper.config import StudyConfig
 from sweeper.config.execution import EngineTable
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import AddressError, ClusterWorker, Engine
-from sweeper.executors.engines.executor import EngineExecutor
 from sweeper.executors.engines.handshake import Kinds, differences, survey_of, want_of_memory
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
-from sweeper.executors.engines.worker_pool import Roster
+from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
 from sweeper.executors.jax_setup import own_xla_threads
 from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.models.by_value import by_value

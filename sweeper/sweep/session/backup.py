@@ -117,7 +117,9 @@ class Backups:
             back_up(self.run_dir, ledger)
         except (OSError, LedgerError) as error:
             if not self._has_warned:
-                self.warn(f"the ledger is not backed up: {_reason(self.run_dir, error)}")
+                is_of_disk = isinstance(error, OSError)
+                reason = not_written(self.run_dir.backup, error) if is_of_disk else error
+                self.warn(f"the ledger is not backed up: {reason}")
             self._has_warned = True
             self._failed_at = self.clock()
         self._took_s = time.perf_counter() - began
@@ -128,10 +130,6 @@ def _written_at(run_dir: RunDir) -> float:
         return run_dir.backup.stat().st_mtime
     except OSError:
         return float("-inf")
-
-
-def _reason(run_dir: RunDir, error: Exception) -> object:
-    return not_written(run_dir.backup, error) if isinstance(error, OSError) else error
 
 
 def back_up(run_dir: RunDir, ledger: Ledger) -> None:

@@ -107,12 +107,8 @@ def check_obstacles(run_dir: RunDir, files: Sequence[Path] | None = None) -> Non
         raise SetupError(Problem(str(path), "", what, HINT) for path, what in found)
 
 
-def obstacles(run_dir: RunDir) -> list[tuple[Path, str]]:
+def obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
     """What is in place of files and directories of the study, and what it is."""
-    return [*_obstacles(run_dir)]
-
-
-def _obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
     links = [*links_in(run_dir)]
     yield from links
     # targets of links are not checked

@@ -14,7 +14,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from filelock import FileLock, SoftFileLock, Timeout
 
@@ -37,7 +37,7 @@ def held(run_dir: RunDir) -> Iterator[None]:
     """
     owner = _noted(run_dir)  # read before locking, since some versions of filelock empty the file
     try:
-        with _locked(run_dir):
+        with _lock(run_dir):
             if is_held(run_dir.ledger):
                 raise _held_by(run_dir, _of_status(run_dir))
             _note(run_dir, f"{os.getpid()} {socket.gethostname()}")
@@ -49,43 +49,25 @@ def held(run_dir: RunDir) -> Iterator[None]:
         raise _held_by(run_dir, owner or _of_status(run_dir)) from None
 
 
-@contextmanager
-def _locked(run_dir: RunDir) -> Iterator[None]:
-    """Hold the lock itself.
+def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
+    """Take the lock itself, which the returned context releases.
 
     Raises:
         Timeout: another process has it.
         StudyHeldError: another process has it, on a file system without locks.
     """
-    lock = FileLock(run_dir.lock, timeout=0, fallback_to_soft=False)
     try:
-        lock.acquire()
+        return FileLock(run_dir.lock, timeout=0, fallback_to_soft=False).acquire()
     except OSError as error:
         if isinstance(error, Timeout) or error.errno not in _UNSUPPORTED:
             raise
-        with _owned(run_dir):
-            yield
-        return
     try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _owned(run_dir: RunDir) -> Iterator[None]:
-    lock = SoftFileLock(run_dir.owner, timeout=0)
-    try:
-        lock.acquire()
+        return SoftFileLock(run_dir.owner, timeout=0).acquire()
     except Timeout:
         owner = _noted(run_dir)
         found = f"another process runs this study{owner}, or was killed while running it"
         hint = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
         raise StudyHeldError(Problem(str(run_dir.root), "", found, hint)) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -84,9 +84,13 @@ def foreign(
             found = f"names {function}, which is not defined in this program"
             yield Problem(str(root), key, found, OF_ANOTHER_MAIN)
             continue
-        if is_known(function, config.base_dir) or _is_own(config, function, own):
+        if is_known(function, config.base_dir):
             continue
-        if changed := _changed(config, function, own):
+        edits = [*_edits(config, function, own)]
+        if not all(edits):  # the user has run the study with the current source
+            continue
+        if edits:
+            changed = ", ".join(edits[0])
             found = f"names {function}, but {changed} has changed since you ran the study"
             yield Problem(str(root), key, found, f"restore it in {config.base_dir}")
         elif not _is_here(config, root, function, sessions):
@@ -99,32 +103,16 @@ def foreign(
         yield Problem(str(root), "execution.engine", found, TRUST)
 
 
-def _is_own(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the user has run the study with the current source of this function."""
+def _edits(
+    config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]
+) -> Iterator[list[str]]:
+    """The files of a function that the user has edited since each time the study ran with it."""
     now = source_digests(function, config.base_dir)
-    return any(
-        claims["base_dir"] == str(config.base_dir)
-        and function in claims["functions"]
-        and not _changes(config, function, claims["functions"][function], now)
-        for claims in own
-    )
-
-
-def _changed(config: StudyConfig, function: str, own: Sequence[Mapping[str, Any]]) -> str:
-    """The files of a function that the user has edited since running the study with it."""
-    now = source_digests(function, config.base_dir)
+    in_main = function.partition(":")[0] == MAIN
     for claims in own:
         before = claims["functions"].get(function)
         if before is not None and claims["base_dir"] == str(config.base_dir):
-            return ", ".join(_changes(config, function, before, now))
-    return ""
-
-
-def _changes(
-    config: StudyConfig, function: str, before: Mapping[str, str], now: Mapping[str, str]
-) -> list[str]:
-    in_main = function.partition(":")[0] == MAIN
-    return changed_names(before, now, config.edition, in_main=in_main)
+            yield changed_names(before, now, config.edition, in_main=in_main)
 
 
 def _is_here(

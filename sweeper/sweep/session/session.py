@@ -95,7 +95,7 @@ def open_session(
             sessions = ledger.sessions()
             boundaries = joined(config, sessions, data_digest, start)
             boundaries += _departures(ledger, sessions, environment)
-            recorded = _recorded_forecast(ledger)
+            recorded = Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
             forecast = foreseen if foreseen and recorded is None else foresee(recorded)
             if recorded is not None and forecast != recorded:
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
@@ -169,11 +169,6 @@ def _departures(
     if ledger.began_as != ledger.version:
         changes += (Change("the ledger's version", ledger.began_as, ledger.version),)
     return changes
-
-
-def _recorded_forecast(ledger: Ledger) -> Forecast | None:
-    sessions = ledger.sessions()
-    return Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
 
 
 def _record(

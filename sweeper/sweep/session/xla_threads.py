@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, suppress
+from contextlib import suppress
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import MAX_XLA_THREADS
-from sweeper.errors import SetupError, SweeperError, counted
+from sweeper.errors import SetupError, counted
 from sweeper.executors.devices import XLA_THREADS
 from sweeper.process import usable_cores
 from sweeper.results.status import read_status
@@ -31,9 +31,7 @@ def _recorded(run_dir: RunDir) -> int | None:
         told = read_status(run_dir).xla_threads
         if told is None or (isinstance(told, int) and 1 <= told <= MAX_XLA_THREADS):
             return told
-    with suppress(SweeperError), closing(backup.read(run_dir)) as ledger:
-        return xla_threads(ledger.sessions())
-    return None
+    return xla_threads(backup.sessions(run_dir))
 
 
 def threads_message(config: StudyConfig, kept: int | None, own: int | None) -> str | None:

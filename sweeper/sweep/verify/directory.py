@@ -33,7 +33,6 @@ from sweeper.sweep.session.directory import check_obstacles, holds_study, obstac
 from sweeper.sweep.session.lock import held, held_to_look
 from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
-from sweeper.sweep.store import Published
 from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
 
@@ -58,7 +57,7 @@ def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
         StudyHeldError: another process runs it.
     """
     _check_there(run_dir)
-    if found := obstacles(run_dir):
+    if found := [*obstacles(run_dir)]:
         hint = "remove or rename it, then verify again"
         return Verified((), tuple(Damage(_name(run_dir, at), what, hint) for at, what in found))
     with held_to_look(run_dir):
@@ -88,7 +87,7 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         config, run_id = _study(run_dir, ledger)
         for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *run_dir.own_parts()):
             remove_inside(run_dir.root, path)
-        Publisher(run_dir, config).publish(Published(ledger, run_dir), final=True)
+        Publisher(run_dir, config).publish(ledger, final=True)
         state, n_trials = restore(ledger, config).state, n_proposals(config)
         threads = xla_threads(ledger.sessions())
         standing = Standing(config, run_id, n_trials, time.time(), len(state.ended), threads)
@@ -227,7 +226,7 @@ def _rebuilt(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[R
     with TemporaryDirectory() as directory:
         anew = RunDir(Path(directory))
         anew.make()
-        Publisher(anew, config).publish(Published(ledger, run_dir), final=True)
+        Publisher(anew, config, models=run_dir).publish(ledger, final=True)
         yield anew
 
 

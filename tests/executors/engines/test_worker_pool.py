@@ -21,10 +21,9 @@ from sweeper.executors.engines.engine import (
     GivenUpError,
     LostError,
 )
-from sweeper.executors.engines.executor import EngineExecutor
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
-from sweeper.executors.engines.worker_pool import Roster
+from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
 from sweeper.executors.executor import Work
 from sweeper.results.events import Event, Warned
 from sweeper.scheduler.classes import Bucket
