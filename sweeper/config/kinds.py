@@ -193,21 +193,13 @@ Conditions = Annotated[
     ReadBy(_conditions, dict[str, Any]),
     WithJsonSchema({"type": "object", "minProperties": 1}),
 ]
-CountOrAuto = Annotated[
-    int | Literal["auto"],
-    read_as(
-        Annotated[int, Field(ge=0)] | Literal["auto"],
-        "{value} is not a count",
-        'write "auto" or an integer from 0 up',
-    ),
-]
+_IntOrAuto = int | Literal["auto"]
+_AUTO = 'write "auto" or an integer from'
+_COUNT = Annotated[int, Field(ge=0)] | Literal["auto"]
+_SOME = Annotated[int, Field(ge=1)] | Literal["auto"]
+CountOrAuto = Annotated[_IntOrAuto, read_as(_COUNT, "{value} is not a count", f"{_AUTO} 0 up")]
 SomeOrAuto = Annotated[
-    int | Literal["auto"],
-    read_as(
-        Annotated[int, Field(ge=1)] | Literal["auto"],
-        "{value} is not a positive count",
-        'write "auto" or an integer from 1 up',
-    ),
+    _IntOrAuto, read_as(_SOME, "{value} is not a positive count", f"{_AUTO} 1 up")
 ]
 CountOrShare = Annotated[
     int | float,

@@ -104,15 +104,15 @@ class Network(Protocol):
 
     def traced(self, settings: Settings) -> dict[str, int]:
         """The parts of the trial's structure that the compiled program gets at run time."""
-        ...
+        return {}
 
     def padding(self, settings: Settings) -> Padding | None:
         """How the vector holds the trial's own parameters; None if they are all of it."""
-        ...
+        return None
 
     def room(self, rows: int) -> Workspace | None:
         """The workspace of `outputs` for batches of this many rows; None if it has none."""
-        ...
+        return None
 
     def outputs(
         self,

@@ -23,7 +23,7 @@ from sweeper.models.decay import DEFAULT, Decay, amounts
 from sweeper.models.keys import fixed_key, key_of
 from sweeper.models.layer_loop import Workspace
 from sweeper.models.mlp import AnyArray
-from sweeper.models.network import Traced, Vector, VectorLayout
+from sweeper.models.network import Network, Traced, Vector, VectorLayout
 from sweeper.models.traces import Trace, trace
 from sweeper.trial import Scalar
 
@@ -95,7 +95,7 @@ def each_of(model: Any) -> Callable[[Float[AnyArray, "rows features"]], Any]:
 
 
 @dataclass(frozen=True)
-class UserNetwork:
+class UserNetwork(Network):
     """What `function` builds with `arguments`.
 
     Its parameters are the arrays of floating-point numbers, in the precision of the study. Other
@@ -137,15 +137,6 @@ class UserNetwork:
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
         words = rng.integers(0, 2**32, 2, np.uint32)
         return np.asarray(self._initial(key_of(words)))
-
-    def traced(self, settings: Settings) -> dict[str, int]:
-        return {}
-
-    def padding(self, settings: Settings) -> None:
-        return None
-
-    def room(self, rows: int) -> None:
-        return None
 
     def outputs(
         self,
