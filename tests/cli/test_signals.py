@@ -207,7 +207,7 @@ def test_a_script_that_sigterm_stops_commits_and_ends_with_143(
         sweeper.run(config, observer=terminate)
     run_dir = RunDir(config.run_dir)
     ledger = Ledger.open(run_dir.ledger)
-    opened = ledger.opened_number()
+    opened = ledger.opened_round()
     ledger.close()
     assert (ended.value.code, opened, read_status(run_dir).state) == (143, None, "interrupted")
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
