@@ -72,7 +72,7 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
     texts += raw.targets if is_classes else ()
     return (
         *_of_csv(raw),
-        *(f"{raw.name}: {told}" for told in totals(raw)),
+        *(f"{raw.name}: {remark}" for remark in totals(raw)),
         *_first(row_ids, "look like identifiers"),
         *_first(leaks(raw, is_classes=is_classes), "reveal the target"),
         *_first(days(raw), "hold dates as numbers"),
