@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from sweeper.config import StudyConfig, parse
+from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
 from sweeper.scheduler.lattice import EXACT
@@ -123,6 +125,30 @@ def test_predicted_seconds_and_waste_are_those_of_the_cost_model() -> None:
     epochs = bucket.lanes[0].epoch_to
     assert bucket.predicted_train_s == pytest.approx(epochs * padded_s)
     assert bucket.waste_fraction == pytest.approx(1 - own_s / padded_s)
+
+
+@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+def test_a_trial_goes_to_the_cheapest_class_that_has_room_for_it(lane_loop: LaneLoop) -> None:
+    config = study()
+    traced = traced_structure(config, lane_loop)
+    made = forecast(config, SIZES, shipped("cpu"), lane_loop, traced, 1_000_000)
+    structure_of = Structures(lambda spec: config.filled(spec.params), lambda _: 1, traced)
+    for width, depth in product((16, 32, 64, 128), (1, 2, 3, 4)):
+        structure = structure_of(trial(0, width, depth).spec)
+        family = made.families[structure.family or ""]
+        assert len(family.classes) > 1
+        with_room = [
+            known
+            for known in family.classes
+            for _, wide, deep in known.sizes
+            if wide >= width and deep >= depth
+        ]
+        prices = [made.epoch_s(structure, known.room, made.capacity) for known in with_room]
+
+        best = made.best_class(structure)
+
+        assert best is not None and None not in prices
+        assert prices[with_room.index(best)] == min(price for price in prices if price)
 
 
 def test_ten_thousand_trials_justify_more_programs_than_sixty_four() -> None:
