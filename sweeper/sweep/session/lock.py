@@ -37,16 +37,17 @@ def held(run_dir: RunDir) -> Iterator[None]:
     """
     owner = _noted(run_dir)  # read before locking, since some versions of filelock empty the file
     try:
-        with _lock(run_dir):
-            if is_held(run_dir.ledger):
-                raise _held_by(run_dir, _of_status(run_dir))
-            _note(run_dir, f"{os.getpid()} {socket.gethostname()}")
-            try:
-                yield
-            finally:
-                _note(run_dir, "")
+        lock = _lock(run_dir)
     except Timeout:
         raise _held_by(run_dir, owner or _of_status(run_dir)) from None
+    with lock:
+        if is_held(run_dir.ledger):
+            raise _held_by(run_dir, _of_status(run_dir))
+        _note(run_dir, f"{os.getpid()} {socket.gethostname()}")
+        try:
+            yield
+        finally:
+            _note(run_dir, "")
 
 
 def _lock(run_dir: RunDir) -> AbstractContextManager[object]:

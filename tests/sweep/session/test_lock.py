@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filelock import Timeout
 
 import sweeper
 from sweeper import api
@@ -57,6 +58,13 @@ def test_the_process_that_holds_the_lock_is_named_before_a_status_exists(tmp_pat
                 told = f"{tmp_path}: another process runs this study {WHO}; wait for it, or end it"
                 assert str(refused.value) == told
         assert run_dir.lock.read_bytes() == b""
+
+
+def test_a_timeout_of_another_lock_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    with pytest.raises(Timeout, match="another"), held(RunDir(tmp_path)):
+        raise Timeout("another")
+    with held(RunDir(tmp_path)):  # and this one was released
+        pass
 
 
 def test_if_the_lock_is_empty_the_status_names_the_process(run_dir: RunDir) -> None:
