@@ -254,6 +254,7 @@ def load():
 """
 
 
+@pytest.mark.slow
 def test_rows_of_a_function_are_not_cached_and_its_output_is_discarded(
     tmp_path: Path,
 ) -> None:

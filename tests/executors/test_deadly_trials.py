@@ -80,6 +80,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> D
     return study
 
 
+@pytest.mark.slow
 def test_in_a_worker_only_the_deadly_trial_fails(
     unbroken: Deadly, tmp_path: Path, compile_cache: Path
 ) -> None:

@@ -131,6 +131,7 @@ def test_the_bucket_of_a_lost_worker_goes_to_another(study: OnCluster, expected:
     assert trials["attempts"].max() == 2
 
 
+@pytest.mark.slow
 def test_a_killed_program_leaves_nothing_behind_and_can_be_resumed(
     study: OnCluster, expected: str
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_killed_program_leaves_nothing_behind_and_can_be_resumed(
     assert deterministic_digest(study.command.run_dir) == expected
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_round_and_twice_ends_at_once(study: OnCluster) -> None:
     with study.started("execution.workers=1", fault=study.hold) as process:
         until(study.held.exists)
@@ -214,7 +216,10 @@ def test_an_address_without_an_answer_is_refused_soon(command: CommandLine) -> N
 
 
 @pytest.mark.parametrize("name", ["dask", "ray"])
-@pytest.mark.parametrize(("asked", "code"), [("validate", 0), ("plan", 0), ("run", 3)])
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [("validate", 0), ("plan", 0), pytest.param("run", 3, marks=pytest.mark.slow)],
+)
 def test_only_run_needs_an_engine(name: str, asked: str, code: int, command: CommandLine) -> None:
     command.write(STUDY.replace(HERE, ""))
     setting = f"execution.engine={{name='{name}', address='127.0.0.1:1'}}"

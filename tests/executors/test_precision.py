@@ -31,9 +31,16 @@ print(*sorted({word for word in ("DEFAULT", "HIGHEST", "HIGH,") if word in text}
 """
 
 
-@pytest.mark.parametrize("place", ["here", "worker"])
 @pytest.mark.parametrize(
-    ("precision", "expected"), [(None, "DEFAULT"), ("high", "HIGH,"), ("highest", "HIGHEST")]
+    ("place", "precision", "expected"),
+    [
+        ("here", None, "DEFAULT"),
+        ("here", "high", "HIGH,"),
+        ("here", "highest", "HIGHEST"),
+        ("worker", "highest", "HIGHEST"),
+        pytest.param("worker", None, "DEFAULT", marks=pytest.mark.slow),
+        pytest.param("worker", "high", "HIGH,", marks=pytest.mark.slow),
+    ],
 )
 def test_products_have_the_precision_that_the_study_sets(
     precision: str | None, expected: str, place: str, tmp_path: Path

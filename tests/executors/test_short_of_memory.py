@@ -187,6 +187,7 @@ def test_a_limit_below_the_data_is_refused(tmp_path: Path) -> None:
         started(tmp_path, "execution.memory_limit='1 KiB'")
 
 
+@pytest.mark.slow
 def test_a_small_trial_of_a_padded_class_gets_a_program_of_its_size(
     run: Callable[..., Ran],
 ) -> None:

@@ -160,6 +160,7 @@ def test_a_trial_can_be_repeated_in_its_own_class(four: Switched, tmp_path: Path
     np.testing.assert_allclose(results.metrics().sort_values(by)["value"], expected, RELATIVE)
 
 
+@pytest.mark.slow
 def test_a_kill_changes_no_row(four: Switched, tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "runs" / "switched")
     process = begin(tmp_path, four.cache)

@@ -156,6 +156,7 @@ def loaded(study: Path) -> SavedModel:
     return sweeper.load(study / "best" / MODEL_FILE, base_dir=study)
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_the_weights_that_were_kept(
     study: Path, loaded: SavedModel
 ) -> None:

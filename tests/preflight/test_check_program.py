@@ -142,6 +142,7 @@ def test_values_that_are_not_finite_are_reported(module: str) -> None:
     assert "guard divisions" in found[next(iter(found))]
 
 
+@pytest.mark.slow
 def test_lost_changes_to_the_model_are_reported(module: str) -> None:
     model = (f"model.function={module}:build", "model.kind=python")
     changed = (

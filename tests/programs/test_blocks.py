@@ -55,7 +55,14 @@ def test_every_row_is_used_once_per_block(rows: int) -> None:
     assert set(given) == {min(rows, ROWS)}
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study",
+    [
+        "classes, one by one",
+        pytest.param("folds, one by one", marks=pytest.mark.slow),
+        "numbers, side by side",
+    ],
+)
 def test_scores_equal_those_of_all_rows_at_once(
     study: str, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:

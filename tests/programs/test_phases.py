@@ -73,6 +73,7 @@ def bits(*trees: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(trees)]
 
 
+@pytest.mark.slow
 def test_a_phase_freezes_other_parts_bit_for_bit_for_every_switching(tmp_path: Path) -> None:
     """A program is compiled once, or once per phase, for all changes of phase and all rounds."""
     curves = {freezes_to_the_bit(turns(tmp_path, f"train.switching={one}")) for one in SWITCHES}

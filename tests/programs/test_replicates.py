@@ -37,6 +37,7 @@ def test_each_replicate_equals_the_trial_in_plain_equinox(
     np.testing.assert_allclose(found[trial.number], plain, rtol=RELATIVE)
 
 
+@pytest.mark.slow
 def test_more_replicates_change_no_bit_of_the_first(bench: Callable[..., Bench]) -> None:
     alone, three = (
         members(bench(f"study.replicates={count}", DROPOUT), TRIALS, capacity=6) for count in (1, 3)

@@ -84,6 +84,7 @@ def test_the_lanes_of_a_trial_equal_the_trial_alone_bit_for_bit(study: Bench) ->
     assert {lane.place.device for lane in switched.lanes} == {"cpu:0"}
 
 
+@pytest.mark.slow
 def test_a_lane_resumes_from_its_checkpoint_in_either_class(study: Bench) -> None:
     how = {**HOW, "epochs": (1, 4)}
     whole = study.curves(TRIALS, switched=True, **HOW)

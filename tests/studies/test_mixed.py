@@ -85,6 +85,7 @@ def results(config: StudyConfig) -> Results:
     return sweeper.open_results(config.run_dir)
 
 
+@pytest.mark.slow
 def test_mlps_share_programs_and_others_go_to_workers(results: Results) -> None:
     trials = results.trials()
     is_mlp = trials["params_kind"] == "mlp"

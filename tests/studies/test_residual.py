@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+import pytest
 
 import sweeper
 from sweeper.api import plan
@@ -50,6 +51,7 @@ def test_its_plan_shares_programs_by_structure_and_pads_none() -> None:
     assert "similar ones do not" in preview["notes"][0]
 
 
+@pytest.mark.slow
 def test_its_trials_learn_and_their_models_are_plain_equinox(tmp_path: Path) -> None:
     config = sweeper.load_study(STUDY, [f"results.dir={tmp_path / 'run'}", *SHORT])
 

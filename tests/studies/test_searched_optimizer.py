@@ -67,6 +67,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.Da
     return run(tmp_path_factory.mktemp("exact"), "exact")
 
 
+@pytest.mark.slow
 def test_every_kind_of_trial_was_drawn(exact: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     trials, _ = exact
     drawn = ["params_optimizer", "params_schedule", "params_activation", "params_batch_size"]
@@ -83,6 +84,7 @@ def test_a_batch_size_is_the_number_of_rows_per_step(
     assert steps.to_dict() == {n: 125 // int(size) for n, size in sizes.items()}
 
 
+@pytest.mark.slow
 def test_a_worker_changes_no_trial(
     exact: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path
 ) -> None:

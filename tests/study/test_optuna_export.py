@@ -35,6 +35,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return trained(study_in(tmp_path_factory.mktemp("foreign"), STUDY, *MORE)).run_dir
 
 
+@pytest.mark.slow
 def test_every_trial_is_exported_completely(run_dir: RunDir, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
     assert export_optuna(run_dir, url, None) == ("wine", 8)

@@ -39,6 +39,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return trained(study_in(directory, STUDY, *TWO)).run_dir
 
 
+@pytest.mark.slow
 def test_importances_are_of_every_objective_and_parameter(run_dir: RunDir) -> None:
     found = pd.read_parquet(run_dir.importance)
     trials = sweeper.open_results(run_dir.root).trials()

@@ -185,6 +185,7 @@ def test_one_phase_diverges(lane_loop: str, plain: Callable[..., Results], tmp_p
     assert companions(results, {1, 3}) == companions(without, {1, 3})
 
 
+@pytest.mark.slow
 def test_one_model_of_several_diverges(plain: Callable[..., Results], tmp_path: Path) -> None:
     good = {"weight_decay": 1e-3, "critic_decay": 1e-3}
     trials = [good, {**good, "weight_decay": AT_ONCE}, {**good, "critic_decay": AT_ONCE}, good]
@@ -208,6 +209,7 @@ def test_an_objective_that_is_not_finite_ends_a_trial_with_finite_losses(
     assert measured(reported, 2, 1)["val_odd"] is None
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_not_finite_ends_a_trial_after_a_finite_loss(
     plain: Callable[..., Results], tmp_path: Path
 ) -> None:

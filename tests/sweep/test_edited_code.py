@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import sweeper
 from sweeper.config.user_code import forget_changed, load_function
 from tests.in_process import study_in, trained
@@ -26,6 +28,7 @@ def parameters(width: int, depth: int) -> int:
     return (64 + 1) * width + (depth - 1) * (width + 1) * width + (width + 1) * 10
 
 
+@pytest.mark.slow
 def test_a_study_trains_the_code_that_exists_at_its_start(tmp_path: Path) -> None:
     nets, sizes = tmp_path / "nets.py", tmp_path / "sizes.py"
     nets.write_text(NETS.replace("DEPTH", "1"))

@@ -67,6 +67,7 @@ def curves(results: Results, metric: str) -> dict[int, list[float]]:
     return {int(n): its["value"].to_list() for n, its in rows.groupby("trial_number")}
 
 
+@pytest.mark.slow
 def test_a_trial_ends_with_its_best_epoch(results: Results) -> None:
     trials = results.trials()
     losses, scores = curves(results, "val_loss"), curves(results, "val_accuracy")

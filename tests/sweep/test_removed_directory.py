@@ -32,7 +32,15 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return study
 
 
-@pytest.mark.parametrize("name", REMOVED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ledger.db",
+        "checkpoints",
+        ".staging",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in (".", "models", "metrics")),
+    ],
+)
 def test_removed_while_the_study_runs(name: str, unbroken: Study, tmp_path: Path) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
 

@@ -92,6 +92,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return study
 
 
+@pytest.mark.slow
 def test_after_two_deaths_a_round_is_trained_in_workers(unbroken: Study, tmp_path: Path) -> None:
     study = Study(tmp_path / "study", "supervised", "padded")
     plan_faults("ledger.close:end=raise")
