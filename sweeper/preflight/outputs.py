@@ -27,6 +27,7 @@ from sweeper.preflight.user_functions import PARAMETER, optimizer_arguments
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.programs.metrics import metric_of
+from sweeper.programs.optimizers import given_the_loss
 
 _OF_LOGITS = ("cross_entropy", "binary_cross_entropy")
 _ROWS = 16
@@ -234,10 +235,11 @@ def _steps(
     array = jax.ShapeDtypeStruct(_SHAPE, jnp.float32)
 
     def steps(gradients: Any, parameters: Any) -> Any:
-        optimizer = function(**given)
+        optimizer = given_the_loss(function(**given))
+        loss = {"value": jnp.sum(gradients[PARAMETER]), "grad": gradients}
         state = optimizer.init(parameters)
-        first, state = optimizer.update(gradients, state, parameters)
-        return first, optimizer.update(gradients, state, parameters)[0]
+        first, state = optimizer.update(gradients, state, parameters, **loss)
+        return first, optimizer.update(gradients, state, parameters, **loss)[0]
 
     try:
         return trace(steps, {PARAMETER: array}, {PARAMETER: array})

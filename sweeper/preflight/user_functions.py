@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from sweeper.config.user_code import (
     place_of,
 )
 from sweeper.data.dataset import Dataset
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, StudyError, listed
 from sweeper.models.decay_masks import Marks
 from sweeper.models.elsewhere import elsewhere
 from sweeper.models.keys import fixed_key
@@ -39,12 +40,16 @@ from sweeper.models.user_network import KEY, UserNetwork, hint_of
 from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec
+from sweeper.programs.optimizers import given_the_loss
 from sweeper.programs.program import Batch
 from sweeper.trial import Scalar
 
 _ROWS = 4
 PARAMETER = "weight"
 _MASK = "mask"  # argument of user-defined optimizers: what decays
+_NEEDED = re.compile(r"missing \d+ required keyword-only arguments?: .*")
+_NO_SEARCH = "use one without a line search, such as optax.lbfgs(lr, linesearch=None)"
+_OWN_PROGRAM = "call it in a train.program of your own"
 _Wrong = tuple[str, str]
 
 
@@ -62,7 +67,7 @@ def check_functions(config: StudyConfig, out_size: int) -> None:
         StudyError: the function does not exist, does not accept its arguments, or its result
         cannot be used.
     """
-    problems = [*_unfit_measures(config, out_size), *_unfit_optimizer(config)]
+    problems = [*_unfit_measures(config, out_size), *_unfit_optimizers(config)]
     if problems:
         raise StudyError(problems)
 
@@ -114,54 +119,70 @@ def _unfit_measure(
     return None
 
 
-def _unfit_optimizer(config: StudyConfig) -> Iterator[Problem]:
-    """What is wrong with the optimizer, if it is a user-defined function."""
-    table = config.optimizer
-    if not isinstance(table, UserOptimizerTable):
-        return
+def _unfit_optimizers(config: StudyConfig) -> Iterator[Problem]:
+    """What is wrong with user-defined optimizers."""
+    for key, table in config.each("optimizer").items():
+        if isinstance(table, UserOptimizerTable):
+            yield from _unfit_optimizer(config, key, table)
+
+
+def _unfit_optimizer(config: StudyConfig, key: str, table: UserOptimizerTable) -> Iterator[Problem]:
+    """What is wrong with the user-defined optimizer in the table `key`."""
     try:
         function = load_function(table.name, config.base_dir)
     except LoadError as error:
-        yield config.problem("optimizer.name", error.found, error.hint)
+        yield config.problem(f"{key}.name", error.found, error.hint)
         return
-    arguments = optimizer_arguments(config, {})
-    unfit = [*_unfit_mask(config, table.name, function)]
-    unfit += check_keywords(config, "optimizer", table.name, function, arguments, [_MASK])
+    arguments = optimizer_arguments(config, {}, key)
+    unfit = [*_unfit_mask(config, key, table, function)]
+    unfit += check_keywords(config, key, table.name, function, arguments, [_MASK])
     yield from unfit
     dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
     parameters = {PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
-    if not unfit and (wrong := _unfit_steps(table.name, function, arguments, parameters)):
-        yield config.problem("optimizer.name", *wrong)
+    by_sweeper = not isinstance(config.train, OwnProgramTable)
+    taken = table.name, function, arguments, parameters
+    if not unfit and (wrong := _unfit_steps(*taken, by_sweeper=by_sweeper)):
+        yield config.problem(f"{key}.name", *wrong)
 
 
-def optimizer_arguments(config: StudyConfig, params: Mapping[str, Scalar]) -> dict[str, Any]:
+def optimizer_arguments(
+    config: StudyConfig, params: Mapping[str, Scalar], key: str = "optimizer"
+) -> dict[str, Any]:
     """What a user-defined optimizer is called with in a trial, for a model of one array."""
-    own = config.filled(params).optimizer
+    own = config.filled(params).of_part(key.partition(".")[2]).optimizer
     assert isinstance(own, UserOptimizerTable)
     given = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
     return given if own.decay is None else {**given, _MASK: Marks({PARAMETER: True})}
 
 
-def _unfit_mask(config: StudyConfig, name: str, function: Callable[..., Any]) -> Iterator[Problem]:
+def _unfit_mask(
+    config: StudyConfig, key: str, table: UserOptimizerTable, function: Callable[..., Any]
+) -> Iterator[Problem]:
     """Problems with the decay mask: given twice, not accepted, or missing."""
-    table = config.optimizer
-    assert isinstance(table, UserOptimizerTable)
     named, is_open = keywords_of(function)
     if _MASK in table.arguments:
-        found = "'mask' is determined by [optimizer.decay]"
-        yield config.problem("optimizer.mask", found, "write [optimizer.decay] instead")
+        found = f"'mask' is determined by [{key}.decay]"
+        yield config.problem(f"{key}.mask", found, f"write [{key}.decay] instead")
     elif table.decay is not None and _MASK not in named and not is_open:
-        found = f"'{name}' has no argument 'mask', which would say what decays"
-        yield config.problem("optimizer.decay", found, "add the argument, or remove the table")
+        found = f"'{table.name}' has no argument 'mask', which would say what decays"
+        yield config.problem(f"{key}.decay", found, "add the argument, or remove the table")
     elif table.decay is None and _MASK in named and named[_MASK].default is Parameter.empty:
-        found = f"'{name}' has an argument 'mask', but nothing says what decays"
-        yield config.problem("optimizer.decay", found, "write [optimizer.decay]")
+        found = f"'{table.name}' has an argument 'mask', but nothing says what decays"
+        yield config.problem(f"{key}.decay", found, f"write [{key}.decay]")
 
 
 def _unfit_steps(
-    name: str, function: Callable[..., Any], given: Mapping[str, Any], parameters: Any
+    name: str,
+    function: Callable[..., Any],
+    given: Mapping[str, Any],
+    parameters: Any,
+    *,
+    by_sweeper: bool,
 ) -> _Wrong | None:
-    """What was found and how to fix it; None if it moves `parameters` step by step."""
+    """What was found and how to fix it; None if it moves `parameters` step by step.
+
+    Unless updates are made `by_sweeper`, a program of the user's passes what they need.
+    """
     traced = {key: value for key, value in given.items() if isinstance(value, float)}
     fixed = {key: value for key, value in given.items() if key not in traced}
     wrong: list[_Wrong] = []
@@ -170,10 +191,11 @@ def _unfit_steps(
         optimizer = function(**fixed, **numbers)
         if not isinstance(optimizer, optax.GradientTransformation):
             found = f"gives {type(optimizer).__name__}, not an optax.GradientTransformation"
-            wrong.append((f"'{name}' {found}", "return one, such as optax.sgd(lr)"))
+            wrong.append((f"'{name}' {found}", _instead_of(optimizer)))
             return parameters
         state = optimizer.init(parameters)
-        updates, after = optimizer.update(parameters, state, parameters)
+        loss = {"value": jnp.sum(parameters[PARAMETER]), "grad": parameters}
+        updates, after = given_the_loss(optimizer).update(parameters, state, parameters, **loss)
         if unfit := _unfit_state(state, after):
             wrong.append((f"'{name}' {unfit[0]}", unfit[1]))
         return updates
@@ -187,7 +209,13 @@ def _unfit_steps(
             "choose between them with jnp.where, or write integers",
         )
     except RAISED as error:
-        return raised(f"'{name}'", error, "fix the function")
+        if needed := _NEEDED.search(str(error)):
+            names = listed(re.findall(r"'(\w+)'", needed[0]))
+            found = f"'{name}' needs {names} in an update, which gets only value and grad"
+            return (found, f"{_NO_SEARCH}, or {_OWN_PROGRAM}") if by_sweeper else None
+        # otherwise it failed in a library, after the function had returned
+        own = f"let it work with any tree of arrays, value and grad, or {_OWN_PROGRAM}"
+        return raised(f"'{name}'", error, "fix the function" if place_of(error) else own)
     if wrong:
         return wrong[0]
     shapes = [leaf.shape for leaf in jax.tree.leaves(moved)]
@@ -195,6 +223,15 @@ def _unfit_steps(
         found = f"'{name}' returns updates of shapes {shapes} for one parameter of shape (3, 2)"
         return found, "return one update per parameter"
     return None
+
+
+def _instead_of(returned: Any) -> str:
+    """What a function returns instead of this to be an optimizer."""
+    if callable(getattr(returned, "gradient_transformation", None)):  # optax.MultiSteps
+        return f"return {type(returned).__name__}(...).gradient_transformation()"
+    if callable(returned):
+        return "return what it gives when it is called, such as optax.sgd(lr)"
+    return "return one, such as optax.sgd(lr)"
 
 
 def _unfit_state(state: Any, after: Any) -> _Wrong | None:

@@ -103,10 +103,11 @@ class Alternating(OfParts):
             value = self._minimised(phase.loss, outputs, batch.y)
             return value, self._losses(outputs, batch.y)
 
-        (_, losses), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
+        (value, losses), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
         gradients = self._clipped(gradients, lane.hparams)
         ordered = {part: gradients[part] for part in phase.trains}
-        return stepped(self.moved(state, ordered, lane, name), lane), losses
+        own: Mapping[str, Any] = dict.fromkeys(phase.trains, value)
+        return stepped(self.moved(state, ordered, own, lane, name), lane), losses
 
     def _losses(self, outputs: Mapping[str, Array], y: AnyArray) -> Metrics:
         """Every loss as reported, in the data's own units if its parts have them."""
@@ -153,7 +154,7 @@ class Alternating(OfParts):
 
     def optimizer_in(
         self, part: str, lane: LaneParameters, step: Any, phase: str = ""
-    ) -> optax.GradientTransformation:
+    ) -> optax.GradientTransformationExtraArgs:
         own = hparams_of(part, lane.hparams, self.settings)
         key = f"train.phases.{phase}.lr"
         if key in lane.hparams:

@@ -151,7 +151,7 @@ class Coupled(OfParts):
         rows, pulled_back = jax.vjp(game.generated, models[GENERATOR])
         given = lax.stop_gradient(rows)
         gradient, losses = jax.grad(judged, has_aux=True)(models[CRITIC], given)
-        state = self.moved(state, {CRITIC: gradient}, lane)
+        state = self.moved(state, {CRITIC: gradient}, losses, lane)
         critic = state.model[CRITIC]
         if game.objective.clipped:
             bound = jnp.asarray(lane.hparams.get("train.clip", CLIP))
@@ -159,8 +159,9 @@ class Coupled(OfParts):
             state = replace(state, model={**state.model, CRITIC: critic})
 
         def move(state: State) -> State:
-            (gradient,) = pulled_back(jax.grad(game.liked)(rows, critic))
-            return self.moved(state, {GENERATOR: gradient}, lane)
+            loss, slopes = jax.value_and_grad(game.liked)(rows, critic)
+            (gradient,) = pulled_back(slopes)
+            return self.moved(state, {GENERATOR: gradient}, {GENERATOR: loss}, lane)
 
         state = lax.cond(is_due, move, lambda state: state, state)
         return stepped(state, lane), losses
@@ -185,7 +186,7 @@ class Coupled(OfParts):
 
         def move(state: State, *moving: str) -> State:
             gradients = {name: runs[name][1](jnp.ones_like(losses[name]))[0] for name in moving}
-            return self.moved(state, gradients, lane)
+            return self.moved(state, gradients, losses, lane)
 
         others = [name for name in names if name != CRITIC]
         if CRITIC not in names:

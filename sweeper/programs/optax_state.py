@@ -126,8 +126,9 @@ def _remade(made: Callable[[Any], optax.GradientTransformation]) -> optax.Gradie
     def init(params: Any) -> Remade:
         return Remade(made(0).init(params), jnp.zeros((), jnp.int32))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Remade]:
-        moved, inner = made(state.steps).update(updates, state.inner, params)
+    def update(updates: Any, state: Any, params: Any = None, **loss: Any) -> tuple[Any, Remade]:
+        optimizer = optax.with_extra_args_support(made(state.steps))
+        moved, inner = optimizer.update(updates, state.inner, params, **loss)
         return moved, Remade(inner, state.steps + 1)
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)

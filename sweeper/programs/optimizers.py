@@ -8,6 +8,7 @@ way, and is created in each step.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ import optax
 
 from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
-from sweeper.config.user_code import load_function
+from sweeper.config.user_code import RAISED, load_function
 from sweeper.models.decay_masks import Places, amounts_of, mask_of
 from sweeper.models.network import Network, Traced
 from sweeper.programs.schedules import Number, Values, rate_of
@@ -30,11 +31,11 @@ def optimizer_of(
     traced: Traced,
     network: Network,
     step: Number,
-) -> optax.GradientTransformation:
+) -> optax.GradientTransformationExtraArgs:
     """The optimizer of a class for the vector of parameters, with the numbers of one lane.
 
     `traced` is the part of its structure that the lane gets at run time; `step` counts the previous
-    updates, for the learning rate.
+    updates, for the learning rate. Updates take the loss as `value` and its gradient as `grad`.
     """
     clipping = clipping_of(settings, hparams)
     return optax.chain(*clipping, *moving_of(settings, hparams, traced, network, step))
@@ -54,7 +55,8 @@ def moving_of(
     """
     table = settings.sole_optimizer
     if isinstance(table, UserOptimizerTable):
-        return (_over_leaves(users_optimizer(settings, hparams, network, step), network),)
+        users = users_optimizer(settings, hparams, network, step)
+        return (_over_leaves(given_the_loss(users), network),)
     direction = direction_of(settings, hparams)
     weight_decay = hparams["optimizer.weight_decay"]
     rate = optax.scale_by_learning_rate(rate_of(settings, hparams, step))
@@ -160,19 +162,44 @@ def users_optimizer(
     return load_function(table.name, settings.base_dir)(**arguments)
 
 
+# in the error of an update that does not get them, such as "missing ... argument: 'value'"
+_OF_LOSS = re.compile(r"\b(value|grad)\b")
+
+
+def given_the_loss(
+    optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformationExtraArgs:
+    """`optimizer`, which gets `value` and `grad`, the loss and its gradient, if it needs them.
+
+    One that takes them but works without them does not, as in studies that began with it.
+    """
+
+    def update(updates: Any, state: Any, params: Any = None, **loss: Any) -> tuple[Any, Any]:
+        given = updates, state, params
+        try:
+            jax.eval_shape(optimizer.update, *given)
+        except RAISED as error:
+            if _OF_LOSS.search(str(error)):
+                return optimizer.update(*given, **loss)
+        return optimizer.update(*given)
+
+    return optax.GradientTransformationExtraArgs(optimizer.init, update)
+
+
 def _over_leaves(
-    inner: optax.GradientTransformation, network: Network
-) -> optax.GradientTransformation:
+    inner: optax.GradientTransformationExtraArgs, network: Network
+) -> optax.GradientTransformationExtraArgs:
     """`inner` for the arrays of the model, as a transformation of the vector that contains them."""
     leaves = network.vector.tree
 
     def init(params: Any) -> Any:
         return inner.init(leaves(params))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: Any, state: Any, params: Any = None, **loss: Any) -> tuple[Any, Any]:
         # the leaves are a rearrangement of the vector, which its transpose undoes
         parameters, back = jax.vjp(leaves, params)
-        moved, state = inner.update(leaves(updates), state, parameters)
+        given = {**loss, "grad": leaves(loss["grad"])}
+        moved, state = inner.update(leaves(updates), state, parameters, **given)
         return back(moved)[0], state
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)

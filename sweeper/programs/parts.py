@@ -191,19 +191,26 @@ class OfParts(ABC):
         return settings.of_part(part)
 
     def moved(
-        self, state: State, gradients: Mapping[str, Array], lane: LaneParameters, phase: str = ""
+        self,
+        state: State,
+        gradients: Mapping[str, Array],
+        losses: Mapping[str, Array],
+        lane: LaneParameters,
+        phase: str = "",
     ) -> State:
-        """`state` with the parts of `gradients` moved, each by its own optimizer."""
+        """`state` with the parts of `gradients` moved, each by its own optimizer and loss."""
         model, moments = {**state.model}, {**state.optimizer}
         for part, gradient in gradients.items():
             optimizer = self.optimizer_in(part, lane, state.step, phase)
-            updates, moments[part] = optimizer.update(gradient, moments[part], model[part])
+            loss = {"value": losses[part], "grad": gradient}
+            before = moments[part], model[part]
+            updates, moments[part] = optimizer.update(gradient, *before, **loss)
             model[part] = eqx.apply_updates(model[part], updates)
         return replace(state, model=model, optimizer=moments)
 
     def optimizer_in(
         self, part: str, lane: LaneParameters, step: Any, phase: str = ""
-    ) -> optax.GradientTransformation:
+    ) -> optax.GradientTransformationExtraArgs:
         """The optimizer of a part in a step of a lane."""
         own = hparams_of(part, lane.hparams, self.settings)
         told, its = traced_of(part, lane.traced), self.settings_of(part, self.settings)

@@ -63,7 +63,7 @@ class Supervised(OfParts):
         told = self._criterion.reported(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
         before = state.optimizer[""], state.model[""]
-        model, moments = updated(*made, gradients, *before, after=told)
+        model, moments = updated(*made, gradients, *before, value, after=told)
         room = None if given is None else Workspace(gradients, given)
         moved = replace(state, model={"": model}, optimizer={"": moments}, room=room)
         return stepped(moved, lane), (told,)

@@ -40,17 +40,20 @@ def updated(
     gradients: Any,
     moments: PyTree,
     parameters: Vector,
+    value: Float[Array, ""],
     after: Float[Array, ""],
 ) -> tuple[Vector, PyTree]:
     """The parameters and optimizer state after an update by `gradients`; like `optimizer_of`.
 
-    `after` is the last number that is computed from the parameters before the update.
+    `value` is the loss whose gradients they are, and `after` the last number that is computed from
+    the parameters before the update.
     """
     stretches = network.vector.stretches(lane.traced)
     # other optimizers use whole arrays of the model
     if stretches is None or not settings.sole_optimizer.elementwise:
         optimizer = optimizer_of(settings, lane.hparams, lane.traced, network, step)
-        updates, moments = optimizer.update(gradients, moments, parameters)
+        loss = {"value": value, "grad": gradients}
+        updates, moments = optimizer.update(gradients, moments, parameters, **loss)
         return eqx.apply_updates(parameters, updates), moments
     hparams: Mapping[str, Any] = lane.hparams
     clipping = clipping_of(settings, hparams)

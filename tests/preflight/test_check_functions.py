@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
+from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.preflight.user_functions import check_functions
+from sweeper.preflight.user_program import check_program
 from tests.config.conftest import VALID
+from tests.small_studies import PARTS
 
 pytestmark = pytest.mark.usefixtures("float64")
 
 OWN = """\
 import sys
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -98,9 +103,57 @@ def noisy(*, lr):
     return optax.noisy_sgd(lr, key=0)
 
 
+def searches(*, lr):
+    return optax.lbfgs(lr)
+
+
+def does_not_search(*, lr):
+    return optax.lbfgs(lr, linesearch=None)
+
+
+def accumulates(*, lr):
+    return optax.MultiSteps(optax.adam(lr), 4)
+
+
+def accumulates_gradients(*, lr):
+    return optax.MultiSteps(waits(lr=lr), 4).gradient_transformation()
+
+
+def is_not_called(*, lr):
+    return optax.adam
+
+
+def waits(*, lr):
+    return optax.chain(optax.adam(lr), optax.contrib.reduce_on_plateau(patience=3))
+
+
+def looks_ahead(*, lr):
+    return optax.lookahead(optax.adam(lr), 5, 0.5)
+
+
+class Searches:
+    def init(self, model, optimizer, key):
+        return model, optimizer.init(eqx.filter(model, eqx.is_inexact_array))
+
+    def step(self, model, opt_state, batch, optimizer, key):
+        arrays, rest = eqx.partition(model, eqx.is_inexact_array)
+
+        def loss(arrays):
+            return jnp.mean(jax.vmap(eqx.combine(arrays, rest))(batch.x) ** 2)
+
+        value, grad = jax.value_and_grad(loss)(arrays)
+        given = {"value": value, "grad": grad, "value_fn": loss}
+        updates, opt_state = optimizer.update(grad, opt_state, arrays, **given)
+        return eqx.apply_updates(model, updates), opt_state, value
+
+    def evaluate(self, model, data):
+        return {"loss": jnp.mean(jax.vmap(model)(data.x) ** 2)}
+
+
 def gathers(*, lr):
     return keeps((), lambda past: (*past, jnp.zeros(1)))
 """
+BY_OWN = "call it in a train.program of your own"
 SAME_STATE = "return a state with the same tree, shapes and types as the one before"
 Check = Callable[..., list[tuple[str, str, str]]]
 
@@ -138,6 +191,9 @@ def of(loss: str) -> tuple[str, str]:
         ("optimizer={name='own:everything',lr=0.1,other=2}",),
         ("optimizer={name='own:branches',lr=0.1,cap=2}",),
         ("optimizer={name='own:counts',lr=0.1}",),
+        ("optimizer={name='own:waits',lr=0.1}",),
+        ("optimizer={name='own:does_not_search',lr=0.1}",),
+        ("optimizer={name='own:accumulates_gradients',lr=0.1}",),
     ],
 )
 def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: Check) -> None:
@@ -174,21 +230,21 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
         (
             ("train.metrics=['own:fails']",),
             "train.metrics",
-            "'own:fails' raised ValueError: no such thing (own_functions.py, line 25) for outputs "
+            "'own:fails' raised ValueError: no such thing (own_functions.py, line 27) for outputs "
             "of shape (4, 3) and y of shape (4,)",
             "fix the function",
         ),
         (
             ("train.metrics=['own:leaves']",),
             "train.metrics",
-            "'own:leaves' raised SystemExit: 0 (own_functions.py, line 29) for outputs of shape "
+            "'own:leaves' raised SystemExit: 0 (own_functions.py, line 31) for outputs of shape "
             "(4, 3) and y of shape (4,)",
             "fix the function",
         ),
         (
             ("optimizer={name='own:leaves_too',lr=0.1}",),
             "optimizer.name",
-            "'own:leaves_too' raised SystemExit: 4 (own_functions.py, line 33)",
+            "'own:leaves_too' raised SystemExit: 4 (own_functions.py, line 35)",
             "fix the function",
         ),
         (
@@ -213,7 +269,7 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
             ("optimizer={name='own:branches',lr=0.1,cap=2.0}",),
             "optimizer.name",
             "'own:branches' raised TracerBoolConversionError: floats are traced "
-            "(own_functions.py, line 41)",
+            "(own_functions.py, line 43)",
             "choose between them with jnp.where, or write integers",
         ),
         (
@@ -258,9 +314,51 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
             "'own:gathers' returns a state with a different tree in its first step",
             SAME_STATE,
         ),
+        (
+            ("optimizer={name='own:searches',lr=0.1}",),
+            "optimizer.name",
+            "'own:searches' needs value_fn in an update, which gets only value and grad",
+            f"use one without a line search, such as optax.lbfgs(lr, linesearch=None), or {BY_OWN}",
+        ),
+        (
+            ("optimizer={name='own:accumulates',lr=0.1}",),
+            "optimizer.name",
+            "'own:accumulates' gives MultiSteps, not an optax.GradientTransformation",
+            "return MultiSteps(...).gradient_transformation()",
+        ),
+        (
+            ("optimizer={name='own:is_not_called',lr=0.1}",),
+            "optimizer.name",
+            "'own:is_not_called' gives function, not an optax.GradientTransformation",
+            "return what it gives when it is called, such as optax.sgd(lr)",
+        ),
+        (
+            ("optimizer={name='own:looks_ahead',lr=0.1}",),
+            "optimizer.name",
+            "'own:looks_ahead' raised AttributeError: 'dict' object has no attribute 'fast'",
+            f"let it work with any tree of arrays, value and grad, or {BY_OWN}",
+        ),
     ],
 )
 def test_functions_that_do_not_compile_are_refused(
     overrides: tuple[str, ...], key: str, found: str, hint: str, check: Check
 ) -> None:
     assert check(*overrides) == [(key, found, hint)]
+
+
+def test_a_program_may_pass_the_loss_itself_to_a_line_search(tmp_path: Path) -> None:
+    (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")
+    own = "train={program='own_functions:Searches',task='classes',epochs=2,batch_size=8}"
+    optimizer = "optimizer={name='own_functions:searches',lr=0.1}"
+    study = parse(VALID, tmp_path / "study.toml", ["search={}", own, optimizer])
+
+    check_functions(study, 3)
+    check_program(study, prepare(study))
+
+
+def test_the_optimizer_of_each_part_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")
+    optimizers = "{a={name='adam'},b={name='own_functions:searches'},c={name='sgd'}}"
+    study = parse(PARTS, tmp_path / "study.toml", [f"optimizer={optimizers}"])
+    with pytest.raises(StudyError, match=r"optimizer\.b\.name: .* needs value_fn"):
+        check_functions(study, 1)

@@ -111,7 +111,9 @@ def train(
     @eqx.filter_jit
     def step(net: Net, state: Any, x: Any, y: Any) -> Any:
         value, gradients = eqx.filter_value_and_grad(lambda net: loss(jax.vmap(net)(x), y))(net)
-        updates, state = optimizer.update(gradients, state, eqx.filter(net, eqx.is_inexact_array))
+        arrays, given = eqx.filter(net, eqx.is_inexact_array), {"value": value, "grad": gradients}
+        update = optax.with_extra_args_support(optimizer).update
+        updates, state = update(gradients, state, arrays, **given)
         return eqx.apply_updates(net, updates), state, value
 
     net = first_net(bench, trial) if net is None else net

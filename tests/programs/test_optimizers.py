@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -13,9 +14,14 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.config.optimizer import SHAPES
+from sweeper.data.prepare import prepare
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.program import Batch
 from sweeper.programs.schedules import SCHEDULES
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
+from tests.small_studies import PARTS
 
 RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference grows with the steps
 SHAPE = {"depth": 1, "width": 16, "activation": "relu"}
@@ -28,6 +34,11 @@ ARRAY = jnp.asarray
 
 def loss(outputs: Any, y: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+
+def smoothed(outputs: Any, y: Any) -> Any:
+    labels = optax.smooth_labels(jax.nn.one_hot(y, outputs.shape[-1]), 0.1)
+    return optax.softmax_cross_entropy(outputs, labels).mean()
 
 
 def decoupled(*direction: optax.GradientTransformation, net: plain.Net) -> Any:
@@ -253,6 +264,72 @@ def test_an_optimizer_can_be_user_defined(lane_loop: str, tmp_path: Path) -> Non
         )
         expected = plain.train(study, trial, optimizer, loss)
         np.testing.assert_allclose(curves[trial.number], expected.rows, rtol=RELATIVE)
+
+
+OF_THE_LOSS = """\
+import optax
+
+
+def careful(*, lr):
+    plateau = optax.contrib.reduce_on_plateau(patience=1, rtol=0.1)
+    return optax.chain(optax.contrib.momo_adam(lr), plateau)
+
+
+def plain(*, lr):
+    return optax.sgd(lr)
+
+
+def weighted(*, lr):
+    def update(updates, state, params=None, *, value, **_):
+        return optax.tree.scale(-lr * value, updates), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: (), update)
+"""
+
+
+@pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
+def test_an_optimizer_gets_the_loss_and_its_gradient(lane_loop: str, tmp_path: Path) -> None:
+    """Also if it resumes from a checkpoint."""
+    (tmp_path / "loss_optimizers.py").write_text(OF_THE_LOSS, encoding="utf-8")
+    table = 'optimizer={name="loss_optimizers:careful",clip_norm=0.5}'
+    search = "search.optimizer={lr={type='float',low=1e-5,high=1e-1}}"
+    overrides = [*FEW, table, search, "train.batch_size=157", "train.label_smoothing=0.1"]
+    study = Bench(parse(STUDY, tmp_path / "study.toml", overrides), tmp_path)
+    trials = [spec(n, **SHAPE, lr=lr) for n, lr in ((1, 1e-3), (5, 2e-3))]
+
+    begun = study.train(trials, lane_loop=lane_loop, epochs=(0, 1))
+    ended = study.train(trials, lane_loop=lane_loop, epochs=(1, 2), after=begun)
+
+    for trial, first, last in zip(trials, begun.lanes, ended.lanes, strict=True):
+        optimizer = optax.chain(
+            optax.clip_by_global_norm(0.5),
+            optax.contrib.momo_adam(float(trial.params["lr"])),
+            optax.contrib.reduce_on_plateau(patience=1, rtol=0.1),
+        )
+        expected = plain.train(study, trial, optimizer, smoothed, val_loss=loss)
+        curve = np.concatenate([first.curve.values, last.curve.values])
+        np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+def test_each_part_gets_its_own_loss(tmp_path: Path) -> None:
+    (tmp_path / "loss_optimizers.py").write_text(OF_THE_LOSS, encoding="utf-8")
+    moved: dict[str, Any] = {}
+    for name in ("plain", "weighted"):
+        table = f"optimizer={{name='loss_optimizers:{name}'}}"
+        config = parse(PARTS, tmp_path / "s.toml", [table, "execution.precision=float64"])
+        data, settings = prepare(config), config.filled({"width": 4})
+        program = Programs(data_spec(config, data)).exact(settings)
+        lane = program.layout.lane(0, settings)
+        state = program.begin(program.init(0, settings), lane)
+        batch = Batch(data.x_train[:64], data.y_train[:64])
+        after, losses = jax.jit(program.step)(state, batch, lane, 0)
+        moved[name] = {part: after.model[part] - state.model[part] for part in "ab"}
+
+    value = losses[0] / data.y_scale[0] ** 2  # without the unit of the data
+    for part in "ab":
+        np.testing.assert_allclose(
+            moved["weighted"][part], value * moved["plain"][part], rtol=RELATIVE, atol=1e-15
+        )
 
 
 def test_each_trial_of_a_searched_optimizer_uses_its_own(bench: Callable[..., Bench]) -> None:
