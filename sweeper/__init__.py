@@ -11,7 +11,7 @@ Optuna nor pandas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,15 +37,20 @@ _HOMES = {
 }
 
 
-def load_study(path: Path | str, overrides: Sequence[str] = ()) -> StudyConfig:
+def load_study(
+    path: Path | str, overrides: str | Sequence[str] | Mapping[str, Any] = ()
+) -> StudyConfig:
     """The study that the file at `path` describes, with `overrides` such as "study.seed=1".
+
+    They are one text, several, or values by dotted key.
 
     Raises:
         StudyError: with all problems of the file and of `overrides`.
     """
     from sweeper.config import load
+    from sweeper.config.load import override_texts, study_path
 
-    return load(Path(path), overrides)
+    return load(study_path(path), override_texts(overrides))
 
 
 def __getattr__(name: str) -> Any:

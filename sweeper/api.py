@@ -14,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sweeper.config import StudyConfig
+from sweeper.config import StudyConfig, load
+from sweeper.config.load import study_path
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.dataset import Dataset
@@ -217,7 +218,7 @@ class RunOptions:
 
 
 def run(
-    config: StudyConfig,
+    config: StudyConfig | Path | str,
     *,
     fresh: bool = False,
     plan_file: Path | None = None,
@@ -226,7 +227,7 @@ def run(
     observer: Observer | None = None,
     stop: threading.Event | None = None,
 ) -> Status:
-    """Run a study to its end, or resume it, and return its status.
+    """Run a study, or the one in a study file, to its end, or resume it, and return its status.
 
     `stop` ends it after the current round, with everything committed. `fresh` moves an old run
     directory aside. `plan_file` is a file that `plan --json` wrote. If `continue_from` is given,
@@ -242,6 +243,7 @@ def run(
         SystemExit: after SIGTERM or SIGHUP, once the current round is committed.
     """
     timeline = Timeline(first=Activity.IMPORT)
+    config = config if isinstance(config, StudyConfig) else load(study_path(config))
     forget_changed(config.base_dir)
     config = session.with_recorded_edition(config, fresh=fresh)
     leaving = Leaving(RunDir(config.run_dir.absolute()), observer or (lambda event: None))

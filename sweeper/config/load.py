@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from sweeper.config.reading import RawTable, is_table, with_value
+from sweeper.config.refusals import with_way
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.toml import (
@@ -21,9 +22,12 @@ from sweeper.config.toml import (
     UNNEST,
     Source,
     beyond_limits,
+    escaped_paths,
     given_twice,
     toml_text,
+    toml_value,
     unrecordable,
+    with_slashes,
 )
 from sweeper.config.validate import Draft
 from sweeper.errors import Problem, StudyError
@@ -57,6 +61,25 @@ def read_overrides(texts: Sequence[str]) -> list[tuple[str, object]]:
         raise StudyError(Problem(COMMAND_LINE, deepest, TOO_DEEP, UNNEST)) from None
 
 
+def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequence[str]:
+    """Overrides as texts `key=value`: one text, several, or values by dotted key."""
+    if isinstance(overrides, Mapping):
+        return [f"{key}={toml_value(value)}" for key, value in overrides.items()]
+    return [overrides] if isinstance(overrides, str) else overrides
+
+
+def study_path(given: object) -> Path:
+    """The path of a study file.
+
+    Raises:
+        StudyError: what is given is not a path.
+    """
+    if isinstance(given, str | Path):
+        return Path(given)
+    found = f"{type(given).__name__} given as a study"
+    raise StudyError(Problem("", "", found, "pass the path of its study file"))
+
+
 def _halves(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     return key.strip(), value.strip()
@@ -73,7 +96,12 @@ def _value(text: str) -> object:
 _MAX_BYTES = 10_000_000  # a larger file is probably a table of data
 _LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python does not read integers with this many digits
 # a value in Python syntax, not in quotes
-_OF_PYTHON = re.compile(r"""^[^"'#]*(?:(?:"[^"]*"|'[^']*')[^"'#]*)*?[=,[]\s*(True|False|None)\b""")
+_OF_PYTHON = re.compile(
+    r"""^[^"'#]*(?:(?:"[^"]*"|'[^']*')[^"'#]*)*?[=,[]\s*(True|False|None|none|null)\b"""
+)
+# messages of tomllib about a backslash in double quotes, and text that contains one
+_OF_ESCAPES = ("Invalid hex value", "Unescaped '\\' in a string")
+_WITH_BACKSLASH = re.compile(r'"([^"]*\\[^"]*)"')
 # how messages of tomllib begin if a key or a table occurs twice
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
@@ -153,13 +181,13 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
     for key, value in given:
         # a setting in the way that is not a table is replaced; validation reports unknown ones
         raw = with_value(raw, key.split("."), value)
-    if unreadable := [*beyond_limits(raw)]:
+    if unreadable := [*beyond_limits(raw), *escaped_paths(raw)]:
         raise StudyError(map(source.problem, unreadable))
     draft = Draft(raw)
     tables = draft.read()
     if faults := _with_unrecordable(draft.faults, unrecordable(raw)):
         by_line = sorted(faults, key=lambda fault: source.line(fault.key) or 0)
-        raise StudyError(source.problem(fault) for fault in by_line)
+        raise StudyError(dict.fromkeys(source.problem(with_way(fault)) for fault in by_line))
     return StudyConfig.of(tables, source)
 
 
@@ -193,16 +221,19 @@ def _toml(source: Source) -> RawTable:
         key, first, second = twice
         where, found = f"{source.path.name}:{second}", f"already given on line {first}"
         raise StudyError(Problem(where, key, found, "remove one of the two"))
-    raise StudyError(Problem(where, "", f"not TOML: {what}", _hint(source, int(line))))
+    raise StudyError(Problem(where, "", f"not TOML: {what}", _hint(source, int(line), what)))
 
 
-def _hint(source: Source, line: int) -> str:
+def _hint(source: Source, line: int, what: str) -> str:
     """How to fix a line that is not TOML; it may be Python instead."""
     written = source.text.splitlines()[line - 1 : line]
     python = _OF_PYTHON.search(written[0]) if written else None
-    if python is None:
-        return "write key = value, with text in quotes"
-    return "remove it" if python[1] == "None" else f"write {python[1].lower()}"
+    if python is not None:
+        is_none = python[1] in ("None", "none", "null")
+        return "remove it" if is_none else f"write {python[1].lower()}"
+    if what in _OF_ESCAPES and (path := _WITH_BACKSLASH.search(written[0])):
+        return with_slashes(path[1])
+    return "write key = value, with text in quotes"
 
 
 def _too_long(source: Source) -> Problem:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from sweeper.config.refusals import fault_of, format_value
+from sweeper.config.refusals import fault_of, format_value, without_repeats
 from sweeper.config.table import Flaw, Table, alone, field_of, table_in
 
 # numbers on which tables must agree, like names
@@ -54,7 +54,7 @@ def read_table(
     try:
         return table.model_validate(raw), broken
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        errors = without_repeats(error.errors(include_url=False))
     unknown = [error for error in errors if error["type"] == "extra_forbidden"]
     if not unknown:
         return None, [fault_of(error, under, known) for error in errors] + broken
@@ -110,7 +110,7 @@ def read_value(
     try:
         return getattr(alone(table, setting).model_validate({setting: value}), setting), []
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        errors = without_repeats(error.errors(include_url=False))
     return value, [fault_of(error, under) for error in errors]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, time
 from difflib import get_close_matches
 from itertools import zip_longest
@@ -37,8 +39,8 @@ _WORDS = {
     ),
 }
 
-# settings of other tables, and what they are called for arrays with names
-_OTHER_NAMES = {"target": "y", "features": "x"}
+# settings of other tables or programs, and what they are called here
+_OTHER_NAMES = {"target": "y", "features": "x", "learning_rate": "lr"}
 # what to call a value of a setting, if not by the name of the setting
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
@@ -76,6 +78,50 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw
             return Flaw(key, f"{format_value(error['input'])} is not allowed", error["msg"])
 
 
+# what some users write to leave a setting out, and the values that leave it out of a trial
+_LEFT_OUT = re.compile(r"('(none|null|off|)'|false|-?inf|nan|0(\.0)?) is (not a|too small)", re.I)
+_VALUES_FOR_NONE = {
+    "clip_norm": "1e9",
+    "clip_value": "1e9",
+    "ema": "0.0",
+    "label_smoothing": "0.0",
+    "dropout": "0.0",
+    "weight_decay": "0.0",
+    "momentum": "0.0",
+    "gradient_penalty": "0.0",
+    "warmup": "0.0",
+}
+_SIZES = 'split text such as "64-32" in a function of your own'
+
+
+def with_way(fault: Flaw) -> Flaw:
+    """The flaw with a hint that works if a value was meant to be none, or several sizes."""
+    words = fault.key.split(".")
+    is_searched = words[0] == "search"
+    is_of_entry = is_searched and words[-1] in ("choices", "or", "low", "high")
+    setting = words[-2] if is_of_entry else words[-1]
+    if _LEFT_OUT.match(fault.found):
+        value = _VALUES_FOR_NONE.get(setting)
+        if is_searched and value:
+            return replace(fault, hint=f"write {value} for none")
+        if value and not fault.found.startswith("0"):
+            return replace(fault, hint=f"{fault.hint}, or remove it")
+    if fault.found.startswith("an array cannot be") and "model" in words[:2]:
+        by_size = "search model.depth and model.width, or " if setting == "width" else ""
+        return replace(fault, hint=f"{by_size}{_SIZES}")
+    return fault
+
+
+def without_repeats(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors without arrays that are only too short because of their invalid items."""
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short"
+        or error.get("ctx", {}).get("actual_length") == len(error["input"])
+    ]
+
+
 def _path(loc: Sequence[str | int]) -> Iterator[str]:
     """The keys of a location; indices only for tables in arrays."""
     for part, inner in zip_longest(loc, loc[1:]):
@@ -83,9 +129,14 @@ def _path(loc: Sequence[str | int]) -> Iterator[str]:
             yield str(part)
 
 
-def unknown_setting(key: str, setting: str, known: Sequence[str]) -> Flaw:
-    """The flaw of naming a `setting` that does not exist, at `key`."""
-    near = _nearest(setting, known)
+def unknown_setting(
+    key: str, setting: str, known: Sequence[str], elsewhere: Sequence[str] = ()
+) -> Flaw:
+    """The flaw of naming a `setting` that does not exist, at `key`.
+
+    It may also be meant to be one of those `elsewhere`.
+    """
+    near = _nearest(setting, [*known, *elsewhere])
     if near:
         return Flaw(key, "no such setting", f"did you mean '{near}'?")
     table = setting.rpartition(".")[0]
@@ -99,6 +150,8 @@ def unknown_name(key: str, value: object, options: str, noun: str | None = None)
     found = f"no {noun or _noun(key)} {format_value(value)}"
     # a form such as "module:function" is not a name to suggest
     by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
+    if "constant" in by_lower and value in ("none", "off"):
+        return Flaw(key, found, "did you mean 'constant'?")
     if isinstance(value, str) and (near := get_close_matches(value.lower(), by_lower, n=1)):
         return Flaw(key, found, f"did you mean '{by_lower[near[0]]}'?")
     return Flaw(key, found, f"write one of {options}")
@@ -131,12 +184,18 @@ def _nearest(setting: str, known: Sequence[str]) -> str | None:
     """The setting that was probably meant, first in the same table, then elsewhere."""
     table, _, name = setting.rpartition(".")
     siblings = {_last(one): one for one in known if one.rpartition(".")[0] == table}
-    if (other := _OTHER_NAMES.get(name)) in siblings:
+    other = _OTHER_NAMES.get(name)
+    if other in siblings:
         return siblings[other]
-    for close in get_close_matches(name, siblings, n=1):
-        return siblings[close]
-    namesakes = [one for one in known if _last(one) == name]
-    return next(iter(namesakes or get_close_matches(setting, known, n=1, cutoff=0.8)), None)
+    namesakes = [one for one in known if _last(one) in (name, other)]
+    close_by = (siblings[near] for near in get_close_matches(name, siblings, n=1))
+    if table:
+        far = get_close_matches(setting, known, n=1, cutoff=0.8)
+        return next(iter((*close_by, *namesakes, *far)), None)
+    # a setting of any table, written without it
+    forms = {form: one for one in reversed(known) for form in (one, _last(one))}
+    far = (forms[near] for near in get_close_matches(name, forms, n=1, cutoff=0.8))
+    return next(iter((*namesakes, *far, *close_by)), None)
 
 
 def _last(key: str) -> str:

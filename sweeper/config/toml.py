@@ -80,6 +80,26 @@ def beyond_limits(raw: object) -> Iterator[Flaw]:
             yield Flaw(".".join(path), found, "write it in UTF-8")
 
 
+_PATHS = ("data.path", "results.dir")
+_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+
+
+def escaped_paths(raw: object) -> Iterator[Flaw]:
+    """Paths with a control character, since a backslash was read as the start of an escape."""
+    for path, _, value in _values(raw):
+        key = ".".join(path)
+        if key in _PATHS and isinstance(value, str) and not _ESCAPES.keys().isdisjoint(value):
+            written = "".join(_ESCAPES.get(letter, letter) for letter in value)
+            escape = next(_ESCAPES[letter] for letter in value if letter in _ESCAPES)
+            yield Flaw(key, f"{escape} in double quotes is one character", with_slashes(written))
+
+
+def with_slashes(path: str) -> str:
+    """The hint to write a path with slashes, which every system reads."""
+    slashes = path.replace("\\", "/")
+    return f'write "{slashes}", since \\ starts an escape in double quotes'
+
+
 def unrecordable(raw: object) -> Iterator[Flaw]:
     """Values that a ledger cannot record, since JSON lacks them: infinities, NaN, dates, times."""
     for path, _, value in _values(raw):

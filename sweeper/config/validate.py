@@ -171,7 +171,9 @@ class Draft:
             self.faults.append(Flaw("edition", found, "remove it, or install a newer sweeper"))
         known = ["version", "edition", *TABLES, "search"]
         self.faults += [
-            unknown_setting(name, name, known) for name in self._raw if name not in known
+            unknown_setting(name, name, known, self._known)
+            for name in self._raw
+            if name not in known
         ]
 
     def _kind(self, name: str) -> type[Table] | None:

@@ -450,7 +450,7 @@ def _check_header(file: CsvFile, header: list[str]) -> None:
     others = [one for one in SEPARATORS if one != file.dialect.separator]
     if len(header) == 1 and any(one in header[0] for one in others):
         likely = likely_dialect(file.path)
-        found = f"has columns that seem to be separated by {likely.separator!r}"
+        found = f"has columns that seem to be separated by {likely.separator!r}{_of_excel(file)}"
         raise UnfitTableError(found, likely=likely)
     if len(header) == 1 or header[0].startswith("#") or header[0].lower().startswith("sep="):
         _check_above(file)
@@ -461,7 +461,14 @@ def _check_above(file: CsvFile) -> None:
     likely = likely_dialect(file.path)
     if likely.skip_rows > file.dialect.skip_rows:
         lines = "a line" if likely.skip_rows == 1 else f"{likely.skip_rows} lines"
-        raise UnfitTableError(f"has {lines} above its column names", likely=likely)
+        raise UnfitTableError(f"has {lines} above its column names{_of_excel(file)}", likely=likely)
+
+
+def _of_excel(file: CsvFile) -> str:
+    """Which line Excel has written above the column names, if any, in brackets."""
+    with replace(file, dialect=replace(file.dialect, skip_rows=0)).open_text("replace") as text:
+        first = text.readline().strip().removeprefix("\ufeff")
+    return f" (line 1 is Excel's {first})" if _SEP.fullmatch(first) else ""
 
 
 def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame) -> None:

@@ -30,7 +30,7 @@ BROKEN = {
             16,
             "model.layers",
             "an array cannot be an argument",
-            "write true or false, a number or text",
+            'split text such as "64-32" in a function of your own',
         ),
     ),
     "no number for a function": (

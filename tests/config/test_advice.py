@@ -1,0 +1,141 @@
+"""Who does what a message says has a study that is accepted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.config import StudyConfig, parse
+from sweeper.errors import StudyError
+from tests.config.conftest import VALID, Read, Refused
+
+CSV = 'source = "csv"\ntarget = "y"\npath = '
+
+
+def advice(text: str, *overrides: str) -> str:
+    """The hint of the only problem."""
+    with pytest.raises(StudyError) as refusal:
+        parse(text, Path("study.toml"), overrides)
+    (problem,) = refusal.value.problems
+    return problem.hint
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        (r'"C:\Users\me\data.csv"', "C:/Users/me/data.csv"),
+        (r'"C:\data\new.csv"', "C:/data/new.csv"),
+        (r'"C:\temp\new.csv"', "C:/temp/new.csv"),
+        (r'"\\server\share\x.csv"', "//server/share/x.csv"),
+        (r'"..\data.csv"', "../data.csv"),
+    ],
+)
+def test_a_path_with_backslashes_can_be_written_with_slashes(written: str, path: str) -> None:
+    text = VALID.replace('source = "sklearn"\nname = "iris"', CSV + written)
+    found = re.fullmatch(
+        r'write ("[^"]*"), since \\ starts an escape in double quotes', advice(text)
+    )
+    assert found
+    data = parse(text.replace(written, found[1]), Path("study.toml")).data
+    assert data.model_dump()["path"] == path
+
+
+def test_a_run_directory_with_backslashes_can_be_written_with_slashes(refused: Refused) -> None:
+    (problem,) = refused("", "", r'results.dir="C:\temp\runs"')
+    assert problem.found == r"\t in double quotes is one character"
+    assert problem.hint.startswith('write "C:/temp/runs", ')
+
+
+NONE = {
+    "optimizer.clip_norm": ("1.0", ('"none"', "inf", "0.0", "false")),
+    "optimizer.clip_value": ("1.0", ('"none"',)),
+    "optimizer.weight_decay": ("0.1", ('"None"', "false")),
+    "optimizer.schedule.warmup": ("0.1", ('"off"',)),
+    "train.ema": ("0.9", ('"none"', "nan")),
+    "train.label_smoothing": ("0.1", ('"none"',)),
+    "model.dropout": ("0.1", ('"null"',)),
+}
+SCHEDULE = "optimizer.schedule.name=warmup_cosine"
+
+
+@pytest.mark.parametrize(
+    ("setting", "none"), [(setting, none) for setting, (_, nones) in NONE.items() for none in nones]
+)
+def test_a_searched_number_has_a_value_for_none(setting: str, none: str, read: Read) -> None:
+    schedule = [SCHEDULE] if "schedule" in setting else []
+
+    def search(value: str) -> tuple[str, ...]:
+        choices = f"[{NONE[setting][0]}, {value}]"
+        return *schedule, f"search.{setting}={{type='categorical',choices={choices}}}"
+
+    found = re.fullmatch(r"write (\S+) for none", advice(VALID, *search(none)))
+    assert found
+    assert read("", "", *search(found[1])).search[setting].count() == 2
+
+
+@pytest.mark.parametrize("setting", ["optimizer.clip_norm", "train.ema"])
+def test_a_number_that_is_none_can_be_removed(setting: str, read: Read) -> None:
+    assert advice(VALID, f"{setting}=none") == "write a number, or remove it"
+    assert read().canonical()  # without the setting
+
+
+def test_a_schedule_that_is_none_is_constant(read: Read) -> None:
+    assert advice(VALID, "optimizer.schedule.name=none") == "did you mean 'constant'?"
+    assert read("", "", "optimizer.schedule.name=constant").canonical() == read().canonical()
+
+
+def test_layer_sizes_are_searched_by_depth_and_width_or_as_text(read: Read) -> None:
+    sizes = "search.model.width={type='categorical',choices=[[64,64],[128]]}"
+    text = 'split text such as "64-32" in a function of your own'
+    assert advice(VALID, sizes) == f"search model.depth and model.width, or {text}"
+    read("", "", "search.model.width={type='categorical',choices=[64,128]}")
+    layers = 'search.model={{hidden={{type="categorical",choices={}}}}}'.format
+    own = VALID.replace('"mlp"\ndepth = 1\nwidth = 8', '"python"\nfunction = "nets:build"')
+    assert advice(own, layers("[[64,32],[128]]")) == text
+    parse(own, Path("study.toml"), [layers('["64-32","128"]')])
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ("n_trials", "study.n_trials"),
+        ("ntrials", "study.n_trials"),
+        ("epochs", "train.epochs"),
+        ("learning_rate", "optimizer.lr"),
+        ("optimizer.learning_rate", "optimizer.lr"),
+        ("width", "model.width"),
+        ("model_width", "model.width"),
+    ],
+)
+def test_a_setting_without_its_table_is_suggested_with_it(
+    written: str, key: str, read: Read
+) -> None:
+    assert advice(VALID, f"{written}=3") == f"did you mean '{key}'?"
+    assert read("", "", f"{key}=3").canonical() != read().canonical()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        "study.n_trials=5",
+        ["study.n_trials=5"],
+        {"study.n_trials": 5},
+        {"study.n_trials": 5, "train.metrics": ["accuracy"], "study.name": "small"},
+    ],
+)
+def test_overrides_are_text_texts_or_values_by_key(overrides: object, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(VALID)
+    study = sweeper.load_study(file, overrides)  # type: ignore[arg-type]
+    assert isinstance(study, StudyConfig) and study.study.n_trials == 5
+
+
+def test_a_study_is_loaded_from_a_path_only() -> None:
+    for use in (sweeper.load_study, sweeper.run):
+        with pytest.raises(StudyError, match="dict given as a study; pass the path"):
+            use({"version": 1})  # type: ignore[arg-type]
+        with pytest.raises(StudyError, match="no such file"):
+            use("nonsuch.toml")
