@@ -33,6 +33,7 @@ from sweeper.faults import Step, fault_points
 
 _CHECKPOINT = re.compile(r"r\d+-b\d+.*\.safetensors")
 _MODEL = re.compile(r"trial-\d+(-\d+)?\.(eqx|safetensors)")
+_LOG = re.compile(r"(worker-\d+|sweeper)\.log|left\.json")
 _PART = re.compile(r"part-.*\.parquet")
 _LOGS_OF_LEDGERS = ("", "-wal", "-shm", "-journal")  # as SQLite names them
 
@@ -197,6 +198,14 @@ class RunDir:
     def own_parts(self) -> list[Path]:
         """The part files of metrics/."""
         return _named(self.metrics, _PART)
+
+    def own_logs(self) -> list[Path]:
+        """The files of logs/."""
+        return _named(self.logs, _LOG)
+
+    def nested(self) -> list[Path]:
+        """Where run directories may be inside this one, also those that were moved aside."""
+        return sorted((*self.root.glob(f"{self.confirm.name}*"), *self.refit.glob("*")))
 
     def names(self) -> Iterator[Path]:
         """Every path that the study may use directly in the run directory."""

@@ -31,7 +31,7 @@ from sweeper.process import open_streams, package_version
 _GARBAGE_AFTER = (50_000, 10, 10)
 
 # commands that import nothing large
-_SMALL = {"status", "stop", "schema", "guide"}
+_SMALL = {"status", "stop", "list", "schema", "guide"}
 
 # each command and the module in `commands` that defines it, in the order of --help
 COMMANDS = {
@@ -41,6 +41,8 @@ COMMANDS = {
     "plan": "running",
     "stop": "running",
     "status": "looking",
+    "list": "directories",
+    "delete": "directories",
     "trials": "listing",
     "show": "listing",
     "best": "listing",

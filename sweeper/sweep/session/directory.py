@@ -10,13 +10,22 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sweeper.config import StudyConfig
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import HINT, STAGED, RunDir, links_in, remove_inside, remove_tree_inside
+from sweeper.rundir import (
+    HINT,
+    STAGED,
+    RunDir,
+    links_in,
+    refuse_links,
+    remove_inside,
+    remove_tree_inside,
+)
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.lock import held
 
@@ -182,6 +191,62 @@ def move_aside(run_dir: RunDir) -> None:
             place = run_dir.root.resolve()
             place.rename(place.with_name(f"{place.name}.{stamp}"))
         place.mkdir(exist_ok=True)
+
+
+def delete(run_dir: RunDir) -> list[Path]:
+    """Remove what sweeper has written in the directory of a study, and it, if nothing is left.
+
+    Returns the files that are left. The ledger is removed last: until then, it is a study, which
+    can be deleted.
+
+    Raises:
+        StudyHeldError: another process runs the study, or one inside its directory.
+        SweeperError: as `check_deletable`.
+        OSError: a file cannot be removed.
+    """
+    check_deletable(run_dir)
+    with held(run_dir):
+        for path in run_dir.nested():
+            if holds_study(RunDir(path)):
+                delete(RunDir(path))
+        if run_dir.staging.is_dir():
+            clear_staging(run_dir)
+        for path in _removable(run_dir):
+            remove_inside(run_dir.root, path)
+    for path in (run_dir.lock, run_dir.owner):
+        remove_inside(run_dir.root, path)
+    for path in (run_dir.staging, *run_dir.directories()):
+        with suppress(OSError):  # not empty, or never made
+            path.rmdir()
+    left = sorted(run_dir.root.rglob("*"))
+    if not left:
+        run_dir.root.rmdir()
+    return left
+
+
+def check_deletable(run_dir: RunDir) -> None:
+    """Refuse to delete what is not the directory of a study, and links.
+
+    Raises:
+        StudyError: it is not the directory of a study.
+        SetupError: it is a link, or contains one.
+    """
+    if not holds_study(run_dir):
+        hint = "name the run directory of a study"
+        raise StudyError(Problem(str(run_dir.root), "", "not a run directory", hint))
+    if run_dir.root.is_symlink():
+        raise SetupError(Problem(str(run_dir.root), "", "it is a link", "name what it points to"))
+    refuse_links(run_dir)
+
+
+def _removable(run_dir: RunDir) -> Iterator[Path]:
+    """The files of a study in the order in which they can be removed, without its lock."""
+    for own in (run_dir.own_parts, run_dir.own_models, run_dir.own_checkpoints, run_dir.own_logs):
+        yield from own()
+    kept = (run_dir.lock, run_dir.owner, run_dir.confirm, run_dir.staging)
+    files = [path for path in run_dir.names() if path not in (*kept, *run_dir.directories())]
+    ledgers = (run_dir.ledger.name, run_dir.backup.name)
+    yield from sorted(files, key=lambda path: path.name.startswith(ledgers))
 
 
 def _unwritable(config: StudyConfig, place: Path | str) -> Problem:
