@@ -17,7 +17,8 @@ from sweeper.config.user_source import (
     is_of_another_main,
     source_digests,
 )
-from sweeper.errors import Problem, StudyError, SweeperError
+from sweeper.errors import Problem, StudyError, SweeperError, listed
+from sweeper.process import installed_versions
 
 # Where a class runs, what is kept and when a study ends: no row depends on these silently.
 _FREE = (
@@ -46,6 +47,8 @@ _BOUNDARY = (
     # if the best epoch counts, a lane carries its optimizer state after it
     "results.save_optimizer",
 )
+# Packages that read, split and scale the data.
+_READERS = ("pandas", "numpy", "scikit-learn", "scipy")
 # Tables in which the order of entries matters for rows: samplers go through the space in order, and
 # metrics are of the part that the first loss compares with the data.
 _ORDERED = ("search", "train.losses")
@@ -136,7 +139,7 @@ def joined(
         problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
     known = data_digest(sessions)
     if not problems and known is not None and digest not in (None, known):
-        problems = [_other_data(config)]
+        problems = [_other_data(config, began)]
     if not problems and asks_start:
         problems = [*other_start(config, began["continued_from"], start)]
     if problems:
@@ -215,8 +218,13 @@ def _other(config: StudyConfig, key: str, what: str) -> Problem:
     return config.problem(key, found, _BACK)
 
 
-def _other_data(config: StudyConfig) -> Problem:
-    """The problem that the rows are not those of the first session."""
+def _other_data(config: StudyConfig, began: Mapping[str, Any]) -> Problem:
+    """The problem that the rows are not those of the first session, `began`."""
+    if readers := [*_other_readers(began)]:
+        before, now = (listed([one[side] for one in readers]) for side in (0, 1))
+        found = f"the data is read differently with {now} than with {before}, or has changed"
+        fix = f"install {before}, restore the data, name another results.dir, or {_FRESH}"
+        return config.problem("data", found, fix)
     if not isinstance(config.data, FunctionTable):
         return _other(config, "data", "the data")
     found = (
@@ -225,6 +233,14 @@ def _other_data(config: StudyConfig) -> Problem:
     )
     fix = f"make it return the same rows, name another results.dir, or {_FRESH}"
     return config.problem("data.function", found, fix)
+
+
+def _other_readers(began: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The packages that prepare data and have changed: as the first session had them, and now."""
+    recorded = began.get("environment", began.get("versions", {}))
+    for package, version in installed_versions(_READERS).items():
+        if recorded.get(package, version) not in ("", version):
+            yield f"{package}=={recorded[package]}", f"{package}=={version}"
 
 
 def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
+from sweeper.errors import StudyError
+from sweeper.process import LIBRARIES, installed_versions
 from sweeper.sweep.session.reconcile import (
     Change,
     departures,
     format_setting,
+    joined,
     mark_of,
     reconcile,
     refusals,
@@ -19,6 +22,7 @@ from sweeper.sweep.session.reconcile import (
 from tests.command_line import STUDY
 from tests.small_studies import PARTS
 
+NOW = installed_versions(LIBRARIES)
 REFUSED = [
     "study.name='beer'",
     "study.metric='train_loss'",
@@ -172,3 +176,33 @@ def test_rows_are_marked_with_every_change_so_far() -> None:
     assert mark_of(sessions) == (
         "jax: 0.10.1 -> 0.10.2 (session 2); study.n_trials: 4 -> 8 (session 3)"
     )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [
+        ({}, "the data has changed since the study in runs/wine began"),
+        (NOW, "the data has changed since the study in runs/wine began"),
+        (
+            {**NOW, "pandas": "2.1.4"},
+            f"the data is read differently with pandas=={NOW['pandas']} than with pandas==2.1.4, "
+            "or has changed",
+        ),
+    ],
+    ids=["not recorded", "the same", "another pandas"],
+)
+def test_other_versions_are_named_if_the_data_differs(recorded: dict[str, str], found: str) -> None:
+    config = parse(STUDY, Path("study.toml"))
+    began = {
+        "study": config.canonical(),
+        "code": {},
+        "data_digest": "a",
+        "continued_from": None,
+        "environment": recorded,
+    }
+    with pytest.raises(StudyError) as refusal:
+        joined(config, [began], "b", None)
+    (problem,) = refusal.value.problems
+    assert problem.found == found
+    assert ("install pandas==2.1.4, " in problem.hint) == ("2.1.4" in found)
+    assert joined(config, [began], "a", None) == ()
