@@ -176,6 +176,7 @@ def plan(config: StudyConfig) -> Preview:
             n_workers,
         )
         from sweeper.preflight.decay import partly_idle
+        from sweeper.preflight.outputs import slow_convolutions
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Study
@@ -203,7 +204,7 @@ def plan(config: StudyConfig) -> Preview:
             n_workers(config),
             plan_digests(config, data, foreseen_.as_dict()),
             partly_idle(config, never_run(config, data)),
-            of_models,
+            (*of_models, *slow_convolutions(config, data)),
         )
 
 

@@ -35,7 +35,8 @@ _PAIRED_ROWS = 13  # few, but unlikely to be the size of another axis
 _SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
 # operations that every unbounded output needs
 _BOUNDING = re.compile(r"\b(exp|exp2|logistic|tanh|erf|div|clamp|min|sin|cos)\b")
-_PRODUCTS = ("dot_general", "conv_general_dilated")
+_CONVOLUTION = "conv_general_dilated"
+_PRODUCTS = ("dot_general", _CONVOLUTION)
 _CLOSE = 1e-3
 
 
@@ -91,9 +92,14 @@ def _under_logits(
 
 
 def _may_be_bounded(network: UserNetwork) -> bool:
+    return any(_BOUNDING.search(str(equation)) for equation in _last_equations(_called(network)))
+
+
+def _called(network: UserNetwork) -> Jaxpr:
+    """A call of the model with one example, without its training."""
     x = jax.ShapeDtypeStruct((network.in_size,), jnp.dtype(network.dtype))
     called = trace(lambda _key, model, x: evaluated(model, x), KEY, network.model(), x)
-    return any(_BOUNDING.search(str(equation)) for equation in _last_equations(called.jaxpr.jaxpr))
+    return called.jaxpr.jaxpr
 
 
 def _last_equations(jaxpr: Jaxpr) -> Iterator[Any]:
@@ -288,7 +294,32 @@ def _pairs(function: Callable[..., Any], outputs: Any, y: Any) -> bool:
 
 
 def _shapes(jaxpr: Jaxpr) -> Iterator[tuple[int, ...]]:
-    for equation in jaxpr.eqns:
+    for equation in _equations(jaxpr):
         yield from (getattr(var.aval, "shape", ()) for var in equation.outvars)
+
+
+def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
+    """The operations of a jaxpr and of those inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
         for inner in inner_jaxprs(equation):
-            yield from _shapes(inner.jaxpr)
+            yield from _equations(inner.jaxpr)
+
+
+def slow_convolutions(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """User-defined models that convolve on a CPU, where XLA is slow at it inside a loop."""
+    if not config.has_user_models or jax.default_backend() != "cpu":
+        return
+    networks = Programs(data_spec(config, data)).networks(config.filled({}))
+    for name, network in networks.items():
+        if isinstance(network, UserNetwork) and _convolves(network):
+            yield (
+                f"model{name and f'.{name}'}.function: on a CPU, XLA takes several times as long "
+                "for a convolution inside a compiled loop as outside of one; multiply shifted "
+                "images with the weights instead, as in the study that `sweeper guide "
+                "models-and-programs` names, or train on a GPU"
+            )
+
+
+def _convolves(network: UserNetwork) -> bool:
+    return any(one.primitive.name == _CONVOLUTION for one in _equations(_called(network)))

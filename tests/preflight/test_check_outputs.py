@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.config import parse
+from sweeper.config import load, parse
 from sweeper.data.prepare import prepare
-from sweeper.preflight.outputs import output_hints, undefined_measures
+from sweeper.preflight.outputs import output_hints, slow_convolutions, undefined_measures
+from tests.documents import ROOT
 from tests.preflight.test_check_model import STUDY
 from tests.small_studies import PARTS
 
@@ -137,3 +138,19 @@ def test_metrics_that_are_never_finite_get_a_warning(
     found = [*undefined_measures(config, prepare(config))]
     assert len(found) == int(said is not None)
     assert all(said is not None and one.startswith(said) for one in found)
+
+
+def test_a_convolution_on_a_cpu_gets_a_hint(tmp_path: Path) -> None:
+    """The study that the guide names does without."""
+    layers = "eqx.nn.Lambda(lambda x: x[None]), eqx.nn.Conv1d(1, 1, 3, padding=1, key=key)"
+    source = NETS.format("lambda x: x[0]").replace("[eqx.nn.MLP", f"[{layers}, eqx.nn.MLP")
+    first = "eqx.nn.Lambda(lambda x: x[:, :out_size])"
+    source = source.replace("eqx.nn.MLP(in_size, out_size, 4, 1, key=key)", first)
+    (tmp_path / "nets.py").write_text(source, encoding="utf-8")
+    own = ("model={kind='python',function='nets:build'}", "search={}")
+    config = parse(STUDY, tmp_path / "study.toml", own)
+    (hint,) = slow_convolutions(config, prepare(config))
+    assert hint.startswith("model.function: on a CPU, XLA takes several times as long for a conv")
+
+    example = load(ROOT / "studies" / "residual.toml")
+    assert [*slow_convolutions(example, prepare(example))] == []
