@@ -20,6 +20,7 @@ from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess
 from sweeper.data.lint import data_doubts
 from sweeper.data.prepare import prepare
+from sweeper.data.transform import Transform
 from sweeper.errors import DataError
 from tests.command_line import CommandLine, settings
 from tests.config.schema_checker import faults
@@ -443,6 +444,21 @@ def test_each_target_of_a_table_has_a_study_name(tmp_path: Path) -> None:
     long.to_csv(tmp_path / "long.csv", index=False)
     begin(None, tmp_path / "long.toml", tmp_path / "long.csv", "b" * 300)
     assert load(tmp_path / "long.toml").study.name == "long-" + "b" * 95
+
+
+def test_a_model_accepts_gaps_that_its_study_did_not_have(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": NUMBERS, "ward": NAMES, "cost": NUMBERS[::-1]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
+    data = prepare(load(tmp_path / "study.toml"))
+    transform = Transform.from_dict(data.transform, ())
+    new = pd.DataFrame({"size": [None, data.transform["fills"][0]], "ward": ["a", "a"]})
+    first, second = transform.of(new)
+    assert np.array_equal(first, second)
+    noted: list[str] = []
+    gap = transform.of(new.assign(ward=[None, "a"]), doubt=noted.append)
+    assert np.isfinite(gap).all()
+    assert ["column 'ward'" in one for one in noted] == [True]
 
 
 DAYS = pd.date_range("2026-01-01 00:00", periods=300, freq="h")
