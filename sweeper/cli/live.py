@@ -136,11 +136,8 @@ def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
 def _standing(status: Status, since_s: float) -> list[RenderableType]:
     """The status at the last commit, `since_s` seconds ago; the remaining time keeps counting."""
     finished = formatting.finished_trials(status.counts)
-    eta_s = None if status.eta_s is None else max(0.0, status.eta_s - since_s)
-    pace = formatting.pace(status.trials_per_minute, eta_s)
-    bar = _bar(
-        finished, status.n_trials, f"{finished} of {counted(status.n_trials, 'trial')}", pace
-    )
+    ended = f"{finished} of {counted(status.n_trials, 'trial')}"
+    bar = _bar(finished, status.n_trials, ended, formatting.pace(status, since_s))
     parts: list[RenderableType] = [bar, Text(formatting.states(status))]
     if status.best is not None:
         parts.append(Text(formatting.best_trial(status.metric, status.best), style="bold"))
