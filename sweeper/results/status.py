@@ -181,13 +181,29 @@ def is_published(run_dir: RunDir) -> bool:
         return False
 
 
+def runs_in(directory: Path) -> list[Path]:
+    """The directory if it is a run directory with a status, else such directories below it.
+
+    These are at most two levels down, as in `runs/group/study`, and not inside each other.
+    """
+    if (directory / "status.json").is_file():
+        return [directory]
+    found: list[Path] = []
+    for pattern in ("*/status.json", "*/*/status.json"):
+        below = sorted(path.parent for path in directory.glob(pattern))
+        # what is half-written is in a hidden directory
+        shown = (run for run in below if "/." not in f"/{run.relative_to(directory).as_posix()}")
+        found += [run for run in shown if run.parent not in found]
+    return found
+
+
 def newest_run(directory: Path) -> Path:
     """The run directory below `directory` whose status was written last.
 
     Raises:
         StudyError: there is none.
     """
-    written = [(path.stat().st_mtime_ns, path.parent) for path in directory.glob("*/status.json")]
+    written = [(RunDir(run).status.stat().st_mtime_ns, run) for run in runs_in(directory)]
     if not written:
         hint = "name a run directory, or start a study: python -m sweeper run study.toml"
         raise StudyError(Problem(f"{directory}/", "", "no study has been run here", hint))
