@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeper.errors import counted, size_text
+from sweeper.results.events import Compiling
 from sweeper.results.status import Status
 from sweeper.results.timeline import DOING, IDLE
 
@@ -133,6 +135,19 @@ def progress(status: Status) -> str:
     trials = f"{finished_trials(status.counts)} of {counted(status.n_trials, 'trial')}"
     known = pace(status)
     return f"{trials}, {known}" if known else trials
+
+
+def compiling(counts: Compiling, now: float) -> str:
+    """How far compiling is: `3 of 16 programs done, 0:12`."""
+    done = f"{counts.done} of {counted(counts.planned, 'program')} done"
+    return f"{done}, {duration(max(0.0, now - counts.since))}"
+
+
+def compiling_now(status: Status) -> str:
+    """What a running study compiles, as `compiling`; empty if nothing."""
+    if status.state != "running" or status.compiling is None:
+        return ""
+    return compiling(Compiling(**status.compiling), time.time())
 
 
 def trial_numbers(numbers: Sequence[int]) -> str:

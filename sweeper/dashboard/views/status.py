@@ -34,6 +34,8 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
         ("state", f"{status.state}, round {status.round}"),
         ("trials", formatting.progress(status)),
     ]
+    if compiling := formatting.compiling_now(status):
+        found.append(("compiling", compiling))
     if status.best is not None:
         found.append(
             ("best", formatting.best_trial(status.metric, status.best).removeprefix("best "))
