@@ -38,7 +38,7 @@ _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "pri
 # integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
 
-# dates that begin with a day, since there is no such month
+# a first number that can only be a day
 _LATE_DAY = r"(1[3-9]|2\d|3[01])[-/.]"
 _TIME_OF_DAY = re.compile(r"\d{1,2}:")
 

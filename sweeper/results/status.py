@@ -117,6 +117,9 @@ def read_status(run_dir: RunDir) -> Status:
     except FileNotFoundError:
         hint = "start one with 'python -m sweeper run study.toml', or name its run directory"
         found = "no study has been run here"
+        if run_dir.ledger.exists():
+            found = "the study has no status, because it is starting or the file was removed"
+            hint = "wait for it with 'python -m sweeper status --watch DIR', or resume the study"
         raise SetupError(Problem(str(run_dir.root), "", found, hint)) from None
     except (OSError, ValueError, TypeError) as error:
         found = f"not a status file of this version ({error})"

@@ -486,7 +486,7 @@ def test_a_date_is_neither_guessed_nor_taken_as_target(form: str | None, tmp_pat
     assert guess(path, "day").because == "as asked"
 
 
-def test_a_text_that_differs_in_most_rows_is_no_target(tmp_path: Path) -> None:
+def test_text_that_differs_in_most_rows_is_refused_as_target(tmp_path: Path) -> None:
     names = [f"name {number}" for number in range(300)]
     path = tmp_path / "rows.csv"
     sizes = np.arange(300) % 9

@@ -27,10 +27,10 @@ def begin(directory: Path) -> None:
         (
             "runs/digits",
             "runs/digit",
-            "there is no such directory yet (did you mean 'runs/digits'?)",
+            "it does not exist yet (did you mean 'runs/digits'?)",
         ),
-        ("runs/digits", "digits", "there is no such directory yet (did you mean 'runs/digits'?)"),
-        (None, "runs/digits", "there is no such directory yet"),
+        ("runs/digits", "digits", "it does not exist yet (did you mean 'runs/digits'?)"),
+        (None, "runs/digits", "it does not exist yet"),
         ("runs/digits", "empty", "no study has been run there yet"),
         ("runs/digits", "starting", "it is starting"),
     ],
@@ -58,7 +58,10 @@ def test_watching_waits_for_a_study_and_says_what_is_missing(
 
 def test_without_watching_a_missing_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SweeperError, match="no study has been run here"):
-        sweeper.command("status", str(tmp_path / "runs"))
+        sweeper.command("status", str(tmp_path))
+    RunDir(tmp_path).ledger.touch()
+    with pytest.raises(SweeperError, match=r"has no status, .* wait for it with .* --watch DIR"):
+        sweeper.command("status", str(tmp_path))
 
 
 def test_a_directory_stands_for_the_studies_below_it(

@@ -33,7 +33,7 @@ def test_the_status_follows_the_programs_that_are_compiled(tmp_path: Path) -> No
     watch, run_dir = CompileWatch(RunDir(tmp_path), events.append), RunDir(tmp_path)
     for event in (PLANNED, PLANNED):
         watch(event)
-    watch.update()  # there is no status yet
+    watch.update()  # before the first status
     assert not run_dir.status.exists()
     watch.write(replace(STATUS, diverged=0))
     assert formatting.compiling_now(read_status(run_dir)).startswith("0 of 2 programs done, 0:0")

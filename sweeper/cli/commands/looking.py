@@ -76,7 +76,7 @@ def _missing(directory: Path) -> str:
         return "no study has been run there yet"
     others = [*runs_in(directory.parent), *runs_in(Path("runs"))]
     near = did_you_mean(str(directory), [*map(str, others)])
-    return f"there is no such directory yet{f' ({near})' if near else ''}"
+    return f"it does not exist yet{f' ({near})' if near else ''}"
 
 
 def _watch(run_dir: RunDir, standing: Status) -> None:
