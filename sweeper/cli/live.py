@@ -35,6 +35,8 @@ from sweeper.results.timeline import DOING, IDLE, Activity, Timeline
 
 # how often lines say what is going on in the first minute
 _FIRST_PERIOD_S, _FIRST_S = 10.0, 60.0
+# workers do both, and do not report when they begin to train
+_IN_WORKERS = "compiling and training in workers"
 
 
 class View:
@@ -208,6 +210,7 @@ class LineView(View):
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
         self._started_at = time.monotonic() - ran_s
         self._standing = ""
+        self._has_workers = False
         self._best: float | None = None
         self._tenth = 0
 
@@ -222,6 +225,7 @@ class LineView(View):
     def __call__(self, event: Event) -> None:
         with self._lock:
             self._compiling = self._compiling.after(event, time.monotonic())
+            self._has_workers |= isinstance(event, BucketStarted) and "worker" in event.place
         if isinstance(event, Warned):
             self.say(f"warning: {event.message}")
         elif isinstance(event, StudyOpened):
@@ -269,7 +273,6 @@ class LineView(View):
             parts.append(f"compiling: {formatting.compiling(compiling, time.monotonic())}")
         elif not self._standing:
             doing = self._doing()
-            parts.append(
-                f"{DOING[Activity.TRAIN] if doing == IDLE else doing}, no round closed yet"
-            )
+            busy = _IN_WORKERS if self._has_workers else DOING[Activity.TRAIN]
+            parts.append(f"{busy if doing == IDLE else doing}, no round closed yet")
         return ", ".join(filter(None, parts))

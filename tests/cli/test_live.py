@@ -79,6 +79,8 @@ def test_lines_say_what_is_compiled_before_the_first_round() -> None:
     assert view.what_is_done().endswith("left, compiling: 0 of 1 program done, 0:00")
     idle = LineView(_written(), doing=lambda: IDLE)
     assert idle.what_is_done() == "training, no round closed yet"
+    idle(replace(STARTED, place="worker 0"))
+    assert idle.what_is_done() == "compiling and training in workers, no round closed yet"
 
 
 def test_a_resumed_study_says_where_it_continues() -> None:
