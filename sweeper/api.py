@@ -280,6 +280,7 @@ def run_prepared(
         from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored, own_xla_threads
         from sweeper.sweep import warm_start
+        from sweeper.sweep.compiling import CompileWatch
         from sweeper.sweep.planning import make_forecast, prepare_classes, read_plan
 
         timeline.go_on_with(Activity.OPEN)
@@ -315,12 +316,13 @@ def run_prepared(
                 config, data.digest, foresee, environment(), fresh=asked.fresh, start=saved
             )
         )
-        executor = stack.enter_context(fleet(config, data, run_dir, observer, start, timeline))
+        watch = CompileWatch(run_dir, observer)
+        executor = stack.enter_context(fleet(config, data, run_dir, watch, start, timeline))
         if held.deaths < MAX:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun
 
-        begun = StudyRun(config, data, held, executor.train, observer, timeline)
+        begun = StudyRun(config, data, held, executor.train, watch, timeline)
         return begun.to_the_end(stop)

@@ -21,7 +21,9 @@ from sweeper.results import formatting
 from sweeper.results.events import (
     BucketStarted,
     CompileFinished,
+    CompilePlanned,
     CompileStarted,
+    Compiling,
     Event,
     PlaceEvent,
     RoundClosed,
@@ -29,6 +31,12 @@ from sweeper.results.events import (
     Warned,
 )
 from sweeper.results.status import Status
+from sweeper.results.timeline import DOING, IDLE, Activity, Timeline
+
+# how often lines say what is going on in the first minute
+_FIRST_PERIOD_S, _FIRST_S = 10.0, 60.0
+# workers do both, and do not report when they begin to train
+_IN_WORKERS = "compiling and training in workers"
 
 
 class View:
@@ -47,21 +55,28 @@ class View:
         """Print a line that stays on the screen."""
 
 
-def view_for(console: Console, started_at: float | None = None) -> View:
-    """The view that fits `console`; `started_at` is when the program started."""
-    ran_s = 0.0 if started_at is None else max(0.0, time.time() - started_at)
-    if console.is_terminal:
-        return LiveView(console, ran_s=ran_s)
-    return LineView(console, ran_s=ran_s)
+def view_for(console: Console, timeline: Timeline | None = None) -> View:
+    """The view that fits `console`; `timeline` is that of the program."""
+    timeline = timeline or Timeline(first=Activity.OPEN)
+    view = LiveView if console.is_terminal else LineView
+    ran_s = max(0.0, time.time() - timeline.started_at)
+    return view(console, doing=lambda: timeline.doing, ran_s=ran_s)
 
 
 class LiveView(View):
     """A view that is redrawn four times a second."""
 
     def __init__(
-        self, console: Console, clock: Callable[[], float] = time.monotonic, *, ran_s: float = 0.0
+        self,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        doing: Callable[[], str] = lambda: DOING[Activity.OPEN],
+        ran_s: float = 0.0,
     ) -> None:
         self._clock = clock
+        self._doing = doing
+        self._compiling = Compiling()
         self._lock = threading.Lock()
         self._opened: StudyOpened | None = None
         self._status: Status | None = None
@@ -85,11 +100,12 @@ class LiveView(View):
             return
         now = self._clock()
         with self._lock:
+            self._compiling = self._compiling.after(event, now)
             if isinstance(event, StudyOpened):
                 self._opened = event
             elif isinstance(event, RoundClosed):
                 self._status, self._status_at = event.status, now
-            else:
+            elif not isinstance(event, CompilePlanned):
                 self._places[event.place] = (event, now)
 
     def say(self, message: str) -> None:
@@ -100,16 +116,18 @@ class LiveView(View):
         now = self._clock()
         with self._lock:
             opened, status, places = self._opened, self._status, dict(self._places)
+            compiling = self._compiling
         elapsed = formatting.duration(now - self._started_at)
+        parts: list[RenderableType] = []
         if opened is None:
-            opening = Text(f"opening the study, {elapsed}")
-            return Group(opening, _working(places, now)) if places else opening
-        rounds = opened.rounds_done if status is None else status.round
-        parts: list[RenderableType] = [Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}")]
-        if status is not None:
-            parts += _standing(status, since_s=now - self._status_at)
+            parts.append(Text(f"{self._doing()}, {elapsed}"))
         else:
-            parts.append(_beginning(opened))
+            rounds = opened.rounds_done if status is None else status.round
+            parts.append(Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}"))
+            since_s = now - self._status_at
+            parts += [_beginning(opened)] if status is None else _standing(status, since_s)
+        if compiling.is_going_on:
+            parts.append(Text(f"compiling: {formatting.compiling(compiling, now)}"))
         if places:
             parts.append(_working(places, now))
         return Group(*parts)
@@ -136,11 +154,8 @@ def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
 def _standing(status: Status, since_s: float) -> list[RenderableType]:
     """The status at the last commit, `since_s` seconds ago; the remaining time keeps counting."""
     finished = formatting.finished_trials(status.counts)
-    eta_s = None if status.eta_s is None else max(0.0, status.eta_s - since_s)
-    pace = formatting.pace(status.trials_per_minute, eta_s)
-    bar = _bar(
-        finished, status.n_trials, f"{finished} of {counted(status.n_trials, 'trial')}", pace
-    )
+    ended = f"{finished} of {counted(status.n_trials, 'trial')}"
+    bar = _bar(finished, status.n_trials, ended, formatting.pace(status, since_s))
     parts: list[RenderableType] = [bar, Text(formatting.states(status))]
     if status.best is not None:
         parts.append(Text(formatting.best_trial(status.metric, status.best), style="bold"))
@@ -173,16 +188,29 @@ def doing(event: PlaceEvent) -> str:
 
 
 class LineView(View):
-    """Prints a line for each new best, each tenth of the trials, and each minute."""
+    """Prints a line for each new best, each tenth of the trials, and each minute.
 
-    def __init__(self, console: Console, period_s: float = 60.0, *, ran_s: float = 0.0) -> None:
+    In the first minute, it prints what the program is doing every ten seconds.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        period_s: float = 60.0,
+        *,
+        doing: Callable[[], str] = lambda: DOING[Activity.OPEN],
+        ran_s: float = 0.0,
+    ) -> None:
         self._console = console
         self._period_s = period_s
+        self._doing = doing
+        self._compiling = Compiling()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
         self._started_at = time.monotonic() - ran_s
-        self._standing = "no round closed yet"
+        self._standing = ""
+        self._has_workers = False
         self._best: float | None = None
         self._tenth = 0
 
@@ -195,6 +223,9 @@ class LineView(View):
         self._clock.join()
 
     def __call__(self, event: Event) -> None:
+        with self._lock:
+            self._compiling = self._compiling.after(event, time.monotonic())
+            self._has_workers |= isinstance(event, BucketStarted) and "worker" in event.place
         if isinstance(event, Warned):
             self.say(f"warning: {event.message}")
         elif isinstance(event, StudyOpened):
@@ -227,6 +258,21 @@ class LineView(View):
         return lines
 
     def _tell_time(self) -> None:
-        while not self._ended.wait(self._period_s):
-            elapsed = formatting.duration(time.monotonic() - self._started_at)
-            self.say(f"{elapsed}, {self._standing}")
+        wait_s = min(self._period_s, _FIRST_PERIOD_S)
+        while not self._ended.wait(wait_s):
+            ran_s = time.monotonic() - self._started_at
+            wait_s = self._period_s if ran_s >= _FIRST_S else wait_s
+            self.say(f"{formatting.duration(ran_s)}, {self.what_is_done()}")
+
+    def what_is_done(self) -> str:
+        """The progress, and what the program is doing if no round has been closed."""
+        with self._lock:
+            compiling = self._compiling
+        parts = [self._standing]
+        if compiling.is_going_on:
+            parts.append(f"compiling: {formatting.compiling(compiling, time.monotonic())}")
+        elif not self._standing:
+            doing = self._doing()
+            busy = _IN_WORKERS if self._has_workers else DOING[Activity.TRAIN]
+            parts.append(f"{busy if doing == IDLE else doing}, no round closed yet")
+        return ", ".join(filter(None, parts))

@@ -15,6 +15,7 @@ from sweeper.results.events import (
     BucketFinished,
     BucketStarted,
     CompileFinished,
+    CompilePlanned,
     CompileStarted,
     Event,
     Observer,
@@ -115,6 +116,8 @@ def _log(event: Event) -> None:
             compiled, trained = (formatting.seconds(s) for s in (event.compile_s, event.train_s))
             told = "bucket %d finished on %s: %s compiling, %s training"
             _events.debug(told, bucket, place, compiled, trained)
+        case CompilePlanned(class_id=class_id, strategy=strategy):
+            _events.debug("the %s program %s will be compiled", strategy, class_id)
         case CompileStarted(class_id=class_id, strategy=strategy, place=place):
             _events.debug("%s is compiling the %s program %s", place, strategy, class_id)
         case CompileFinished(class_id=class_id, strategy=strategy, place=place):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from enum import StrEnum
 from importlib.resources import files
@@ -25,6 +26,7 @@ SCHEMA_FILE = "study.schema.json"
 # rows of the training part, so that an epoch has some steps; and columns to drop by name
 _STEPS, _LARGEST_BATCH = 8, 64
 _MAX_REASONS = 20
+_LONGEST_NAME = 100
 
 
 class Template(StrEnum):
@@ -33,6 +35,9 @@ class Template(StrEnum):
     DIGITS = "digits"
     CSV = "csv"
     REGRESSION = "regression"
+
+
+_KINDS = {Template.CSV: "classes", Template.REGRESSION: "numbers"}
 
 
 def begin(
@@ -97,7 +102,7 @@ def _begun(
         found = f"the target '{guessed.target}' is text, not numbers"
         hint = "use `init csv` to predict it as classes, or choose another column with --target"
         raise DataError(Problem(str(data), "", found, hint))
-    text = filled_in(study_text(chosen, output), data, guessed, output)
+    text = filled_in(chosen, data, guessed, output)
     sizes = part_sizes(parse(text, output), guessed.rows)
     if sizes.train < 1:
         found = f"{guessed.rows} rows are too few to train, validate and test on"
@@ -107,22 +112,38 @@ def _begun(
     )
     if not in_proportion:
         text = text.replace("stratify = true", "stratify = false")
-    told = _guessed(guessed, is_classes=chosen is Template.CSV)
+    told = _guessed(guessed, chosen, _other_way(chosen, data, guessed, output))
     name = data.name if data.exists() else str(data)
     return text, tuple(f"{name}: {one}" for one in told)
 
 
-def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
-    """What the study makes of the table, and what it leaves out."""
+def _other_way(chosen: Template, data: Path, guessed: Guess, output: Path) -> str:
+    """The command for a study that takes the target the other way: as numbers, or as classes."""
+    other = Template.REGRESSION if chosen is Template.CSV else Template.CSV
+    file = output.with_stem(f"{output.stem}-{_KINDS[other]}")
+    command = ["sweeper", "init", other, "--data", data, "--target", guessed.target, "-o", file]
+    return shlex.join(map(str, command))
+
+
+def _guessed(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
+    """What the study makes of the table, and what it leaves out.
+
+    `other_way` is the command for a study that takes the target the other way.
+    """
     from sweeper.data.csv_reader import format_settings
 
+    is_classes = chosen is Template.CSV
     if guessed.settings:
         yield f"it is read with {format_settings(guessed.settings)}"
     kind = f"as {guessed.values} classes" if is_classes else "as numbers"
     other = "" if guessed.because == "as asked" else "; choose another with --target NAME"
     yield f"the target is '{guessed.target}', {guessed.because}, {kind}{other}"
-    if is_classes and not guessed.is_classes:
-        yield "it looks like a numeric target: use `init regression` to predict numbers"
+    if guessed.codes and is_classes:
+        yield f"its values are {guessed.codes}: to predict them as numbers, use `{other_way}`"
+    elif guessed.codes:
+        yield f"its values are {guessed.codes}: to predict them as classes, use `{other_way}`"
+    elif is_classes and not guessed.is_classes:
+        yield f"it looks like a numeric target: to predict numbers, use `{other_way}`"
     yield from guessed.words.values()
     if guessed.is_left_out:
         of = f"{guessed.gaps} of {guessed.rows + guessed.gaps}"
@@ -145,8 +166,7 @@ def _guessed(guessed: Guess, *, is_classes: bool) -> Iterator[str]:
     if others := reasons[_MAX_TOLD:]:
         yield f"{len(others)} more columns are left out for similar reasons, see data.drop"
     left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
-    filled = '; impute = "median" fills gaps in numbers' if guessed.has_gaps else ""
-    yield f"{left} to learn from{filled}"
+    yield f'{left} to learn from; impute = "median" fills gaps in numbers'
 
 
 def study_text(template: Template, written_to: Path) -> str:
@@ -155,19 +175,28 @@ def study_text(template: Template, written_to: Path) -> str:
     return text.replace("study.toml", written_to.name)
 
 
-def filled_in(text: str, data: Path, guessed: Guess, written_to: Path) -> str:
+def _study_name(template: Template, data: Path, guessed: Guess) -> str:
+    """The name of a study of the table `data`, with what the user chose to predict."""
+    parts = [data.stem if data.exists() else str(data.with_suffix(""))]
+    if guessed.because == "as asked":
+        parts.append(guessed.target)
+    if guessed.is_classes is not (template is Template.CSV):
+        parts.append(_KINDS[template])
+    words = (re.sub(r"\W+", "-", part).strip("-_") for part in parts)
+    return "-".join(filter(None, words))[:_LONGEST_NAME].rstrip("-") or "study"
+
+
+def filled_in(template: Template, data: Path, guessed: Guess, written_to: Path) -> str:
     """A study file for the table `data`, named after it."""
-    named = data.stem if data.exists() else str(data.with_suffix(""))
-    name = re.sub(r"\W+", "-", named).strip("-") or "study"
+    text = study_text(template, written_to)
     path = data if data.is_absolute() else Path(os.path.relpath(data, written_to.parent))
     batch = max(1, min(_LARGEST_BATCH, guessed.rows // 2 // _STEPS))
     for key, value in {
-        "study.name": name,
+        "study.name": _study_name(template, data, guessed),
         "data.source": guessed.source,
         "data.path": path.as_posix(),
         "data.target": guessed.target,
         "data.drop": list(guessed.drop),
-        "data.impute": "median" if guessed.has_gaps else "none",
         "train.batch_size": batch,
     }.items():
         text = _with(text, key, value)

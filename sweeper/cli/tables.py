@@ -54,6 +54,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         "trials": formatting.progress(status),
         "": formatting.states(status),
     }
+    if compiling := formatting.compiling_now(status):
+        facts["compiling"] = compiling
     if told := ended_by(status):
         facts["ended early"] = told
     if status.front:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
 from sweeper.data.columns import (
     check_kind,
@@ -26,7 +27,7 @@ from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
-from sweeper.data.remarks import IMPUTE, MISSING_TARGET, days, leaks, number_codes, totals
+from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, totals
 from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
 
@@ -37,6 +38,10 @@ _TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "pri
 # integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
 
+# a first number that can only be a day
+_LATE_DAY = r"(1[3-9]|2\d|3[01])[-/.]"
+_TIME_OF_DAY = re.compile(r"\d{1,2}:")
+
 # the kind of file by its suffix
 _SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
 
@@ -46,14 +51,14 @@ class Guess:
     """How a study could use a table; `source` is the kind of file, `rows` its number of rows.
 
     `because` says how the target was found. `drop` are columns that a study cannot learn from, each
-    with the reason; `features` is how many are left, and `has_gaps` says whether they have missing
-    values. The target has `values` different values, the rarest of them in `rarest` rows; `gaps`
-    rows without a target are not counted in `rows`. `stray` says what keeps the target from being
-    numbers and where, and is empty if nothing does; `is_text` says that it is text in any case.
-    `as_text` are columns of numbers written as text, and how to read them. `settings` read a CSV
-    file that is not in UTF-8 with commas. `words` says which words in text columns were read as
-    missing values; they would stay text if only `missing_values` meant missing. `hints` are further
-    remarks about columns.
+    with the reason; `features` is how many are left. The target has `values` different values, the
+    rarest of them in `rarest` rows; `gaps` rows without a target are not counted in `rows`. `stray`
+    says what keeps the target from being numbers and where, and is empty if nothing does; `is_text`
+    says that it is text in any case. `codes` describes the values of a target that could be taken
+    as classes or as numbers, such as a rating; else it is empty. `as_text` are columns of numbers
+    written as text, and how to read them. `settings` read a CSV file that is not in UTF-8 with
+    commas. `words` says which words in text columns were read as missing values; they would stay
+    text if only `missing_values` meant missing. `hints` are further remarks about columns.
     """
 
     source: str
@@ -63,13 +68,13 @@ class Guess:
     rows: int
     features: int
     drop: Mapping[str, str] = field(default_factory=dict[str, str])
-    has_gaps: bool = False
     values: int = 0
     rarest: int = 0
     gaps: int = 0
     as_text: Mapping[str, str] = field(default_factory=dict[str, str])
     stray: str = ""
     is_text: bool = False
+    codes: str = ""
     settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     missing_values: Sequence[str] = ()
@@ -91,10 +96,8 @@ def guess(path: Path, target: str | None = None) -> Guess:
     """
     source, whole = _read(path, target)
     table = whole.frame
-    target, because = _target(path, list(map(str, table.columns)), target)
-    if not table[target].count():
-        found = f"the target '{target}' has no value in any row"
-        raise DataError(Problem(str(path), "", found, "fill it in, or name another with --target"))
+    as_read = replace(whole, frame=plain(table)[0])
+    target, because = _target(path, as_read, target)
     raw = replace(whole, targets=(target,)).with_targets()
     of_target, n_rows = raw.frame[target], len(raw.frame)
     words = sorted({word for of in whole.words.values() for word in of})
@@ -102,17 +105,18 @@ def guess(path: Path, target: str | None = None) -> Guess:
     raw = replace(raw, frame=plain(raw.frame)[0])
     drop = _dropped(raw, words)
     raw = replace(raw, drop=(*drop,))
-    kept = raw.features
+    kept, dates = raw.features, _dates(raw)
     if not kept:
-        why = listed([f"'{name}' ({told})" for name, told in drop.items()])
+        why = listed([f"'{name}' ({reason})" for name, reason in drop.items()])
         found = f"no column besides the target '{target}' to learn from: {why}"
-        raise DataError(Problem(str(path), "", found, "use a table with numbers or categories"))
+        ways = [_in_days(raw.frame[name]) for name in dates[:1]]
+        hint = ", or ".join([*ways, "use a table with numbers or categories"])
+        raise DataError(Problem(str(path), "", found, hint))
     used = replace(whole, frame=table[[target, *kept]])
     as_missing = _words(used)
     counts = of_target.value_counts()
     stray = _stray(raw, of_target)
     is_classes = not stray and _is_classes(of_target)
-    has_gaps = bool(raw.frame[kept].isna().to_numpy().any())
     of_numbers = kept if is_classes else [*kept, target]
     return Guess(
         source,
@@ -122,21 +126,26 @@ def guess(path: Path, target: str | None = None) -> Guess:
         rows=n_rows,
         features=len(kept),
         drop=drop,
-        has_gaps=has_gaps,
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         gaps=len(table) - n_rows,
         as_text={**_gap_classes(raw, of_target, words), **_as_text(raw, words)},
         stray=stray,
+        codes=_codes(of_target),
         is_text=not stray and raw.is_category(target),
         settings=whole.csv.dialect.instead_of(USUAL) if whole.csv else {},
         words=as_missing,
         missing_values=used.words_of_numbers if as_missing else (),
         hints=(
             *leaks(raw, is_classes=is_classes),
-            *totals(replace(whole, frame=plain(table)[0])),
+            *totals(as_read),
             *days(raw),
-            *number_codes(raw, of_numbers, "" if has_gaps else IMPUTE, MISSING_TARGET),
+            *(
+                f"to learn from the dates in '{name}', {_in_days(raw.frame[name])}, and remove "
+                f"'{name}' from data.drop"
+                for name in dates[:1]
+            ),
+            *number_codes(raw, of_numbers, "", MISSING_TARGET),
         ),
     )
 
@@ -218,18 +227,76 @@ def _parquet(path: Path, target: str | None) -> pd.DataFrame:
     return parquet_table(paths, [target] if target else (), partitions=varying)
 
 
-def _target(path: Path, columns: list[str], wanted: str | None) -> tuple[str, str]:
+def _target(path: Path, whole: RawData, wanted: str | None) -> tuple[str, str]:
     """The column to predict, and how it was found."""
-    if wanted is not None:
-        if wanted not in columns:
-            hint = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
-            raise DataError(Problem(str(path), "--target", f"no column '{wanted}'", hint))
-        return wanted, "as asked"
+    columns = list(map(str, whole.frame.columns))
+    if wanted is not None and wanted not in columns:
+        hint = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
+        raise DataError(Problem(str(path), "--target", f"no column '{wanted}'", hint))
     names = {name.lower(): name for name in reversed(columns)}
-    named = next((names[name] for name in _TARGETS if name in names), None)
-    if named is not None and named != columns[-1]:
-        return named, "by its name"
-    return columns[-1], "the last column"
+    named = (names[name] for name in _TARGETS if name in names)
+    chosen = wanted or next(named, columns[-1])
+    fault = _target_fault(whole, chosen)
+    if wanted is None and fault and whole.frame[chosen].count():
+        chosen = next((one for one in reversed(columns) if not _target_fault(whole, one)), chosen)
+        fault = _target_fault(whole, chosen)
+    if fault:
+        ways = [] if whole.frame[chosen].count() else ["fill it in"]
+        ways += [_in_days(whole.frame[chosen])] if _holds_dates(whole.frame[chosen]) else []
+        hint = ", or ".join([*ways, "name another with --target"])
+        raise DataError(Problem(str(path), "", f"the target '{chosen}' {fault}", hint))
+    if wanted is not None:
+        return chosen, "as asked"
+    if chosen == columns[-1]:
+        return chosen, "the last column"
+    is_named = chosen.lower() in _TARGETS
+    return chosen, "by its name" if is_named else "the last column that can be predicted"
+
+
+def _target_fault(raw: RawData, name: str) -> str:
+    """Why a column cannot be predicted, as in "holds times"; else empty."""
+    column = raw.frame[name]
+    if not column.count():
+        return "has no value in any row"
+    if unfit := check_kind(column):
+        return f"holds {unfit}"
+    is_read = is_numeric_dtype(column.dtype) or raw.text_numbers(name) or _stray(raw, column)
+    return "" if is_read else next(_text_faults(column), "")
+
+
+def _in_days(column: pd.Series[Any]) -> str:
+    """How to make numbers of the dates in a column."""
+    name = f"df[{str(column.name)!r}]"
+    is_day_first = column.dropna().astype(str).str.match(_LATE_DAY).any()
+    dates = f"pd.to_datetime({name}, utc=True{', dayfirst=True' if is_day_first else ''})"
+    days = f'({dates} - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)'
+    return f"count days with pandas: {name} = {days}"
+
+
+def _holds_dates(column: pd.Series[Any]) -> bool:
+    """Whether a column holds dates that pandas can read, as text or by its type."""
+    first = column.dropna().iloc[:1]
+    if is_numeric_dtype(column.dtype) or first.empty or _TIME_OF_DAY.match(str(first.iloc[0])):
+        return False
+    is_date = bool(check_kind(column)) or "holds dates" in next(_text_faults(column), "")
+    return is_date and bool(pd.to_datetime(first, errors="coerce", utc=True).notna().all())
+
+
+def _dates(raw: RawData) -> list[str]:
+    """The columns that are left out and hold dates."""
+    return [name for name in raw.drop if _holds_dates(raw.frame[name])]
+
+
+def _codes(target: pd.Series[Any]) -> str:
+    """The values of a target that could be classes or numbers, such as a rating; else empty."""
+    if is_bool_dtype(target.dtype) or not is_integer_dtype(target.dtype):
+        return ""
+    values = sorted(int(value) for value in target.unique())
+    if not 2 <= len(values) <= _MAX_CLASSES:
+        return ""
+    if len(values) == 2:
+        return f"the numbers {values[0]} and {values[1]}"
+    return f"{len(values)} integers from {values[0]} to {values[-1]}"
 
 
 def _stray(raw: RawData, column: pd.Series[Any]) -> str:
@@ -293,11 +360,16 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
             return
         if stray:
             yield f"would be numbers, but {stray}; fix that, and remove '{name}' from data.drop"
-        texts = column.dropna().astype(str)
-        if texts.str.fullmatch(DATE).all():
-            yield f"holds dates or times as text, such as '{texts.iloc[0]}'"
-        if has_too_many_values(column):
-            yield f"is text with {column.nunique()} different values"
+        yield from _text_faults(column)
+
+
+def _text_faults(column: pd.Series[Any]) -> Iterator[str]:
+    """Why text is of no use, neither as a category nor as classes."""
+    texts = column.dropna().astype(str)
+    if texts.str.fullmatch(DATE).all():
+        yield f"holds dates or times as text, such as '{texts.iloc[0]}'"
+    if has_too_many_values(column):
+        yield f"is text with {column.nunique()} different values"
 
 
 def _is_classes(column: pd.Series[Any]) -> bool:

@@ -40,8 +40,11 @@ _TIME = re.compile(
 )
 # with fewer rows, all values may differ by chance, or the table was typed by hand
 _LEAST_TEXTS = 20
+_LEAST_IDS = 10
 _LEAST_NUMBERS = 100
 _NEARLY_ALL = 0.98
+# numbers of consecutive rows are on average no further apart than this
+_LARGEST_STEP = 20
 # a column named like an identifier with at most this many values may be a category
 _MAX_CATEGORIES = 20
 # how many pairs of equal values to expect by chance before their absence is significant
@@ -64,6 +67,7 @@ def row_id_reason(name: str, column: pd.Series[Any]) -> str:
         return (
             _reason_by_name(name.strip(), known)
             or _reason_by_values(name, known if len(known) == len(column) else column)
+            or _reason_by_order(name, known if len(known) == len(column) else column)
             or _reason_of_repeated(name.strip(), known)
         )
     if is_numeric_dtype(known.dtype) or not isinstance(known.dtype, pd.StringDtype):
@@ -82,7 +86,8 @@ def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
     if _ROW_NUMBER.fullmatch(lower) and share == 1 and _is_dense(known):
         return "looks like an old index"
     is_identifier = _IDENTIFIER.fullmatch(name) or _ENDS_IN_ID.fullmatch(name)
-    if is_identifier and share >= _NEARLY_ALL and len(known) >= _LEAST_TEXTS:
+    least = _LEAST_IDS if _ID.fullmatch(name) and share == 1 else _LEAST_TEXTS
+    if is_identifier and share >= _NEARLY_ALL and len(known) >= least:
         return "has a different number in every row, like an identifier"
     return ""
 
@@ -101,6 +106,20 @@ def _reason_by_values(name: str, column: pd.Series[Any]) -> str:
     pairs = len(column) * (len(column) - 1) / 2 / spread
     is_chance = pairs < _EXPECTED_PAIRS or len(column) < _LEAST_NUMBERS
     return "" if is_chance else "has a different number in every row, like an identifier"
+
+
+def _reason_by_order(name: str, column: pd.Series[Any]) -> str:
+    """For integers that number the rows in their order, from any number on, some left out.
+
+    Equal steps such as 0, 5, 10 are a scale that somebody measured at.
+    """
+    is_other = not is_integer_dtype(column.dtype) or _TIME.fullmatch(name)
+    if is_other or len(column) < _LEAST_TEXTS:
+        return ""
+    steps = np.diff(column.to_numpy())
+    if steps.min() < 1 or steps.mean() > _LARGEST_STEP or steps.min() == steps.max() > 1:
+        return ""
+    return "rises from row to row, like an identifier"
 
 
 def _counts(known: pd.Series[Any]) -> bool:

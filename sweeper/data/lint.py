@@ -20,8 +20,10 @@ from sweeper.data.metric_checks import undefined_on
 from sweeper.errors import counted, listed
 
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY_OF_WEEK = r"((?i:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? )?"
 DATE = (
-    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}"
+    rf"{_DAY_OF_WEEK}(\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{4}}"
+    r"|\d{1,2}/\d{1,2}/\d{2}"
     rf"|\d{{1,2}}[-/. ]+{_MONTH}[-/., ]+\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}})([ T].*)?"
     rf"|\d{{4}}[-/](0?[1-9]|1[0-2])|{_MONTH}[-/ ]\d{{2,4}}|\d{{4}}[-/ ]?Q[1-4]|Q[1-4][-/ ]\d{{4}}"
     r"|([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[AaPp]\.?[Mm]\.?)?"
@@ -199,7 +201,13 @@ def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 
 def _dates(data: Dataset) -> Iterator[str]:
-    """Columns with dates as text, each of which would be a category."""
+    """Columns with dates as text, each of which would be a category or a class."""
+    if data.class_names and all(re.fullmatch(DATE, name) for name in data.class_names):
+        yield (
+            f"the target holds dates or times as text, such as '{data.class_names[0]}', and each "
+            f"of the {len(data.class_names)} is a class: write numbers, and predict them with a "
+            'loss such as "mse"'
+        )
     for column in data.transform.get("categories", ()):
         texts = [value for value in column["values"] if value is not None]
         if texts and all(isinstance(text, str) and re.fullmatch(DATE, text) for text in texts):

@@ -38,12 +38,13 @@ _TYPES = (*SUFFIXES, ".parquet", ".npy", ".npz")
 class NewRows:
     """Rows with the columns that a model needs, and those to keep unchanged.
 
-    `table` contains all rows as read.
+    `table` contains all rows as read. `unused` are columns that the study does not have.
     """
 
     frame: pd.DataFrame
     kept: Mapping[str, list[Any]]
     table: RawData
+    unused: Sequence[str]
 
 
 def read_rows(
@@ -59,8 +60,7 @@ def read_rows(
     a CSV file.
 
     Raises:
-        DataError: it cannot be read, lacks a column, or has one that is neither known to the study
-        nor to be kept.
+        DataError: it cannot be read, or lacks a column.
     """
     suffix = suffix_of(path)
     if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
@@ -87,7 +87,10 @@ def read_rows(
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
     names = [str(name) for name in frame.columns] if ALL in keep else [*dict.fromkeys(keep)]
-    problems = [*_unkept(path, frame, names), *_unfit(path, frame, transform, {*others, *names})]
+    known = {*transform.columns, *others, *names}
+    unused = [str(name) for name in frame if str(name) not in known]
+    unused = [name for name in unused if not is_written_index(name)]
+    problems = [*_unkept(path, frame, names), *_unfit(path, frame, transform, unused)]
     if problems:
         raise DataError(problems)
     table, written = RawData(path.name, "", frame, (), csv=file), frame
@@ -96,7 +99,7 @@ def read_rows(
         written = file.as_text(keep_default_na=False)
     kept = {name: written[name].astype(object) for name in names}
     values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
-    return NewRows(frame[[*transform.columns]], values, table)
+    return NewRows(frame[[*transform.columns]], values, table, unused)
 
 
 def _csv(file: CsvFile, transform: Transform) -> pd.DataFrame:
@@ -166,19 +169,15 @@ def _unkept(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> Iterator[P
 
 
 def _unfit(
-    path: Path, frame: pd.DataFrame, transform: Transform, others: Collection[str]
+    path: Path, frame: pd.DataFrame, transform: Transform, unused: Sequence[str]
 ) -> Iterator[Problem]:
-    there = [str(name) for name in frame.columns]
-    others = {*transform.columns, *others}
-    strange = [name for name in there if name not in others and not is_written_index(name)]
-    missing = [name for name in transform.columns if name not in there]
-    for name in missing:
-        near = get_close_matches(name, strange, n=1)
+    """Problems of missing columns, which may be among the unused ones, and of missing rows."""
+    there = {str(name) for name in frame.columns}
+    for name in transform.columns:
+        if name in there:
+            continue
+        near = get_close_matches(name, unused, n=1)
         hint = f"is '{near[0]}' the same?" if near else "add it: the model needs it"
         yield Problem(path.name, "", f"no column '{name}'", hint)
-    if strange:
-        told = listed([f"'{name}'" for name in strange])
-        hint = "remove columns that the study does not have, or keep them: --keep all"
-        yield Problem(path.name, "", f"unknown columns: {told}", hint)
     if not len(frame):
         yield Problem(path.name, "", "no rows", "write one row per prediction")

@@ -18,6 +18,7 @@ from sweeper.executors.placement import DeviceQueues
 from sweeper.executors.trainer import Trainer
 from sweeper.results.events import (
     CompileFinished,
+    CompilePlanned,
     CompileStarted,
     Observer,
 )
@@ -124,6 +125,7 @@ class InlineExecutor:
         planned = _Class(program_class, device, lambda: trainer.compile(program_class, params))
         self._classes[key] = planned
         self._uncompiled[device].append(planned)
+        self._observer(CompilePlanned(program_class.class_id, program_class.strategy))
         self._changed.notify_all()
         while self._unstarted:  # threads start when there is work
             index = self._unstarted.popleft()

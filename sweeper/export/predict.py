@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sweeper.data.csv_reader import USUAL, Dialect
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
-from sweeper.errors import DataError, Problem, StudyError
+from sweeper.errors import DataError, Problem, StudyError, listed
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.programs.saved_file import as_written, read_saved
@@ -34,7 +34,8 @@ def predicted(
 
     Returns the text of a CSV file, and its number of rows.
 
-    `warn` is called with values that no training row had. `keep` are columns of the table to put
+    `warn` is called with columns that the study does not have, which are not used, and with values
+    that no training row had. `keep` are columns of the table to put
     before the predictions, `all` for all of them; a prediction is then called `predicted NAME` if a
     column is called NAME. With `quote_formulas`, a spreadsheet runs no text of the table.
     `trust_code` is as in `sweeper.load`.
@@ -64,6 +65,9 @@ def _predicted(
         hint = "if it has a generator, make rows in Python: sweeper.load(...).generate(1000)"
         raise StudyError(Problem(str(model), "", "the models predict nothing", hint))
     found = read_rows(rows, transform, aside, keep, dialect)
+    if found.unused:
+        names = listed([f"'{name}'" for name in found.unused])
+        warn(f"{rows.name}: not used, since the study does not have them: {names}")
     with as_written(str(model)), warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
         columns = dict(_columns(saved, _outputs(saved, rows, found), targets))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweeper.results.status import Status
@@ -43,6 +43,14 @@ class BucketFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class CompilePlanned:
+    """A thread will compile or load a program, ahead of its first bucket."""
+
+    class_id: str
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompileStarted:
     """A thread started to compile or load a program, ahead of its first bucket."""
 
@@ -75,5 +83,26 @@ class Warned:
 
 
 PlaceEvent = BucketStarted | BucketFinished | CompileStarted | CompileFinished
-Event = StudyOpened | PlaceEvent | RoundClosed | Warned
+Event = StudyOpened | CompilePlanned | PlaceEvent | RoundClosed | Warned
 Observer = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """How many programs have been compiled of those planned since `since`, when none was."""
+
+    planned: int = 0
+    done: int = 0
+    since: float = 0.0
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether some program is not compiled yet."""
+        return self.done < self.planned
+
+    def after(self, event: Event, now: float) -> Compiling:
+        """The counts after an event at the time `now`."""
+        if isinstance(event, CompilePlanned):
+            before = self if self.is_going_on else Compiling(since=now)
+            return replace(before, planned=before.planned + 1)
+        return replace(self, done=self.done + isinstance(event, CompileFinished))

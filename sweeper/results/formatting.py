@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeper.errors import counted, size_text
+from sweeper.results.events import Compiling
 from sweeper.results.status import Status
 from sweeper.results.timeline import DOING, IDLE
 
@@ -17,6 +19,7 @@ DIVERGED_WHY = "the loss or the objective was not finite; maybe the learning rat
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
 _LEAST_SHOWN_S = 0.05
+_LEAST_LEFT_S = 0.5
 # in a traceback, the line that names the error; notes come after it
 _NAMING = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt): ")
 _STATES = {"RUNNING": "running", "WAITING": "waiting", **FINISHED}
@@ -113,22 +116,38 @@ def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
     return f"{values}: {settings(trial['params'])}"
 
 
-def pace(trials_per_minute: float | None, eta_s: float | None) -> str:
-    """Rate and remaining time, as far as known."""
+def pace(status: Status, since_s: float = 0.0) -> str:
+    """Rate, and remaining time `since_s` seconds after the status, as far as known.
+
+    A study that does not run, or is about to end, has no remaining time.
+    """
     found: list[str] = []
-    if trials_per_minute is not None:
-        digits = ".0f" if trials_per_minute >= 100 else ".3g"
-        found.append(f"{trials_per_minute:{digits}} per minute")
-    if eta_s is not None:
-        found.append(f"{duration(eta_s)} left")
+    if (rate := status.trials_per_minute) is not None:
+        found.append(f"{rate:{'.0f' if rate >= 100 else '.3g'}} per minute")
+    left_s = (status.eta_s or 0.0) - since_s
+    if status.state == "running" and left_s >= _LEAST_LEFT_S:
+        found.append(f"{duration(left_s)} left")
     return ", ".join(found)
 
 
 def progress(status: Status) -> str:
     """The progress of a study: `38 of 64 trials, 120 per minute, 0:16 left`."""
     trials = f"{finished_trials(status.counts)} of {counted(status.n_trials, 'trial')}"
-    known = pace(status.trials_per_minute, status.eta_s)
+    known = pace(status)
     return f"{trials}, {known}" if known else trials
+
+
+def compiling(counts: Compiling, now: float) -> str:
+    """How far compiling is: `3 of 16 programs done, 0:12`."""
+    done = f"{counts.done} of {counted(counts.planned, 'program')} done"
+    return f"{done}, {duration(max(0.0, now - counts.since))}"
+
+
+def compiling_now(status: Status) -> str:
+    """What a running study compiles, as `compiling`; empty if nothing."""
+    if status.state != "running" or status.compiling is None:
+        return ""
+    return compiling(Compiling(**status.compiling), time.time())
 
 
 def trial_numbers(numbers: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import RunDir, read_json, replacing
+from sweeper.rundir import RunDir, read_json, replacing, swapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Status:
     model; `n_compiled` counts programs, of which `n_cache_hits` came from the compile cache.
     `spent_s` says where the time since the start of this program went, by activity as in
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
-    `train`, and so on in the order of `Activity`; the rest is `idle`.
+    `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
+    that are `planned` and `done` since the time `since`, while threads compile some; else None.
     """
 
     study: str
@@ -66,6 +67,7 @@ class Status:
     xla_threads: int | None = None
     edition: int | None = None
     diverged: int | None = None
+    compiling: Mapping[str, Any] | None = None
 
 
 def ended_by(status: Status) -> str | None:
@@ -91,9 +93,17 @@ def going_on(status: Status) -> str:
 
 def write_status(run_dir: RunDir, status: Status) -> None:
     """Replace the status file of the run by `status`."""
-    text = json.dumps(asdict(status), indent=2, allow_nan=False)
     with fault_points(Step.WRITE_STATUS), replacing(run_dir.status, run_dir.staging) as staged:
-        staged.write_text(text + "\n", encoding="utf-8")
+        staged.write_bytes(_as_json(status))
+
+
+def update_status(run_dir: RunDir, status: Status) -> None:
+    """Replace the status file by one of the same round, which may be lost in a power failure."""
+    swapped(run_dir.status, run_dir.staging, _as_json(status))
+
+
+def _as_json(status: Status) -> bytes:
+    return f"{json.dumps(asdict(status), indent=2, allow_nan=False)}\n".encode()
 
 
 def read_status(run_dir: RunDir) -> Status:
@@ -107,6 +117,9 @@ def read_status(run_dir: RunDir) -> Status:
     except FileNotFoundError:
         hint = "start one with 'python -m sweeper run study.toml', or name its run directory"
         found = "no study has been run here"
+        if run_dir.ledger.exists():
+            found = "the study has no status, because it is starting or the file was removed"
+            hint = "wait for it with 'python -m sweeper status --watch DIR', or resume the study"
         raise SetupError(Problem(str(run_dir.root), "", found, hint)) from None
     except (OSError, ValueError, TypeError) as error:
         found = f"not a status file of this version ({error})"
@@ -203,7 +216,7 @@ def newest_run(directory: Path) -> Path:
     Raises:
         StudyError: there is none.
     """
-    written = [(path.stat().st_mtime_ns, path.parent) for path in directory.glob("*/status.json")]
+    written = [(RunDir(run).status.stat().st_mtime_ns, run) for run in runs_in(directory)]
     if not written:
         hint = "name a run directory, or start a study: python -m sweeper run study.toml"
         raise StudyError(Problem(f"{directory}/", "", "no study has been run here", hint))

@@ -169,6 +169,13 @@ class Timeline:
         return spans
 
     @property
+    def doing(self) -> str:
+        """What the program itself is doing, in words."""
+        with self._lock:
+            spans = self._open.get(PROGRAM)
+            return DOING[spans[-1].activity if spans else IDLE]
+
+    @property
     def elapsed_s(self) -> float:
         """Seconds from the start to the last cut."""
         return self._cut_at - self.started_at

@@ -15,15 +15,16 @@ from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.results.events import Observer, RoundClosed, StudyOpened, Warned
+from sweeper.results.events import RoundClosed, StudyOpened, Warned
 from sweeper.results.publish import Publisher
 from sweeper.results.ranking import repeats
 from sweeper.results.schema import write_schema_text
-from sweeper.results.status import Status, ended_by, write_status
+from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan
 from sweeper.study.doubts import doubts
 from sweeper.study.options import n_proposals
+from sweeper.sweep.compiling import CompileWatch
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.planning import policy_of_session, structures
@@ -45,7 +46,7 @@ class StudyRun:
         data: Dataset,
         session: Session,
         train: TrainRound,
-        observer: Observer,
+        observer: CompileWatch,
         timeline: Timeline,
     ) -> None:
         self._observer = observer
@@ -130,6 +131,7 @@ class StudyRun:
         self._observer(RoundClosed(self._status("running")))
 
     def _publish(self) -> None:
+        self._observer.update()  # the round may need programs that no earlier round did
         with self._timeline.spending(Activity.PUBLISH):
             self._publisher.publish(self._ledger)
             self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
@@ -139,9 +141,7 @@ class StudyRun:
         return self._standing.status(self._sweep.state, time.time(), doing, plan, spent_s)
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
-        status = self._status(doing, plan)
-        write_status(self._run_dir, status)
-        return status
+        return self._observer.write(self._status(doing, plan))
 
 
 def _boundary(change: Change) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess
 from sweeper.data.lint import data_doubts
 from sweeper.data.prepare import prepare
+from sweeper.data.transform import Transform
+from sweeper.errors import DataError
 from tests.command_line import CommandLine, settings
 from tests.config.schema_checker import faults
 
@@ -98,6 +102,7 @@ def test_the_column_to_predict_is_guessed(
     expected = replace(
         Guess("csv", target, because, is_classes, 60, 1, values=values, rarest=60 // values),
         is_text=columns[target] is NAMES,
+        codes="3 integers from 0 to 2" if target == "digit" else "",
     )
     assert guess(path) == expected
     pd.DataFrame(columns).to_parquet(path.with_suffix(".parquet"))
@@ -122,10 +127,10 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
         "code": "is text with 300 different values",
         "empty": "has no value in any row",
     }
-    assert found == Guess("parquet", "price", LAST, False, 300, 2, drop, True, 300, 1)
+    assert found == Guess("parquet", "price", LAST, False, 300, 2, drop, 300, 1, hints=found.hints)
 
     text = filled_in(
-        study_text(Template.REGRESSION, tmp_path / "study.toml"),
+        Template.REGRESSION,
         tmp_path / "houses.parquet",
         found,
         tmp_path / "study.toml",
@@ -157,6 +162,9 @@ def test_init_reports_what_it_guessed(command: CommandLine) -> None:
     assert done.stderr.splitlines() == [
         "houses.csv: the target is 'ward', the last column, as 3 classes; "
         "choose another with --target NAME",
+        "houses.csv: to learn from the dates in 'day', count days with pandas: "
+        "df['day'] = (pd.to_datetime(df['day'], utc=True) - pd.Timestamp(0, tz=\"UTC\")) / "
+        "pd.Timedelta(days=1), and remove 'day' from data.drop",
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
         "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
@@ -220,7 +228,7 @@ def test_a_table_is_read_as_it_is_written(command: CommandLine) -> None:
         'fruit.csv: it is read with separator = ";", decimal = "," and encoding = "latin-1"',
         "fruit.csv: the target is 'kind', the last column, as 2 classes; "
         "choose another with --target NAME",
-        "fruit.csv: 1 column to learn from",
+        'fruit.csv: 1 column to learn from; impute = "median" fills gaps in numbers',
     ]
     lines = (command.directory / "study.toml").read_text(encoding="utf-8").splitlines()
     begin = next(index for index, line in enumerate(lines) if line.startswith("path "))
@@ -276,10 +284,11 @@ def test_a_study_of_a_table_runs_as_it_is_written(
     done = command("init", *arguments, "--data", "tables/my table.csv")
 
     assert done.returncode == 0
-    assert done.stderr.splitlines()[-1] == "my table.csv: 1 column to learn from"
+    assert done.stderr.splitlines()[-1].startswith("my table.csv: 1 column to learn from")
     assert told in done.stderr
     config = load(command.directory / "study.toml")
-    assert (config.study.name, config.train.loss) == ("my-table", loss)
+    named = "my-table-numbers" if arguments else "my-table"
+    assert (config.study.name, config.train.loss) == (named, loss)
     assert config.canonical()["data"]["target"] == [target]
     text = (command.directory / "study.toml").read_text(encoding="utf-8")
     assert 'path   = "tables/my table.csv"' in text
@@ -339,7 +348,14 @@ def test_classes_are_stratified_if_possible(
         (
             ("regression", "--data", "names.csv", "--target", "day"),
             3,
-            "names.csv: the target 'day' is text, not numbers; "
+            "names.csv: the target 'day' holds dates or times as text, such as '2026-01-01'; "
+            "count days with pandas: df['day'] = (pd.to_datetime(df['day'], utc=True) - "
+            'pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1), or name another with --target\n',
+        ),
+        (
+            ("regression", "--data", "few.csv", "--target", "kind"),
+            3,
+            "few.csv: the target 'kind' is text, not numbers; "
             "use `init csv` to predict it as classes, or choose another column with --target\n",
         ),
         (("--target", "kind"), 2, "--target: needs a table; add --data FILE\n"),
@@ -353,7 +369,9 @@ def test_classes_are_stratified_if_possible(
             ("--data", "names.csv"),
             3,
             "names.csv: no column besides the target 'kind' to learn from: 'day' (holds dates or "
-            "times as text, such as '2026-01-01'); use a table with numbers or categories\n",
+            "times as text, such as '2026-01-01'); count days with pandas: df['day'] = "
+            "(pd.to_datetime(df['day'], utc=True) - pd.Timestamp(0, tz=\"UTC\")) / "
+            "pd.Timedelta(days=1), or use a table with numbers or categories\n",
         ),
         (
             ("--data", "blank.csv"),
@@ -384,10 +402,97 @@ def test_init_refuses_unusable_tables(
     assert not (command.directory / "study.toml").exists()
 
 
-def test_init_says_if_numbers_are_taken_as_classes(tmp_path: Path) -> None:
-    rows = "".join(f"{number % 7},{number}.5\n" for number in range(100))
-    (tmp_path / "table.csv").write_text(f"a,price\n{rows}", encoding="utf-8")
-    told = begin("csv", tmp_path / "study.toml", tmp_path / "table.csv")
-    assert any("use `init regression` to predict numbers" in one for one in told)
-    told = begin(None, tmp_path / "other.toml", tmp_path / "table.csv")
-    assert not any("init regression" in one for one in told)
+def test_init_says_how_to_take_a_target_the_other_way(tmp_path: Path) -> None:
+    rows = "".join(f"{n / 7},{n % 5 + 1},{n % 2}.0,{n}.5\n" for n in range(100))
+    (tmp_path / "my table.csv").write_text(f"size,stars,won,price\n{rows}", encoding="utf-8")
+    ways = (  # template, target, is taken as, its values, the other way
+        (None, "stars", "classes", "5 integers from 1 to 5", "numbers"),
+        ("regression", "stars", "numbers", "5 integers from 1 to 5", "classes"),
+        (None, "won", "classes", "the numbers 0 and 1", "numbers"),
+        ("csv", "price", "classes", "", "numbers"),
+        (None, "price", "numbers", "", ""),
+    )
+    for number, (template, target, taken, values, other) in enumerate(ways):
+        file = tmp_path / f"study{number}.toml"
+        first, second, *_ = begin(template, file, tmp_path / "my table.csv", target)
+        assert f"'{target}', as asked, as " in first and taken in first
+        assert (
+            values in second and f"to predict {'them as ' if values else ''}{other}" in second
+        ) or (not other)
+        assert ("`sweeper init" in second) is bool(other)
+        if other:
+            arguments = shlex.split(second.split("`")[1])[2:]
+            kind, table, name, output = arguments[0], *arguments[2::2]
+            begin(kind, Path(output), Path(table), name)
+            loss = "mse" if other == "numbers" else "cross_entropy"
+            assert (load(Path(output)).train.loss, prepare(load(Path(output))).n_features) == (
+                loss,
+                3,
+            )
+
+
+def test_each_target_of_a_table_has_a_study_name(tmp_path: Path) -> None:
+    rows = "".join(f"{n / 7},{n % 5 + 1},{n % 2}\n" for n in range(100))
+    (tmp_path / "rows.csv").write_text(f"size,stars (1-5),won\n{rows}", encoding="utf-8")
+    asked = [(None, None), (None, "won"), (None, "stars (1-5)"), ("regression", "stars (1-5)")]
+    names: list[str] = []
+    for number, (template, target) in enumerate(asked):
+        begin(template, tmp_path / f"{number}.toml", tmp_path / "rows.csv", target)
+        names.append(load(tmp_path / f"{number}.toml").study.name)
+    assert names == ["rows", "rows-won", "rows-stars-1-5", "rows-stars-1-5-numbers"]
+    long = pd.DataFrame({"size": NUMBERS, "b" * 300: NUMBERS})
+    long.to_csv(tmp_path / "long.csv", index=False)
+    begin(None, tmp_path / "long.toml", tmp_path / "long.csv", "b" * 300)
+    assert load(tmp_path / "long.toml").study.name == "long-" + "b" * 95
+
+
+def test_a_model_accepts_gaps_that_its_study_did_not_have(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": NUMBERS, "ward": NAMES, "cost": NUMBERS[::-1]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
+    data = prepare(load(tmp_path / "study.toml"))
+    transform = Transform.from_dict(data.transform, ())
+    new = pd.DataFrame({"size": [None, data.transform["fills"][0]], "ward": ["a", "a"]})
+    first, second = transform.of(new)
+    assert np.array_equal(first, second)
+    noted: list[str] = []
+    gap = transform.of(new.assign(ward=[None, "a"]), doubt=noted.append)
+    assert np.isfinite(gap).all()
+    assert ["column 'ward'" in one for one in noted] == [True]
+
+
+DAYS = pd.date_range("2026-01-01 00:00", periods=300, freq="h")
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d %H:%M", "%d.%m.%Y %H:%M", "%a %b %d %Y", "%m/%d/%y", None]
+)
+def test_a_date_is_neither_guessed_nor_taken_as_target(form: str | None, tmp_path: Path) -> None:
+    days = DAYS if form is None else DAYS.strftime(form)
+    frame = pd.DataFrame({"size": np.arange(300) % 9, "cost": np.arange(300) / 4, "day": days})
+    path = tmp_path / "rows.parquet"
+    frame.to_parquet(path)
+    found = guess(path)
+    assert (found.target, found.because) == ("cost", "the last column that can be predicted")
+    assert [*found.drop] == ["day"]
+    with pytest.raises(DataError, match=r"target 'day' holds .*times.* count days") as refusal:
+        guess(path, "day")
+    code = str(refusal.value).split("pandas: ")[1].split(", or name")[0]
+    scope = {"df": frame, "pd": pd}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the order of day and month
+        exec(code, scope)
+    scope["df"].to_parquet(path)
+    assert guess(path, "day").because == "as asked"
+
+
+def test_text_that_differs_in_most_rows_is_refused_as_target(tmp_path: Path) -> None:
+    names = [f"name {number}" for number in range(300)]
+    path = tmp_path / "rows.csv"
+    sizes = np.arange(300) % 9
+    pd.DataFrame({"width": sizes + 0.5, "size": sizes, "name": names}).to_csv(path, index=False)
+    with pytest.raises(
+        DataError, match=r"target 'name' is text with 300 different values; name an"
+    ):
+        guess(path, "name")
+    assert guess(path).target == "size"

@@ -15,11 +15,13 @@ from sweeper.results.events import (
     BucketFinished,
     BucketStarted,
     CompileFinished,
+    CompilePlanned,
     CompileStarted,
     RoundClosed,
     StudyOpened,
     Warned,
 )
+from sweeper.results.timeline import IDLE
 from tests.live_status import STATUS
 
 OPENED = StudyOpened("digits", Path("runs/digits"), rounds_done=0, n_trials=20)
@@ -59,7 +61,26 @@ def test_lines_report_the_time_without_events() -> None:
         deadline = time.monotonic() + 5
         while not _lines(console) and time.monotonic() < deadline:
             time.sleep(0.005)
-    assert _lines(console)[0] == "0:00, no round closed yet"
+    assert _lines(console)[0] == "0:00, opening the study, no round closed yet"
+
+
+def test_lines_say_what_is_compiled_before_the_first_round() -> None:
+    view = LineView(_written(), doing=lambda: "importing")
+    assert view.what_is_done() == "importing, no round closed yet"
+    for number in range(3):
+        view(CompilePlanned(f"c{number}", "padded"))
+    view(CompileFinished("c0", "padded", "thread 0"))
+    assert view.what_is_done() == "compiling: 1 of 3 programs done, 0:00"
+    for number in (1, 2):
+        view(CompileFinished(f"c{number}", "padded", "thread 0"))
+    view(RoundClosed(STATUS))
+    assert view.what_is_done() == "round 1: 3 of 20 trials, 30 per minute, 0:34 left"
+    view(CompilePlanned("c4", "padded"))
+    assert view.what_is_done().endswith("left, compiling: 0 of 1 program done, 0:00")
+    idle = LineView(_written(), doing=lambda: IDLE)
+    assert idle.what_is_done() == "training, no round closed yet"
+    idle(replace(STARTED, place="worker 0"))
+    assert idle.what_is_done() == "compiling and training in workers, no round closed yet"
 
 
 def test_a_resumed_study_says_where_it_continues() -> None:
@@ -94,10 +115,13 @@ def test_what_is_compiled_ahead_is_shown_before_the_study_is_open() -> None:
     console = _written()
     view = LiveView(console, clock=lambda: 0.0, ran_s=2.0)
     view(CompileStarted("c1", "padded", "thread 0"))
+    for number in range(3):
+        view(CompilePlanned(f"c{number}", "padded"))
     view(CompileFinished("c2", "exact", "thread 1"))
     console.print(view.picture())
     assert [line.rstrip() for line in _lines(console)] == [
         "opening the study, 0:02",
+        "compiling: 1 of 3 programs done, 0:00",
         "thread 0  0:00  compiling the padded program c1",
         "thread 1  0:00  idle after compiling the exact program c2",
     ]

@@ -20,6 +20,7 @@ SHUFFLED = CHANCE.permutation(300)
 SAMPLED = np.sort(CHANCE.choice(1000, 300, replace=False))
 INDEX = "looks like an old index"
 NUMBER = "has a different number in every row, like an identifier"
+RISING = "rises from row to row, like an identifier"
 NAMED = "is named like an identifier"
 TEXT = "has a different text in every row, like an identifier"
 
@@ -71,6 +72,9 @@ def test_an_index_that_was_written_twice_repeats() -> None:
         ("shuffled", 1000 + SHUFFLED, NUMBER),
         ("anything", np.arange(50.0), "counts the rows"),
         ("shuffled", 1000.0 + SHUFFLED, NUMBER),
+        ("anything", range(1001, 1041), RISING),
+        ("anything", np.cumsum(CHANCE.integers(1, 9, 40)) + 20_000, RISING),
+        ("store_id", 5000 + 7 * SHUFFLED[:12], NUMBER),
         ("phone", 600_000_000 + SHUFFLED * 7919, NUMBER),
         ("customer_id", SHUFFLED // 5, NAMED),
         ("userid", SHUFFLED // 5, NAMED),
@@ -92,6 +96,11 @@ def test_identifiers_are_recognised(name: str, values: Any, expected: str) -> No
         ("dose", [5, 10, 20, 40, 80, 3]),
         ("year", range(1900, 2020)),
         ("store_id", SHUFFLED % 10),
+        ("store_id", SHUFFLED[:8]),
+        ("dose", range(0, 200, 5)),
+        ("hour of the year", range(5, 45)),
+        ("income", np.cumsum(CHANCE.integers(100, 900, 40))),
+        ("falling", range(60, 20, -1)),
         ("paid", 10**6 + 7919 * SHUFFLED),
         ("bid", SHUFFLED // 5),
         ("lipid", SHUFFLED // 2),
@@ -113,7 +122,7 @@ def test_init_leaves_them_out_and_says_why(tmp_path: Path) -> None:
     frame = pd.DataFrame({"Unnamed: 0": SHUFFLED, "size": CHANCE.normal(size=300), "kind": kind})
     frame.to_csv(tmp_path / "rows.csv", index=False)
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
-    assert told[1] == f"rows.csv: 'Unnamed: 0' is left out: it {INDEX}"
+    assert told[2] == f"rows.csv: 'Unnamed: 0' is left out: it {INDEX}"
     assert load(tmp_path / "study.toml").canonical()["data"]["drop"] == ["Unnamed: 0"]
     lines = (tmp_path / "study.toml").read_text().splitlines()
     place = next(place for place, line in enumerate(lines) if line.startswith("drop "))

@@ -107,7 +107,7 @@ def test_validate_and_run_say_how_many(
 def test_init_writes_the_setting(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(TABLE)
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
-    assert told[1] == (
+    assert told[2] == (
         'rows.csv: 4 of 40 rows have no target and are left out: missing_target = "drop"'
     )
     config = load(tmp_path / "study.toml")

@@ -167,7 +167,7 @@ def test_init_takes_a_directory_or_a_pattern(
     monkeypatch.chdir(partitioned.parent)
     begin(None, Path("study.toml"), Path(path), "price")
     config = load(Path("study.toml"))
-    assert (config.study.name, config.canonical()["data"]["path"]) == ("rows", path)
+    assert (config.study.name, config.canonical()["data"]["path"]) == ("rows-price", path)
     assert prepare(config).n_features == 2
 
 

@@ -52,13 +52,17 @@ def test_the_suggested_setting_reads_sentinels_as_missing(tmp_path: Path) -> Non
     words = 'missing_values = ["", "-999", "-99999", "9999"]'
 
     told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
-    hint = f'if it means a missing value, write {words} and impute = "median" in [data]'
+    hint = f"if it means a missing value, write {words} in [data]"
     assert sum(hint in line for line in told) == 2
     config = load(tmp_path / "study.toml")
     assert sum(hint in note for note in prepare(config).notes) == 2
 
-    settings = f'[data]\nimpute = "median"\nmissing_target = "drop"\n{words}'
-    text = (tmp_path / "study.toml").read_text(encoding="utf-8").replace('impute = "none"', "", 1)
+    unfilled = load(tmp_path / "study.toml", ["data.impute=none"])
+    hint = hint.replace(" in [data]", ' and impute = "median" in [data]')
+    assert sum(hint in note for note in prepare(unfilled).notes) == 2
+
+    settings = f'[data]\nmissing_target = "drop"\n{words}'
+    text = (tmp_path / "study.toml").read_text(encoding="utf-8")
     (tmp_path / "study.toml").write_text(text.replace("[data]", settings), encoding="utf-8")
     data = prepare(load(tmp_path / "study.toml"))
     assert data.notes[0].startswith("left out 1 of 60 rows")

@@ -193,9 +193,17 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
         predicted(best, tmp_path / "other.csv", told.append)
     assert [str(problem) for problem in refusal.value.problems] == [
         "other.csv: no column 'island'; is 'Island' the same?",
-        "other.csv: unknown columns: 'Island' and 'weight'; remove columns that the study does "
-        "not have, or keep them: --keep all",
     ]
+    told.clear()
+    other.drop(columns="Island").assign(island="Dream", **{"Unnamed: 0": 1}, note="y").to_csv(
+        tmp_path / "more.csv", index=False
+    )
+    rows.assign(island="Dream").to_csv(tmp_path / "same.csv", index=False)
+    same = predicted(best, tmp_path / "same.csv", told.append)
+    assert predicted(best, tmp_path / "more.csv", told.append) == same
+    assert told == ["more.csv: not used, since the study does not have them: 'weight'"]
+    predicted(best, tmp_path / "more.csv", told.append, ["weight"])
+    assert len(told) == 1
 
 
 def test_columns_of_a_table_are_kept_next_to_its_predictions(tmp_path: Path) -> None:

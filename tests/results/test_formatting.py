@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -94,4 +95,14 @@ def test_no_trial_is_running_after_the_study(state: str, expected: str) -> None:
     ],
 )
 def test_pace_says_what_is_known(rate: float | None, left: float | None, expected: str) -> None:
-    assert formatting.pace(rate, left) == expected
+    status = replace(STATUS, trials_per_minute=rate, eta_s=left)
+    assert formatting.pace(status) == expected
+
+
+@pytest.mark.parametrize("state", ["finished", "interrupted", "failed"])
+def test_only_a_running_study_has_time_left(state: Literal["finished", "failed"]) -> None:
+    assert formatting.progress(STATUS) == "3 of 20 trials, 30 per minute, 0:34 left"
+    assert formatting.progress(replace(STATUS, state=state)) == "3 of 20 trials, 30 per minute"
+    at_end = replace(STATUS, counts={"COMPLETE": 20}, eta_s=0.0)
+    assert formatting.progress(at_end) == "20 of 20 trials, 30 per minute"
+    assert formatting.pace(STATUS, since_s=40.0) == "30 per minute"

@@ -25,7 +25,8 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import console_on
-from sweeper.results.status import Status, newest_run, read_status
+from sweeper.errors import did_you_mean
+from sweeper.results.status import Status, newest_run, read_status, runs_in
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -37,11 +38,16 @@ WATCHED_EVERY_S = 1.0
 def status(
     directory: MaybeDirectory = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Refresh every second until the study ends.")
+        bool,
+        typer.Option(
+            "--watch", help="Refresh every second until the study ends; wait for it if it starts."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a study, while it runs or afterwards."""
+    if watch:
+        _wait_for_study(Path(directory or "runs"))
     run_dir = run_asked(directory)
     standing = read_status(run_dir)
     if watch and not as_json:
@@ -50,6 +56,27 @@ def status(
         print_json(status_record(run_dir, standing))
     else:
         print_shown(tables.standing(run_dir, standing))
+
+
+def _wait_for_study(directory: Path) -> None:
+    """Wait until a study has a status in this directory or below it, after saying so."""
+    refuse_a_file(directory)
+    if not runs_in(directory):
+        note = f"waiting for a study in {directory}: {_missing(directory)}; press Ctrl-C to stop"
+        console_on(sys.stderr).print(note, soft_wrap=True)
+    while not runs_in(directory):
+        time.sleep(WATCHED_EVERY_S)
+
+
+def _missing(directory: Path) -> str:
+    """What a directory lacks that a study will write, and which one may be meant instead."""
+    if RunDir(directory).ledger.exists():
+        return "it is starting"
+    if directory.is_dir():
+        return "no study has been run there yet"
+    others = [*runs_in(directory.parent), *runs_in(Path("runs"))]
+    near = did_you_mean(str(directory), [*map(str, others)])
+    return f"it does not exist yet{f' ({near})' if near else ''}"
 
 
 def _watch(run_dir: RunDir, standing: Status) -> None:
@@ -148,7 +175,10 @@ def calibrate(
 
 RunDirectories = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[DIR ...]", help="Run directories; the newest under runs/ if omitted."),
+    typer.Argument(
+        metavar="[DIR ...]",
+        help="Run directories, or directories of these; the newest under runs/ if omitted.",
+    ),
 ]
 
 
@@ -164,8 +194,11 @@ def dashboard(
 ) -> None:
     """Show studies in a browser, while they run or afterwards; stop with Ctrl-C.
 
-    The page is read-only, and only this machine can open it unless you set --host.
+    The page is read-only, and only this machine can open it unless you set --host. A directory that
+    is not a run directory stands for all below it. Waits for a study that starts.
     """
+    for directory in directories or [Path("runs")]:
+        _wait_for_study(directory)
     page = _page(directories)
     from sweeper.dashboard import server
 
@@ -192,10 +225,11 @@ def report(
 
 
 def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
-    """The page of the studies in these run directories, or of the newest study."""
-    chosen = directories or [newest_run(Path("runs"))]
-    for directory in chosen:
+    """The page of the studies in or below these directories, or of the newest study."""
+    named = directories or [newest_run(Path("runs"))]
+    for directory in named:
         refuse_a_file(directory)
+    chosen = [run for directory in named for run in runs_in(directory) or [directory]]
     from sweeper.dashboard.page import Page
     from sweeper.dashboard.study import PublishedStudy
 

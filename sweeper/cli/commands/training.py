@@ -39,7 +39,7 @@ def trained(
         SweeperError: the study cannot start.
     """
     timeline = Timeline(take_program_start(), Activity.IMPORT)
-    view = View() if quiet else view_for(console_on(sys.stderr), timeline.started_at)
+    view = View() if quiet else view_for(console_on(sys.stderr), timeline)
     from sweeper import api
     from sweeper.sweep.session.session import with_recorded_edition
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from sweeper.dashboard.blocks import Block, facts, note, rows, trials_cell
@@ -31,11 +30,12 @@ def status_view(study: PublishedStudy) -> list[Block]:
 
 def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
     status = study.status
-    is_alone = status.state == "running"  # otherwise it is not known how long the rest takes
     found = [
         ("state", f"{status.state}, round {status.round}"),
-        ("trials", formatting.progress(status if is_alone else replace(status, eta_s=None))),
+        ("trials", formatting.progress(status)),
     ]
+    if compiling := formatting.compiling_now(status):
+        found.append(("compiling", compiling))
     if status.best is not None:
         found.append(
             ("best", formatting.best_trial(status.metric, status.best).removeprefix("best "))

@@ -1,0 +1,81 @@
+"""Commands that look at studies find them below a directory, and wait for one that starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper.errors import SweeperError
+from sweeper.results.status import newest_run, runs_in, write_status
+from sweeper.rundir import RunDir
+from tests.live_status import STATUS
+
+FINISHED = replace(STATUS, state="finished", diverged=0)
+
+
+def begin(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    write_status(RunDir(directory), FINISHED)
+
+
+@pytest.mark.parametrize(
+    ("existing", "awaited", "why"),
+    [
+        (
+            "runs/digits",
+            "runs/digit",
+            "it does not exist yet (did you mean 'runs/digits'?)",
+        ),
+        ("runs/digits", "digits", "it does not exist yet (did you mean 'runs/digits'?)"),
+        (None, "runs/digits", "it does not exist yet"),
+        ("runs/digits", "empty", "no study has been run there yet"),
+        ("runs/digits", "starting", "it is starting"),
+    ],
+)
+def test_watching_waits_for_a_study_and_says_what_is_missing(
+    existing: str | None,
+    awaited: str,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.sleep", lambda _: begin(Path(awaited)))
+    Path("empty").mkdir()
+    Path("starting").mkdir()
+    RunDir(Path("starting")).ledger.touch()
+    if existing:
+        begin(Path(existing))
+    sweeper.command("status", "--watch", awaited)
+    shown = capsys.readouterr()
+    assert shown.err == f"waiting for a study in {awaited}: {why}; press Ctrl-C to stop\n"
+    assert f"digits ({awaited})" in shown.out
+
+
+def test_without_watching_a_missing_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SweeperError, match="no study has been run here"):
+        sweeper.command("status", str(tmp_path))
+    RunDir(tmp_path).ledger.touch()
+    with pytest.raises(SweeperError, match=r"has no status, .* wait for it with .* --watch DIR"):
+        sweeper.command("status", str(tmp_path))
+
+
+def test_a_directory_stands_for_the_studies_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/b", "runs/a", "runs/a/confirm", "runs/group/c"):
+        begin(Path(name))
+    found = [Path("runs/a"), Path("runs/b"), Path("runs/group/c")]
+    assert runs_in(Path("runs")) == found
+    assert runs_in(Path("runs/a")) == found[:1]
+    assert runs_in(Path("nowhere")) == []
+    assert newest_run(Path("runs")) == found[-1]
+    sweeper.command("report", "runs/")
+    assert "written to report.html" in capsys.readouterr().out
+    text = Path("report.html").read_text(encoding="utf-8")
+    assert all(f"{name}" in text for name in ("runs/a", "runs/b", "runs/group/c"))

@@ -1,0 +1,65 @@
+"""While programs are compiled, the status of the study says how many are done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sweeper.results import formatting
+from sweeper.results.events import CompileFinished, CompilePlanned, Compiling, Event
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from sweeper.sweep.compiling import CompileWatch
+from tests.live_status import STATUS
+
+PLANNED = CompilePlanned("c", "exact")
+DONE = CompileFinished("c", "exact", "thread 0")
+
+
+def test_programs_are_counted_from_the_time_when_none_was_left() -> None:
+    counts = Compiling()
+    seen: list[tuple[int, int, float]] = []
+    for now, event in enumerate((PLANNED, PLANNED, DONE, PLANNED, DONE, DONE, PLANNED)):
+        counts = counts.after(event, float(now))
+        seen.append((counts.done, counts.planned, counts.since))
+    assert seen == [(0, 1, 0), (0, 2, 0), (1, 2, 0), (1, 3, 0), (2, 3, 0), (3, 3, 0), (0, 1, 6)]
+    assert formatting.compiling(replace(counts, planned=16, done=3), 18.0) == (
+        "3 of 16 programs done, 0:12"
+    )
+
+
+def test_the_status_follows_the_programs_that_are_compiled(tmp_path: Path) -> None:
+    events: list[Event] = []
+    watch, run_dir = CompileWatch(RunDir(tmp_path), events.append), RunDir(tmp_path)
+    for event in (PLANNED, PLANNED):
+        watch(event)
+    watch.update()  # before the first status
+    assert not run_dir.status.exists()
+    watch.write(replace(STATUS, diverged=0))
+    assert formatting.compiling_now(read_status(run_dir)).startswith("0 of 2 programs done, 0:0")
+    watch(DONE)
+    assert formatting.compiling_now(read_status(run_dir)).startswith("1 of 2 programs done, 0:0")
+    watch(DONE)
+    left = read_status(run_dir)
+    assert (left.compiling, formatting.compiling_now(left)) == (None, "")
+    assert replace(left, updated_at=STATUS.updated_at, diverged=None) == STATUS
+    assert events == [PLANNED, PLANNED, DONE, DONE]
+
+    for event in (PLANNED, PLANNED):
+        watch(event)
+    watch.write(replace(STATUS, state="finished", diverged=0))
+    written = run_dir.status.read_bytes()
+    watch(DONE)
+    assert run_dir.status.read_bytes() == written
+    assert formatting.compiling_now(read_status(run_dir)) == ""
+
+
+def test_a_status_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path / "run")
+    run_dir.root.mkdir()
+    watch = CompileWatch(run_dir, lambda event: None)
+    watch(PLANNED)
+    watch.write(STATUS)
+    run_dir.root.rename(tmp_path / "gone")
+    watch(DONE)
+    assert not run_dir.root.exists()
