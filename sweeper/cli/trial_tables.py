@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from sweeper.cli.tables import Record, pairs, rows
+from sweeper.cli.tables import Record, Rows, pairs, rows
 from sweeper.results import formatting
 from sweeper.results.filter import heading
 from sweeper.rundir import RunDir
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sweeper.export.confirm import Lead
     from sweeper.export.reproduce import Reproduction
 
-_CURVE_WIDTH = 60
+_CURVE_WIDTH = 40
 _TRACEBACK_LINES = 12
 # what `show` says about a trial's training, if known
 _TRAINING = ("epochs_done", "n_parameters", "train_s", "compile_share_s", "peak_memory_bytes")
@@ -30,10 +30,10 @@ _CLASS = (
 _PLACE = ("place", "device", "host")
 
 
-def listed(records: Sequence[Record]) -> Table:
-    """One line per trial."""
+def listed(records: Sequence[Record], more: str = "") -> Rows:
+    """One line per trial; `more` says how to see columns for which there is no room."""
     names = [*records[0]]
-    return rows("", [heading(name) for name in names], [[*row.values()] for row in records])
+    return rows("", [heading(name) for name in names], [[*row.values()] for row in records], more)
 
 
 def trial(
@@ -151,7 +151,7 @@ def reproduced(found: Reproduction) -> Iterator[RenderableType]:
         yield "the versions are the same; the machine, number of threads or device may differ"
 
 
-def refitted(row: Record, again: Record, on: str) -> Table:
+def refitted(row: Record, again: Record, on: str) -> Rows:
     """The metrics of a model before and after it was trained on more rows."""
     # trials with several members have spread columns, others do not
     names = [n for n in row if n.startswith("test_") and row[n] is not None and n in again]
@@ -198,7 +198,7 @@ def _curves(curves: Mapping[str, Sequence[float | None]]) -> Table:
     return table
 
 
-def _buckets(buckets: Sequence[Record]) -> Table:
+def _buckets(buckets: Sequence[Record]) -> Rows:
     headings = ("round", "bucket", "epochs", "lanes", "place", "compile s", "train s", "outcome")
     others = ("lanes_live", "place", "compile_s", "train_s", "outcome")
     told = [

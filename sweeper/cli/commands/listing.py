@@ -24,6 +24,7 @@ from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 
 _SHOWN = 100
+_MORE_COLUMNS = "show them with --columns A,B,..., --csv, or a wider terminal"
 
 
 def trials(
@@ -74,7 +75,7 @@ def trials(
         return
     shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
     if shown:
-        print_shown(trial_tables.listed(shown))
+        print_shown(trial_tables.listed(shown, "" if wanted else _MORE_COLUMNS))
     left = len(found) - len(shown)
     if count is None and left:
         print_shown(f"{left} more; show all with --head {len(found)}, --csv or --json")
