@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from math import isfinite
 from typing import Any
 
 from sweeper.errors import counted, size_text
@@ -16,6 +18,9 @@ ENDINGS = ("complete", "pruned", DIVERGED, "failed")
 DIVERGED_WHY = "the loss or the objective was not finite; maybe the learning rate is too high"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
+# from here and up to here, numbers are exponential
+_HUGE, _HUGE_INTEGER, _TINY = 1e6, 1e10, 1e-4
+_HUGE_DIGITS = 3
 _LEAST_SHOWN_S = 0.05
 # in a traceback, the line that names the error; notes come after it
 _NAMING = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt): ")
@@ -29,11 +34,26 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
 
 
-def number(value: object) -> str:
-    """A value of a trial, floats with four digits; a dash for None."""
+def number(value: object, digits: int = 4) -> str:
+    """A value of a trial, with this many digits unless it is an integer; a dash for None.
+
+    12, 0.0123, 48123, 3.88e15, 1.5e-7: like `fmt` in page.js, which rounds halves up, too.
+    """
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < _HUGE_INTEGER:
+        return str(int(value))
+    exact, is_huge = Decimal(value), abs(value) >= _HUGE
+    if abs(value) >= _TINY and not is_huge:
+        return f"{_rounded(exact, max(digits, exact.adjusted() + 1)):f}"
+    rounded = _rounded(exact, _HUGE_DIGITS if is_huge else digits)
+    return f"{rounded.scaleb(-rounded.adjusted()):f}e{rounded.adjusted()}"
+
+
+def _rounded(exact: Decimal, digits: int) -> Decimal:
+    return Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(exact).normalize()
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
@@ -102,14 +122,14 @@ def names(metric: str | Sequence[str]) -> tuple[str, ...]:
 def best_trial(metric: str | Sequence[str], best: Mapping[str, Any]) -> str:
     """The best trial so far with its parameters; with several objectives, by the first."""
     parameters = settings(best["params"])
-    value = f"{names(metric)[0]} {best['value']:.6g}"
+    value = f"{names(metric)[0]} {number(best['value'], 6)}"
     return f"best {value} (trial {best['trial_number']}){parameters and f': {parameters}'}"
 
 
 def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
     """A trial of the Pareto front: its objectives and its parameters."""
     pairs = zip(names(metric), trial["values"], strict=True)
-    values = ", ".join(f"{name} {value:.6g}" for name, value in pairs)
+    values = ", ".join(f"{name} {number(value, 6)}" for name, value in pairs)
     return f"{values}: {settings(trial['params'])}"
 
 

@@ -26,6 +26,26 @@ def test_floats_have_four_digits_and_nothing_else_is_touched() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (3875690000000000, "3.88e15"),
+        (3.87569e15, "3.88e15"),
+        (-1234567.5, "-1.23e6"),
+        (25557032, "25557032"),
+        (48123.4, "48123"),
+        (9999.96, "10000"),
+        (0.15625, "0.1563"),  # the page rounds halves up, too
+        (5.8449e-05, "5.845e-5"),
+        (1e-05, "1e-5"),
+        (0.0, "0"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_huge_and_small_numbers_are_short(value: float, expected: str) -> None:
+    assert formatting.number(value) == expected
+
+
+@pytest.mark.parametrize(
     ("numbers", "expected"),
     [([3], "trial 3"), ([3, 5], "trials 3, 5"), (list(range(9)), "9 trials")],
 )

@@ -7,11 +7,14 @@ const selected = new Set(), curves = new Map(), charts = new Map(), chosen = new
 let report = null, shown = null, grid = null; // data of a report; the rows that pass the filters, if not all
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const span = (textContent, className = "") => Object.assign(document.createElement("span"), { textContent, className });
-function fmt(value) {
-  if (typeof value !== "number" || Number.isInteger(value)) return value == null ? "–" : String(value);
-  return Number(value.toPrecision(5))[Math.abs(value) < 1e-3 ? "toExponential" : "toString"]();
+function fmt(value) { // like `number` in results/formatting.py
+  const size = Math.abs(value), isHuge = size >= 1e6;
+  if (typeof value !== "number" || (Number.isInteger(value) && size < 1e10)) return value == null ? "–" : String(value);
+  const digits = isHuge ? 3 : Math.max(4, Math.floor(Math.log10(size)) + 1), rounded = Number(value.toPrecision(digits));
+  return isHuge || size < 1e-4 ? exponential(rounded) : String(rounded);
 }
-const tick = (value) => Math.abs(value) >= 1e6 ? value.toExponential().replace("e+", "e") : fmt(value);
+const exponential = (value) => value.toExponential().replace("e+", "e");
+const tick = (value) => Math.abs(value) >= 1e6 ? exponential(value) : fmt(value);
 
 // Tables: unpacks columns and appends them to existing ones.
 function extend(name, sent) {
