@@ -21,6 +21,8 @@ _HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path
 _FIRST = ("trial_number", "state", "reason")
 _TITLES = {"trial_number": "trial", "class_id": "class"}
 _TELLING = 14
+_MB, _SINCE = "MB", "s after the first trial"
+CONVERTED = (_MB, _SINCE)  # units of the page that differ from those of the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,8 @@ class PublishedTrials:
 
     def numbers(self, name: str) -> np.ndarray:
         """A column of numbers: times in seconds since the first trial, memory in MB."""
-        values = self._of(name)
-        if name.endswith("_at"):
-            return values - self.began_at
-        return values / 1e6 if name.endswith(("_bytes", "bytes_limit")) else values
+        values, unit = self._of(name), unit_of(name)
+        return values - self.began_at if unit == _SINCE else values / 1e6 if unit == _MB else values
 
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
         """A column of text: its different values, and each row's index among them, -1 for null."""
@@ -153,7 +153,7 @@ class PublishedTrials:
                 found, codes = self.texts(column.name)
                 packed[column.name] = packed_texts(found, codes[rows])
             else:
-                packed[column.name] = packed_numbers(self.numbers(column.name)[rows])
+                packed[column.name] = packed_numbers(self.numbers(column.name)[rows], None)
         return packed
 
     def _of(self, name: str) -> np.ndarray:
@@ -192,5 +192,5 @@ def unit_of(name: str) -> str | None:
     """The unit of a column on the page."""
     if name.startswith(("params_", "final_", "test_")):
         return None  # named by the user
-    ends = {"_s": "s", "_bytes": "MB", "bytes_limit": "MB", "_at": "s after the first trial"}
+    ends = {"_s": "s", "_bytes": _MB, "bytes_limit": _MB, "_at": _SINCE}
     return next((unit for end, unit in ends.items() if name.endswith(end)), None)
