@@ -135,6 +135,14 @@ class PublishedTrials:
         cost = value[places] if self.directions[0] == "minimize" else -value[places]
         return places[np.lexsort((self.numbers("trial_number")[places], cost))][:n]
 
+    def tied(self) -> list[int]:
+        """The numbers of the best trials by one objective, if several have the best value."""
+        if len(self.objectives) > 1 or not len(best := self.best(len(self))):
+            return []
+        value = self.numbers("value")
+        tied = best[value[best] == value[best[0]]]
+        return self.numbers("trial_number")[tied].astype(int).tolist() if len(tied) > 1 else []
+
     @cached_property
     def columns(self) -> list[ShownColumn]:
         """The columns of the table of trials, the most important first."""

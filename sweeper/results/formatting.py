@@ -18,6 +18,7 @@ ENDINGS = ("complete", "pruned", DIVERGED, "failed")
 DIVERGED_WHY = "the loss or the objective was not finite; maybe the learning rate is too high"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
+_TIED_SHOWN = 10
 # from here and up to here, numbers are exponential
 _HUGE, _HUGE_INTEGER, _TINY = 1e6, 1e10, 1e-4
 _HUGE_DIGITS = 3
@@ -124,6 +125,18 @@ def best_trial(metric: str | Sequence[str], best: Mapping[str, Any]) -> str:
     parameters = settings(best["params"])
     value = f"{names(metric)[0]} {number(best['value'], 6)}"
     return f"best {value} (trial {best['trial_number']}){parameters and f': {parameters}'}"
+
+
+def tie(metric: str | Sequence[str], tied: Sequence[int]) -> str:
+    """Which trials share the best value; empty if `tied` is."""
+    if not tied:
+        return ""
+    shown = ", ".join(map(str, tied[:_TIED_SHOWN]))
+    more = f" and {left} more" if (left := len(tied) - _TIED_SHOWN) > 0 else ""
+    return (
+        f"trials {shown}{more} are tied at the best {names(metric)[0]}; "
+        f"trial {tied[0]} counts as the best, since it has the lowest number"
+    )
 
 
 def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:

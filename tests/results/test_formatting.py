@@ -75,6 +75,14 @@ def test_the_reason_in_an_older_version_is_the_line_with_the_error() -> None:
     assert formatting.reason_line(f"{bare}KeyError\n") == "KeyError"
 
 
+def test_tied_trials_are_named() -> None:
+    assert formatting.tie("val_loss", []) == ""
+    assert formatting.tie("val_loss", [2, 5]).startswith(
+        "trials 2, 5 are tied at the best val_loss"
+    )
+    assert "2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more" in formatting.tie("x", range(2, 15))
+
+
 def test_every_way_to_end_is_counted() -> None:
     counts = {"RUNNING": 2, "COMPLETE": 3, "PRUNED": 13}
     ended = replace(STATUS, counts=counts)

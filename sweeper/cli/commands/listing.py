@@ -18,6 +18,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_json, print_shown
 from sweeper.errors import Problem, StudyError, counted
+from sweeper.results import formatting
 from sweeper.results.ranking import repeats
 from sweeper.results.status import for_want_of_one
 from sweeper.results.text_files import csv_text
@@ -126,6 +127,8 @@ def best(
         print_json({"run_dir": str(run_dir.root), "best": rows})
         return
     print_shown(tables.best_trials(known.metrics, rows), "")
+    if tie := formatting.tie(known.metrics, known.tied()):
+        print_shown(tie, "")
     if told := repeats(known.rows(["state", "params_json"])):
         print_shown(told, "")
     print_shown(trial_tables.with_the_best(run_dir, rows[0]))
