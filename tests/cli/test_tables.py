@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper.cli import tables
+from sweeper.cli import tables, trial_tables
 from sweeper.results import formatting
 from sweeper.rundir import RunDir
 from tests.live_status import STATUS
@@ -84,3 +84,16 @@ def test_columns_without_room_are_named() -> None:
 
 def test_a_table_with_room_is_not_wrapped() -> None:
     assert len(drawn(tables.rows("", HEADINGS, LINES, "ask"), 200)) == 1 + len(LINES)
+
+
+def test_the_end_of_a_failed_trial_begins_with_the_lines_of_user_code() -> None:
+    own = '  File "own.py", line 2, in f\n    int("x")'
+    trace = "Traceback (most recent call last):\n" + "  at\n" * 50 + "ValueError: x"
+    end = "\n".join([*12 * ["  at"], "ValueError: x"][1:])
+    for message, blocks in (
+        (f"why (own.py, line 2)\n\n{own}\n\n{trace}\n", ["why (own.py, line 2)", own, end]),
+        (f"why\n\n{trace}\n", ["why", end]),
+        (trace, ["ValueError: x", end]),  # of an older version
+        ("worker 0 was killed", ["worker 0 was killed"]),
+    ):
+        assert "\n".join(map(str, trial_tables.explain_failure(message))).split("\n\n") == blocks
