@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from sweeper.cli.address_space import check_address_space
-from sweeper.cli.commands.printing import print_shown
+from sweeper.cli.commands.printing import CommandGroup, print_shown
 from sweeper.cli.console import console_on, drop_unwritten, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.executors.private_apis import is_invalid_jax_setting
@@ -70,6 +70,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     Importing and declaring the others would take longer than many a command itself.
     """
     app = typer.Typer(
+        cls=CommandGroup,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 
-from sweeper.cli.tables import pairs, rows
+from sweeper.cli.tables import Rows, pairs, rows
 from sweeper.errors import counted, listed
 from sweeper.results import formatting
 
@@ -133,7 +132,7 @@ def _missing(data: Mapping[str, Any]) -> dict[str, str]:
     return {"missing": "; ".join([f"{words} (data.missing_values)", *found[:_MAX_SHOWN]])}
 
 
-def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Table:
+def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Rows:
     """The classes, with the settings in which their families differ."""
     differing = _differing([block["settings"] for block in blocks])
     has_parts, spans = any("parts" in block for block in blocks), ("for widths", "for depths")
@@ -166,7 +165,7 @@ def _for(block: Mapping[str, Any], name: str) -> str:
     return formatting.span(*block[name.replace(" ", "_")])
 
 
-def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Table:
+def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Rows:
     return rows(
         "switch programs: several structures, a different one on each device",
         ("class", "branches", "devices", "lanes per device", "compile s", "structures"),
@@ -198,7 +197,7 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({json.dumps(some.get(name)) for some in settings}) > 1]
 
 
-def _buckets(first_round: Mapping[str, Any]) -> Table:
+def _buckets(first_round: Mapping[str, Any]) -> Rows:
     classes = {program["class_id"]: program for program in first_round["classes"]}
     return rows(
         "buckets of the first round",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
 
 from sweeper.errors import counted, printable
 from sweeper.results import formatting
@@ -17,11 +21,13 @@ from sweeper.rundir import RunDir
 Record = Mapping[Any, Any]
 _FRONT_SHOWN = 10
 _ENDINGS_SHOWN = 3
+_GAP = 2  # columns of the terminal between those of a table
+_LEAST_TEXT, _LONGEST_WORD = 20, 40  # widths below which text and words are not wrapped
 
 
 def pairs(facts: Mapping[str, object], kept: str = "") -> Table:
     """One line per fact; characters in `kept` are not escaped."""
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
     for name, value in facts.items():
         table.add_row(printable(name.replace("_", " ")), printable(formatting.number(value), kept))
     return table
@@ -35,14 +41,92 @@ def checked(facts: Mapping[str, Any]) -> Table:
     return pairs(told, kept="\n")
 
 
-def rows(title: str, headings: Sequence[str], records: Sequence[Sequence[object]]) -> Table:
+def rows(
+    title: str, headings: Sequence[str], records: Sequence[Sequence[object]], more: str = ""
+) -> Rows:
     """A titled table of `records`, with numbers aligned to the right."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    columns: list[TextColumn] = []
     for heading, *values in zip(headings, *records, strict=True):
         is_text = any(isinstance(value, str) for value in values)
-        table.add_column(heading, justify="left" if is_text else "right")
-    for record in records:
-        table.add_row(*(printable(formatting.number(value)) for value in record))
+        cells = tuple(printable(formatting.number(value)) for value in values)
+        columns.append(TextColumn(heading, cells, is_text))
+    return Rows(title, columns, more)
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """A column of a table."""
+
+    heading: str
+    cells: Sequence[str]
+    is_text: bool
+
+    @property
+    def width(self) -> int:
+        """The width at which nothing is wrapped."""
+        return max(map(cell_len, (self.heading, *self.cells)))
+
+    @property
+    def least(self) -> int:
+        """The smallest readable width: numbers are never wrapped, text between words."""
+        whole = max(map(cell_len, self.cells), default=0)
+        longest = max(map(cell_len, " ".join(self.cells).split()), default=0)
+        if self.is_text:
+            whole = max(min(whole, _LEAST_TEXT), min(longest, _LONGEST_WORD))
+        return max(whole, *map(cell_len, self.heading.split()), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A table that is readable at any width.
+
+    If its columns do not fit, text is wrapped, then the other columns follow below; with `more`,
+    which says how to see them, they are only named.
+    """
+
+    title: str
+    columns: Sequence[TextColumn]
+    more: str
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        if self.title:
+            yield Text(self.title, style="table.title")
+        block, *others = self._blocks(options.max_width)
+        yield _table(block, options.max_width)
+        if self.more and others:
+            left = [column.heading for other in others for column in other[1:]]
+            yield f"{counted(len(left), 'more column')}: {', '.join(left)}; {self.more}"
+            return
+        for other in others:
+            yield ""
+            yield _table(other, options.max_width)
+
+    def _blocks(self, width: int) -> list[list[TextColumn]]:
+        """The columns in blocks that fit into `width`, each beginning with the first column."""
+        first, *others = self.columns
+        blocks = [[first]]
+        for column in others:
+            wanted = [one.least for one in (*blocks[-1], column)]
+            if len(wanted) > 2 and sum(wanted) + _GAP * (len(wanted) - 1) > width:
+                blocks.append([first])
+            blocks[-1].append(column)
+        return blocks
+
+
+def _table(columns: Sequence[TextColumn], width: int) -> Table:
+    """A table of these columns, of which the widest are wrapped if necessary."""
+    table = Table(box=None, pad_edge=False)
+    widths, least = [one.width for one in columns], [one.least for one in columns]
+    while sum(widths) + _GAP * (len(widths) - 1) > width and widths != least:
+        spare = [wide - narrow for wide, narrow in zip(widths, least, strict=True)]
+        widths[spare.index(max(spare))] -= 1
+    for column, wide in zip(columns, widths, strict=True):
+        justify = "left" if column.is_text else "right"
+        table.add_column(column.heading, justify=justify, width=wide, overflow="fold")
+    for record in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*record)
     return table
 
 
@@ -88,7 +172,7 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     return pairs(facts)
 
 
-def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Table:
+def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Rows:
     """Rows of trials.parquet, with parameters under their names in the study."""
     metrics = formatting.names(metric)
     columns = [name for name in trials[0] if name.startswith("params_") and name != "params_json"]
@@ -100,7 +184,7 @@ def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Table:
     return rows(title, headings, [[trial[name] for name in shown] for trial in trials])
 
 
-def endings(trials: Sequence[Record]) -> Table:
+def endings(trials: Sequence[Record]) -> Rows:
     """Why trials did not complete, from rows of trials.parquet; most frequent first."""
     alike: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for trial in trials:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from sweeper.cli.tables import Record, pairs, rows
+from sweeper.cli.tables import Record, Rows, pairs, rows
 from sweeper.results import formatting
 from sweeper.results.filter import heading
 from sweeper.rundir import RunDir
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sweeper.export.confirm import Lead
     from sweeper.export.reproduce import Reproduction
 
-_CURVE_WIDTH = 60
+_CURVE_WIDTH = 40
 _TRACEBACK_LINES = 12
 # what `show` says about a trial's training, if known
 _TRAINING = ("epochs_done", "n_parameters", "train_s", "compile_share_s", "peak_memory_bytes")
@@ -30,10 +30,17 @@ _CLASS = (
 _PLACE = ("place", "device", "host")
 
 
-def listed(records: Sequence[Record]) -> Table:
-    """One line per trial."""
+def listed(records: Sequence[Record], more: str = "") -> Rows:
+    """One line per trial; `more` says how to see columns that do not fit."""
     names = [*records[0]]
-    return rows("", [heading(name) for name in names], [[*row.values()] for row in records])
+    return rows("", [heading(name) for name in names], [_cells(row) for row in records], more)
+
+
+def _cells(row: Record) -> list[object]:
+    """The values of a row, of an error only the line that says why."""
+    message = row.get("error_message")
+    shown = row if message is None else {**row, "error_message": formatting.reason_line(message)}
+    return [*shown.values()]
 
 
 def trial(
@@ -65,7 +72,22 @@ def trial(
         yield _buckets(buckets)
     if row["error_type"] is not None:
         yield ""
-        yield from _error(row["error_message"] or "")
+        yield from explain_failure(row["error_message"] or "")
+
+
+def explain_failure(message: str) -> Iterator[str]:
+    """Why a trial failed, the lines of user code that failed, and the end of the traceback."""
+    yield formatting.reason_line(message)
+    is_bare = message.startswith("Traceback (")  # as older versions recorded it
+    rest = message if is_bare else message.partition("\n")[2].strip("\n")
+    own, begins, trace = rest.partition("Traceback (")
+    for lines in (
+        own.splitlines()[:_TRACEBACK_LINES],
+        (begins + trace).splitlines()[-_TRACEBACK_LINES:],
+    ):
+        if lines:
+            yield ""
+            yield "\n".join(lines).rstrip()
 
 
 def with_the_best(run_dir: RunDir, row: Record) -> Table:
@@ -151,7 +173,7 @@ def reproduced(found: Reproduction) -> Iterator[RenderableType]:
         yield "the versions are the same; the machine, number of threads or device may differ"
 
 
-def refitted(row: Record, again: Record, on: str) -> Table:
+def refitted(row: Record, again: Record, on: str) -> Rows:
     """The metrics of a model before and after it was trained on more rows."""
     # trials with several members have spread columns, others do not
     names = [n for n in row if n.startswith("test_") and row[n] is not None and n in again]
@@ -159,16 +181,6 @@ def refitted(row: Record, again: Record, on: str) -> Table:
     records = [[name, row[name], again[name] if unseen else "seen in training"] for name in names]
     records.append(["epochs", row["epochs_done"], again["epochs_done"]])
     return rows(f"trial {row['trial_number']}", ("", "trained on train", f"on {on}"), records)
-
-
-def _error(message: str) -> Iterator[str]:
-    """Why a trial failed, and the end of its traceback."""
-    yield formatting.reason_line(message)
-    _, _, rest = message.partition("\n")
-    lines = rest.strip("\n").splitlines()
-    if lines:
-        yield ""
-        yield "\n".join(lines[-_TRACEBACK_LINES:])
 
 
 def _training(row: Record) -> dict[str, object]:
@@ -198,7 +210,7 @@ def _curves(curves: Mapping[str, Sequence[float | None]]) -> Table:
     return table
 
 
-def _buckets(buckets: Sequence[Record]) -> Table:
+def _buckets(buckets: Sequence[Record]) -> Rows:
     headings = ("round", "bucket", "epochs", "lanes", "place", "compile s", "train s", "outcome")
     others = ("lanes_live", "place", "compile_s", "train_s", "outcome")
     told = [

@@ -166,9 +166,14 @@ def describe_error(error: BaseException) -> str:
 
 
 def full_error_text(error: BaseException) -> str:
-    """`describe_error`, an empty line and the traceback."""
-    trace = "".join(traceback.format_exception(error))
-    return f"{describe_error(error)}\n\n{_writable(trace)}"
+    """`describe_error`, the lines of user code from the failing one outwards, and the traceback.
+
+    Empty lines separate them.
+    """
+    trace = _writable("".join(traceback.format_exception(error)))
+    passed = [it[0] for it in _QUOTED_PLACE.finditer(trace) if _is_of_the_users(it[1])]
+    own = f"{''.join(passed[::-1])}\n" if passed else ""
+    return f"{describe_error(error)}\n\n{own}{trace}"
 
 
 def text_of(error: BaseException) -> str:

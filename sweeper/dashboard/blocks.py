@@ -19,9 +19,12 @@ _NARROW = 350  # pixels, width of a chart on a phone
 _KEY, _LETTER, _LEGEND_ROW = 36, 6.6, 22  # pixels of the parts of a legend
 
 
-def table(columns: Sequence[Mapping[str, Any]], order: str) -> Block:
-    """The table of trials, sorted by `order`: the best first by the first objective."""
-    return {"kind": "table", "columns": list(columns), "order": order}
+def table(columns: Sequence[Mapping[str, Any]], order: str, began_at: float) -> Block:
+    """The table of trials, sorted by `order`: the best first by the first objective.
+
+    Times count from `began_at`, in seconds since 1970.
+    """
+    return {"kind": "table", "columns": list(columns), "order": order, "began_at": began_at}
 
 
 def facts(items: Sequence[tuple[str, str]]) -> Block:

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from sweeper.dashboard.blocks import Block, Option
+from sweeper.dashboard.trials import CONVERTED
 from sweeper.results import formatting
 
 Charts = dict[str, Option]
@@ -29,6 +30,8 @@ _TABULATOR = {
     "placeholder": "no trial passes the filters",
     "clipboard": "copy",
     "clipboardCopyRowRange": "active",
+    # all digits; formatting rows, too, would make Tabulator mistake the copies for the rows
+    "clipboardCopyConfig": {"formatCells": False},
     "downloadRowRange": "active",
     "columnDefaults": {
         "headerFilter": "input",
@@ -69,7 +72,7 @@ def _html(block: Block, key: str, charts: Charts) -> str:
             return _choice(block, key, charts)
         case "chart":
             charts[key] = {"option": block["option"], **block["place"]}
-            return f'<div class="scroll" data-chart="{key}"></div>'
+            return f'<div class="scroll" data-chart="{key}"></div>{_zoom(block["option"], key)}'
         case "table":
             charts["table"] = _table_options(block)
             return _table(block["columns"])
@@ -134,6 +137,14 @@ def _cell(value: Any, kind: str) -> str:
     return f"<td{kind}>{escape(formatting.number(value))}</td>"
 
 
+def _zoom(option: Option, key: str) -> str:
+    """How to zoom the chart of this key, if that is possible, and a button that undoes it."""
+    if "dataZoom" not in option:
+        return ""
+    button = f'<button type="button" data-reset="{key}">Reset zoom</button>'
+    return f'<p class="tools note">{button} Ctrl + wheel, or the bar below the chart, zooms.</p>'
+
+
 def trial_button(number: int) -> str:
     """A button that selects a trial."""
     return (
@@ -167,6 +178,8 @@ def _table_options(block: Block) -> dict[str, Any]:
         "options": _TABULATOR | {"initialSort": [{"column": "value", "dir": block["order"]}]},
         "columns": [_definition(column) for column in columns],
         "meanings": {column["name"]: column["meaning"] for column in columns},
+        "units": {c["name"]: c["unit"] for c in columns if c["unit"] in CONVERTED},
+        "began_at": block["began_at"],
         "tips": [
             [column["name"], column["title"], column["unit"] or ""]
             for column in columns
@@ -183,7 +196,8 @@ def _table(columns: Sequence[Mapping[str, Any]]) -> str:
         for column in columns
     )
     return (
-        '<p class="note">Filters: &gt; 0.9, &lt;= 3, = relu, != relu, or part of a text. A '
+        '<p class="note">Filters: &gt; 0.9, &lt;= 3, 0.9..1, = relu, != relu, null, or part of '
+        "what is shown. Copy and CSV keep all digits of the rows and columns shown. A "
         "click, or arrow keys and Enter, selects a trial for the charts; on the head of a column a "
         "click, Enter or Space sorts by it.</p>"
         '<div class="tools"><span id="count" role="status"></span>'
@@ -198,9 +212,13 @@ def _table(columns: Sequence[Mapping[str, Any]]) -> str:
 def _definition(column: Mapping[str, Any]) -> dict[str, Any]:
     """A column in the form that Tabulator expects."""
     title, unit, is_text = column["title"], column["unit"], column["is_text"]
+    # the page has the names of classes in place of their ids
+    exported = "class_name" if column["name"] == "class_id" else column["name"]
     return {
         "field": column["name"],
         "title": f"{title} ({unit})" if unit else title,
+        "titleDownload": exported,
+        "titleClipboard": exported,
         "sorter": "string" if is_text else "number",
         "hozAlign": "left" if is_text else "right",
         "headerFilterParams": {"elementAttributes": {"aria-label": f"filter by {title}"}},

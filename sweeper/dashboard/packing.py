@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-DIGITS = 6  # significant digits; a page shows no more
+DIGITS = 6  # significant digits, enough for charts
 
 Packed = list[Any] | dict[str, Any]
 
@@ -21,8 +21,7 @@ def rounded(
     Integers stay unchanged, as far as a float can hold them.
     """
     numbers = np.asarray(values, np.float64)
-    finite = np.isfinite(numbers)
-    known = np.where(finite, numbers, 0.0)
+    known = np.where(np.isfinite(numbers), numbers, 0.0)
     size = np.abs(known)
     with np.errstate(divide="ignore"):
         exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
@@ -31,20 +30,23 @@ def rounded(
     short = np.where(places >= 0, np.round(known * up) / up, np.round(known / down) * down)
     # numbers too small to be scaled, and integers
     whole = (known == np.round(known)) & (size < 2**53)
-    short = np.where(whole | ~np.isfinite(short), known, short)
-    listed: list[Any] = short.tolist()
-    if whole.all():
-        listed = known.astype(np.int64).tolist()
-    if not finite.all():
-        listed = [
-            value if is_known else None for value, is_known in zip(listed, finite, strict=True)
-        ]
-    return listed
+    return exact(np.where(whole | ~np.isfinite(short) | ~np.isfinite(numbers), numbers, short))
 
 
-def packed_numbers(values: np.ndarray) -> Packed:
-    """A column of numbers: a list, or under "all" its only value."""
-    listed = rounded(values)
+def exact(numbers: np.ndarray) -> list[float | int | None]:
+    """Numbers with all their digits, as integers if all of them are; None if not finite."""
+    finite = np.isfinite(numbers)
+    known = np.where(finite, numbers, 0.0)
+    is_whole = bool(((known == np.round(known)) & (np.abs(known) < 2**53)).all())
+    listed: list[Any] = (known.astype(np.int64) if is_whole else known).tolist()
+    if finite.all():
+        return listed
+    return [value if is_known else None for value, is_known in zip(listed, finite, strict=True)]
+
+
+def packed_numbers(values: np.ndarray, digits: int | None = DIGITS) -> Packed:
+    """A column of numbers: a list, or under "all" its only value; all digits if None."""
+    listed = exact(values) if digits is None else rounded(values, digits)
     if len(listed) > 1 and all(value == listed[0] for value in listed):
         return {"all": listed[0]}
     return listed

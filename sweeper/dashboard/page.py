@@ -63,7 +63,8 @@ def _of_trials(
 
 
 def _table(trials: PublishedTrials) -> list[Block]:
-    return [table([asdict(column) for column in trials.columns], _SORT[trials.directions[0]])]
+    columns, order = [asdict(column) for column in trials.columns], _SORT[trials.directions[0]]
+    return [table(columns, order, trials.began_at)]
 
 
 def _learning(study: PublishedStudy) -> list[Block]:

@@ -21,6 +21,8 @@ _HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path
 _FIRST = ("trial_number", "state", "reason")
 _TITLES = {"trial_number": "trial", "class_id": "class"}
 _TELLING = 14
+_MB, _SINCE = "MB", "s after the first trial"
+CONVERTED = (_MB, _SINCE)  # units of the page that differ from those of the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,8 @@ class PublishedTrials:
 
     def numbers(self, name: str) -> np.ndarray:
         """A column of numbers: times in seconds since the first trial, memory in MB."""
-        values = self._of(name)
-        if name.endswith("_at"):
-            return values - self.began_at
-        return values / 1e6 if name.endswith(("_bytes", "bytes_limit")) else values
+        values, unit = self._of(name), unit_of(name)
+        return values - self.began_at if unit == _SINCE else values / 1e6 if unit == _MB else values
 
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
         """A column of text: its different values, and each row's index among them, -1 for null."""
@@ -135,6 +135,14 @@ class PublishedTrials:
         cost = value[places] if self.directions[0] == "minimize" else -value[places]
         return places[np.lexsort((self.numbers("trial_number")[places], cost))][:n]
 
+    def tied(self) -> list[int]:
+        """The numbers of the best trials by one objective, if several have the best value."""
+        if len(self.objectives) > 1 or not len(best := self.best(len(self))):
+            return []
+        value = self.numbers("value")
+        tied = best[value[best] == value[best[0]]]
+        return self.numbers("trial_number")[tied].astype(int).tolist() if len(tied) > 1 else []
+
     @cached_property
     def columns(self) -> list[ShownColumn]:
         """The columns of the table of trials, the most important first."""
@@ -153,7 +161,7 @@ class PublishedTrials:
                 found, codes = self.texts(column.name)
                 packed[column.name] = packed_texts(found, codes[rows])
             else:
-                packed[column.name] = packed_numbers(self.numbers(column.name)[rows])
+                packed[column.name] = packed_numbers(self.numbers(column.name)[rows], None)
         return packed
 
     def _of(self, name: str) -> np.ndarray:
@@ -192,5 +200,5 @@ def unit_of(name: str) -> str | None:
     """The unit of a column on the page."""
     if name.startswith(("params_", "final_", "test_")):
         return None  # named by the user
-    ends = {"_s": "s", "_bytes": "MB", "bytes_limit": "MB", "_at": "s after the first trial"}
+    ends = {"_s": "s", "_bytes": _MB, "bytes_limit": _MB, "_at": _SINCE}
     return next((unit for end, unit in ends.items() if name.endswith(end)), None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from math import isfinite
 from typing import Any
 
 from sweeper.errors import counted, size_text
@@ -18,6 +20,10 @@ ENDINGS = ("complete", "pruned", DIVERGED, "failed")
 DIVERGED_WHY = "the loss or the objective was not finite; maybe the learning rate is too high"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
+_TIED_SHOWN = 10
+# from here and up to here, numbers are exponential
+_HUGE, _HUGE_INTEGER, _TINY = 1e6, 1e10, 1e-4
+_HUGE_DIGITS = 3
 _LEAST_SHOWN_S = 0.05
 _LEAST_LEFT_S = 0.5
 # in a traceback, the line that names the error; notes come after it
@@ -32,11 +38,26 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
 
 
-def number(value: object) -> str:
-    """A value of a trial, floats with four digits; a dash for None."""
+def number(value: object, digits: int = 4) -> str:
+    """A value of a trial, with this many digits unless it is an integer; a dash for None.
+
+    12, 0.0123, 48123, 3.88e15, 1.5e-7: like `fmt` in page.js, which rounds halves up, too.
+    """
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < _HUGE_INTEGER:
+        return str(int(value))
+    exact, is_huge = Decimal(value), abs(value) >= _HUGE
+    if abs(value) >= _TINY and not is_huge:
+        return f"{_rounded(exact, max(digits, exact.adjusted() + 1)):f}"
+    rounded = _rounded(exact, _HUGE_DIGITS if is_huge else digits)
+    return f"{rounded.scaleb(-rounded.adjusted()):f}e{rounded.adjusted()}"
+
+
+def _rounded(exact: Decimal, digits: int) -> Decimal:
+    return Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(exact).normalize()
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
@@ -105,14 +126,26 @@ def names(metric: str | Sequence[str]) -> tuple[str, ...]:
 def best_trial(metric: str | Sequence[str], best: Mapping[str, Any]) -> str:
     """The best trial so far with its parameters; with several objectives, by the first."""
     parameters = settings(best["params"])
-    value = f"{names(metric)[0]} {best['value']:.6g}"
+    value = f"{names(metric)[0]} {number(best['value'], 6)}"
     return f"best {value} (trial {best['trial_number']}){parameters and f': {parameters}'}"
+
+
+def tie(metric: str | Sequence[str], tied: Sequence[int]) -> str:
+    """Which trials share the best value; empty if `tied` is."""
+    if not tied:
+        return ""
+    shown = ", ".join(map(str, tied[:_TIED_SHOWN]))
+    more = f" and {left} more" if (left := len(tied) - _TIED_SHOWN) > 0 else ""
+    return (
+        f"trials {shown}{more} are tied at the best {names(metric)[0]}; "
+        f"trial {tied[0]} counts as the best, since it has the lowest number"
+    )
 
 
 def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
     """A trial of the Pareto front: its objectives and its parameters."""
     pairs = zip(names(metric), trial["values"], strict=True)
-    values = ", ".join(f"{name} {value:.6g}" for name, value in pairs)
+    values = ", ".join(f"{name} {number(value, 6)}" for name, value in pairs)
     return f"{values}: {settings(trial['params'])}"
 
 

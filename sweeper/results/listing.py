@@ -16,7 +16,7 @@ from sweeper.errors import Problem, SetupError
 from sweeper.results.filter import column_named, rows_where
 from sweeper.results.formatting import names
 from sweeper.results.light import floats, read_light, study_metadata, texts
-from sweeper.results.ranking import best_first, pareto_front, value_columns
+from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
 from sweeper.rundir import RunDir
 
 Row = dict[str, Any]
@@ -115,6 +115,10 @@ class TrialRows:
         """The numbers of the best trials, best first, according to `ranking`."""
         found = best_first(self._ranked, self.directions, count)
         return [row["trial_number"] for row in found]
+
+    def tied(self) -> list[int]:
+        """The numbers of the best trials if several have the best value."""
+        return [row["trial_number"] for row in tied_at_best(self._ranked, self.directions)]
 
     def front(self) -> list[int]:
         """The numbers of the trials on the Pareto front."""

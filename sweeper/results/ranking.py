@@ -56,6 +56,16 @@ def best_first(rows: Iterable[Row], directions: Sequence[str], n: int) -> list[R
     return found[:n]
 
 
+def tied_at_best(rows: Iterable[Row], directions: Sequence[str]) -> list[Row]:
+    """The best trials by one objective, in order of number, if several have the best value."""
+    complete = [row for row in rows if row["state"] == "COMPLETE"]
+    if len(directions) > 1 or not complete:
+        return []
+    best = min(_place(row, directions)[:2] for row in complete)
+    tied = [row for row in complete if _place(row, directions)[:2] == best]
+    return sorted(tied, key=lambda row: row["trial_number"]) if len(tied) > 1 else []
+
+
 def pareto_front(rows: Iterable[Row], directions: Sequence[str]) -> list[Row]:
     """The feasible complete trials that none dominates, sorted by the first objective."""
     feasible = (row for row in rows if is_feasible(row))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 import sweeper
 from sweeper.cli.commands.arguments import refuse_a_file
 from sweeper.cli.commands.training import exit_code
+from sweeper.cli.main import COMMANDS
 from sweeper.errors import StudyError
 from sweeper.results.status import Status, newest_run, write_status
 from sweeper.rundir import RunDir
@@ -165,6 +167,19 @@ def test_the_view_is_shown_before_what_is_slow_to_import(command: CommandLine) -
 def test_version_is_printed(command: CommandLine) -> None:
     done = command("--version")
     assert (done.returncode, done.stdout) == (0, f"sweeper {version('sweeper')}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["schema"]])
+def test_the_list_of_commands_has_whole_sentences(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    sweeper.command(*words, "--help")
+    lines = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert max(map(len, lines)) <= 60
+    sentences = re.split(r"\n  (?=\w)", "\n" + "\n".join(lines))[1:]
+    assert len(sentences) == (2 if words else len(COMMANDS))
+    assert all(sentence.endswith(".") and "..." not in sentence for sentence in sentences)
 
 
 def test_public_names_are_imported_on_first_use() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper.cli import tables
+from sweeper.cli import tables, trial_tables
+from sweeper.results import formatting
 from sweeper.rundir import RunDir
 from tests.live_status import STATUS
 
@@ -46,3 +47,53 @@ def test_a_prediction_is_shown_if_there_is_one(predicted_s: float, tmp_path: Pat
     for name in ("compiled", "trained"):
         assert (told[name][-3:] == ["predicted", "2.5", "s"]) is (predicted_s > 0)
         assert ("predicted" in told[name]) is (predicted_s > 0)
+
+
+HEADINGS = ("trial", "state", "value", "train s", "why", *(f"params_{at}" for at in range(6)))
+LINES = [
+    (number, "COMPLETE", 0.1 + number, 3.5, f"{number} of the words that explain it", *6 * (1e-5,))
+    for number in range(3)
+]
+
+
+def drawn(renderable: object, width: int) -> list[str]:
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        console.print(renderable)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_table_that_is_too_wide_goes_on_below(width: int) -> None:
+    lines = drawn(tables.rows("of it", HEADINGS, LINES), width)
+    whole = " ".join(" ".join(lines).split())
+
+    assert max(map(len, lines)) <= width
+    assert "…" not in whole
+    for heading in ("trial", "state", "value", *HEADINGS[5:]):
+        assert heading in whole.split()
+    assert whole.count(formatting.number(1e-5)) == 18
+    assert sum(line.startswith("trial") for line in lines) == lines.count("") + 1
+
+
+def test_columns_without_room_are_named() -> None:
+    lines = drawn(tables.rows("", HEADINGS[:7], [line[:7] for line in LINES], "ask"), 50)
+    assert lines[0].split() == ["trial", "state", "value", "train", "s"]
+    assert lines[4:] == ["3 more columns: why, params_0, params_1; ask"]
+
+
+def test_a_table_with_room_is_not_wrapped() -> None:
+    assert len(drawn(tables.rows("", HEADINGS, LINES, "ask"), 200)) == 1 + len(LINES)
+
+
+def test_the_end_of_a_failed_trial_begins_with_the_lines_of_user_code() -> None:
+    own = '  File "own.py", line 2, in f\n    int("x")'
+    trace = "Traceback (most recent call last):\n" + "  at\n" * 50 + "ValueError: x"
+    end = "\n".join([*12 * ["  at"], "ValueError: x"][1:])
+    for message, blocks in (
+        (f"why (own.py, line 2)\n\n{own}\n\n{trace}\n", ["why (own.py, line 2)", own, end]),
+        (f"why\n\n{trace}\n", ["why", end]),
+        (trace, ["ValueError: x", end]),  # of an older version
+        ("worker 0 was killed", ["worker 0 was killed"]),
+    ):
+        assert "\n".join(map(str, trial_tables.explain_failure(message))).split("\n\n") == blocks

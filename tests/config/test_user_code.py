@@ -89,6 +89,21 @@ def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path: Path) -> N
     assert whole.encode().startswith(b"FileNotFoundError: no file \\udcff\n\n")
 
 
+def test_a_traceback_begins_with_the_line_of_user_code_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "nested.py").write_text("def inner():\n    int('x')\ndef outer():\n    inner()\n")
+    with pytest.raises(ValueError, match="invalid literal") as raised:
+        load_function("nested:outer", tmp_path)()
+    error = raised.value
+    error = error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr]
+    first, own, trace = full_error_text(error).split("\n\n", 2)
+    assert first.endswith(" (nested.py, line 2)")
+    assert own.splitlines()[::2] == [
+        f'  File "{tmp_path / "nested.py"}", line 2, in inner',
+        f'  File "{tmp_path / "nested.py"}", line 4, in outer',
+    ]
+    assert trace.startswith("Traceback (most recent call last):\n")
+
+
 def test_a_long_text_without_sentences_is_cut_between_words() -> None:
     words = describe_error(ValueError("word " * 100))
     assert words.endswith("word word ...")

@@ -42,6 +42,13 @@ def test_the_best_so_far_steps_when_it_improves() -> None:
     assert best_so_far(trials, 0, "finished_at") == at_times
 
 
+def test_only_trials_with_the_best_value_are_tied() -> None:
+    values = [(1.0, "COMPLETE"), (0.5, "COMPLETE"), (0.5, "COMPLETE"), (0.5, "PRUNED")]
+    trials = trials_of([{"value": value, "state": state} for value, state in values])
+    assert trials.tied() == [1, 2]
+    assert trials_of([{"value": 1.0}, {"value": 0.5}]).tied() == []
+
+
 def test_the_history_can_leave_the_worse_half_out() -> None:
     trials = trials_of([{"value": value, "params_lr": 1e-3} for value in (900.0, 3.0, 1.0)])
     assert better_half(trials, 0) == {"min": 1.0, "max": 3.0}

@@ -570,8 +570,9 @@ def test_the_message_of_a_failure_begins_with_its_reason(
     assert lane.failure is not None
     code = (tmp_path / "own_programs.py").read_text(encoding="utf-8").splitlines()
     (line,) = (number for number, text in enumerate(code, 1) if text.strip().startswith(of))
-    first, empty, trace = lane.failure.error_message.split("\n", 2)
-    assert (first, empty) == (f"{reason} (own_programs.py, line {line})", "")
+    first, own, trace = lane.failure.error_message.split("\n\n", 2)
+    assert first == f"{reason} (own_programs.py, line {line})"
+    assert own.startswith(f'  File "{tmp_path / "own_programs.py"}", line {line}, in ')
     assert trace.startswith("Traceback (most recent call last):\n")
 
 

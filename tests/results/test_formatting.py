@@ -27,6 +27,26 @@ def test_floats_have_four_digits_and_nothing_else_is_touched() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (3875690000000000, "3.88e15"),
+        (3.87569e15, "3.88e15"),
+        (-1234567.5, "-1.23e6"),
+        (25557032, "25557032"),
+        (48123.4, "48123"),
+        (9999.96, "10000"),
+        (0.15625, "0.1563"),  # the page rounds halves up, too
+        (5.8449e-05, "5.845e-5"),
+        (1e-05, "1e-5"),
+        (0.0, "0"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_huge_and_small_numbers_are_short(value: float, expected: str) -> None:
+    assert formatting.number(value) == expected
+
+
+@pytest.mark.parametrize(
     ("numbers", "expected"),
     [([3], "trial 3"), ([3, 5], "trials 3, 5"), (list(range(9)), "9 trials")],
 )
@@ -54,6 +74,14 @@ def test_the_reason_in_an_older_version_is_the_line_with_the_error() -> None:
     advised = "ValueError: too\u2028wide\n-----\nFor simplicity, JAX has removed."
     assert formatting.reason_line(bare + advised) == "ValueError: too\u2028wide"
     assert formatting.reason_line(f"{bare}KeyError\n") == "KeyError"
+
+
+def test_tied_trials_are_named() -> None:
+    assert formatting.tie("val_loss", []) == ""
+    assert formatting.tie("val_loss", [2, 5]).startswith(
+        "trials 2, 5 are tied at the best val_loss"
+    )
+    assert "2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more" in formatting.tie("x", range(2, 15))
 
 
 def test_every_way_to_end_is_counted() -> None:

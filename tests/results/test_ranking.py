@@ -7,7 +7,14 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sweeper.results.ranking import BestTrials, ParetoFront, best_first, pareto_front, repeats
+from sweeper.results.ranking import (
+    BestTrials,
+    ParetoFront,
+    best_first,
+    pareto_front,
+    repeats,
+    tied_at_best,
+)
 
 WAYS = ("minimize", "maximize")
 
@@ -42,6 +49,14 @@ def test_of_equal_values_the_earliest_is_first() -> None:
     rows = [row(2, 0.5), row(0, 0.1), row(1, 0.5)]
     assert numbers(best_first(rows, ["maximize"], 3)) == [1, 2, 0]
     assert numbers(best_first(rows, ["minimize"], 2)) == [0, 1]
+
+
+def test_only_trials_with_the_best_value_are_tied() -> None:
+    rows = [row(2, 0.5), row(0, 0.1), row(1, 0.5), {**row(3, 0.5), "state": "PRUNED"}]
+    assert numbers(tied_at_best(rows, ["maximize"])) == [1, 2]
+    assert tied_at_best(rows, ["minimize"]) == []
+    broken = [row(4, 0.9, feasible=False), *(row(n, 0.5, feasible=True) for n in (5, 6))]
+    assert numbers(tied_at_best(broken, ["maximize"])) == [5, 6]
 
 
 def test_trials_that_did_not_complete_are_not_ranked() -> None:

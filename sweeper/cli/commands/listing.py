@@ -18,12 +18,14 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_json, print_shown
 from sweeper.errors import Problem, StudyError, counted
+from sweeper.results import formatting
 from sweeper.results.ranking import repeats
 from sweeper.results.status import for_want_of_one
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 
 _SHOWN = 100
+_MORE_COLUMNS = "show them with --columns A,B,..., --csv, or a wider terminal"
 
 
 def trials(
@@ -74,7 +76,7 @@ def trials(
         return
     shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
     if shown:
-        print_shown(trial_tables.listed(shown))
+        print_shown(trial_tables.listed(shown, "" if wanted else _MORE_COLUMNS))
     left = len(found) - len(shown)
     if count is None and left:
         print_shown(f"{left} more; show all with --head {len(found)}, --csv or --json")
@@ -125,6 +127,8 @@ def best(
         print_json({"run_dir": str(run_dir.root), "best": rows})
         return
     print_shown(tables.best_trials(known.metrics, rows), "")
+    if tie := formatting.tie(known.metrics, known.tied()):
+        print_shown(tie, "")
     if told := repeats(known.rows(["state", "params_json"])):
         print_shown(told, "")
     print_shown(trial_tables.with_the_best(run_dir, rows[0]))

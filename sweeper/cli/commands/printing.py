@@ -1,4 +1,4 @@
-"""Print results to standard output: JSON, tables, or where something was written."""
+"""Print to standard output: JSON, tables, lists of commands, or where something was written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
+from typer.core import TyperGroup
 
 from sweeper.cli.console import console_on
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
+
+_MAX_SENTENCE = 1000  # characters
+
+
+class CommandGroup(TyperGroup):
+    """Commands whose list wraps the first sentence of each, which Click cuts to one line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first sentence of its help."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(_MAX_SENTENCE))
+                    for name in self.list_commands(ctx)
+                    if (command := self.get_command(ctx, name)) is not None
+                ]
+            )
 
 
 def print_json(record: Mapping[str, Any]) -> None:

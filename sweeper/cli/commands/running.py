@@ -151,6 +151,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         print_shown(tables.endings([row for row in rows if formatting.outcome(row) in shown]), "")
     if best := trials.best(BEST_SHOWN):
         print_shown(tables.best_trials(status.metric, trials.of(best)), "")
+        if tie := formatting.tie(status.metric, trials.tied()):
+            print_shown(tie, "")
     elif status.state == "finished":
         print_shown("no trial completed; `sweeper show` explains each", "")
     print_shown(tables.paths(run_dir))

@@ -18,7 +18,7 @@ from sweeper.cli.commands.arguments import (
     run_asked,
     trial_asked,
 )
-from sweeper.cli.commands.printing import print_json, print_written
+from sweeper.cli.commands.printing import CommandGroup, print_json, print_written
 from sweeper.cli.console import console_on
 
 
@@ -83,6 +83,7 @@ def trial(
 
 
 schema = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Print the schema of study files, or the columns of the results, as JSON.",

@@ -2,16 +2,19 @@
 // Polls, draws and links selections. Python decides what is shown, in dashboard/views.
 const $ = (id) => document.getElementById(id);
 const MOST_SELECTED = 6, POLL_MS = 2000, REST_MS = 10000;
-const study = Number(new URLSearchParams(location.search).get("study")), tables = {}, digests = {};
-const selected = new Set(), curves = new Map(), charts = new Map(), chosen = new Map();
+const study = Number(new URLSearchParams(location.search).get("study")) || 0, tables = {}, digests = {};
+const drawnRows = new Map(), selected = new Set(), curves = new Map(), charts = new Map(), chosen = new Map();
 let report = null, shown = null, grid = null; // data of a report; the rows that pass the filters, if not all
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const span = (textContent, className = "") => Object.assign(document.createElement("span"), { textContent, className });
-function fmt(value) {
-  if (typeof value !== "number" || Number.isInteger(value)) return value == null ? "–" : String(value);
-  return Number(value.toPrecision(5))[Math.abs(value) < 1e-3 ? "toExponential" : "toString"]();
+function fmt(value) { // like `number` in results/formatting.py
+  const size = Math.abs(value), isHuge = size >= 1e6;
+  if (typeof value !== "number" || (Number.isInteger(value) && size < 1e10)) return value == null ? "–" : String(value);
+  const digits = isHuge ? 3 : Math.max(4, Math.floor(Math.log10(size)) + 1), rounded = Number(value.toPrecision(digits));
+  return isHuge || size < 1e-4 ? exponential(rounded) : String(rounded);
 }
-const tick = (value) => Math.abs(value) >= 1e6 ? value.toExponential().replace("e+", "e") : fmt(value);
+const exponential = (value) => value.toExponential().replace("e+", "e");
+const tick = (value) => Math.abs(value) >= 1e6 ? exponential(value) : fmt(value);
 
 // Tables: unpacks columns and appends them to existing ones.
 function extend(name, sent) {
@@ -111,6 +114,8 @@ function redraw() {
     if (!item.chart) {
       item.chart = Object.assign(echarts.init(item.node), { isNew: true });
       resized.observe(item.node);
+      // ECharts would keep the page from scrolling, whichever key it zooms with
+      for (const kind of ["wheel", "mousewheel"]) item.node.addEventListener(kind, (event) => event.ctrlKey || event.stopPropagation(), true);
       item.chart.on("click", (hit) => clicked(hit, item.option));
       item.chart.on("axisareaselected", () => brush(item));
     }
@@ -136,6 +141,9 @@ function breakLines(chart, rows, index) { // ECharts would draw across an axis o
     };
     line.dirtyShape();
   });
+}
+function unzoom({ chart, option }) {
+  option.dataZoom.forEach(({ start = 0, end = 100 }, dataZoomIndex) => chart?.dispatchAction({ type: "dataZoom", dataZoomIndex, start, end }));
 }
 const ofTrials = (item) => item.curves || item.option.series.some((it) => it.table === "trials" && it.type !== "parallel");
 function restale(test = () => true) {
@@ -166,9 +174,9 @@ function mark() {
   if ($("picked")) $("picked").value = [...selected].join(" ");
   if ($("missing")) $("missing").textContent = missing && `${report ? "This report contains no curves" : "There are no curves yet"} of trial ${missing}.`;
   document.querySelectorAll("[data-trial]").forEach((it) => { it.ariaPressed = selected.has(Number(it.dataset.trial)); });
-  if (grid?.table.initialized) grid.table.getRows("visible").forEach(markRow);
+  drawnRows.forEach(markRow);
 }
-const markRow = (row) => { row.getElement().ariaSelected = selected.has(row.getData().trial_number); };
+const markRow = (node, number) => { node.ariaSelected = selected.has(number); };
 function brush({ chart, option }) {
   const brushed = [];
   chart.getModel().eachComponent("parallelAxis", (it) => it.activeIntervals.length && brushed.push([option.parallelAxis[it.option.dim], it.activeIntervals]));
@@ -179,30 +187,45 @@ function brush({ chart, option }) {
 }
 
 // The table of trials.
-function matches(wanted, found) { // "> 0.9", "<= 3", "= relu", "!= relu", or a part of the text
-  const [, sign, rest] = wanted.trim().match(/^(>=|<=|!=|>|<|=)?\s*(.*)$/);
-  const text = String(found ?? "").toLowerCase(), part = rest.toLowerCase();
-  if (rest === "" || !sign) return text.includes(part);
-  const [a, b] = typeof found === "number" && !Number.isNaN(Number(rest)) ? [found, Number(rest)] : [text, part];
-  if (sign === "=" || sign === "!=") return (a === b) === (sign === "=");
-  return typeof a === "number" && (sign === ">" ? a > b : sign === "<" ? a < b : sign === ">=" ? a >= b : a <= b);
+function matches(wanted, found) { // "> 0.9", "<= 3", "0.9..1", "= relu", "!= relu", "null", or part of what is shown
+  const [, sign, after] = wanted.trim().toLowerCase().match(/^(>=|<=|!=|>|<|=)?\s*(.*)$/), rest = after === "–" ? "null" : after;
+  const text = found == null ? "null" : fmt(found).toLowerCase(), numbers = typeof found === "number" ? [found, Number(text)] : [];
+  const [, low, high] = rest.match(/^(\S*)\s*\.\.\s*(\S*)$/) ?? [], [least, most] = [Number(low || -Infinity), Number(high || Infinity)];
+  if ((low || high) && !Number.isNaN(least + most)) return numbers.some((it) => it >= least && it <= most);
+  if (rest === "" || !sign) return text.includes(rest);
+  const bound = Number(rest), isEqual = text === rest || numbers.includes(bound);
+  if (sign === "=" || sign === "!=") return isEqual === (sign === "=");
+  const isBeyond = (it) => (sign[0] === ">" ? it > bound : it < bound); // both as it is and as it is shown
+  return numbers.length > 0 && (sign.length > 1 ? isEqual || numbers.some(isBeyond) : numbers.every(isBeyond));
 }
-function makeGrid({ columns, options, tips, meanings }) {
+function makeGrid({ columns, options, tips, meanings, units, began_at: began }) {
   const own = (name) => tables.trials.columns[name];
   const rowsFrom = (from) => Array.from({ length: tables.trials.n - from }, (_, i) =>
     Object.fromEntries([["_row", from + i], ...columns.map(({ field }) => [field, own(field)[from + i]])]));
   const isConstant = (name) => tables.trials.n > 1 && own(name).every((value) => value === own(name)[0]);
   const sorts = (cell) => Object.assign(document.createElement("button"), { // buttons, so that keys sort too; rows scroll to its column
     type: "button", textContent: cell.getValue(), onfocus: ({ target }) => target.matches(":focus-visible") && table.scrollToColumn(cell.getColumn(), "middle", true) });
+  const recorded = (value, unit) => { // as `sweeper trials --csv` prints it
+    if (value == null || !unit) return value;
+    if (unit === "MB") return Math.round(value * 1e6);
+    const micros = Math.round((began + value) * 1e6), digits = String(micros % 1e6).padStart(6, "0");
+    return new Date(Math.floor(micros / 1e6) * 1000).toISOString().replace("T", " ").replace(".000Z", `.${digits}+00:00`);
+  };
+  const exported = (value, _, __, ___, column) => recorded(value, units[column.getField()]);
   let held = tables.trials.n;
   const table = new Tabulator("#table", {
     ...options, data: rowsFrom(0),
     columnDefaults: {
-      ...options.columnDefaults, headerFilterFunc: matches, formatter: (cell) => span(fmt(cell.getValue())),
+      ...options.columnDefaults, headerFilterFunc: matches, accessorDownload: exported, accessorClipboard: exported, formatter: (cell) => span(fmt(cell.getValue())),
       titleFormatter: sorts, headerTooltip: (_, it) => span(meanings[it.getField()]),
     },
     columns: columns.map((it) => ({ ...it, visible: !isConstant(it.field) })),
-    rowFormatter: (row) => { row.getElement().tabIndex = -1; markRow(row); }, // reachable with arrow keys
+    rowFormatter: (row) => {
+      const node = row.getElement(), number = row.getData().trial_number;
+      node.tabIndex = -1; // reachable with arrow keys
+      drawnRows.set(number, node);
+      markRow(node, number);
+    },
   });
   $("table").onkeydown = (event) => {
     const row = event.target.closest(".tabulator-row"), way = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
@@ -302,12 +325,16 @@ async function start() {
   };
   [dark.onchange, window.onresize] = [() => theme(dark.matches), () => restale()];
   $("theme").onclick = () => theme(root.dataset.theme !== "dark");
-  Object.assign($("study"), { selectedIndex: study, onchange: ({ target }) => { location.search = `?study=${target.selectedIndex}`; } });
+  $("study").onchange = ({ target }) => { location.search = `?study=${target.selectedIndex}`; };
   $("main").onchange = ({ target }) => {
     if (target.id === "picked") select((target.value.match(/\d+/g) ?? []).map(Number));
     if (target.className === "choice") choose(target, target.value);
   };
-  $("main").onclick = ({ target }) => { if (target.dataset.trial) toggle(Number(target.dataset.trial)); };
+  $("main").onclick = ({ target }) => {
+    if (target.dataset.trial) toggle(Number(target.dataset.trial));
+    if (target.dataset.reset) unzoom(charts.get(target.dataset.reset));
+  };
+  window.onpageshow = () => { $("study").selectedIndex = study; }; // browsers keep another choice when one goes back
   theme(dark.matches);
   if ($("report")) {
     const bytes = Uint8Array.from(atob($("report").textContent), (letter) => letter.charCodeAt(0));

@@ -47,7 +47,7 @@ _AXIS = (
 )
 _READING = (
     "A bar of training is a bucket, with the number of its lanes that hold a trial; neighbouring "
-    "rounds have different shades. A click selects its trials, Ctrl and the wheel zoom."
+    "rounds have different shades. A click selects its trials."
 )
 # activities that are drawn in the same way, with their colours; training is drawn from buckets
 _DRAWN = (
@@ -134,10 +134,7 @@ def _gantt(buckets: Buckets) -> Block:
     }
     since = float(np.sort(compiling)[-_WINDOW]) if len(buckets) > _WINDOW else 0.0
     zoom = {"filterMode": "weakFilter", "start": 100 * since / last if last > 0 else 0, "end": 100}
-    option["dataZoom"] = [
-        {**ZOOM[0], **zoom},
-        {**ZOOM[1], "zoomOnMouseWheel": "ctrl", "moveOnMouseWheel": False, **zoom},
-    ]
+    option["dataZoom"] = [{**part, **zoom} for part in ZOOM]
     n = int(np.nanmax(buckets.numbers("round")))
     label = f"{len(buckets)} buckets of {n} rounds on {', '.join(places)}, over {last:.1f} seconds"
     below_keys = _MARGIN + len(series) // _KEYS_A_ROW * _KEY_ROW

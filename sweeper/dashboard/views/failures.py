@@ -13,7 +13,7 @@ from sweeper.results import formatting
 
 _MESSAGES = 50
 _TRIALS = 12
-_LETTERS = 4000
+_LETTERS = 3000
 
 
 def failures_view(trials: PublishedTrials) -> list[Block]:
@@ -37,6 +37,13 @@ def failures_view(trials: PublishedTrials) -> list[Block]:
     return [rows("why trials ended early", headings, records), *_messages(trials)]
 
 
+def _shortened(message: str) -> str:
+    """The lines of user code at the beginning of a long message, and the end of the traceback."""
+    if len(message) <= 2 * _LETTERS:
+        return message
+    return f"{message[:_LETTERS]}\n...\n{message[-_LETTERS:]}"
+
+
 def _messages(trials: PublishedTrials) -> list[Block]:
     """The error messages, the most frequent first."""
     messages, codes = trials.texts("error_message")
@@ -52,7 +59,7 @@ def _messages(trials: PublishedTrials) -> list[Block]:
         [
             len(places),
             kind,
-            details_cell(said, messages[codes[places[0]]][-_LETTERS:]),
+            details_cell(said, _shortened(messages[codes[places[0]]])),
             formatting.settings(trials.params(places[0])),
             trials_cell([int(trials.numbers("trial_number")[at]) for at in places[:_TRIALS]]),
         ]

@@ -19,6 +19,7 @@ from sweeper.dashboard.blocks import (
 )
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.scales import AT_THE_EDGE, by_state, ends_if_equal, wants_log
+from sweeper.results import formatting
 
 _BY = {
     "trial number": ("trial_number", None),
@@ -90,5 +91,8 @@ def _chart(trials: PublishedTrials, index: int, by: str, is_near: bool) -> Block
             ring((column, objective)),
         ],
     }
-    told = f"; the best is {best[-1][1]:.6g}, reached after {len(best)} steps" if best else ""
-    return chart(f"{metric} of each trial by {by}{told}", option)
+    label = f"{metric} of each trial by {by}"
+    if best:
+        value = formatting.number(best[-1][1], 6)
+        label += f"; the best is {value}, reached after {len(best)} steps"
+    return chart(label, option)

@@ -47,6 +47,7 @@ def parallel_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Bl
     if len(best):
         option["visualMap"] = {**_colors(trials, value), "dimension": len(shown)}
         low, high = rounded([value.min(), value.max()])
+        low, high = map(formatting.number, (low, high))
         values = f"their {trials.metrics[0]} lies between {low} and {high}"
         label = f"parameters and values of the best {len(best)} trials; {values}"
     said = (
@@ -76,9 +77,9 @@ def _colors(trials: PublishedTrials, value: np.ndarray) -> Option:
         "left": 4,
         "bottom": 4,
         "best": "high" if is_maximized else "low",
-        "text": [f"{high:.4g}", f"{metric} {least:.4g} or less"]
+        "text": [formatting.number(high), f"{metric} {formatting.number(least)} or less"]
         if is_maximized
-        else [f"{most:.4g} or more", f"{metric} {low:.4g}"],
+        else [f"{formatting.number(most)} or more", f"{metric} {formatting.number(low)}"],
         "itemWidth": 12,
         "itemHeight": 100,
         "precision": 4,

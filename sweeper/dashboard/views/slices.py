@@ -29,6 +29,7 @@ from sweeper.dashboard.views.scales import (
     steps,
     wants_log,
 )
+from sweeper.results import formatting
 
 _AT_ONCE = 9
 _SMALL = 240
@@ -75,7 +76,7 @@ def bound_hint(trials: PublishedTrials, name: str) -> str | None:
             bound = low if end == "lower" else high
             return (
                 f"{title}: {int(near.sum())} of the {len(values)} best trials are at the {end} end "
-                f"of the range, {bound:g}; a wider range may contain better ones."
+                f"of the range, {formatting.number(bound)}; a wider range may contain better ones."
             )
     return None
 

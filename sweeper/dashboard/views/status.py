@@ -40,6 +40,9 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
         found.append(
             ("best", formatting.best_trial(status.metric, status.best).removeprefix("best "))
         )
+        tied = [] if study.trials is None else study.trials.tied()
+        if tie := formatting.tie(status.metric, tied):
+            found.append(("tied", tie))
         if since := _best_since(study):
             found.append(("best since", since))
     if len(formatting.names(status.metric)) > 1:
