@@ -175,9 +175,11 @@ def plan(config: StudyConfig) -> Preview:
             n_workers,
         )
         from sweeper.preflight.decay import partly_idle
+        from sweeper.programs.baseline import measure_baseline
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Study
+        from sweeper.sweep.baseline import stored_baseline
         from sweeper.sweep.planning import make_forecast, plan_digests, structures
 
         data = prepared()
@@ -201,6 +203,7 @@ def plan(config: StudyConfig) -> Preview:
             n_threads(config),
             n_workers(config),
             plan_digests(config, data, foreseen_.as_dict()),
+            stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data),
             partly_idle(config, never_run(config, data)),
             of_models,
         )
