@@ -177,9 +177,11 @@ def plan(config: StudyConfig) -> Preview:
         )
         from sweeper.preflight.decay import partly_idle
         from sweeper.preflight.outputs import slow_convolutions
+        from sweeper.programs.baseline import measure_baseline
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Study
+        from sweeper.sweep.baseline import stored_baseline
         from sweeper.sweep.planning import make_forecast, plan_digests, structures
 
         data = prepared()
@@ -203,6 +205,7 @@ def plan(config: StudyConfig) -> Preview:
             n_threads(config),
             n_workers(config),
             plan_digests(config, data, foreseen_.as_dict()),
+            stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data),
             partly_idle(config, never_run(config, data)),
             (*of_models, *slow_convolutions(config, data)),
         )

@@ -90,6 +90,11 @@ class RunDir:
         return self.root / "importance.parquet"
 
     @property
+    def baseline(self) -> Path:
+        """How good simple models are on the same rows; replaced atomically."""
+        return self.root / "baseline.json"
+
+    @property
     def confirm(self) -> Path:
         """The run directory in which the best trials are trained again with fresh seeds."""
         return self.root / "confirm"
@@ -212,7 +217,7 @@ class RunDir:
         ledgers = (self.ledger, self.backup, self.damaged)
         yield from (Path(f"{path}{end}") for path in ledgers for end in _LOGS_OF_LEDGERS)
         yield from (self.lock, self.owner, self.status, self.stop, self.study_file, self.schema)
-        yield from (self.trials, self.buckets, self.spans, self.importance)
+        yield from (self.trials, self.buckets, self.spans, self.importance, self.baseline)
         yield from (self.preparation, self.started_from, self.confirm, self.staging)
         yield from self.directories()
 

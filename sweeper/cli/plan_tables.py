@@ -8,9 +8,10 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from sweeper.cli.tables import Rows, pairs, rows
+from sweeper.cli.tables import Rows, pairs, rows, simple_models
 from sweeper.errors import counted, listed
 from sweeper.results import formatting
+from sweeper.results.baseline import Baseline
 
 # further categories, classes or targets are only shown in JSON
 _MAX_SHOWN = 20
@@ -29,6 +30,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield from _data(data)
     yield ""
+    yield from simple_models(Baseline.from_dict(preview["baseline"]), preview["metric"])
     yield rows(
         "search space",
         ("setting", "column", "values", "splits buckets", "when"),

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from sweeper.errors import counted, printable
 from sweeper.results import formatting
+from sweeper.results.baseline import Baseline, compared
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status, ended_by
 from sweeper.rundir import RunDir
@@ -182,6 +183,19 @@ def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Rows:
         headings, shown = (*headings, "feasible"), (*shown, "feasible")
     title = "best trials" if len(metrics) == 1 else "best trials, the Pareto front first"
     return rows(title, headings, [[trial[name] for name in shown] for trial in trials])
+
+
+def simple_models(
+    baseline: Baseline | None, metric: str | Sequence[str], trial: Record | None = None
+) -> Iterator[RenderableType]:
+    """How good simple models are on the same rows, next to a `trial` if given."""
+    if baseline is None:
+        return
+    if baseline.models:
+        yield rows("simple models on the same rows", *compared(baseline, metric, trial))
+    if baseline.skipped:
+        yield printable(f"no {'linear' if baseline.models else 'simple'} model: {baseline.skipped}")
+    yield ""
 
 
 def endings(trials: Sequence[Record]) -> Rows:

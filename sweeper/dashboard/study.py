@@ -13,6 +13,7 @@ import pyarrow as pa
 from sweeper.dashboard.buckets import Buckets, Spans
 from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.trials import PublishedTrials
+from sweeper.results.baseline import Baseline, read_baseline
 from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
@@ -32,6 +33,7 @@ class PublishedStudy:
     trials: PublishedTrials | None = None
     buckets: Buckets | None = None
     importance: pa.Table | None = None
+    baseline: Baseline | None = None
     curves: Curves = field(default_factory=Curves)
     _versions: Counter[Source] = field(default_factory=Counter[Source])
     _stamps: dict[Path, tuple[int, int, int]] = field(
@@ -62,6 +64,8 @@ class PublishedStudy:
             self.trials = (
                 None if table is None else PublishedTrials(table, study_metadata(table), names)
             )
+        if self._has_changed(self.run_dir.baseline, "status"):
+            self.baseline = read_baseline(self.run_dir)
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)

@@ -12,12 +12,14 @@ import numpy as np
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.data import CsvTable
+from sweeper.config.kinds import is_function
 from sweeper.config.search import ends
 from sweeper.config.toml import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import means_missing, number_of
 from sweeper.data.metric_checks import undefined_on
 from sweeper.errors import counted, listed
+from sweeper.results.formatting import percent
 
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DAY_OF_WEEK = r"((?i:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? )?"
@@ -33,6 +35,8 @@ DATE = (
 # a class with fewer rows is probably a typing error, and is hardly learnt in any case
 _FEW_ROWS = 5
 _CLASSES_SHOWN = 5
+# from this share on, one class hides how the others are predicted
+_IMBALANCED = 0.79
 # words for nothing that are also good names of a class
 _WORDS_OF_CLASSES = ("none", "null", "void", "empty", "tbd")
 
@@ -46,6 +50,7 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         *_alike(data),
         *_rare_classes(data),
         *_absent_classes(data),
+        *_imbalance(config, data),
         *_untested(config, data),
         *_dates(data),
         *_idle_generator(config, data),
@@ -191,6 +196,25 @@ def _absent_classes(data: Dataset) -> Iterator[str]:
                 "write data.split.stratify = true, or add rows"
             )
             return
+
+
+def _imbalance(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Most rows have the same class, and nothing makes the others count."""
+    unfair = {"val_accuracy", "val_loss", "val_log_loss", "train_loss"}
+    is_weighted = bool(data.class_weights) or is_function(config.train.loss)
+    if not data.class_names or is_weighted or not unfair.issuperset(config.study.objectives):
+        return
+    counts = np.bincount(data.y_train, minlength=len(data.class_names))
+    share = counts.max() / len(data.y_train)
+    if share < _IMBALANCED or np.count_nonzero(counts) < 2:
+        return
+    most = data.class_names[counts.argmax()]
+    yield (
+        f"{percent(share)} of the training rows have the class '{most}', so a model that always "
+        f"predicts it has an accuracy of about {share:.2f}; to find the others, too, write "
+        'data.class_weights = "balanced", or add "auroc" or "f1" to train.metrics and write '
+        'study.metric = "val_auroc" or "val_f1" and study.direction = "maximize"'
+    )
 
 
 def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:

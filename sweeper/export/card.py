@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,24 @@ from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.trust import is_known
 from sweeper.errors import listed, printable
+from sweeper.results.baseline import Baseline, compared
 from sweeper.results.ranking import value_columns
 
 Record = Mapping[str, Any]
 
 
 def model_card(
-    config: StudyConfig, row: Record, record: Record, modules: Sequence[str], output: Path
+    config: StudyConfig,
+    row: Record,
+    record: Record,
+    modules: Sequence[str],
+    output: Path,
+    baseline: Baseline | None = None,
 ) -> str:
     """The Markdown text of `README.md` for the trial of `row`.
 
-    `record` is the header of its saved model, `modules` are the user's own files next to it.
+    `record` is the header of its saved model, `modules` are the user's own files next to it, and
+    `baseline` are simple models to compare it with.
     """
     data = record["data"]
     parts = [
@@ -30,6 +37,7 @@ def model_card(
         "## Measures",
         _of_all(config),
         _table(("measure", "value"), _measures(config, row)),
+        _simple_models(config, row, baseline),
         "## Parameters",
         _parameters(record["params"]),
         "## Data",
@@ -109,8 +117,20 @@ def _measures(config: StudyConfig, row: Record) -> list[tuple[str, object]]:
     ]
     others = ("value_std", "best_value", "best_epoch")
     found += [(name, row[name]) for name in others]
-    found += [(name, row[name]) for name in row if name.startswith(("final_", "test_"))]
+    measured = [name for name in row if name.startswith(("final_", "test_"))]
+    measured.sort(key=lambda name: "_loss" in name)  # whose unit says less
+    found += [(name, row[name]) for name in measured]
     return [(name, value) for name, value in found if value is not None]
+
+
+def _simple_models(config: StudyConfig, row: Record, baseline: Baseline | None) -> str:
+    """The trial next to simple models, or why there are none."""
+    if baseline is None:
+        return ""
+    title = "Simple models, fitted to the same training rows, for comparison"
+    if not baseline.models:
+        return f"{title}: none ({baseline.skipped})."
+    return f"{title}:\n\n{_table(*compared(baseline, config.study.objectives, row))}"
 
 
 def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
@@ -164,11 +184,15 @@ def _use(config: StudyConfig, record: Record, output: Path) -> str:
     )
 
 
-def _table(headings: tuple[str, str], rows: Any) -> str:
-    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows]
+def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [_line(map(_cell, row)) for row in rows]
     if not lines:
         return ""
-    return "\n".join([f"| {headings[0]} | {headings[1]} |", "| --- | --- |", *lines])
+    return "\n".join([_line(headings), _line(["---"] * len(headings)), *lines])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(value: object) -> str:

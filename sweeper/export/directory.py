@@ -28,6 +28,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.provenance import WHOSE, NoteError, data_of, misfits, read_note, whose
 from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
+from sweeper.results.baseline import read_baseline
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
@@ -112,7 +113,10 @@ def _texts(
         ),
         "preprocess.json": told,
         "load.py": load_script(record, settings, networks, digests),
-        "README.md": model_card(config, row, {**record, "versions": versions}, [*modules], output),
+        "README.md": model_card(
+            *(config, row, {**record, "versions": versions}, [*modules], output),
+            read_baseline(run_dir),
+        ),
     }
 
 

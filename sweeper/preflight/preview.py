@@ -16,6 +16,7 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
+from sweeper.results.baseline import Baseline
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
@@ -242,7 +243,8 @@ class Preview:
     """How a study would begin on this machine: its space, its lattice, its first round.
 
     `digests` are those of the inputs of the forecast. `idle_rules` are weight decay rules that
-    match no array in some trials' models, `of_models` warnings about models.
+    match no array in some trials' models, `of_models` warnings about models. `baseline` are simple
+    models to compare trials with.
     """
 
     config: StudyConfig
@@ -254,6 +256,7 @@ class Preview:
     threads: int
     workers: int
     digests: Mapping[str, str]
+    baseline: Baseline
     idle_rules: tuple[str, ...] = ()
     of_models: tuple[str, ...] = ()
 
@@ -262,8 +265,10 @@ class Preview:
         engine = self.config.execution.engine
         return {
             "study": self.config.study.name,
+            "metric": self.config.study.metric,
             "n_trials": n_proposals(self.config),
             "data": data_preview(self.config, self.data),
+            "baseline": asdict(self.baseline),
             "device": {
                 "kind": self.device,
                 "count": self.devices,

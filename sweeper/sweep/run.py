@@ -24,6 +24,7 @@ from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan
 from sweeper.study.doubts import doubts
 from sweeper.study.options import n_proposals
+from sweeper.sweep.baseline import BaselineOfStudy
 from sweeper.sweep.compiling import CompileWatch
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.parts import SweepContext
@@ -57,6 +58,7 @@ class StudyRun:
         self._sweep = Sweep(_parts(config, data, session, train, timeline))
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
+        self._baseline = BaselineOfStudy(config, data, session.run_dir)
         write_schema_text(session.run_dir, config)
         self._ledger = session.ledger
         self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
@@ -89,6 +91,7 @@ class StudyRun:
             with self._timeline.spending(Activity.PUBLISH):
                 self._publisher.publish(self._ledger, final=True)
                 self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
+                self._baseline.finish()
                 self._backups.now(self._ledger)
             self._ledger.end_session(self._run_id, self._timeline.end())
             self._publisher.publish_spans(self._ledger)
@@ -132,6 +135,7 @@ class StudyRun:
 
     def _publish(self) -> None:
         self._observer.update()  # the round may need programs that no earlier round did
+        self._baseline.begin()
         with self._timeline.spending(Activity.PUBLISH):
             self._publisher.publish(self._ledger)
             self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)

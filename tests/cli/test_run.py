@@ -56,7 +56,12 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
     assert lines[2:4] == [["best", "trials"], ["trial", "val_loss", "lr", "epochs"]]
     values = [float(line[1]) for line in lines[4:14]]
     assert values == sorted(values)
-    assert lines[14:19] == [
+    places = lines.index(["trials", "runs/wine/trials.parquet"])
+    comparison = " ".join(word for line in lines[15:places] for word in line)
+    assert comparison.startswith("best val_loss ")
+    assert "; majority class 1.067, logistic regression 0.08887 trial " in comparison
+    assert "the best, is worse than a linear model: val_loss" in comparison
+    assert lines[places - 1 : places + 4] == [
         [],
         ["trials", "runs/wine/trials.parquet"],
         ["metrics", "runs/wine/metrics"],
@@ -64,7 +69,7 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
         ["models", "runs/wine/models"],
     ]
     assert (
-        " ".join(word for line in lines[19:] for word in line)
+        " ".join(word for line in lines[places + 4 :] for word in line)
         == f"time: {time_spent(read_status(run_dir).spent_s)}"
     )
     said = done.stderr.splitlines()

@@ -201,3 +201,29 @@ def test_a_row_of_totals_is_named(make_study, tmp_path: Path) -> None:
     hint = "line 44 is the sum of all other rows in 'cost' and 'size'; if it is a total, remove it"
     assert told_of(make_study(CSV, table + total)) == (f"rows.csv: {hint}",)
     assert f"rows.csv: {hint}" in begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
+
+
+RARE = "size,kind\n" + "".join(f"{i % 7},{'rare' if i % 6 == 0 else 'usual'}\n" for i in range(120))
+RARE_CSV = f"{CSV}split = {{ val = 0.2, stratify = true }}\n"
+
+
+def test_a_class_with_most_of_the_rows_is_named_until_the_others_count(make_study) -> None:
+    config = make_study(RARE_CSV, RARE)
+    (warning,) = told_of(config)
+    assert warning == (
+        "83 % of the training rows have the class 'usual', so a model that always predicts it has "
+        'an accuracy of about 0.83; to find the others, too, write data.class_weights = "balanced"'
+        ', or add "auroc" or "f1" to train.metrics and write study.metric = "val_auroc" or '
+        '"val_f1" and study.direction = "maximize"'
+    )
+    assert told_of(make_study(f'{RARE_CSV}class_weights = "balanced"\n', RARE)) == ()
+    for metric in ("auroc", "f1"):
+        settings = f"train.metrics=['{metric}']", f"study.metric=val_{metric}"
+        text = config.source.text
+        again = parse(text, config.source.path, [*settings, "study.direction=maximize"])
+        assert told_of(again) == ()
+
+
+def test_balanced_classes_are_not_named(make_study) -> None:
+    four = RARE.replace("usual\n1,", "other\n1,").replace("usual\n3,", "other\n3,")
+    assert told_of(make_study(RARE_CSV, four)) == ()

@@ -16,9 +16,10 @@ from sweeper.cli.commands.arguments import (
     run_asked,
     trial_asked,
 )
-from sweeper.cli.commands.printing import print_json, print_shown
-from sweeper.errors import Problem, StudyError, counted
+from sweeper.cli.commands.printing import baseline_record, print_json, print_shown
+from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
+from sweeper.results.baseline import beaten_by_linear, read_baseline
 from sweeper.results.ranking import repeats
 from sweeper.results.status import for_want_of_one
 from sweeper.results.text_files import csv_text
@@ -124,11 +125,16 @@ def best(
     numbers = known.best(count if len(known.metrics) == 1 else max(count, len(known.front())))
     rows = known.of([_best(run_dir, numbers), *numbers[1:]])
     if as_json:
-        print_json({"run_dir": str(run_dir.root), "best": rows})
+        simple = baseline_record(run_dir)
+        print_json({"run_dir": str(run_dir.root), "best": rows, "baseline": simple})
         return
+    baseline = read_baseline(run_dir)
     print_shown(tables.best_trials(known.metrics, rows), "")
     if tie := formatting.tie(known.metrics, known.tied()):
         print_shown(tie, "")
+    print_shown(*tables.simple_models(baseline, known.metrics, rows[0]))
+    if warning := beaten_by_linear(baseline, known.metrics, known.directions, rows[0]):
+        print_shown(printable(warning), "")
     if told := repeats(known.rows(["state", "params_json"])):
         print_shown(told, "")
     print_shown(trial_tables.with_the_best(run_dir, rows[0]))

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from typer.core import TyperGroup
 
 from sweeper.cli.console import console_on
+from sweeper.results.baseline import read_baseline
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
@@ -65,5 +66,11 @@ def print_exported(number: int, output: Path) -> None:
 
 
 def status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:
-    """The record that `--json` prints for the status of a study."""
-    return {"run_dir": str(run_dir.root), **asdict(status)}
+    """The record that `--json` prints for the status of a study, with its simple models."""
+    return {"run_dir": str(run_dir.root), **asdict(status), "baseline": baseline_record(run_dir)}
+
+
+def baseline_record(run_dir: RunDir) -> dict[str, Any] | None:
+    """What `--json` prints about the simple models of a study; None if they are not known."""
+    baseline = read_baseline(run_dir)
+    return None if baseline is None else asdict(baseline)

@@ -22,8 +22,9 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_json, print_shown, status_record
 from sweeper.cli.commands.training import trained
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, StudyError, printable
 from sweeper.results import formatting
+from sweeper.results.baseline import beaten_by_linear, describe, read_baseline
 from sweeper.results.status import Status, ended_by, read_status
 from sweeper.rundir import RunDir
 
@@ -153,6 +154,7 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         print_shown(tables.best_trials(status.metric, trials.of(best)), "")
         if tie := formatting.tie(status.metric, trials.tied()):
             print_shown(tie, "")
+        _print_baseline(run_dir, status)
     elif status.state == "finished":
         print_shown("no trial completed; `sweeper show` explains each", "")
     print_shown(tables.paths(run_dir))
@@ -162,3 +164,16 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         print_shown(told)
     if status.state == "interrupted":
         print_shown(f"stopped after round {status.round}; run the same command to resume")
+
+
+def _print_baseline(run_dir: RunDir, status: Status) -> None:
+    """Print the best value next to those of simple models."""
+    baseline = read_baseline(run_dir)
+    if status.best is None or not (simple := describe(baseline, status.metric)):
+        return
+    best = formatting.best_trial(status.metric, {**status.best, "params": {}})
+    print_shown(printable(f"{best}; {simple}"))
+    compared = baseline, status.metric, status.direction, status.best
+    if status.state == "finished" and (warning := beaten_by_linear(*compared)):
+        print_shown(printable(warning))
+    print_shown("")

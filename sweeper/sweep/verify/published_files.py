@@ -14,6 +14,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import read_saved
+from sweeper.results.baseline import read_baseline
 from sweeper.results.importance import is_importance
 from sweeper.results.schema import is_schema_text, write_schema_text
 from sweeper.rundir import RunDir
@@ -29,7 +30,7 @@ from sweeper.sweep.verify.models import Damage, repair_hint
 def other_files(run_dir: RunDir) -> list[Path]:
     """The files that are checked here."""
     start = [run_dir.started_from] if run_dir.started_from.exists() else []
-    return [run_dir.preparation, run_dir.schema, run_dir.study_file, *start]
+    return [run_dir.preparation, run_dir.baseline, run_dir.schema, run_dir.study_file, *start]
 
 
 def damaged_files(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
@@ -50,6 +51,9 @@ def damaged_files(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Ite
         yield Damage(run_dir.schema.name, found, hint, is_view=True)
     if run_dir.importance.exists() and not is_importance(run_dir.importance):
         yield Damage(run_dir.importance.name, "it cannot be read", hint, is_view=True)
+    if _is_baseline_damaged(run_dir):
+        again = f"{hint}, which removes it; the next run of the study writes it again"
+        yield Damage(run_dir.baseline.name, "it cannot be read", again, is_view=True)
 
 
 def repair_files(
@@ -68,7 +72,15 @@ def repair_files(
     if run_dir.importance.exists() and not is_importance(run_dir.importance):
         run_dir.importance.unlink()
         Importances(config, run_dir).finish(state.rounds, state.ended)
-    return tuple(_prepare_again(run_dir, config, ledger, trust_code))
+    left = [*_prepare_again(run_dir, config, ledger, trust_code)]
+    if _is_baseline_damaged(run_dir):
+        run_dir.baseline.unlink()
+        left.append(f"{run_dir.baseline.name} was removed: the next run writes it again")
+    return tuple(left)
+
+
+def _is_baseline_damaged(run_dir: RunDir) -> bool:
+    return run_dir.baseline.exists() and read_baseline(run_dir) is None
 
 
 def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:

@@ -18,7 +18,7 @@ from sweeper.sweep.verify import repair, verify
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
 
-NAMES = ("preparation.json", "importance.parquet", "SCHEMA.md", "study.toml")
+NAMES = ("preparation.json", "importance.parquet", "SCHEMA.md", "study.toml", "baseline.json")
 GONE, UNREADABLE = "it is not there", "it cannot be read"
 CSV = (
     "data={source='csv', path='wine.csv', target='target', split={val=0.2, test=0.1}}",

@@ -33,7 +33,7 @@ def test_intact_files_are_reported_as_intact(ended: Study, halfway: Study) -> No
     looked_at = verify(halfway.run_dir).looked_at
     assert looked_at[0] == "ledger.db: 1 rounds, 0 finished trials, 3 unfinished"
     assert looked_at[1] == "checkpoints/: 1 files of live trials"
-    assert looked_at[-1] == "preparation.json, SCHEMA.md, study.toml"
+    assert looked_at[-1] == "preparation.json, baseline.json, SCHEMA.md, study.toml"
     assert verify(halfway.run_dir).damage == ()
 
 
@@ -45,7 +45,7 @@ def test_only_existing_files_are_reported_as_checked(
         (run_dir.root / name).unlink(missing_ok=True)
     assert verify(run_dir).looked_at[-2:] == (
         "trials.parquet, buckets.parquet, spans.parquet, metrics/, status.json",
-        "preparation.json, study.toml",
+        "preparation.json, baseline.json, study.toml",
     )
 
 

@@ -1,0 +1,173 @@
+"""Measures simple models by the losses and metrics of a study, to compare its trials with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig
+from sweeper.config.alternating import DATA, AlternatingTable
+from sweeper.config.kinds import is_function
+from sweeper.config.train import SupervisedTable
+from sweeper.data.dataset import Dataset
+from sweeper.data.simple_models import Predict, constant_model, linear_model
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.losses import HUBER_DELTA, criterion_of
+from sweeper.programs.metrics import metric_of
+from sweeper.programs.program import Hparams
+from sweeper.results.baseline import Baseline, SimpleModel
+
+_Rows = tuple[NDArray[Any], NDArray[Any]]
+_Scores = Mapping[str, float]
+
+# limits that keep fitting the linear model to a few seconds, whatever the data
+_MOST_ROWS, _MOST_NUMBERS, _LEAST_ROWS = 100_000, 10_000_000, 1_000
+
+
+def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
+    """The simple models of a study, or why there are none; no error of theirs is raised.
+
+    With folds, models are fitted to the training part of each, and values are means over the folds,
+    like those of a trial.
+    """
+    if skipped := _not_comparable(config, data):
+        return Baseline(data.digest, skipped=skipped)
+    try:
+        return _measured(config, data)
+    except Exception as error:  # any error of a library: the study goes on without
+        return Baseline(data.digest, skipped=f"{type(error).__name__}: {error}")
+
+
+def _not_comparable(config: StudyConfig, data: Dataset) -> str:
+    """Why simple models cannot be compared with the trials of a study; empty if they can."""
+    train = config.train
+    if not isinstance(train, SupervisedTable | AlternatingTable):
+        return f'train.program = "{train.program}" has no target that they could predict'
+    if is_function(train.loss):
+        return f"the loss {train.loss} is user-defined, so outputs may mean anything"
+    if data.x_train.ndim > 2:
+        return "the rows are arrays of several dimensions, such as images"
+    if config.data.split.train_on != "train":
+        return "trials train on rows that they are measured on"
+    if config.trial is not None:
+        return "the study repeats one trial"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """The rows to fit to, and the rows to measure by the name of their part."""
+
+    train: _Rows
+    measured: Mapping[str, _Rows]
+
+
+def _measured(config: StudyConfig, data: Dataset) -> Baseline:
+    folds, rows = max(1, data.n_folds), _rows_to_fit(data)
+    score = _scoring(config, data)
+    constant: list[_Scores] = []
+    linear: list[_Scores] = []
+    for fold in range(folds):
+        its = _fold(data, fold)
+        x, y = its.train
+        constant.append(_scores(constant_model(data, y), its, score))
+        if rows:
+            chosen = _sample(config, len(x), rows)
+            linear.append(_scores(linear_model(data, x[chosen], y[chosen]), its, score))
+    names = ("majority class", "logistic regression") if data.class_names else ("mean", "ridge")
+    models = [SimpleModel(names[0], False, _means(constant))]
+    if linear:
+        models.append(SimpleModel(names[1], True, _means(linear)))
+    few = f"{data.n_features} features are too many for a linear model that takes a few seconds"
+    return Baseline(data.digest, rows, tuple(models), "" if linear else few)
+
+
+def _rows_to_fit(data: Dataset) -> int:
+    """How many training rows of each fold a linear model is fitted to; 0 if it is too large."""
+    n_logits = len(data.class_names) if len(data.class_names) > 2 else 1
+    numbers = data.n_features * n_logits * max(1, data.n_folds)
+    rows = min(data.train_rows, _MOST_ROWS, _MOST_NUMBERS // max(1, numbers))
+    return rows if rows >= min(data.train_rows, _LEAST_ROWS) else 0
+
+
+def _sample(config: StudyConfig, n_rows: int, most: int) -> NDArray[np.intp] | slice:
+    if n_rows <= most:
+        return slice(None)
+    draw = np.random.default_rng(config.study.seed)
+    return np.sort(draw.choice(n_rows, most, replace=False))
+
+
+def _fold(data: Dataset, fold: int) -> _Fold:
+    tests = {"test": (data.x_test, data.y_test)} if len(data.x_test) else {}
+    if not data.n_folds:
+        return _Fold((data.x_train, data.y_train), {"val": (data.x_val, data.y_val), **tests})
+    scale, shift = data.fold_scale[fold], data.fold_shift[fold]
+    of_fold = data.fold_of == fold
+
+    def scaled(x: NDArray[Any], y: NDArray[Any]) -> _Rows:
+        return x * scale + shift, y
+
+    return _Fold(
+        scaled(data.x_train[~of_fold], data.y_train[~of_fold]),
+        {
+            "val": scaled(data.x_train[of_fold], data.y_train[of_fold]),
+            **{part: scaled(*rows) for part, rows in tests.items()},
+        },
+    )
+
+
+def _scoring(config: StudyConfig, data: Dataset) -> Callable[..., dict[str, Any]]:
+    """The losses and metrics of a study by the names of their columns, as one compiled function."""
+    settings, spec = config.filled({}), data_spec(config, data)
+    # the code of a user-defined metric only runs where trials are trained
+    built_in = [name for name in config.train.metrics if not is_function(name)]
+    metrics = {name: metric_of(name, settings, spec) for name in built_in}
+    losses = [
+        (name, criterion_of(kind, settings, spec), hparams)
+        for name, kind, hparams in _losses(config)
+    ]
+
+    def scores(outputs: Any, y: Any) -> dict[str, Any]:
+        found = {name: metric(outputs, y) for name, metric in metrics.items()}
+        for name, criterion, hparams in losses:
+            minimised = criterion.minimised(outputs, y, hparams)
+            found[name] = criterion.reported(minimised, outputs, y, hparams)
+        return found
+
+    return jax.jit(scores)
+
+
+def _losses(config: StudyConfig) -> Iterator[tuple[str, str, Hparams]]:
+    """The losses against the data by column, with the hyperparameters that they use.
+
+    A loss whose hyperparameter is searched differs between trials, so it is left out.
+    """
+    train = config.train
+    if isinstance(train, AlternatingTable):
+        for name, loss in train.by_loss.items():
+            if loss.against == DATA and not is_function(loss.kind):
+                yield f"loss_{name}", loss.kind, {}
+    elif config.entry(HUBER_DELTA) is None:
+        delta = config.written(HUBER_DELTA)
+        yield "loss", train.loss, {} if delta is None else {HUBER_DELTA: np.asarray(delta)}
+
+
+def _scores(predict: Predict, fold: _Fold, score: Callable[..., dict[str, Any]]) -> _Scores:
+    """The value of each metric on each measured part, such as `val_accuracy`."""
+    found: dict[str, float] = {}
+    for part, (x, y) in fold.measured.items():
+        values = score(predict(x).astype(x.dtype), y)
+        found |= {f"{part}_{name}": float(value) for name, value in values.items()}
+    return found
+
+
+def _means(scores: Sequence[_Scores]) -> dict[str, float | None]:
+    """The mean of each metric; None if it is not finite."""
+    means = {name: math.fsum(one[name] for one in scores) / len(scores) for name in scores[0]}
+    return {name: mean if math.isfinite(mean) else None for name, mean in means.items()}

@@ -1,0 +1,63 @@
+"""Constant and linear models equal those of scikit-learn with default settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from sweeper.data.dataset import Dataset
+from sweeper.data.simple_models import constant_model, linear_model
+
+DRAW = np.random.default_rng(3)
+X = DRAW.normal(size=(160, 5))
+SLOPES = DRAW.normal(size=(5, 3))
+NEW = DRAW.normal(size=(40, 5))
+
+
+def data_of(y: NDArray[Any], **others: Any) -> Dataset:
+    return Dataset(X, y, X[:0], y[:0], X[:0], y[:0], tuple("abcde"), **others)
+
+
+def test_two_classes_get_the_log_odds_of_logistic_regression_with_class_weights() -> None:
+    y = (X @ SLOPES[:, 0] > 0.8).astype(np.int32)
+    data = data_of(y, class_names=("no", "yes"), class_weights=(1.0, 3.0), one_logit=True)
+    plain = LogisticRegression(class_weight={0: 1.0, 1: 3.0}).fit(X, y)
+    outputs = linear_model(data, X, y)(NEW)
+    np.testing.assert_allclose(outputs[:, 0], plain.decision_function(NEW), rtol=1e-9)
+    shares = np.asarray(DummyClassifier(strategy="prior").fit(X, y).predict_log_proba(NEW))
+    constant = constant_model(data, y)(NEW)
+    np.testing.assert_allclose(constant[:, 0], shares[:, 1] - shares[:, 0], rtol=1e-9)
+
+
+def test_several_classes_get_the_log_probabilities_of_logistic_regression() -> None:
+    y = np.argmax(X @ SLOPES, axis=1).astype(np.int32)
+    data = data_of(y, class_names=("a", "b", "c"))
+    plain = LogisticRegression().fit(X, y)
+    outputs = linear_model(data, X, y)(NEW)
+    np.testing.assert_allclose(outputs, plain.predict_log_proba(NEW), rtol=1e-6, atol=1e-6)
+
+
+def test_a_class_without_training_rows_is_never_predicted() -> None:
+    y = np.where(X[:, 0] > 0, 2, 0).astype(np.int32)
+    data = data_of(y, class_names=("a", "none", "c"))
+    plain = LogisticRegression().fit(X, y)
+    for model in (linear_model, lambda data, x, y: constant_model(data, y)):
+        outputs = model(data, X, y)(NEW)
+        assert np.isfinite(outputs).all()
+        assert (outputs[:, 1] < outputs[:, [0, 2]].min(axis=1)).all()
+    predicted = np.argmax(linear_model(data, X, y)(NEW), axis=1)
+    assert predicted.tolist() == plain.predict(NEW).tolist()
+
+
+@pytest.mark.parametrize("rows", [160, 4], ids=["tall", "wide"])
+def test_several_targets_get_the_numbers_of_ridge(rows: int) -> None:
+    x, y = X[:rows], (X @ SLOPES + 2.0)[:rows]
+    data = data_of(y)
+    plain, mean = Ridge().fit(x, y), DummyRegressor().fit(x, y)
+    np.testing.assert_allclose(linear_model(data, x, y)(NEW), plain.predict(NEW), rtol=1e-9)
+    np.testing.assert_allclose(constant_model(data, y)(NEW), mean.predict(NEW), rtol=1e-9)
