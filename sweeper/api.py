@@ -78,7 +78,7 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
             directory cannot be used.
     """
     forget_changed(config.base_dir)
-    config = session.with_recorded_edition(config)
+    config = session.with_recorded_rules(config)
     data = None
     if python or can_read_rows(config):
         with preparing(config) as prepared:
@@ -92,7 +92,7 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
         if data is not None:
             check_fits(config, data)
         if data is not None and (python or can_build_models(config)):
-            of_models = check_models(config, data)
+            config, of_models = check_models(config, data)
     session.check(config, None if data is None else data.digest)
     return CheckedStudy(
         name=config.study.name,
@@ -154,7 +154,7 @@ def decay(config: StudyConfig) -> dict[str, Any]:
 
         data = prepared()
     with _devices(config):
-        check_models(config, data)
+        config, _ = check_models(config, data)
         return decay_preview(config, never_run(config, data))
 
 
@@ -187,7 +187,7 @@ def plan(config: StudyConfig) -> Preview:
         data = prepared()
     with _devices(config):
         check_fits(config, data)
-        of_models = check_models(config, data)
+        config, of_models = check_models(config, data)
         foreseen_ = make_forecast(config, data, None)
         devices = len(devices_of(config))
         policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
@@ -249,7 +249,7 @@ def run(
     timeline = Timeline(first=Activity.IMPORT)
     config = config if isinstance(config, StudyConfig) else load(study_path(config))
     forget_changed(config.base_dir)
-    config = session.with_recorded_edition(config, fresh=fresh)
+    config = session.with_recorded_rules(config, fresh=fresh)
     leaving = Leaving(RunDir(config.run_dir.absolute()), observer or (lambda event: None))
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
@@ -270,7 +270,7 @@ def run_prepared(
 ) -> Status:
     """Like `run`, for callers that have already started preparing the data.
 
-    `config` has the edition that `session.with_recorded_edition` gives it, and `timeline` began
+    `config` is under the rules that `session.with_recorded_rules` gives it, and `timeline` began
     with the program.
     """
     options.check(config)
@@ -304,7 +304,8 @@ def run_prepared(
         with timeline.spending(Activity.DATA):
             data = prepared()
         check_fits(config, data)
-        for warning in check_models(config, data):
+        config, warnings = check_models(config, data)
+        for warning in warnings:
             observer(Warned(warning))
         given = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
         foresee = partial(make_forecast, config, data, given=given)

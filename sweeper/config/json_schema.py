@@ -78,6 +78,12 @@ _EDITION: Schema = {
     "maximum": EDITION,
     "description": "version of the rules that the study began with; written by sweeper",
 }
+_TRACED: Schema = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "searched floats of user-defined models that programs get at run time; written "
+    "by sweeper",
+}
 
 
 def study_schema() -> Schema:
@@ -92,7 +98,13 @@ def study_schema() -> Schema:
         "$schema": DIALECT,
         "title": "A study file of sweeper",
         "type": "object",
-        "properties": {"version": _VERSION, "edition": _EDITION, **tables, "search": _search()},
+        "properties": {
+            "version": _VERSION,
+            "edition": _EDITION,
+            "traced_arguments": _TRACED,
+            **tables,
+            "search": _search(),
+        },
         "required": ["version", *needed],
         "additionalProperties": False,
         "allOf": [*_unless_searched(), *_unless_own()],

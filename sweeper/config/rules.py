@@ -20,7 +20,7 @@ from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedO
 from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry
-from sweeper.config.settings import is_required
+from sweeper.config.settings import OPTIONAL_PARTS, arguments_of, is_optional, is_required
 from sweeper.config.space import any_value
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
 from sweeper.config.table import Flaw, Table
@@ -168,6 +168,16 @@ def too_large_for_class(
         if most is not None and size is not None and size > most:
             hint = f"write {size} or more, or model.{name} = {most}"
             yield Flaw(f"trial.class.{name}", f"too small for model.{name} {size}", hint)
+
+
+def unknown_parts(room: ClassTable, model: Table | None) -> Iterable[Flaw]:
+    """Check that the parts of a class exist: the optional ones, and floats of the model."""
+    parts = frozenset(room.parts)
+    floats = {} if model is None else arguments_of("model", model, traced=True, parts=parts)
+    for part in room.parts:
+        if not is_optional(part) and part not in floats:
+            hint = f"write some of {', '.join(OPTIONAL_PARTS)}"
+            yield Flaw("trial.class.parts", f"no part '{part}'", hint)
 
 
 def check_traced(room: ClassTable, model: Table | None, train: Table | None) -> Iterable[Flaw]:

@@ -39,19 +39,27 @@ _SAMPLER_OR_PRUNER = re.compile(r"study\.(sampler|pruner(\.wrapped)*)\.name")
 WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
 
 
-def arguments_of(key: str, table: Table, *, traced: bool) -> dict[str, Any]:
+def arguments_of(
+    key: str, table: Table, *, traced: bool, parts: Container[str] = ()
+) -> dict[str, Any]:
     """The arguments of user-defined functions and classes, by dotted key under `key`.
 
-    Either those that are traced, or those compiled in: all for a model's function, else all except
-    floats.
+    Either those that are traced, or those compiled in. Floats are traced, those of a model's
+    function only if they are among `parts`, as in `Settings`.
     """
     if isinstance(table, Named):
-        inner = (arguments_of(f"{key}.{k}", v, traced=traced) for k, v in tables_of(table).items())
+        inner = (
+            arguments_of(f"{key}.{name}", own, traced=traced, parts=parts)
+            for name, own in tables_of(table).items()
+        )
         return {key: value for found in inner for key, value in found.items()}
-    own: Mapping[str, Any] = getattr(table, "arguments", {})
-    has_traced = isinstance(table, WITH_TRACED_ARGUMENTS)
-    is_traced = {name: has_traced and isinstance(value, float) for name, value in own.items()}
-    return {f"{key}.{name}": own[name] for name in own if is_traced[name] is traced}
+    every = isinstance(table, WITH_TRACED_ARGUMENTS)
+    own = {f"{key}.{name}": value for name, value in getattr(table, "arguments", {}).items()}
+    return {
+        name: value
+        for name, value in own.items()
+        if (isinstance(value, float) and (every or name in parts)) is traced
+    }
 
 
 def functions_of_tables(tables: Mapping[str, Table]) -> Iterator[tuple[str, str]]:
@@ -206,12 +214,13 @@ class MetricRule:
 class Settings:
     """One trial's model, optimizer and training.
 
-    `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in, and of numbers that only
-    some trials draw. They depend on the study, not on the trial: a searched dropout is compiled in
-    even for a trial that drew 0. The study also determines `keeps`, the rule for which epoch's
-    weights to keep instead of the last, and `stops`, the rule for ending a trial early; both may be
-    None. `saves` says whether the optimizer state is needed at the end. `base_dir` is searched
-    first for user modules, and `edition` is that of the rules that the study began with.
+    `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in, of numbers that only some
+    trials draw, and of floats that a user-defined model gets at run time. They depend on the study,
+    not on the trial: a searched dropout is compiled in even for a trial that drew 0. The study also
+    determines `keeps`, the rule for which epoch's weights to keep instead of the last, and `stops`,
+    the rule for ending a trial early; both may be None. `saves` says whether the optimizer state is
+    needed at the end. `base_dir` is searched first for user modules, and `edition` is that of the
+    rules that the study began with.
     """
 
     model: ModelTable | PartsTable
@@ -257,7 +266,7 @@ class Settings:
         traced = self._values(Role.TRACED)
         parts = {key: self.has(key) for key in traced if general(key) in OPTIONAL_PARTS}
         for name, table in self._tables:
-            parts |= arguments_of(name, table, traced=False)
+            parts |= arguments_of(name, table, traced=False, parts=self.parts)
         decays = decays_of(self.optimizer).items()
         return values | parts | {key: decay.text for key, decay in decays}
 
@@ -265,7 +274,7 @@ class Settings:
         """The numbers that the program gets at run time, by dotted key."""
         values = self._values(Role.TRACED)
         for name, table in self._tables:
-            values |= arguments_of(name, table, traced=True)
+            values |= arguments_of(name, table, traced=True, parts=self.parts)
         tables = dict(self._tables)
         return {
             key: float(number_without(key, tables) if value is None else value)

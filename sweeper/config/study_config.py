@@ -54,11 +54,14 @@ class StudyConfig(Table):
     """The settings of a study file; only built by `load` and `parse`, which check it as a whole.
 
     `search` maps the dotted key of each searched setting to its entry, in the order of the file;
-    `same_as` are settings of `[search]` that take the value of another one.
+    `same_as` are settings of `[search]` that take the value of another one. `traced_arguments` are
+    the floats of user-defined models that programs get at run time, by dotted key; None if that is
+    not decided yet, which takes the data.
     """
 
     version: Literal[1] = Field(description="version of the file format")
     edition: int = EDITION
+    traced_arguments: tuple[str, ...] | None = None
     study: StudyTable
     data: DataTable
     model: SerializeAsAny[ModelTable | MixedTable | PartsTable]
@@ -85,6 +88,12 @@ class StudyConfig(Table):
         if "edition" in self.model_fields_set:
             return self
         return self.model_copy(update={"edition": edition})
+
+    def tracing(self, arguments: Iterable[str]) -> Self:
+        """The same study with these `traced_arguments`, unless its file names some."""
+        if "traced_arguments" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"traced_arguments": (*arguments,)})
 
     @property
     def source(self) -> Source:
@@ -113,7 +122,7 @@ class StudyConfig(Table):
             model=model.own() if isinstance(model, MixedTable) else model,
             optimizer=optimizer.own() if isinstance(optimizer, MixedOptimizerTable) else optimizer,
             train=filled(self.train, drawn["train"]),
-            parts=self._parts,
+            parts=self._parts.union(self.traced_arguments or ()),
             base_dir=self.base_dir,
             keeps=self.keeps,
             stops=self.stops,
@@ -183,6 +192,24 @@ class StudyConfig(Table):
         if isinstance(self.model, PartsTable):
             return any(isinstance(part, PythonTable) for part in self.model.parts.values())
         return "python" in self.kinds
+
+    @property
+    def searched_arguments(self) -> dict[str, SearchEntry]:
+        """The entries of arguments of user-defined models that only take floats, by dotted key."""
+        holders = {
+            key: table
+            for key, table in self.each("model").items()
+            if isinstance(table, PythonTable | MixedTable)
+        }
+        entries = {key: self.entry(key) for key in (*self.search, *self.same_as)}
+        return {
+            key: entry
+            for key, entry in entries.items()
+            if (holder := key.rpartition(".")[0]) in holders
+            and field_of(type(holders[holder]), key.rpartition(".")[2]) is None
+            and entry is not None
+            and gives_floats(entry)
+        }
 
     @property
     def names_functions(self) -> bool:
@@ -304,9 +331,14 @@ class StudyConfig(Table):
     def canonical(self) -> dict[str, Any]:
         """All settings including defaults, as JSON; equal for studies that mean the same.
 
-        Edition 1 is left out, as in records of versions before editions.
+        Edition 1 and no `traced_arguments` are left out, as in records of versions before these.
         """
-        settings = self.model_dump(mode="json", exclude={"edition"} if self.edition == 1 else None)
+        unknown_before = {
+            "edition": self.edition == 1,
+            "traced_arguments": not self.traced_arguments,
+        }
+        exclude = {name for name, is_out in unknown_before.items() if is_out}
+        settings = self.model_dump(mode="json", exclude=exclude)
         links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
         return {**settings, "search": {**settings["search"], **links}}
 
@@ -351,6 +383,8 @@ class StudyConfig(Table):
         return Role.STRUCTURAL if Role.STRUCTURAL in roles else roles[0]
 
     def _own_role(self, key: str) -> Role:
+        if key in (self.traced_arguments or ()):
+            return Role.TRACED
         holder, _, last = key.rpartition(".")
         own = {**self.each("optimizer"), "train": self.train}.get(holder)
         is_own = isinstance(own, WITH_TRACED_ARGUMENTS) and field_of(type(own), last) is None

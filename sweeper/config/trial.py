@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from sweeper.config.kinds import MAX_XLA_THREADS, AnyScalar, Count
-from sweeper.config.settings import OPTIONAL_PARTS, is_optional
 from sweeper.config.table import Flaw, Table
 
 ClassStrategy = Literal["exact", "padded", "process"]
@@ -46,16 +45,10 @@ def _run_widths(
         )
 
 
-def _unknown_part(parts: tuple[str, ...]) -> Iterable[Flaw]:
-    for part in parts:
-        if not is_optional(part):
-            yield Flaw("parts", f"no part '{part}'", f"write some of {', '.join(OPTIONAL_PARTS)}")
-
-
 class ClassTable(Table):
     """`[trial.class]`: the fixed properties of the program that trained the trial."""
 
-    rules = (_size_and_strategy, _run_widths, _unknown_part)
+    rules = (_size_and_strategy, _run_widths)
 
     strategy: ClassStrategy = Field(description="strategy of the class")
     lane_loop: Literal["map", "vmap"] = Field(description="how the class runs its lanes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import cast
 
 from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
@@ -35,9 +36,10 @@ from sweeper.config.rules import (
     names_of,
     padded_arrays,
     too_large_for_class,
+    unknown_parts,
     unreported_metrics,
 )
-from sweeper.config.search import SameAs, SearchEntry
+from sweeper.config.search import SameAs, SearchEntry, gives_floats
 from sweeper.config.settings import TrainTable, is_required, needs_value, rateless
 from sweeper.config.space import (
     SEARCHED_TABLES,
@@ -53,6 +55,7 @@ from sweeper.config.tables import TABLES, Variants, kind_of
 from sweeper.config.train import EpochsTable, OwnProgramTable, SupervisedTable
 from sweeper.config.trial import TrialTable
 
+_RECORDED = ("edition", "traced_arguments")  # written by this package
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
 
 
@@ -84,8 +87,10 @@ class Draft:
         self._check_between({**tables, **self._as_if_right}, search)
         self._check_trial(tables)
         self.faults = [self._at_its_entry(fault) for fault in self.faults]
-        edition = {"edition": self._raw["edition"]} if "edition" in self._raw else {}
-        return {**tables, "version": 1, **edition, "search": search, "same_as": self._links}
+        given = {name: self._raw[name] for name in _RECORDED if name in self._raw}
+        if "traced_arguments" in given:
+            given["traced_arguments"] = self._traced_arguments(search)
+        return {**tables, "version": 1, **given, "search": search, "same_as": self._links}
 
     def _at_its_entry(self, fault: Flaw) -> Flaw:
         """Move a flaw in a value that is only written in `[search]` to its entry there."""
@@ -153,6 +158,7 @@ class Draft:
         if isinstance(train, EpochsTable):
             width, depth = (getattr(model, name, None) for name in ("width", "depth"))
             self.faults += too_large_for_class(trial, train.epochs, width, depth)
+        self.faults += unknown_parts(trial.program, model)
         self.faults += check_traced(trial.program, model, train)
         optimizer = tables.get("optimizer")
         if trial.program.strategy == "padded" and model and optimizer and train:
@@ -169,12 +175,29 @@ class Draft:
         if type(edition) is not int or not 1 <= edition <= EDITION:
             found = f"{format_value(edition)} is not a known edition (1 to {EDITION})"
             self.faults.append(Flaw("edition", found, "remove it, or install a newer sweeper"))
-        known = ["version", "edition", *TABLES, "search"]
+        known = ["version", *_RECORDED, *TABLES, "search"]
         self.faults += [
             unknown_setting(name, name, known, self._known)
             for name in self._raw
             if name not in known
         ]
+
+    def _traced_arguments(self, search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
+        """The recorded floats of user-defined models that programs get at run time."""
+        raw = self._raw["traced_arguments"]
+        drawn = {**search, **{key: search[of] for key, of in self._links.items() if of in search}}
+        able = [
+            key
+            for key, entry in drawn.items()
+            if key.startswith("model.") and key not in self._known and gives_floats(entry)
+        ]
+        named = cast("list[object]", raw if isinstance(raw, list) else [raw])
+        if all(one in able for one in named) and isinstance(raw, list):
+            return tuple(map(str, named))
+        shown = format_value(self._raw["traced_arguments"])
+        found = f"{shown} is not an array of searched floats of a user-defined model"
+        self.faults.append(Flaw("traced_arguments", found, "remove it"))
+        return ()
 
     def _kind(self, name: str) -> type[Table] | None:
         """The type of the table `name`; None if the file does not say."""

@@ -143,6 +143,7 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     canonical["study"]["n_trials"] = 1
     canonical["results"]["dir"] = f"{config.run_dir}-trial-{number}"
     del canonical["search"]
+    canonical.pop("traced_arguments", None)  # they are among the parts of the class
     canonical["trial"] = _trial(config, row, settings.train.epochs)
     return {name: _in_order(name, table) for name, table in canonical.items()}
 

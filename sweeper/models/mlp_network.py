@@ -104,7 +104,8 @@ class MlpNetwork:
         room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
         if self._is_loop:
-            told = LaneInputs(**traced, keys=keys, dropout=dropout)
+            sizes = {name: traced[name] for name in LaneInputs._fields if name in traced}
+            told = LaneInputs(**sizes, keys=keys, dropout=dropout)
             given = jnp.asarray(parameters), jnp.asarray(x), told, room
             return layer_loop.outputs_over(self.loops, *given)
         model: Any = self.model(parameters, traced)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
@@ -26,7 +26,7 @@ from sweeper.models.mlp import AnyArray, Padding
 from sweeper.models.vectors import parted
 
 Vector = Float[AnyArray, " parameters"]
-Traced = Mapping[str, Int[AnyArray, ""]]
+Traced = Mapping[str, AnyArray]
 # of a vector: from one place up to another; either may be traced
 Stretch = tuple[Any, Any]
 

@@ -51,7 +51,7 @@ class Trace:
         """Whether `other` is the same program with the same, or `equal`, constants in it."""
         return (
             self.is_like(other)
-            and _text(jax.tree.structure(self.result)) == _text(jax.tree.structure(other.result))
+            and text_of_structure(self.result) == text_of_structure(other.result)
             and all(map(equal or is_same, _numbers_in(self), _numbers_in(other)))
         )
 
@@ -103,6 +103,11 @@ _Shape = jax.ShapeDtypeStruct
 
 
 _numbers = count()
+
+
+def text_of_structure(tree: Any) -> str:
+    """The structure of a PyTree with its static fields, as text."""
+    return _text(jax.tree.structure(tree))
 
 
 def _text(shown: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -101,6 +101,10 @@ class UserNetwork(Network):
     Its parameters are the arrays of floating-point numbers, in the precision of the study. Other
     arrays are the same for every trial: those that the function builds with `fixed_key`. Under
     edition 1 a model whose `__call__` does not name `key` trains as in inference.
+
+    `at_run_time` names floats among the arguments that a program gets for each lane; their values
+    in `arguments` only serve to tell parameters from numbers, which are never trained. The function
+    runs again wherever the model is used, so that such a number may be anywhere in it.
     """
 
     function: str
@@ -111,6 +115,7 @@ class UserNetwork(Network):
     dtype: str
     decay: Decay = DEFAULT
     edition: int = EDITION
+    at_run_time: tuple[str, ...] = ()
 
     @property
     def vector(self) -> VectorLayout:
@@ -136,7 +141,9 @@ class UserNetwork(Network):
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
         words = rng.integers(0, 2**32, 2, np.uint32)
-        return np.asarray(self._initial(key_of(words)))
+        own: Any = settings.model
+        values = {name: np.asarray(own.arguments[name], self.dtype) for name in self.at_run_time}
+        return np.asarray(self._initial(key_of(words), values))
 
     def outputs(
         self,
@@ -147,7 +154,7 @@ class UserNetwork(Network):
         dropout: Float[AnyArray, ""] | float = 0.0,
         room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], None]:
-        model: Any = self.model(parameters)
+        model: Any = self.model(parameters, traced)
         if keys is None:
             return jax.vmap(lambda x: evaluated(model, x))(x).astype(self.dtype), None
         call = with_key if self._passes_key else without_key
@@ -156,14 +163,27 @@ class UserNetwork(Network):
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> Any:
         if parameters is None:
             return eqx.combine(*self._abstract)
-        return eqx.combine(self.vector.tree(parameters), self._rest)
+        if not self.at_run_time:
+            return eqx.combine(self.vector.tree(parameters), self._rest)
+        assert traced is not None, "only programs have such models"
+        values = {name: traced[f"model.{name}"] for name in self.at_run_time}
+        fresh = self._fresh(fixed_key(), values)
+        trees = self.vector.tree(parameters), eqx.filter(self._rest, eqx.is_array), fresh
+        found = (
+            next((leaf for leaf in several if leaf is not None), None)
+            for several in zip(*map(_places, trees), strict=True)
+        )
+        return jax.tree.unflatten(jax.tree.structure(fresh, is_leaf=_is_none), found)
 
     def built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
         """The parameters of a fresh model, and the rest of it."""
+        return eqx.partition(self._fresh(key, {}), _is_parameter)
+
+    def _fresh(self, key: PRNGKeyArray, values: Mapping[str, Any]) -> Any:
+        """A fresh model with other `values` of some arguments."""
         function = load_function(self.function, self.base_dir)
         sizes = {"in_size": self.in_size, "out_size": self.out_size}
-        model = function(**sizes, **dict(self.arguments), key=key)
-        return eqx.partition(model, _is_parameter)
+        return function(**sizes, **{**dict(self.arguments), **values}, key=key)
 
     @cached_property
     def _passes_key(self) -> bool:
@@ -195,15 +215,29 @@ class UserNetwork(Network):
             return eqx.filter_jit(lambda: self.built(fixed_key())[1])()
 
     @cached_property
-    def _initial(self) -> Callable[[PRNGKeyArray], Float[Array, " parameters"]]:
+    def _initial(
+        self,
+    ) -> Callable[[PRNGKeyArray, Mapping[str, Any]], Float[Array, " parameters"]]:
         """The vector of a fresh model; compiled, because building it op by op takes seconds."""
 
-        def initial(key: PRNGKeyArray) -> Float[Array, " parameters"]:
-            leaves = jax.tree.leaves(self.built(key)[0])
+        def initial(key: PRNGKeyArray, values: Mapping[str, Any]) -> Float[Array, " parameters"]:
+            pairs = zip(
+                *map(_places, (self.vector.shapes(), self._fresh(key, values))), strict=True
+            )
+            leaves = [leaf for shape, leaf in pairs if shape is not None]
             raveled = [jnp.ravel(leaves[at]).astype(self.dtype) for at in self.vector.order]
             return jnp.concatenate([*raveled, jnp.zeros(0, self.dtype)])
 
         return jax.jit(initial)
+
+
+def _places(tree: PyTree) -> list[Any]:
+    """The leaves of a model, or of a part of it in which the others are None."""
+    return jax.tree.leaves(tree, is_leaf=_is_none)
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
 
 
 def _is_parameter(leaf: Any) -> bool:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from sweeper.programs.build import Programs
 
 
-def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple[str, ...]]:
     """Refuse user-defined code that does not work, and decay rules for arrays that do not exist.
 
-    Returns warnings.
+    Returns the study with its `traced_arguments`, and warnings.
 
     Raises:
         StudyError: with what to fix.
@@ -65,9 +65,16 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 
         check_decay(config, never_run(config, data))
     found = (*warnings, *_hints(config, data))
+    if config.searched_arguments:
+        from sweeper.preflight.traced_arguments import decided
+        from sweeper.sweep.planning import costs_of
+
+        sizes = data.n_features, data.out_size
+        config, continuous = decided(config, *sizes, costs_of(config).compile_base_s)
+        found = (*found, *continuous)
     if config.edition > 1:
         check_kept()
-    return found
+    return config, found
 
 
 def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:

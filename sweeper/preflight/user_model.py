@@ -19,7 +19,7 @@ from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable, PythonTable
 from sweeper.config.rules import sizes_of_parts
-from sweeper.config.search import ends
+from sweeper.config.search import SearchEntry, ends
 from sweeper.config.user_code import (
     RAISED,
     Function,
@@ -63,7 +63,7 @@ def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, 
     """
     problems: list[Problem] = []
     warnings: list[str] = []
-    for check in _checks(config, in_size, out_size):
+    for check in model_checks(config, in_size, out_size):
         problems += check.problems()
         warnings += [f"{check.key}.function: {warning}" for warning in check.warnings]
     if problems:
@@ -71,10 +71,11 @@ def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, 
     return tuple(warnings)
 
 
-def _checks(config: StudyConfig, in_size: int, out_size: int) -> Iterator[_Check]:
+def model_checks(config: StudyConfig, in_size: int, out_size: int) -> Iterator[ModelCheck]:
+    """The checks of all functions of a study that build models."""
     if not isinstance(config.model, PartsTable):
         if "python" in config.kinds:
-            yield _Check(config, "model", in_size, out_size)
+            yield ModelCheck(config, "model", in_size, out_size)
         return
     train = config.train
     assert isinstance(train, AlternatingTable | CoupledTable)
@@ -82,11 +83,11 @@ def _checks(config: StudyConfig, in_size: int, out_size: int) -> Iterator[_Check
     sizes = sizes_of_parts(config.model, train, in_size, out_size)
     for name, part in config.model.parts.items():
         if isinstance(part, PythonTable):
-            yield _Check(config, f"model.{name}", *sizes[name], is_called)
+            yield ModelCheck(config, f"model.{name}", *sizes[name], is_called)
 
 
 @dataclass(slots=True)
-class _Check:
+class ModelCheck:
     """The check of the models that one function builds; `warnings` are complete at the end.
 
     `key` is the table that names the function, for `model` or one of its parts. `is_called` says
@@ -102,7 +103,7 @@ class _Check:
 
     def problems(self) -> list[Problem]:
         """What is wrong with the function and with its models."""
-        config, table = self.config, self._filled({})
+        config, table = self.config, self.filled({})
         try:
             function = load_function(table.function, config.base_dir)
         except LoadError as error:
@@ -117,10 +118,7 @@ class _Check:
         if found := self._unfit_model(function, {}):
             yield config.problem(f"{key}.function", *found)
             return
-        kind = "parts" if isinstance(config.model, PartsTable) else "python"
-        for name, entry in config.search.items():
-            if not (name.startswith(f"{key}.") and config.splits(name, kind)):
-                continue
+        for name, entry in self.splitting():
             for value in ends(entry):
                 if found := self._unfit_model(function, {entry.column(name): value}):
                     setting = name.removeprefix(f"{key}.")
@@ -129,9 +127,16 @@ class _Check:
                     )
                     break
 
+    def splitting(self) -> Iterator[tuple[str, SearchEntry]]:
+        """The searched settings of the table that need different programs."""
+        kind = "parts" if isinstance(self.config.model, PartsTable) else "python"
+        for name, entry in self.config.search.items():
+            if name.startswith(f"{self.key}.") and self.config.splits(name, kind):
+                yield name, entry
+
     def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> _Wrong | None:
         """What was found and how to fix it; None if such a model can be trained."""
-        table = self._filled(params)
+        table = self.filled(params)
         given = {"in_size": self.in_size, "out_size": self.out_size, **table.arguments}
         dtype = jax.dtypes.canonicalize_dtype(self.config.execution.precision)
         x = jax.ShapeDtypeStruct((self.in_size,), dtype)
@@ -183,7 +188,7 @@ class _Check:
         if (warning := f"{found}; {hint}") not in self.warnings:
             self.warnings.append(warning)
 
-    def _filled(self, params: Mapping[str, Scalar]) -> PythonTable:
+    def filled(self, params: Mapping[str, Scalar]) -> PythonTable:
         """The table for a trial with `params` whose model the function builds."""
         model: Any = self.config.filled({**params, **self.config.params_of("python")}).model
         if isinstance(model, PartsTable):

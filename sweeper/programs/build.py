@@ -12,7 +12,7 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
 from sweeper.config.model import MlpTable, PartsTable, PythonTable, in_order
 from sweeper.config.rules import inputs_of, sizes_of_parts
-from sweeper.config.settings import TrainTable
+from sweeper.config.settings import TrainTable, arguments_of
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import is_raised
 from sweeper.models.decay import Decay
@@ -141,6 +141,8 @@ class Programs:
             network = self._network(settings.of_part(name), *sizes[name])
             if shared is not None and isinstance(network, MlpNetwork):
                 network = _shared(network, name, train, shared)
+            if shared is not None and isinstance(network, UserNetwork):
+                network = _with_floats_of_lanes(network, settings.of_part(name))
             networks.append((name, network))
         return PartNetworks(tuple(networks), tuple((name, inputs[name]) for name, _ in networks))
 
@@ -189,6 +191,12 @@ def _shared(network: MlpNetwork, name: str, train: TrainTable, shared: ProgramCl
         looped=shared.lane_loop == "map" and name not in _unlooped(train),
         widths=shared.run_widths,
     )
+
+
+def _with_floats_of_lanes(network: UserNetwork, settings: Settings) -> UserNetwork:
+    """The model of all lanes of a class, each with its own floats."""
+    traced = arguments_of("model", settings.model, traced=True, parts=settings.parts)
+    return replace(network, at_run_time=tuple(key.removeprefix("model.") for key in traced))
 
 
 def _traced_in(shared: ProgramClass | None) -> dict[str, Sequence[Any]]:

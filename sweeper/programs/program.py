@@ -152,9 +152,18 @@ class LaneParameters(eqx.Module):
         return {name: self.numbers[index] for index, name in enumerate(self.names)}
 
     @property
-    def traced(self) -> Mapping[str, Int[AnyArray, ""]]:
-        """The parts of the structure that the program gets at run time."""
-        return {name: self.sizes[index] for index, name in enumerate(self.size_names)}
+    def traced(self) -> Mapping[str, AnyArray]:
+        """What models get at run time: parts of their structure, and arguments of user functions.
+
+        An argument is `model.NAME`, that of a part `PART.model.NAME`.
+        """
+        sizes = {name: self.sizes[index] for index, name in enumerate(self.size_names)}
+        numbers: dict[str, AnyArray] = {}
+        for index, name in enumerate(self.names):
+            table, *part, own = name.split(".")
+            if table == "model":
+                numbers[".".join([*part, table, own])] = self.numbers[index]
+        return sizes | numbers
 
 
 class Layout(Protocol):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.settings import general
+from sweeper.config.settings import arguments_of, general
 from sweeper.config.toml import toml_value
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.trust import NOWHERE, Code, building
@@ -119,8 +119,7 @@ def _named(settings: Settings) -> str:
 
 def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Problem]:
     """Each model setting in which some trial differs from the saved model."""
-    own = _of_model(config.filled({}).structure())
-    its = _of_model(start.settings.structure())
+    own, its = _of_model(config.filled({})), _of_model(start.settings)
     name = start.file.name
     for key in dict.fromkeys((*its, *own)):
         entry, saved = config.entry(key), its.get(key)
@@ -140,7 +139,10 @@ def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Proble
             yield config.problem(f"search.{key}", found, hint)
 
 
-def _of_model(structure: dict[str, Any]) -> dict[str, Any]:
+def _of_model(settings: Settings) -> dict[str, Any]:
+    """The structure of the model, and floats that its functions get at run time."""
+    traced = arguments_of("model", settings.model, traced=True, parts=settings.parts)
+    structure = settings.structure() | traced
     own = {key: value for key, value in structure.items() if key.startswith("model.")}
     return {key: value for key, value in own.items() if general(key) != _NUMBER}
 

@@ -15,7 +15,7 @@ from sweeper.config.study import EDITION
 from sweeper.config.study_config import StudyConfig
 from sweeper.errors import StudyError
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.session import with_recorded_edition
+from sweeper.sweep.session.session import with_recorded_rules
 from tests.live_status import STATUS
 from tests.processes import ROOT
 
@@ -42,7 +42,7 @@ def status(edition: int | None) -> str:
 
 
 def test_a_new_study_has_the_newest_edition(tmp_path: Path) -> None:
-    assert with_recorded_edition(study(tmp_path)).edition == EDITION
+    assert with_recorded_rules(study(tmp_path)).edition == EDITION
 
 
 @pytest.mark.parametrize(("recorded", "edition"), [(None, 1), (1, 1), (EDITION, EDITION)])
@@ -50,8 +50,8 @@ def test_a_study_resumes_under_its_edition(
     tmp_path: Path, recorded: int | None, edition: int
 ) -> None:
     begin(tmp_path, status(recorded))
-    assert with_recorded_edition(study(tmp_path)).edition == edition
-    assert with_recorded_edition(study(tmp_path), fresh=True).edition == EDITION
+    assert with_recorded_rules(study(tmp_path)).edition == edition
+    assert with_recorded_rules(study(tmp_path), fresh=True).edition == EDITION
 
 
 def test_the_recorded_settings_contain_the_edition(tmp_path: Path) -> None:
@@ -75,4 +75,4 @@ def test_unknown_editions_are_refused(tmp_path: Path, edition: str) -> None:
 @pytest.mark.parametrize("version", ["version-1", "version-2"])
 def test_without_a_status_the_edition_comes_from_the_ledger(tmp_path: Path, version: str) -> None:
     shutil.copytree(ROOT / "tests" / "golden" / version, tmp_path / "run")
-    assert with_recorded_edition(study(tmp_path)).edition == 1
+    assert with_recorded_rules(study(tmp_path)).edition == 1

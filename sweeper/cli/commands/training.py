@@ -41,9 +41,9 @@ def trained(
     timeline = Timeline(take_program_start(), Activity.IMPORT)
     view = View() if quiet else view_for(console_on(sys.stderr), timeline)
     from sweeper import api
-    from sweeper.sweep.session.session import with_recorded_edition
+    from sweeper.sweep.session.session import with_recorded_rules
 
-    config = with_recorded_edition(config, fresh=fresh)
+    config = with_recorded_rules(config, fresh=fresh)
     # before the view, since a process with threads cannot be forked
     with preparing(config) as prepared, view, logged(view, log_file, log_level) as observer:
         leaving = Leaving(RunDir(config.run_dir.absolute()), observer)

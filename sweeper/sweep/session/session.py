@@ -131,21 +131,24 @@ def check(config: StudyConfig, data_digest: str | None) -> None:
             joined(config, ledger.sessions(), data_digest, None, asks_start=False)
 
 
-def with_recorded_edition(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:
-    """The study under the edition that it began with, or today's if it is new or `fresh`.
+def with_recorded_rules(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:
+    """The study under the rules that it began with, or today's if it is new or `fresh`.
 
-    The edition is in the status file, or else in the ledger. It is checked again when the ledger is
-    opened.
+    These are its edition, which is in the status file or else in the ledger, and which floats of
+    its models are traced. Both are checked again when the ledger is opened.
     """
     run_dir = RunDir(config.run_dir)
     with suppress(OSError):  # an impossible path is refused when the directory is checked
         if fresh or not run_dir.ledger.exists():
             return config
-    with suppress(SetupError):
-        return config.under(read_status(run_dir).edition or 1)
+    if not config.searched_arguments:
+        with suppress(SetupError):
+            return config.under(read_status(run_dir).edition or 1)
     with suppress(SweeperError, OSError), closing(backup.read(run_dir)) as ledger:
         if sessions := ledger.sessions():
-            return config.under(sessions[0]["study"].get("edition", 1))
+            began = sessions[0]["study"]
+            arguments = began.get("traced_arguments", ())
+            return config.under(began.get("edition", 1)).tracing(arguments)
     return config
 
 

@@ -1,0 +1,261 @@
+"""Which floats of user-defined models programs get at run time, and why others are compiled in.
+
+A float is traced if the function, its model and its gradient can be traced with an array in its
+place, and then are what they are with a Python float: the same parameters, static fields and
+operations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+from jax.extend.core import Jaxpr
+from jaxtyping import Array
+
+from sweeper.config import StudyConfig
+from sweeper.config.coupled import CoupledTable
+from sweeper.config.kinds import is_function
+from sweeper.config.refusals import format_value
+from sweeper.config.search import ends
+from sweeper.config.train import OwnProgramTable
+from sweeper.config.user_code import RAISED, describe_error, load_function, place_of
+from sweeper.errors import counted
+from sweeper.models.traces import Trace, depending, inner_jaxprs, is_same, text_of_structure, trace
+from sweeper.models.user_network import (
+    KEY,
+    UNTRACEABLE,
+    evaluated,
+    hint_of,
+    passes_key,
+    with_key,
+    without_key,
+)
+from sweeper.preflight.user_model import ModelCheck, model_checks
+from sweeper.study.options import n_proposals
+from sweeper.trial import Scalar
+
+_FEW_VALUES = "search few values, with choices or step"
+_OF_JNP = "compute with it by jnp only"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a float is compiled in, and what to change for it to be traced."""
+
+    why: str
+    fix: str
+
+
+def decided(
+    config: StudyConfig, in_size: int, out_size: int, compile_s: float
+) -> tuple[StudyConfig, tuple[str, ...]]:
+    """The study with its `traced_arguments`, and warnings about continuous settings.
+
+    What its records or its file say stands. A program takes at least `compile_s` to compile.
+    """
+    if config.traced_arguments is not None:
+        return config, ()
+    traced, obstacles = _tried(config, in_size, out_size)
+    config = config.tracing(traced)
+    return config, tuple(_continuous(config, obstacles, compile_s))
+
+
+def _continuous(
+    config: StudyConfig, obstacles: Mapping[str, Obstacle], compile_s: float
+) -> Iterator[str]:
+    """Warnings about settings with a program for each of their infinitely many values."""
+    n_trials = n_proposals(config)
+    for key, entry in config.search.items():
+        if not config.structural[key] or entry.values() is not None or n_trials == 1:
+            continue
+        linked = [link for link, source in config.same_as.items() if source == key]
+        found = next((obstacles[one] for one in (key, *linked) if one in obstacles), None)
+        why = "" if found is None else f": {found.why}"
+        fix = _FEW_VALUES if found is None else f"{found.fix}, or {_FEW_VALUES}"
+        yield (
+            f"search.{key} is continuous, but its value is compiled in{why}; so "
+            f"{counted(n_trials, 'trial')} compile {n_trials} programs, which takes at least "
+            f"{n_trials * compile_s:.0f} s; {fix}"
+        )
+
+
+def _tried(
+    config: StudyConfig, in_size: int, out_size: int
+) -> tuple[list[str], dict[str, Obstacle]]:
+    """The arguments that can be traced together, and why others cannot."""
+    traced: list[str] = []
+    obstacles: dict[str, Obstacle] = {}
+    for check in model_checks(config, in_size, out_size):
+        keys = [key for key in config.searched_arguments if key.rpartition(".")[0] == check.key]
+        found = {key: _obstacle_in_study(check, key) for key in keys}
+        able = [key for key in keys if found[key] is None]
+        if _obstacle(check, able) is not None:
+            found |= {key: _obstacle(check, [key]) for key in able}
+            able = [key for key in able if found[key] is None]
+            found |= dict.fromkeys(able, _obstacle(check, able))
+        traced += [key for key in able if found[key] is None]
+        obstacles |= {key: one for key, one in found.items() if one is not None}
+    return traced, obstacles
+
+
+def _obstacle_in_study(check: ModelCheck, key: str) -> Obstacle | None:
+    """Why the study does not allow an argument to be traced, whatever the model is."""
+    train, name = check.config.train, key.rpartition(".")[2]
+    if isinstance(train, OwnProgramTable):
+        return Obstacle(f"'{train.program}' would train it as an array of the model", _FEW_VALUES)
+    if isinstance(train, CoupledTable) and is_function(train.objective):
+        return Obstacle(f"'{train.objective}' would get it as an array of a model", _FEW_VALUES)
+    arguments = check.filled({}).arguments
+    if name not in arguments:
+        why = f"some trials do not draw it, and [{check.key}] does not have it"
+        return Obstacle(why, f"write {name} = ... in [{check.key}]")
+    if not isinstance(arguments[name], float):
+        why = f"[{check.key}] has {name} = {format_value(arguments[name])}, which is not a float"
+        return Obstacle(why, f"write it with a decimal point in [{check.key}]")
+    return None
+
+
+def _obstacle(check: ModelCheck, keys: Sequence[str]) -> Obstacle | None:
+    """Why these arguments of a function cannot all be traced; None if they can.
+
+    Tried with the values as written, then with the ends of each other searched setting.
+    """
+    if not keys:
+        return None
+    others = [(name, entry) for name, entry in check.splitting() if name not in keys]
+    drawn = [{entry.column(name): value} for name, entry in others for value in ends(entry)]
+    names = [key.rpartition(".")[2] for key in keys]
+    tried = (_obstacle_with(check, names, params) for params in ({}, *drawn))
+    return next((found for found in tried if found is not None), None)
+
+
+def _obstacle_with(
+    check: ModelCheck, names: Sequence[str], params: Mapping[str, Scalar]
+) -> Obstacle | None:
+    table = check.filled(params)
+    function = load_function(table.function, check.config.base_dir)
+    given = {"in_size": check.in_size, "out_size": check.out_size, **table.arguments}
+    dtype = jax.dtypes.canonicalize_dtype(check.config.execution.precision)
+    values = {name: jax.ShapeDtypeStruct((), dtype) for name in names}
+    x = jax.ShapeDtypeStruct((check.in_size,), dtype)
+    plain = trace(lambda key: function(**given, key=key), KEY).result
+    use = _Use(function, given, with_key if passes_key(plain, x) else without_key)
+    before = trace(use.outputs, KEY, {}, x)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of Equinox, about static arrays
+            after = trace(use.outputs, KEY, values, x)
+            places = [at for at, leaf in enumerate(jax.tree.leaves(plain)) if _is_float(leaf)]
+            trace(partial(use.gradient, places), KEY, values, x)
+    except RAISED as error:
+        return _raised(table.function, error)
+    if use.static:
+        return Obstacle(
+            f"it is in the static field {use.static[0]}", "make it a field of the model"
+        )
+    return _difference(before, after, len(names))
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What a class does with a function: it builds a model, calls it, and takes its gradient.
+
+    `static` collects the names of static fields that depend on traced values.
+    """
+
+    function: Callable[..., Any]
+    given: Mapping[str, Any]
+    call: Callable[..., Any]
+    static: list[str] = dataclasses.field(default_factory=list[str])
+
+    def outputs(self, key: Any, values: Mapping[str, Any], x: Any) -> Any:
+        """The model, and its outputs in evaluation and in training."""
+        model = self._model(key, values)
+        return model, evaluated(model, x), self.call(key, model, x)
+
+    def gradient(self, places: Sequence[int], key: Any, values: Mapping[str, Any], x: Any) -> Any:
+        """The gradient of its outputs in training; its parameters are in these `places`."""
+        leaves, structure = jax.tree.flatten(self._model(key, values))
+
+        def total(parameters: list[Any]) -> Array:
+            own = dict(zip(places, parameters, strict=True))
+            full = [own.get(at, leaf) for at, leaf in enumerate(leaves)]
+            return jnp.sum(self.call(key, jax.tree.unflatten(structure, full), x))
+
+        return jax.grad(total)([leaves[at] for at in places])
+
+    def _model(self, key: Any, values: Mapping[str, Any]) -> Any:
+        model = self.function(**{**self.given, **values}, key=key)
+        self.static.extend(_static_tracers(model))
+        return model
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _static_tracers(module: Any) -> Iterator[str]:
+    """The static fields of a module, and of those in it, that hold a traced value."""
+    if not isinstance(module, eqx.Module):
+        return
+    for field in dataclasses.fields(module):
+        value = getattr(module, field.name, None)
+        if field.metadata.get("static"):
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
+                yield f"{type(module).__name__}.{field.name}"
+        else:
+            for inner in jax.tree.leaves(value, is_leaf=lambda one: isinstance(one, eqx.Module)):
+                yield from _static_tracers(inner)
+
+
+def _raised(name: str, error: BaseException) -> Obstacle:
+    if isinstance(error, UNTRACEABLE):
+        return Obstacle(f"Python code needs its value{place_of(error)}", hint_of(error, _OF_JNP))
+    return Obstacle(f"with an array, '{name}' raised {describe_error(error)}", _OF_JNP)
+
+
+def _difference(before: Trace, after: Trace, n_values: int) -> Obstacle | None:
+    """Where the model differs if it gets arrays for Python floats; None if it is the same."""
+    (model, *_), (traced, *_) = before.result, after.result
+    if text_of_structure(model) != text_of_structure(traced):
+        return Obstacle("the structure of the model depends on it", _OF_JNP)
+    marks = [False, *[True] * n_values, False]
+    depends = iter(depending(after.jaxpr.jaxpr, marks))
+    for was, now in zip(jax.tree.leaves(model), jax.tree.leaves(traced), strict=True):
+        is_own = next(depends) if isinstance(now, jax.ShapeDtypeStruct) else False
+        if isinstance(was, float) and _is_float(now) and now.shape == ():
+            continue  # a number of the model, which is not trained
+        if not _is_like(was, now) or (is_own and not _is_float(was)):
+            return Obstacle("an array of the model that is not trained depends on it", _OF_JNP)
+    if _operations(before.jaxpr.jaxpr) != _operations(after.jaxpr.jaxpr):
+        return Obstacle("the model computes something else with an array", _OF_JNP)
+    return None
+
+
+def _is_like(was: Any, now: Any) -> bool:
+    if isinstance(was, jax.ShapeDtypeStruct) and isinstance(now, jax.ShapeDtypeStruct):
+        return (was.shape, was.dtype) == (now.shape, now.dtype)
+    return is_same(was, now)
+
+
+def _operations(jaxpr: Jaxpr) -> Counter[tuple[Any, ...]]:
+    """How often each operation occurs, by its results; those of single numbers do not count."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for equation in jaxpr.eqns:
+        inner = [*inner_jaxprs(equation)]
+        shapes: list[Any] = [var.aval for var in equation.outvars]
+        results = tuple((one.shape, str(one.dtype)) for one in shapes)
+        if not inner and any(shape for shape, _ in results):
+            found[equation.primitive.name, results] += 1
+        for one in inner:
+            found += _operations(one.jaxpr)
+    return found
