@@ -38,7 +38,7 @@ Studies that began before editions were recorded continue under edition 1.
 N_PARAMETERS = "n_parameters"
 SAMPLERS = ("tpe", "random", "qmc", "grid", "gp", "cmaes", "nsgaii")
 PRUNERS = (
-    *("none", "median", "percentile", "asha", "hyperband"),
+    *("none", "halving", "median", "percentile", "asha", "hyperband"),
     *("patient", "threshold", "wilcoxon"),
 )
 
