@@ -22,6 +22,7 @@ from sweeper.errors import Problem, StudyError, SweeperError
 # Where a class runs, what is kept and when a study ends: no row depends on these silently.
 _FREE = (
     "study.timeout",
+    "study.stop",
     "execution.threads",
     "execution.workers",
     "execution.devices",
