@@ -55,6 +55,7 @@ class Reason(StrEnum):
     WORKER_DIED = "worker_died"
     TIMEOUT = "timeout"
     MAX_FAILURES = "max_failures"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

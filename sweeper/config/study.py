@@ -38,7 +38,7 @@ Studies that began before editions were recorded continue under edition 1.
 N_PARAMETERS = "n_parameters"
 SAMPLERS = ("tpe", "random", "qmc", "grid", "gp", "cmaes", "nsgaii")
 PRUNERS = (
-    *("none", "median", "percentile", "asha", "hyperband"),
+    *("none", "halving", "median", "percentile", "asha", "hyperband"),
     *("patient", "threshold", "wilcoxon"),
 )
 
@@ -94,6 +94,31 @@ class ConstraintTable(Table):
     min: float | None = Field(default=None, description="lower bound", examples=[0.8])
 
 
+class StopTable(Table):
+    """`study.stop`: ends the study before all trials have been trained."""
+
+    value: float | None = Field(
+        default=None,
+        description="end the study when a trial is complete that is as good",
+        examples=[0.98],
+    )
+    patience: Count | None = Field(
+        default=None,
+        description="end the study when so many trials in a row have not improved on the best",
+        examples=[200],
+    )
+
+
+def _stop_has_a_rule(stop: StopTable | None, metric: str | tuple[str, ...]) -> Iterable[Flaw]:
+    if stop is None:
+        return
+    if stop.value is None and stop.patience is None:
+        yield Flaw("stop", "without a rule", "write value = ..., or patience = ...")
+    if not isinstance(metric, str) and len(metric) > 1:
+        found = f"with {len(metric)} objectives, but it needs one"
+        yield Flaw("stop", found, "remove it, or write one metric")
+
+
 def _a_direction_each(
     metric: str | tuple[str, ...], direction: Direction | tuple[Direction, ...]
 ) -> Iterable[Flaw]:
@@ -131,7 +156,7 @@ def _several(
 class StudyTable(Table):
     """`[study]`; `name` also names the run directory."""
 
-    rules = (_a_direction_each, _no_interval, _several)
+    rules = (_a_direction_each, _no_interval, _several, _stop_has_a_rule)
 
     name: Annotated[str, Field(pattern=r"^\w[\w-]*$", max_length=100)] = Field(
         description="name of the study and of its run directory", examples=["digits"]
@@ -169,6 +194,11 @@ class StudyTable(Table):
         description='end the study at the next commit after this wall time, such as "30m", over '
         "all of its sessions",
         examples=["30m"],
+    )
+    stop: StopTable | None = Field(
+        default=None,
+        description="end the study at a value, or if trials no longer improve",
+        examples=[{"value": 0.98, "patience": 200}],
     )
     constraints: Annotated[tuple[ConstraintTable, ...], Field(strict=False)] = Field(
         default=(),

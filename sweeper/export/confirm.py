@@ -111,6 +111,7 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
         "sampler": {"name": "random"},
         "pruner": {"name": "none"},
         "timeout": None,
+        "stop": None,
     }
     split = tables["data"]["split"] | {"seed": before.split_seed}
     tables["execution"].pop("max_failures", None)

@@ -26,7 +26,7 @@ from sweeper.scheduler.policy import lane_loop_of
 # settings of how trials are proposed, placed and cut into rounds, which do not matter for one given
 # trial
 _OF_SEVERAL = {
-    "study": ("sampler", "pruner", "enqueue", "timeout"),
+    "study": ("sampler", "pruner", "enqueue", "timeout", "stop"),
     "execution": ("costs", "strategy", "lane_loop", "max_failures"),
 }
 # as for names of studies, with space for "-trial-" and a number

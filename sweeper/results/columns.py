@@ -80,7 +80,7 @@ OUTCOME = (
         "reason",
         STRING,
         "why it ended early: pruned, diverged, early_stop, error, oom, "
-        "timeout, worker_died or max_failures",
+        "timeout, worker_died, max_failures or stopped",
         D,
     ),
     Column("value", DOUBLE, "the objective, in the user's sign; with several, the first", D),

@@ -23,13 +23,13 @@ class Status:
     `diverged` counts PRUNED trials that diverged; None in a file of an earlier version without
     tables. `best` has trial_number, value, values and params, and is None before a feasible trial
     is COMPLETE; with several objectives, `front` has the same for each trial of the Pareto front.
-    `feasible` counts complete trials that meet the constraints, if any. `timeout` and
-    `max_failures` are the limit that ended the study, else None. `xla_threads` is the number that
-    the study began with, on a CPU. `edition` is that of its rules; None in a status of a version
-    that recorded none. `running` has bucket, place, class_id, class_name and trials, one entry per
-    bucket. `eta_s` and `trials_per_minute` are None if too little is known. `compile_s` and
-    `train_s` are sums over all buckets, in parallel or not, next to their predictions by the cost
-    model; `n_compiled` counts programs, of which `n_cache_hits` came from the compile cache.
+    `feasible` counts complete trials that meet the constraints, if any. `timeout`,
+    `stop` and `max_failures` are the limit that ended the study, else None. `xla_threads` is the
+    number that the study began with, on a CPU. `edition` is that of its rules; None in a status of
+    a version that recorded none. `running` has bucket, place, class_id, class_name and trials, one
+    entry per bucket. `eta_s` and `trials_per_minute` are None if too little is known. `compile_s`
+    and `train_s` are sums over all buckets, in parallel or not, next to their predictions by the
+    cost model; `n_compiled` counts programs, of which `n_cache_hits` came from the compile cache.
     `spent_s` says where the time since the start of this program went, by activity as in
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
@@ -64,6 +64,7 @@ class Status:
     feasible: int | None = None
     timeout: str | None = None
     max_failures: int | float | None = None
+    stop: Mapping[str, float] | None = None
     xla_threads: int | None = None
     edition: int | None = None
     diverged: int | None = None
@@ -78,6 +79,9 @@ def ended_by(status: Status) -> str | None:
             "trials failed; the columns reason and error_message say why; run the same command "
             "with a larger limit to continue with new trials"
         )
+    if status.stop is not None:
+        rules = ", ".join(f"study.stop.{name} = {value}" for name, value in status.stop.items())
+        return f"ended by {rules}; run the same command without it to continue with new trials"
     if status.timeout is None:
         return None
     ended = f"ended by study.timeout = {status.timeout}, over all of its sessions"

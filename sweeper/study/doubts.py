@@ -13,7 +13,7 @@ from sweeper.errors import counted, listed
 from sweeper.study.options import given_options, n_proposals, pruner_chain, rungs
 
 _MEDIAN = ("median", "percentile")
-_HALVING = ("asha", "hyperband")
+_HALVING = ("halving", "asha", "hyperband")
 # 0.5 ** n is the lowest p-value of n differences; below the lowest threshold that a float can be
 _MAX_DIFFERENCES = 1100
 

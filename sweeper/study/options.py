@@ -93,6 +93,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "swapping_prob": _SHARE,
     },
     "none": {},
+    "halving": {"min_resource": _ONE, "reduction_factor": Option(int, 2)},
     "median": _MEDIAN,
     "percentile": {"percentile": Option(float, 0, 100, required=True), **_MEDIAN},
     "asha": {
@@ -122,6 +123,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "median": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
     "percentile": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
     "threshold": {"n_warmup_steps": 0, "interval_steps": 1},
+    "halving": {"min_resource": 3, "reduction_factor": 3},
     "asha": {"min_resource": 1, "reduction_factor": 4},
     "hyperband": {"min_resource": 1, "reduction_factor": 3},
     "wilcoxon": {"p_threshold": 0.1, "n_startup_steps": 2},
@@ -142,7 +144,7 @@ def rungs(config: StudyConfig) -> tuple[int, ...]:
     """The epochs before the last at which the pruner decides; empty if it may at any."""
     # the innermost pruner decides
     *_, (name, options) = pruner_chain(config.study.pruner.name, config.study.pruner.options)
-    if name not in ("asha", "hyperband"):
+    if name not in ("halving", "asha", "hyperband"):
         return ()
     given = given_options(config, name, options)
     factor = given["reduction_factor"]

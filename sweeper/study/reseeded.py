@@ -143,6 +143,8 @@ class NotingStorage(InMemoryStorage):
         super().__init__()
         self._noted = Memory({}, {})
         self._n_trials = 0
+        self.n_reports = 0
+        """How many values of trials were reported."""
         self._complete: list[int] = []  # their ids, in ascending order like their numbers
 
     def noted(self) -> Memory:
@@ -155,9 +157,16 @@ class NotingStorage(InMemoryStorage):
         self._n_trials += 1
         if template_trial and template_trial.state == TrialState.COMPLETE:
             bisect.insort(self._complete, trial_id)
+        self.n_reports += len(template_trial.intermediate_values) if template_trial else 0
         for key, value in (template_trial.system_attrs if template_trial else {}).items():
             self._note(trial_id, key, value)
         return trial_id
+
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
+        super().set_trial_intermediate_value(trial_id, step, intermediate_value)
+        self.n_reports += 1
 
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None

@@ -20,6 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
+from sweeper.study.cohorts import HalvingPruner
 from sweeper.study.options import given_options, without_name
 from sweeper.study.user_sampler import own, seeded
 
@@ -66,6 +67,7 @@ _SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
 }
 _PRUNERS: dict[str, Callable[..., BasePruner]] = {
     "none": optuna.pruners.NopPruner,
+    "halving": HalvingPruner,
     "median": optuna.pruners.MedianPruner,
     "percentile": optuna.pruners.PercentilePruner,
     "asha": optuna.pruners.SuccessiveHalvingPruner,

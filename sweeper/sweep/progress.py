@@ -14,7 +14,8 @@ from sweeper.results.status import Status
 from sweeper.scheduler.classes import Plan, ProgramClass, class_name
 from sweeper.study.options import most_failures
 from sweeper.sweep.state import EndedTrials, SweepState
-from sweeper.trial import TrialState
+from sweeper.sweep.stopping import is_stopped
+from sweeper.trial import Reason, TrialState
 
 Doing = Literal["running", "finished", "interrupted", "failed"]
 
@@ -66,6 +67,7 @@ class Standing:
             front=front if len(self.config.study.objectives) > 1 else [],
             feasible=state.ended.n_feasible if self.config.study.constraints else None,
             timeout=self._cut_short(state, waiting) if doing == "finished" else None,
+            stop=self._stop(state, waiting) if doing == "finished" else None,
             max_failures=self._limit(ended[TrialState.FAIL.value]),
             metric=self.config.study.metric,
             direction=self.config.study.direction,
@@ -90,9 +92,18 @@ class Standing:
 
     def _cut_short(self, state: SweepState, waiting: int) -> str | None:
         """The timeout, if it leaves trials unstarted or has ended some in the last round."""
-        rows = state.ended.values()
-        cut = (row["reason"] == "timeout" and row["last_round"] == state.rounds for row in rows)
-        return self.config.study.timeout if waiting or any(cut) else None
+        if is_stopped(self.config.study, state.ended.values(), ()):
+            return None
+        is_cut = waiting or _has_cut(state, Reason.TIMEOUT)
+        return self.config.study.timeout if is_cut else None
+
+    def _stop(self, state: SweepState, waiting: int) -> Mapping[str, float] | None:
+        """The rules of `study.stop`, if one leaves trials unstarted or has ended some."""
+        study = self.config.study
+        if study.stop is None or not is_stopped(study, state.ended.values(), ()):
+            return None
+        rules = study.stop.model_dump(exclude_none=True)
+        return rules if waiting or _has_cut(state, Reason.STOPPED) else None
 
     def _limit(self, failed: int) -> int | float | None:
         """The limit of failed trials, if it was exceeded."""
@@ -122,3 +133,9 @@ class Standing:
             }
             for bucket in plan.buckets
         ]
+
+
+def _has_cut(state: SweepState, reason: Reason) -> bool:
+    """Whether trials have ended in the last round for this reason."""
+    rows = state.ended.values()
+    return any(row["reason"] == reason and row["last_round"] == state.rounds for row in rows)

@@ -8,7 +8,7 @@ while the next one trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from sweeper.sweep.resume import judged, reports, restore
 from sweeper.sweep.rows import Verdict, bucket_record, excesses, trial_row, values_of
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.state import Running, SweepState
+from sweeper.sweep.stopping import is_stopped
 from sweeper.trial import LaneRecord, Reason, TrialSpec, TrialState
 
 
@@ -192,39 +193,49 @@ class Sweep:
         for lane in (lane for lane in lanes if lane.failure is None and judged_by is not None):
             column = lane.curve.values[:, judged_by].tolist()
             self._study.report(lane.number, lane.curve.first_epoch, reports(column))
-        cut_by = self._cut_by(lanes)
-        verdicts = {lane.number: self._judge(lane, cut_by) for lane in lanes}
+        verdicts = {lane.number: self._judge(lane) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
+        if (cut_by := self._cut_by(ended.values())) is not None:
+            others = (lane for lane in lanes if lane.number not in ended)
+            ended |= {lane.number: replace(self._pruned(lane), reason=cut_by) for lane in others}
+            ended = dict(sorted(ended.items()))
         for number, verdict in ended.items():
             self._study.constrain(number, verdict.excesses)
             self._study.tell(number, verdict.state, verdict.values)
         return {number: self._row(number, verdict) for number, verdict in ended.items()}
 
-    def _cut_by(self, lanes: Sequence[LaneRecord]) -> Reason | None:
-        """What ends the study in a round with these `lanes`; None if it continues."""
+    def _cut_by(self, ending: Iterable[Verdict]) -> Reason | None:
+        """What ends the study in a round in which these trials end; None if it continues."""
         config, state = self._parts.config, self.state
-        failed = state.ended.counts["FAIL"] + sum(lane.failure is not None for lane in lanes)
-        if failed > most_failures(config):
+        ending = list(ending)
+        failed = sum(verdict.state is TrialState.FAIL for verdict in ending)
+        if state.ended.counts["FAIL"] + failed > most_failures(config):
             return Reason.MAX_FAILURES
         timeout_s = config.study.timeout_s
-        is_out_of_time = timeout_s is not None and state.spent_s >= timeout_s
-        return Reason.TIMEOUT if is_out_of_time else None
+        if timeout_s is not None and state.spent_s >= timeout_s:
+            return Reason.TIMEOUT
+        is_enough = is_stopped(config.study, state.ended.values(), ending)
+        return Reason.STOPPED if is_enough else None
 
-    def _judge(self, lane: LaneRecord, cut_by: Reason | None) -> Verdict | None:
+    def _judge(self, lane: LaneRecord) -> Verdict | None:
+        """How a trial ends in this round; None if it goes on."""
         trial = self.state.running[lane.number]
         if lane.failure is not None:
             return Verdict(TrialState.FAIL, lane.failure.reason)
-        last = dict(zip(self._parts.metrics, lane.curve.values[-1].tolist(), strict=True))
-        now = self._verdict(trial, TrialState.PRUNED, Reason.PRUNED, last)
+        now = self._pruned(lane)
         if lane.diverged_epoch is not None or not all(map(math.isfinite, now.values)):
             return Verdict(TrialState.PRUNED, Reason.DIVERGED)
         if trial.epochs_done >= self._epochs(trial.spec):
             return self._complete(trial, None)
         if lane.ended:
             return self._complete(trial, Reason.EARLY_STOP)
-        if self._study.should_prune(lane.number):
-            return now
-        return None if cut_by is None else replace(now, reason=cut_by)
+        return now if self._study.should_prune(lane.number) else None
+
+    def _pruned(self, lane: LaneRecord) -> Verdict:
+        """The verdict of a trial that ends with the metrics of its last epoch."""
+        last = dict(zip(self._parts.metrics, lane.curve.values[-1].tolist(), strict=True))
+        trial = self.state.running[lane.number]
+        return self._verdict(trial, TrialState.PRUNED, Reason.PRUNED, last)
 
     def _complete(self, trial: Running, reason: Reason | None) -> Verdict:
         """The verdict of a complete trial, whose metrics are the means of its members'."""

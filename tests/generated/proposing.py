@@ -37,7 +37,7 @@ def samplers(draw: Draw, n_objectives: int) -> Study:
 @st.composite
 def pruners(draw: Draw, study: Study, *, may_wrap: bool = True) -> Study:
     names = [
-        *("none", "median", "percentile", "asha", "hyperband"),
+        *("none", "halving", "median", "percentile", "asha", "hyperband"),
         *("threshold", "wilcoxon", *(("patient",) if may_wrap else ())),
     ]
     name = draw(st.sampled_from([*names, "nets:Pruner"]))

@@ -36,7 +36,7 @@ def options(sampler: str, pruner: str) -> tuple[str, ...]:
     return (*chosen, GRID) if sampler == "grid" else (*chosen, QUEUE)
 
 
-@pytest.mark.parametrize("pruner", ["median", "asha", "hyperband", "own"])
+@pytest.mark.parametrize("pruner", ["median", "halving", "asha", "hyperband", "own"])
 @pytest.mark.parametrize("sampler", sorted(SAMPLERS))
 def test_each_sampler_resumes_with_each_pruner_unchanged(sampler: str, pruner: str) -> None:
     config = study([*FEW, *options(sampler, pruner), *CONDITIONAL[:2]])

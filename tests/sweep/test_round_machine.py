@@ -24,6 +24,7 @@ PRUNERS = {
     "none": "name='none'",
     "median": "name='median',n_startup_trials=2",
     "percentile": "name='percentile',percentile=40.0,n_startup_trials=2",
+    "halving": "name='halving',min_resource=1,reduction_factor=2",
     "asha": "name='asha'",
     "hyperband": "name='hyperband'",
     "patient": "name='patient',patience=1,wrapped={name='asha'}",

@@ -23,6 +23,7 @@ from sweeper.process import installed_versions
 # Where a class runs, what is kept and when a study ends: no row depends on these silently.
 _FREE = (
     "study.timeout",
+    "study.stop",
     "execution.threads",
     "execution.workers",
     "execution.devices",

@@ -1,0 +1,46 @@
+"""Whether `study.stop` ends a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sweeper.config.study import StudyTable
+from sweeper.results.ranking import is_feasible
+from sweeper.sweep.rows import Verdict
+from sweeper.trial import TrialState
+
+
+def is_stopped(
+    study: StudyTable, before: Iterable[Mapping[str, Any]], ending: Iterable[Verdict]
+) -> bool:
+    """Whether the study ends after these trials: rows of earlier rounds, and verdicts of this one.
+
+    Only feasible complete trials can be good enough, or improve on the best. Until there is one,
+    no trial counts as without improvement.
+    """
+    stop = study.stop
+    if stop is None:
+        return False
+    sign = -1.0 if study.directions[0] == "maximize" else 1.0
+    in_order = sorted(before, key=lambda row: (row["last_round"], row["trial_number"]))
+    best, idle = float("inf"), 0
+    for value in (*map(_of_row, in_order), *map(_of_verdict, ending)):
+        improves = value is not None and sign * value < best
+        best = sign * value if improves and value is not None else best
+        idle = 0 if improves else idle + 1
+    if best == float("inf"):
+        return False
+    is_good = stop.value is not None and best <= sign * stop.value
+    return is_good or (stop.patience is not None and idle >= stop.patience)
+
+
+def _of_row(row: Mapping[str, Any]) -> float | None:
+    """The value of a trial that can win."""
+    return row["value"] if row["state"] == TrialState.COMPLETE and is_feasible(row) else None
+
+
+def _of_verdict(verdict: Verdict) -> float | None:
+    violates = any(excess > 0 for excess in verdict.excesses.values())
+    is_one = verdict.state is TrialState.COMPLETE and not violates
+    return verdict.values[0] if is_one else None

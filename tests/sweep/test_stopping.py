@@ -1,0 +1,74 @@
+"""When `study.stop` ends a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.config import parse
+from sweeper.errors import StudyError
+from sweeper.sweep.rows import Verdict
+from sweeper.sweep.stopping import is_stopped
+from sweeper.trial import Reason, TrialState
+from tests.config.conftest import VALID
+
+
+def stopped(stop: str, *values: float | None, direction: str = "maximize") -> bool:
+    """Whether a study stops after trials with these values; None for one that was pruned."""
+    study = parse(VALID, Path("study.toml"), [f"study.stop={stop}", f"study.direction={direction}"])
+    rows = [
+        {
+            "last_round": 1 + number // 2,
+            "trial_number": number,
+            "state": "PRUNED" if value is None else "COMPLETE",
+            "value": value,
+        }
+        for number, value in enumerate(values)
+    ]
+    # however the ledger orders them
+    return is_stopped(study.study, reversed(rows), ())
+
+
+def test_a_study_ends_when_a_complete_trial_is_good_enough() -> None:
+    assert not stopped("{ value = 0.9 }", 0.5, None, 0.89)
+    assert stopped("{ value = 0.9 }", 0.5, 0.9, 0.1)
+    assert stopped("{ value = 0.3 }", 0.5, 0.3, direction="minimize")
+    assert not stopped("{ value = 0.3 }", 0.5, 0.4, direction="minimize")
+
+
+def test_a_study_ends_when_trials_no_longer_improve() -> None:
+    assert not stopped("{ patience = 3 }", 0.5, 0.4, None)
+    assert stopped("{ patience = 3 }", 0.5, 0.4, None, 0.5)
+    assert not stopped("{ patience = 3 }", 0.5, 0.4, None, 0.6)
+    assert not stopped("{ patience = 3 }", None, None, None, None)
+
+
+def test_verdicts_of_the_round_count_and_infeasible_trials_do_not() -> None:
+    study = parse(VALID, Path("study.toml"), ["study.stop={value=0.9}", "study.direction=maximize"])
+    good = Verdict(TrialState.COMPLETE, None, (0.95,))
+    assert is_stopped(study.study, (), [good])
+    assert not is_stopped(study.study, (), [Verdict(TrialState.PRUNED, Reason.PRUNED, (0.95,))])
+    assert not is_stopped(
+        study.study, (), [Verdict(TrialState.COMPLETE, None, (0.95,), {"0": 1.0})]
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "match"),
+    [
+        (["study.stop={}"], "stop: without a rule"),
+        (["study.stop={patience=0}"], "stop.patience"),
+        (
+            [
+                "study.stop={value=1}",
+                "study.metric=['val_loss','n_parameters']",
+                "study.direction=['minimize','minimize']",
+            ],
+            "stop: with 2 objectives",
+        ),
+    ],
+)
+def test_rules_that_cannot_stop_are_refused(overrides: list[str], match: str) -> None:
+    with pytest.raises(StudyError, match=match):
+        parse(VALID, Path("study.toml"), overrides)
