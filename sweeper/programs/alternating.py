@@ -106,7 +106,7 @@ class Alternating(OfParts):
         (value, losses), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
         gradients = self._clipped(gradients, lane.hparams)
         ordered = {part: gradients[part] for part in phase.trains}
-        own: Mapping[str, Any] = dict.fromkeys(phase.trains, value)
+        own = jax.tree.map(lambda _: value, ordered)
         return stepped(self.moved(state, ordered, own, lane, name), lane), losses
 
     def _losses(self, outputs: Mapping[str, Array], y: AnyArray) -> Metrics:
