@@ -198,7 +198,7 @@ def _over_leaves(
     def update(updates: Any, state: Any, params: Any = None, **loss: Any) -> tuple[Any, Any]:
         # the leaves are a rearrangement of the vector, which its transpose undoes
         parameters, back = jax.vjp(leaves, params)
-        given = {**loss, "grad": leaves(loss["grad"])}
+        given = {name: leaves(one) if name == "grad" else one for name, one in loss.items()}
         moved, state = inner.update(leaves(updates), state, parameters, **given)
         return back(moved)[0], state
 

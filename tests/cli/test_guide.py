@@ -48,7 +48,7 @@ def test_a_link_to_another_guide_is_the_command_that_shows_it(command: CommandLi
         ("model.trunk.input", "model.NAME.input", 5),
         ("search.model.width.low", "search.KEY.low", 5),
         ("schedule", "schedule.parallel", 11),
-        ("patience", "train.early_stop.patience", 5),
+        ("min_delta", "train.early_stop.min_delta", 5),
     ],
 )
 def test_a_setting_is_explained(setting: str, first: str, lines: int, command: CommandLine) -> None:

@@ -94,7 +94,7 @@ def test_status_shows_the_newest_run(command: CommandLine) -> None:
 def test_status_in_json_is_the_status_file_and_its_directory(command: CommandLine) -> None:
     _written_run(command.directory / "wine")
     done = command("status", "wine", "--json")
-    assert json.loads(done.stdout) == {"run_dir": "wine", **asdict(ENDED)}
+    assert json.loads(done.stdout) == {"run_dir": "wine", **asdict(ENDED), "baseline": None}
 
 
 @pytest.mark.parametrize(

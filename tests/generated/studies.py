@@ -58,7 +58,7 @@ def studies(
 
 
 _BY_HAND = {
-    "study": ("metric", "direction", "constraints", "enqueue", "sampler", "pruner"),
+    "study": ("metric", "direction", "constraints", "stop", "enqueue", "sampler", "pruner"),
     "train": ("loss", "task", "metrics", "label_smoothing", "huber_delta", "early_stop"),
 }
 
@@ -178,6 +178,9 @@ def write_objectives(draw: Draw, study: Study, frame: Frame) -> None:
         "metric": metrics[0] if alone else metrics,
         "direction": ways[0] if alone else ways,
     }
+    if len(metrics) == 1 and rarely(draw):
+        rules = [{"value": 0.5}, {"patience": 3}, {"value": -1, "patience": 50}]
+        study["study"]["stop"] = draw(st.sampled_from(rules))
     if rarely(draw):
         bounds = [{"max": 2000}, {"min": 0.5}, {"min": 0, "max": 0.5}]
         study["study"]["constraints"] = [

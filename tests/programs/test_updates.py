@@ -52,7 +52,8 @@ def compiled(network: MlpNetwork, optimizer: str) -> Callable[..., Any]:
         lane: LaneParameters, step: int, gradients: Array, moments: PyTree, vector: Array
     ) -> PyTree:
         made = settings, lane, network, step
-        return updated(*made, gradients, moments, vector, after=jnp.sum(gradients))
+        loss = jnp.sum(gradients)
+        return updated(*made, gradients, moments, vector, loss, after=loss)
 
     return jax.jit(update)
 
@@ -138,8 +139,8 @@ def test_a_loss_that_is_not_finite_affects_every_parameter() -> None:
         ones = jnp.ones(network.vector.n_parameters)
         moments = optimizer_of(settings, lane.hparams, lane.traced, network, 0).init(ones)
         moved = [
-            updated(settings, lane, network, 0, ones, moments, ones, after=jnp.asarray(loss))[0]
-            for loss in (1.0, np.inf, -np.inf, np.nan)
+            updated(settings, lane, network, 0, ones, moments, ones, loss, after=loss)[0]
+            for loss in map(jnp.asarray, (1.0, np.inf, -np.inf, np.nan))
         ]
         for vector in moved[1:]:
             assert np.asarray(vector).tobytes() == np.asarray(moved[0]).tobytes()
