@@ -170,6 +170,10 @@ def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(
 
     assert "FAIL, error" in shown.stdout
     reason = "RuntimeError: no [bold]more[/bold] of these"
-    told = shown.stdout.partition(f"\n{reason} (nets.py, line 6)\n\n")[2].splitlines()
-    assert 1 < len(told) <= 12
-    assert told[-1].startswith(reason) or "JAX" in shown.stdout
+    rest = shown.stdout.partition(f"\n{reason} (nets.py, line 6)\n\n")[2]
+    own, _, trace = rest.partition("\n\n")
+    assert "nets.py" in own.splitlines()[0]
+    assert len(own.splitlines()) == 2
+    end = trace.splitlines()
+    assert 1 < len(end) <= 12
+    assert end[-1].startswith(reason) or "JAX" in shown.stdout
