@@ -351,6 +351,8 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
         yield f"holds {unfit}"
     elif not column.count():
         yield "has no value in any row"
+    elif column.nunique(dropna=False) == 1:
+        yield "has the same value in every row"
     elif not is_numeric_dtype(column.dtype):
         stray = _stray(raw, column)
         if numbers := raw.text_numbers(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf, nextafter
 from typing import Any
 
 from sweeper.config import StudyConfig
@@ -28,6 +29,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_fewer_at_an_epoch(config),
         *_all_pruned(config),
         *_late_brackets(config),
+        *_idle_stop(config),
         *_idle_sampler(config),
         *_queued_twice(config),
         *_repeats(config),
@@ -218,6 +220,26 @@ def _late_brackets(config: StudyConfig) -> Iterator[str]:
                 f"epochs, but trials have {config.max_epochs}: some brackets judge no trial; "
                 "remove max_resource"
             )
+
+
+def _idle_stop(config: StudyConfig) -> Iterator[str]:
+    """A rule of `study.stop` can never end the study."""
+    stop, n_trials = config.study.stop, n_proposals(config)
+    if stop is None:
+        return
+    if stop.patience is not None and stop.patience >= n_trials:
+        yield (
+            f"study.stop.patience = {stop.patience} never ends the study, which has "
+            f"{counted(n_trials, 'trial')}; write a smaller one"
+        )
+    if stop.value is not None:
+        metric, is_max = config.study.objectives[0], config.study.directions[0] == "maximize"
+        # no value is as good if the whole range is worse
+        worse = (
+            (None, nextafter(stop.value, -inf)) if is_max else (nextafter(stop.value, inf), None)
+        )
+        if is_within(config, metric, *worse):
+            yield f"study.stop.value = {stop.value:g} never ends the study: no {metric} is as good"
 
 
 def _idle_sampler(config: StudyConfig) -> Iterator[str]:

@@ -115,6 +115,7 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
             "sold_at": pd.date_range("2026-01-01", periods=300),
             "code": [f"row {index}" for index in range(300)],
             "empty": [None] * 300,
+            "country": ["CH"] * 300,
             "size": [None, *range(299)],
             "kind": ["a", None, "b"] * 100,
             "price": [0.5 * index for index in range(300)],
@@ -126,6 +127,7 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
         "sold_at": "holds times",
         "code": "is text with 300 different values",
         "empty": "has no value in any row",
+        "country": "has the same value in every row",
     }
     assert found == Guess("parquet", "price", LAST, False, 300, 2, drop, 300, 1, hints=found.hints)
 
@@ -136,7 +138,7 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
         tmp_path / "study.toml",
     )
     config = parse(text, tmp_path / "study.toml")
-    assert config.canonical()["data"]["drop"] == ["sold_at", "code", "empty"]
+    assert config.canonical()["data"]["drop"] == ["sold_at", "code", "empty", "country"]
     assert config.canonical()["data"]["impute"] == "median"
     assert prepare(config).n_features == 1 + 3
 

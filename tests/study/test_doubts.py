@@ -160,6 +160,25 @@ def test_studies_of_edition_1_compare_with_a_single_trial() -> None:
     assert given_options(config, "median", options)["n_min_trials"] == 1
 
 
+@pytest.mark.parametrize(
+    ("goal", "stop", "reported"),
+    [
+        ("val_accuracy maximize", "{value=1.0,patience=11}", ""),
+        ("val_accuracy maximize", "{value=1.5}", "value = 1.5 never ends the study: no val_acc"),
+        ("val_loss minimize", "{value=0.0}", ""),
+        ("val_loss minimize", "{value=-1.0}", "value = -1 never ends the study: no val_loss"),
+        ("val_loss minimize", "{patience=12}", "patience = 12 never ends the study, which has 12"),
+    ],
+)
+def test_a_rule_that_cannot_end_the_study_is_reported(goal: str, stop: str, reported: str) -> None:
+    metric, direction = goal.split()
+    chosen = f"study.metric={metric}", f"study.direction={direction}"
+    found = doubts(_study(*chosen, f"study.stop={stop}", "study.n_trials=12"))
+    ours = [doubt for doubt in found if "study.stop" in doubt]
+    assert len(ours) == bool(reported)
+    assert all(doubt.startswith(f"study.stop.{reported}") for doubt in ours)
+
+
 def test_fewer_others_are_reported_if_trials_end_at_different_epochs() -> None:
     few = 'name="median",n_startup_trials=4,n_min_trials=2'
     assert doubts(_pruned_by(few)) == ()
