@@ -63,6 +63,16 @@ class Reader(threading.Thread):
         self.seen.append(self._count(self._run_dir))
 
     @property
+    def has_seen_growth(self) -> bool:
+        """Whether both tables had more rows at least twice."""
+        return all(len(set(rows)) > 2 for rows in zip(*self.seen, strict=True))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it reads on, and more rows are still to come, however busy the machine is."""
+        return self.is_alive() and not self.has_seen_growth
+
+    @property
     def has_lost_rows(self) -> bool:
         """Whether a later read ever found fewer rows than an earlier one."""
         return any(sorted(rows) != list(rows) for rows in zip(*self.seen, strict=True))
