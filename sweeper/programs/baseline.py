@@ -51,8 +51,6 @@ def _not_comparable(config: StudyConfig, data: Dataset) -> str:
         return f'train.program = "{train.program}" has no target that they could predict'
     if is_function(train.loss):
         return f"the loss {train.loss} is user-defined, so outputs may mean anything"
-    if data.x_train.ndim > 2:
-        return "the rows are arrays of several dimensions, such as images"
     if config.data.split.train_on != "train":
         return "trials train on rows that they are measured on"
     if config.trial is not None:
