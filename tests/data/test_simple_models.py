@@ -54,10 +54,14 @@ def test_a_class_without_training_rows_is_never_predicted() -> None:
     assert predicted.tolist() == plain.predict(NEW).tolist()
 
 
-@pytest.mark.parametrize("rows", [160, 4], ids=["tall", "wide"])
-def test_several_targets_get_the_numbers_of_ridge(rows: int) -> None:
-    x, y = X[:rows], (X @ SLOPES + 2.0)[:rows]
+@pytest.mark.parametrize(
+    ("rows", "targets"), [(160, 3), (4, 3), (160, 1)], ids=["tall", "wide", "one target"]
+)
+def test_targets_get_the_numbers_of_ridge(rows: int, targets: int) -> None:
+    x, y = X[:rows], (X @ SLOPES + 2.0)[:rows, :targets]
     data = data_of(y)
     plain, mean = Ridge().fit(x, y), DummyRegressor().fit(x, y)
-    np.testing.assert_allclose(linear_model(data, x, y)(NEW), plain.predict(NEW), rtol=1e-9)
-    np.testing.assert_allclose(constant_model(data, y)(NEW), mean.predict(NEW), rtol=1e-9)
+    found, constant = linear_model(data, x, y)(NEW), constant_model(data, y)(NEW)
+    assert found.shape == constant.shape == (len(NEW), targets)
+    np.testing.assert_allclose(found, plain.predict(NEW).reshape(found.shape), rtol=1e-9)
+    np.testing.assert_allclose(constant, mean.predict(NEW).reshape(found.shape), rtol=1e-9)

@@ -181,4 +181,4 @@ def test_an_error_is_the_reason_why_there_are_none(tmp_path: Path) -> None:
     data = prepare(config)
     broken: Dataset = replace(data, x_val=data.x_val[:, :3])
     found = measure_baseline(config, broken)
-    assert found.skipped.startswith("ValueError: matmul")
+    assert found.skipped.startswith("ValueError: X has 3 features")
