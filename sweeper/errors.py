@@ -176,4 +176,6 @@ def size_text(n_bytes: float) -> str:
     unit = 0
     while n_bytes >= 1024 and unit < len(_UNITS) - 1:
         n_bytes, unit = n_bytes / 1024, unit + 1
-    return f"{n_bytes:.3g} {_UNITS[unit]}" if unit else f"{n_bytes:.0f} B"
+    # three digits, or four from 1000 to 1023, never an exponent
+    whole = not unit or n_bytes >= 999.5
+    return f"{n_bytes:{'.0f' if whole else '.3g'}} {_UNITS[unit]}"

@@ -16,6 +16,7 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
+from sweeper.results import formatting
 from sweeper.results.baseline import Baseline
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
@@ -215,7 +216,8 @@ def _modes(data: Dataset) -> Iterator[dict[str, Any]]:
     """For each mode of a mixture, where its training rows are."""
     for name, mean in zip(data.mode_names, data.mode_means, strict=True):
         more = ", ..." if len(mean) > _NUMBERS_SHOWN else ""
-        yield {"name": name, "mean": ", ".join(f"{x:.3g}" for x in mean[:_NUMBERS_SHOWN]) + more}
+        shown = ", ".join(formatting.number(float(x), 3) for x in mean[:_NUMBERS_SHOWN])
+        yield {"name": name, "mean": shown + more}
 
 
 def _classes(data: Dataset) -> Iterator[dict[str, Any]]:

@@ -78,7 +78,7 @@ def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
         run.get("study", ""),
         run["state"],
         f"{run['n_finished']} of {run['n_trials']}" if is_known else "",
-        f"{run['metric']} {run['best']:.4g}" if run.get("best") is not None else "",
+        f"{run['metric']} {formatting.number(run['best'])}" if run.get("best") is not None else "",
         size_text(run["bytes"]),
         _age(time.time() - run["updated_at"]),
     )
