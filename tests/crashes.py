@@ -25,7 +25,7 @@ direction = "minimize"
 n_trials = 5
 seed = 2
 sampler = { name = "tpe", n_startup_trials = 2 }
-pruner = { name = "median", n_startup_trials = 1, n_warmup_steps = 1 }
+pruner = { name = "median", n_startup_trials = 1, n_warmup_steps = 3 }
 """
 TAIL = """\
 [schedule]

@@ -3,21 +3,26 @@
 Optuna's judge each trial by the trials before it: successive halving depends on the order, and the
 median waits for completed trials, of which there are none if all trials train at once. Here, every
 value of a round is reported before a trial is judged, so a verdict depends on the values alone.
+Since edition 3, `median`, `percentile` and `hyperband` are these, too.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import numpy as np
 import optuna
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
-from optuna.pruners import BasePruner
+from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from sweeper.study.reseeded import NotingStorage
+
+_FADING = 0.3
 
 
 def losers_of_halving(
@@ -36,49 +41,162 @@ def losers_of_halving(
     return losers
 
 
-class HalvingPruner(BasePruner):
-    """Successive halving of cohorts.
+def losers_of_percentile(
+    curves: Float[NDArray[Any], "trials epochs"], percentile: float
+) -> Bool[NDArray[Any], " trials"]:
+    """The trials whose best value is worse than the best `percentile` % of the last values.
 
-    A trial is judged after `min_resource` epochs, and then each time that it has trained
-    `reduction_factor` times as many. It is ranked by its best value so far among all trials that
-    have come as far, and continues if it is among the best 1 in `reduction_factor`.
+    Low values are good. This is Optuna's rule, applied to all trials instead of completed ones.
+    """
+    limit = np.percentile(curves[:, -1], percentile, method="inverted_cdf")
+    return curves.min(axis=1) > limit
+
+
+def forecasts(
+    curves: Float[NDArray[Any], "trials epochs"], last_epoch: int
+) -> Float[NDArray[Any], " trials"]:
+    """The best value that each trial may reach by its last epoch; low values are good.
+
+    With each doubling of the epochs a curve is assumed to gain `_FADING` times what it gained with
+    the last one, which is a power law. The best of its noisy values is one standard deviation
+    better. `scripts/replay_search` compares this score with others.
+    """
+    epochs = curves.shape[1]
+    half, doublings = max(1, epochs // 2), math.log2(last_epoch / epochs)
+    level = _level(curves)
+    slope = (level - _level(curves[:, :half])) / math.log2(max(2, epochs / half))
+    gains = _FADING * (1 - _FADING**doublings) / (1 - _FADING)
+    return level + gains * slope - _noise(curves[:, -10:])
+
+
+def _level(curves: Float[NDArray[Any], "trials epochs"]) -> Float[NDArray[Any], " trials"]:
+    """The mean of the last third."""
+    return curves[:, -max(1, curves.shape[1] // 3) :].mean(axis=1)
+
+
+def _noise(curves: Float[NDArray[Any], "trials epochs"]) -> Float[NDArray[Any], " trials"]:
+    """The standard deviation around lines through three values in a row."""
+    if curves.shape[1] < 3:
+        return np.zeros(len(curves))
+    return np.sqrt((np.diff(curves, n=2, axis=1) ** 2).mean(axis=1) / 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """All trials with a value at an epoch, and their values up to it; low ones are good."""
+
+    numbers: Int[NDArray[Any], " trials"]
+    curves: Float[NDArray[Any], "trials epochs"]
+
+
+class CohortPruner(BasePruner):
+    """Judges all trials that have come equally far together.
+
+    Subclasses say after which epochs they judge, and which trials lose.
     """
 
-    def __init__(self, min_resource: int = 3, reduction_factor: int = 3) -> None:
-        self._min_resource = min_resource
-        self._reduction_factor = reduction_factor
-        # the trials to end at an epoch, and how many values had been reported then
+    def __init__(self) -> None:
+        # the trials to end after an epoch, and how many values had been reported then
         self._found: dict[int, tuple[int, frozenset[int]]] = {}
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
         epoch = trial.last_step
-        return self._is_rung(epoch) and trial.number in self._losers(study, cast("int", epoch))
-
-    def _is_rung(self, epoch: int | None) -> bool:
-        if epoch is None:
+        if epoch is None or not self.judges_after(epoch):
             return False
+        n_reports = cast("NotingStorage", study._storage).n_reports
+        if epoch not in self._found or self._found[epoch][0] != n_reports:
+            cohort = _at(study, epoch)
+            losers = cohort.numbers[self.losers(cohort)]
+            self._found[epoch] = n_reports, frozenset(losers.tolist())
+        return trial.number in self._found[epoch][1]
+
+    def judges_after(self, epoch: int) -> bool:
+        """Whether trials may end after this epoch."""
+        raise NotImplementedError
+
+    def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
+        """Which of these trials end, unless they have ended already."""
+        raise NotImplementedError
+
+
+class HalvingPruner(CohortPruner):
+    """Successive halving of cohorts.
+
+    A trial is judged after `min_resource` epochs, and then each time that it has trained
+    `reduction_factor` times as many. It continues if it is among the best 1 in `reduction_factor`:
+    by its best value so far, or with `score = "forecast"` by what it may reach at `last_epoch`.
+    """
+
+    def __init__(
+        self,
+        min_resource: int = 3,
+        reduction_factor: int = 3,
+        score: Literal["best", "forecast"] = "best",
+        last_epoch: int = 1,
+    ) -> None:
+        super().__init__()
+        self._min_resource = min_resource
+        self._reduction_factor = reduction_factor
+        self._last_epoch = last_epoch if score == "forecast" else None
+
+    def judges_after(self, epoch: int) -> bool:
         rung = self._min_resource
         while rung < epoch:
             rung *= self._reduction_factor
         return rung == epoch
 
-    def _losers(self, study: optuna.Study, epoch: int) -> frozenset[int]:
-        n_reports = cast("NotingStorage", study._storage).n_reports
-        if epoch not in self._found or self._found[epoch][0] != n_reports:
-            scores, numbers = _at(study, epoch)
-            losers = numbers[losers_of_halving(scores, numbers, self._reduction_factor)]
-            self._found[epoch] = n_reports, frozenset(losers.tolist())
-        return self._found[epoch][1]
+    def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
+        scores = cohort.curves.min(axis=1)
+        if self._last_epoch is not None:
+            scores = forecasts(cohort.curves, self._last_epoch)
+        return losers_of_halving(scores, cohort.numbers, self._reduction_factor)
 
 
-def _at(
-    study: optuna.Study, epoch: int
-) -> tuple[Float[NDArray[Any], " trials"], Int[NDArray[Any], " trials"]]:
-    """The best value up to `epoch` of each trial that has one there, low ones good; its number."""
+class PercentilePruner(CohortPruner):
+    """Ends trials whose best value is worse than the best `percentile` % of values at an epoch.
+
+    It judges after epochs `n_warmup_steps`, `n_warmup_steps + interval_steps` and so on, if at
+    least `n_startup_trials` others have come as far. With 50 %, it is the median rule.
+    """
+
+    def __init__(
+        self,
+        percentile: float = 50.0,
+        n_startup_trials: int = 5,
+        n_warmup_steps: int = 0,
+        interval_steps: int = 1,
+        n_min_trials: int = 1,
+    ) -> None:
+        super().__init__()
+        self._percentile = percentile
+        self._n_others = max(1, n_startup_trials, n_min_trials)
+        self._n_warmup_steps = n_warmup_steps
+        self._interval_steps = interval_steps
+
+    def judges_after(self, epoch: int) -> bool:
+        after = epoch - self._n_warmup_steps
+        return after >= 0 and (epoch == 1 or after % self._interval_steps == 0)
+
+    def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
+        if len(cohort.numbers) <= self._n_others:
+            return np.zeros(len(cohort.numbers), bool)
+        return losers_of_percentile(cohort.curves, self._percentile)
+
+
+class CohortHyperbandPruner(HyperbandPruner):
+    """Optuna's Hyperband, with successive halving of cohorts in each of its brackets."""
+
+    def _try_initialization(self, study: optuna.Study) -> None:
+        super()._try_initialization(study)
+        factor = self._reduction_factor
+        self._pruners = [  # type: ignore[assignment]
+            HalvingPruner(self._min_resource * factor**bracket, factor)
+            for bracket in range(len(self._pruners))
+        ]
+
+
+def _at(study: optuna.Study, epoch: int) -> Cohort:
     sign = -1.0 if study.direction is StudyDirection.MAXIMIZE else 1.0
     there = [one for one in study.get_trials(deepcopy=False) if epoch in one.intermediate_values]
-    scores = [
-        min(sign * value for step, value in one.intermediate_values.items() if step <= epoch)
-        for one in there
-    ]
-    return np.array(scores), np.array([one.number for one in there])
+    curves = [[one.intermediate_values[at] for at in range(1, epoch + 1)] for one in there]
+    return Cohort(np.array([one.number for one in there]), sign * np.array(curves))

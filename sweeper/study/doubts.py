@@ -143,8 +143,14 @@ def _some(epochs: Sequence[int]) -> str:
 def _too_few_trials(config: StudyConfig) -> str | None:
     """Why it never has as many other trials as it needs; None if it may have them."""
     n_trials, needed = n_proposals(config), _completed(config)
-    if n_trials == 1 and any(name in _HALVING for name, _ in _pruners(config)):
+    if n_trials == 1 and any(_ranks(config, name) for name, _ in _pruners(config)):
         return "it compares trials, but the study has 1"
+    others = _others(config)
+    if others >= n_trials:
+        return (
+            f"it compares a trial with at least {others} others, but the study "
+            f"has {counted(n_trials, 'trial')}"
+        )
     if needed >= n_trials:
         return (
             f"it waits for {counted(needed, 'completed trial')} before it ends another, but the "
@@ -167,12 +173,27 @@ def _too_few_trials(config: StudyConfig) -> str | None:
 
 def _completed(config: StudyConfig) -> int:
     """How many trials must be completed before it ends another."""
-    needed = [0]
+    return max(
+        needed if name in _MEDIAN and not _ranks(config, name) else int(name == "wilcoxon")
+        for name, needed in _needed(config)
+    )
+
+
+def _others(config: StudyConfig) -> int:
+    """How many others must have come as far as a trial before that is ended."""
+    return max(needed * _ranks(config, name) for name, needed in _needed(config))
+
+
+def _needed(config: StudyConfig) -> Iterator[tuple[str, int]]:
+    """Each pruner, with the number of other trials that `median` and `percentile` ask for."""
     for name, given in _pruners(config):
-        if name in _MEDIAN:
-            needed.append(max(1, given["n_startup_trials"], given.get("n_min_trials", 1)))
-        needed.append(int(name == "wilcoxon"))
-    return max(needed)
+        counts = given.get("n_startup_trials", 0), given.get("n_min_trials", 1)
+        yield name, max(1, *counts) if name in _MEDIAN else 0
+
+
+def _ranks(config: StudyConfig, name: str) -> bool:
+    """Whether this pruner compares trials that train side by side."""
+    return name in _HALVING or (name in _MEDIAN and config.edition >= 3)
 
 
 def _beyond_range(config: StudyConfig) -> str | None:
@@ -186,8 +207,8 @@ def _beyond_range(config: StudyConfig) -> str | None:
 
 
 def _fewer_at_an_epoch(config: StudyConfig) -> Iterator[str]:
-    """A trial may be judged against fewer others than n_startup_trials says."""
-    if config.stops is None and config.entry("train.epochs") is None:
+    """A trial may be judged against fewer others than n_startup_trials says, before edition 3."""
+    if config.edition >= 3 or (config.stops is None and config.entry("train.epochs") is None):
         return  # all trials reach every epoch
     for name, given in _pruners(config):
         if name in _MEDIAN and given.get("n_min_trials", 1) < given["n_startup_trials"]:
@@ -203,7 +224,12 @@ def _all_pruned(config: StudyConfig) -> Iterator[str]:
     """Successive halving promotes no trial before enough have reached a rung."""
     for name, given in _pruners(config):
         least = given.get("bootstrap_count", 0)
-        if name in _HALVING and rungs(config) and least >= n_proposals(config):
+        if least and name == "hyperband" and config.edition >= 3:
+            yield (
+                "study.pruner.bootstrap_count has no effect with hyperband, which ranks all trials "
+                "of a round together; remove it"
+            )
+        elif name in _HALVING and rungs(config) and least >= n_proposals(config):
             yield (
                 f"the pruner {name} ends every trial at its first rung: bootstrap_count = {least} "
                 f"trials must reach it before one is promoted, but the study has "

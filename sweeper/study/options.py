@@ -93,7 +93,11 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "swapping_prob": _SHARE,
     },
     "none": {},
-    "halving": {"min_resource": _ONE, "reduction_factor": Option(int, 2)},
+    "halving": {
+        "min_resource": _ONE,
+        "reduction_factor": Option(int, 2),
+        "score": Option(str, choices=("best", "forecast")),
+    },
     "median": _MEDIAN,
     "percentile": {"percentile": Option(float, 0, 100, required=True), **_MEDIAN},
     "asha": {
@@ -178,6 +182,9 @@ def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) ->
     given = {**DEFAULTS.get(name, {}), **options}
     if name == "hyperband":
         given.setdefault("max_resource", config.max_epochs)
+    if name == "halving":
+        given.setdefault("score", "forecast" if config.edition >= 3 else "best")
+        given["last_epoch"] = config.max_epochs
     if name in ("median", "percentile") and config.edition >= 2:
         given.setdefault("n_min_trials", max(1, given["n_startup_trials"]))
     return given

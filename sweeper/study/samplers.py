@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.study.cohorts import HalvingPruner
+from sweeper.study.cohorts import CohortHyperbandPruner, HalvingPruner, PercentilePruner
 from sweeper.study.options import given_options, without_name
 from sweeper.study.user_sampler import own, seeded
 
@@ -74,6 +74,12 @@ _PRUNERS: dict[str, Callable[..., BasePruner]] = {
     "hyperband": optuna.pruners.HyperbandPruner,
     "threshold": optuna.pruners.ThresholdPruner,
     "wilcoxon": optuna.pruners.WilcoxonPruner,
+}
+# since edition 3
+_COHORT_PRUNERS: dict[str, Callable[..., BasePruner]] = {
+    "median": PercentilePruner,
+    "percentile": PercentilePruner,
+    "hyperband": CohortHyperbandPruner,
 }
 _FIXED: dict[str, dict[str, Any]] = {
     "qmc": {**_SILENT, "warn_asynchronous_seeding": False},
@@ -129,4 +135,5 @@ def _pruner(config: StudyConfig, name: str, options: Mapping[str, Any]) -> BaseP
         inner = given.pop("wrapped", None)
         wrapped = inner and _pruner(config, inner["name"], without_name(inner))
         return optuna.pruners.PatientPruner(wrapped, **given)
-    return _PRUNERS[name](**given)
+    pruners = _PRUNERS | (_COHORT_PRUNERS if config.edition >= 3 else {})
+    return pruners[name](**given)

@@ -21,6 +21,7 @@ DEVICES = {f"cpu:{index}" for index in range(4)}
 BUCKETS = (
     "study.n_trials=24",
     "study.sampler={name='random'}",
+    "study.pruner={name='halving',min_resource=1,reduction_factor=2}",
     "schedule.parallel=24",
     "schedule.round_epochs=1",
     "execution.threads=4",

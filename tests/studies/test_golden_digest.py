@@ -73,6 +73,10 @@ MORE_GOALS = {
         "study.sampler={name='qmc',scramble=true}",
         "study.pruner={name='hyperband',reduction_factor=2}",
     ),
+    "halving of the feasible, with tpe": (
+        "study.pruner={name='halving',min_resource=2,reduction_factor=2}",
+        "study.constraints=[{metric='n_parameters',max=1500}]",
+    ),
     "random and asha": (
         "study.sampler={name='random'}",
         "study.pruner={name='asha',reduction_factor=2}",

@@ -9,14 +9,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optuna.pruners import HyperbandPruner, MedianPruner
 
 from sweeper.config import parse
 from sweeper.study.ask_tell import Study
-from sweeper.study.cohorts import losers_of_halving
+from sweeper.study.cohorts import (
+    CohortHyperbandPruner,
+    forecasts,
+    losers_of_halving,
+    losers_of_percentile,
+)
 from sweeper.trial import TrialState
 from tests.config.conftest import VALID
 
-HALVING = "study.pruner={name='halving',min_resource=2,reduction_factor=3}"
+HALVING = "study.pruner={name='halving',min_resource=2,reduction_factor=3,score='best'}"
+
+
+MEDIAN = "study.pruner={name='median',n_startup_trials=3,n_warmup_steps=2,interval_steps=2}"
+LOW = ("study.metric=val_loss", "study.direction=minimize")
 
 
 def study(*overrides: str) -> Study:
@@ -59,13 +69,13 @@ def test_the_order_of_trials_changes_no_verdict(scores, factor, random) -> None:
 
 
 def test_trials_are_ranked_by_their_best_value_so_far() -> None:
-    several = study("study.metric=val_loss", "study.direction=minimize")
+    several = study(*LOW)
     several.ask(3, 0)
     assert ended(several, {0: [0.1, 0.9], 1: [0.5, 0.2], 2: [0.3, 0.8]}) == {1, 2}
 
 
 def test_a_later_cohort_is_ranked_with_earlier_ones() -> None:
-    several = study("study.metric=val_loss", "study.direction=minimize")
+    several = study(*LOW)
     several.ask(6, 0)
     first = {0: [1.0, 0.1], 1: [1.0, 0.2], 2: [1.0, 0.3]}
     assert ended(several, first) == {1, 2}
@@ -76,9 +86,73 @@ def test_a_later_cohort_is_ranked_with_earlier_ones() -> None:
 
 
 def test_trials_are_only_judged_at_rungs() -> None:
-    several = study("study.metric=val_loss", "study.direction=minimize")
+    several = study(*LOW)
     several.ask(3, 0)
     assert ended(several, {0: [0.1], 1: [0.2], 2: [0.3]}) == set()
     for number in range(3):
         several.report(number, 2, [1.0, 1.0, 1.0])
     assert not any(several.should_prune(number) for number in range(3))
+
+
+def test_the_median_is_that_of_trials_side_by_side() -> None:
+    several = study(*LOW, MEDIAN)
+    several.ask(5, 0)
+    # at epoch 2 they have 0.4, 0.9, 0.6, 0.7 and 0.8; trial 1 was better before
+    curves = {0: [0.9, 0.4], 1: [0.3, 0.9], 2: [1.0, 0.6], 3: [1.0, 0.7], 4: [1.0, 0.8]}
+    assert ended(several, curves) == {4}
+    for number, value in enumerate((0.1, 0.2, 0.3, 0.4)):
+        several.report(number, 3, [value])
+    assert not any(several.should_prune(number) for number in range(4)), "not after epoch 3"
+
+
+def test_the_median_waits_for_others_to_come_as_far() -> None:
+    several = study(*LOW, MEDIAN)
+    several.ask(4, 0)
+    assert ended(several, {0: [1.0, 0.4], 1: [1.0, 0.9], 2: [1.0, 0.6]}) == set()
+    assert ended(several, {3: [1.0, 0.95]}) == {3}
+
+
+def test_a_percentile_keeps_its_share_and_ties() -> None:
+    values = np.array([[4.0, 1.0, 2.0, 2.0, 3.0, np.inf]]).T
+    losers = losers_of_percentile(values, 50)
+    assert np.flatnonzero(losers).tolist() == [0, 4, 5]
+    assert not losers_of_percentile(values, 100).any()
+    assert np.flatnonzero(losers_of_percentile(values, 16)).tolist() == [0, 2, 3, 4, 5]
+
+
+def test_forecasts_follow_power_laws() -> None:
+    # the loss 0.2 + 0.8 e^-p loses 0.3 times as much with each doubling of e
+    epochs = np.arange(1, 65)
+    power = 0.2 + 0.8 * epochs ** np.log2(0.3)
+    (forecast,) = forecasts(power[None, :32], 64)
+    assert abs(forecast - power[-1]) < 0.005
+    flat, falling = np.full(8, 0.5), np.linspace(0.9, 0.52, 8)
+    assert np.argmin(forecasts(np.stack([flat, falling]), 64)) == 1, "the falling one wins"
+    np.testing.assert_allclose(forecasts(np.array([[0.5], [0.4]]), 9), [0.5, 0.4])
+
+
+def test_halving_judges_by_forecasts_by_default() -> None:
+    by_forecast = HALVING.replace(",score='best'", "")
+    several = study(*LOW, by_forecast, "train.epochs=64")
+    several.ask(3, 0)
+    assert ended(several, {0: [0.5, 0.5], 1: [0.9, 0.55], 2: [0.7, 0.6]}) == {0, 2}
+
+
+def test_hyperband_halves_the_cohort_of_each_bracket() -> None:
+    hyperband = "study.pruner={name='hyperband',min_resource=2,reduction_factor=3,max_resource=20}"
+    several = study(*LOW, hyperband)
+    several.ask(30, 0)
+    pruner = several._study.pruner
+    assert isinstance(pruner, CohortHyperbandPruner)
+    brackets = [pruner._get_bracket_id(several._study, one) for one in several._study.trials]
+    found = ended(several, {number: [1.0, number / 30] for number in range(30)})
+    first = [number for number in range(30) if brackets[number] == 0]
+    assert len({*brackets}) == 3
+    # the first bracket judges after epoch 2; the best third is the one with the lowest numbers
+    assert found == {*first[len(first) // 3 :]}
+
+
+def test_studies_of_an_earlier_edition_keep_the_pruners_of_optuna() -> None:
+    for name, kind in (("median", MedianPruner), ("hyperband", HyperbandPruner)):
+        old = study(f"study.pruner={{name='{name}'}}", "edition=2")
+        assert type(old._study.pruner) is kind

@@ -95,21 +95,27 @@ def _first_pruned(config: StudyConfig) -> int | None:
         (
             'name="median",n_startup_trials=24',
             [],
+            "it compares a trial with at least 24 others, but the study has 24 trials",
+        ),
+        (
+            'name="median",n_startup_trials=24',
+            ["edition=2"],
             "it waits for 24 completed trials before it ends another, but the study has 24 trials",
         ),
         ('name="median",n_startup_trials=23', ["schedule.parallel=1"], ""),
         (
             'name="percentile",percentile=50.0,n_min_trials=30',
             [],
-            "it waits for 30 completed trials before it ends another, but the study has 24 trials",
+            "it compares a trial with at least 30 others, but the study has 24 trials",
         ),
         (
             'name="median"',
-            ["schedule.parallel=24"],
+            ["schedule.parallel=24", "edition=2"],
             "it waits for 5 completed trials, but with schedule.parallel = 24 the last of 24 "
             "trials start before more than 0 have completed; write schedule.parallel = 6 or less",
         ),
-        ('name="median"', ["schedule.parallel=24", "train.early_stop.patience=3"], ""),
+        ('name="median"', ["schedule.parallel=24"], ""),
+        ('name="median"', ["schedule.parallel=24", "edition=2", "train.early_stop.patience=3"], ""),
         ('name="asha"', ["schedule.parallel=24"], ""),
         ('name="asha"', ["study.n_trials=1"], "it compares trials, but the study has 1"),
         ('name="wilcoxon"', ["study.n_trials=1"], "it waits for 1 completed trial before"),
@@ -181,8 +187,8 @@ def test_a_rule_that_cannot_end_the_study_is_reported(goal: str, stop: str, repo
 
 def test_fewer_others_are_reported_if_trials_end_at_different_epochs() -> None:
     few = 'name="median",n_startup_trials=4,n_min_trials=2'
-    assert doubts(_pruned_by(few)) == ()
-    (doubt,) = doubts(_pruned_by(few, "train.early_stop.patience=3"))
+    assert doubts(_pruned_by(few, "edition=2")) == ()
+    (doubt,) = doubts(_pruned_by(few, "edition=2", "train.early_stop.patience=3"))
     assert doubt.startswith("the pruner median may judge a trial against 2 others at an epoch")
 
 
