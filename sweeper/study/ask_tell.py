@@ -23,6 +23,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 _STATES = {state: optuna.trial.TrialState[state.name] for state in TrialState}
 _RUNNING = optuna.trial.TrialState.RUNNING
+_REDRAWS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,19 @@ class Study:
         self._sampling = partial(guarded, config, "sampler")
         self._pruning = partial(guarded, config, "pruner")
         with self._sampling(), self._pruning():
+            self._sampler = ReseededSampler(lambda: sampler(config), seed, is_recreated(config))
             self._study = optuna.create_study(
                 storage=self._storage,
                 study_name=config.study.name,
                 directions=list(config.study.directions),
-                sampler=ReseededSampler(lambda: sampler(config), seed, is_recreated(config)),
+                sampler=self._sampler,
                 pruner=pruner(config),
             )
         self._pruner = ReseededPruner(self._study.pruner, seed)
         past = past or Past()
+        # samplers that draw at random; the others have reasons for what they propose
+        self._redraws = config.edition >= 3 and config.study.sampler.name in ("tpe", "random")
+        self._known = {_key(trial.spec.params) for trial in past.trials}
         for trial in past.trials:
             self._study.add_trial(self._remembered(trial))
         for key, value in past.attributes.items():
@@ -127,10 +132,29 @@ class Study:
             self._study.enqueue_trial(self._space.drawn(given))
         with self._sampling():
             trial = self._study.ask(self._space.distributions)
+            if not given and self._redraws:
+                trial = self._draw_new(trial)
         drawn = trial.params  # this makes a copy
         check_proposal(self._config, drawn, self._space.distributions)
         params = self._space.params(drawn)
+        self._known.add(_key(params))
         return TrialSpec(self._first + trial.number, params, drawn, told_through_round)
+
+    def _draw_new(self, trial: optuna.Trial) -> optuna.Trial:
+        """The trial, drawn again while it repeats the settings of another, `_REDRAWS` times."""
+        points = self._config.n_points
+        if points is not None and len(self._known) >= points:
+            return trial
+        number = trial._trial_id
+        for self._sampler.draws in range(1, _REDRAWS + 1):
+            if _key(self._space.params(trial.params)) not in self._known:
+                break
+            self._storage.forget_draws(number)
+            trial = optuna.Trial(self._study, number)
+            for name, distribution in self._space.distributions.items():
+                trial._suggest(name, distribution)
+        self._sampler.draws = 0
+        return trial
 
     def _given(self, number: int) -> Mapping[str, Scalar]:
         """The parameters of a trial that are given rather than drawn."""
@@ -165,3 +189,8 @@ class Study:
         if self._storage.get_trial(found).state.is_finished():
             raise ended_outside(self._config, number)
         return found
+
+
+def _key(params: Mapping[str, Scalar]) -> tuple[tuple[str, Scalar], ...]:
+    """The settings of a trial, to find others with the same ones."""
+    return tuple(sorted(params.items()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import random
 from collections.abc import Callable, Container, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ class ReseededSampler(BaseSampler):
         self._inner = make()
         self._seed = seed
         self._is_recreated = is_recreated
+        self.draws = 0
+        """How often the current trial was drawn before."""
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -83,7 +86,8 @@ class ReseededSampler(BaseSampler):
             self._inner = self._make()
 
     def _reseed(self, hook: str, number: int, parameter: str = "") -> None:
-        _reseed(self._inner, "sampler", self._seed, hook, number, parameter)
+        again = (self.draws,) if self.draws else ()
+        _reseed(self._inner, "sampler", self._seed, hook, number, parameter, *again)
 
 
 class ReseededPruner:
@@ -167,6 +171,12 @@ class NotingStorage(InMemoryStorage):
     ) -> None:
         super().set_trial_intermediate_value(trial_id, step, intermediate_value)
         self.n_reports += 1
+
+    def forget_draws(self, trial_id: int) -> None:
+        """Remove the parameters of a trial, so that it can be drawn again."""
+        self._set_trial(trial_id, copy(self._get_trial(trial_id)))
+        trial = self._get_trial(trial_id)
+        trial.params, trial.distributions = {}, {}
 
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
