@@ -56,6 +56,7 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     MAX_FAILURES = "max_failures"
     STOPPED = "stopped"
+    INFEASIBLE = "infeasible"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ OUTCOME = (
         "reason",
         STRING,
         "why it ended early: pruned, diverged, early_stop, error, oom, "
-        "timeout, worker_died, max_failures or stopped",
+        "timeout, worker_died, max_failures, stopped or infeasible",
         D,
     ),
     Column("value", DOUBLE, "the objective, in the user's sign; with several, the first", D),
@@ -104,7 +104,9 @@ CIRCUMSTANCES = (
     Column("n_replicates", INT32, "number of replicates that value averages", D),
     Column("n_folds", INT32, "number of folds that value averages", D),
     Column("n_parameters", INT64, "number of parameters of the exact model", D | R),
-    Column("strategy", STRING, "exact, padded, switch or process", D | R),
+    Column(
+        "strategy", STRING, "exact, padded, switch or process; none if it was not trained", D | R
+    ),
     Column("class_id", STRING, "the class that trained it", D),
     Column("lane_loop", STRING, "how the class runs its lanes: vmap or map", D),
     Column(

@@ -20,7 +20,7 @@ from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.state import Running
-from sweeper.trial import OVER, LaneRecord, Reason, TrialState, fields_of, finite
+from sweeper.trial import OVER, LaneRecord, Reason, TrialSpec, TrialState, fields_of, finite
 
 # excess for a constraint whose metric is not finite: treated as violated
 _UNTOLD = 1e9
@@ -41,9 +41,12 @@ class Verdict:
 
 
 def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) -> dict[str, float]:
-    """By how much the metrics after the last epoch violate each constraint, by its index."""
+    """By how much metrics violate each constraint, by its index; 0 for those that are missing."""
     found: dict[str, float] = {}
     for index, constraint in enumerate(constraints):
+        if constraint.metric not in last:
+            found[f"{index} {constraint.metric}"] = 0.0
+            continue
         value = last[constraint.metric]
         over = [] if constraint.max is None else [value - constraint.max]
         under = [] if constraint.min is None else [constraint.min - value]
@@ -150,30 +153,19 @@ def trial_row(
     study, metrics, test_metrics = context.config.study, context.metrics, context.test_metrics
     keeps = None if verdict.state is TrialState.PRUNED else context.config.keeps
     structure = context.structure_of(trial.spec)
-    spec, lane, last, curves = trial.spec, trial.lanes[-1], trial.rows[-1], trial.curves
+    lane, last, curves = trial.lanes[-1], trial.rows[-1], trial.curves
     final = curves[-1].values[-1] if curves else [math.nan] * len(metrics)
     best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, study))
-    values = zip(value_columns(len(study.objectives)), verdict.values, strict=False)
     members = values_of(trial, metrics, study.objectives[0], keeps) if verdict.values else []
     return {
-        "run_id": context.run_id,
-        "trial_number": spec.number,
-        "state": verdict.state.value,
-        "reason": verdict.reason and verdict.reason.value,
-        "value": None,
-        **dict(values),
+        **_row_of(trial.spec, verdict, context, finished_at),
         "best_value": best_value,
         "best_epoch": best_epoch,
         "epochs_done": trial.epochs_done,
-        **{f"params_{name}": value for name, value in spec.params.items()},
-        "params_json": json.dumps(dict(spec.params)),
         **{f"final_{name}": finite(value) for name, value in zip(metrics, final, strict=True)},
         **dict(zip(map(spread_of, test_metrics), map(finite, lane.test_std), strict=False)),
         **dict(zip(test_metrics, map(finite, lane.test), strict=False)),
         "value_std": _spread(members),
-        "n_replicates": study.replicates,
-        "n_folds": study.folds or 1,
-        "n_parameters": structure.n_parameters,
         "strategy": program.strategy,
         "class_id": program.class_id,
         "lane_loop": program.lane_loop,
@@ -182,23 +174,62 @@ def trial_row(
         "padded_depth": program.padded_depth,
         "padded_parts": program.padded_parts or None,
         "run_widths": ",".join(map(str, program.run_widths)) or None,
-        "structure_id": structure.structure_id,
-        "fixed_start": structure.has_fixed_start,
-        "told_through_round": spec.told_through_round,
         "first_round": trial.rows[0]["round"],
         "last_round": last["round"],
-        "seed": study.seed,
         "diverged_epoch": lane.diverged_epoch,
         "error_type": lane.failure and lane.failure.error_type,
         "error_message": lane.failure and lane.failure.error_message,
         "attempts": sum(own.attempts - 1 for own in trial.lanes) + 1,
         "started_at": trial.rows[0]["started_at"],
-        "finished_at": finished_at,
         "train_s": sum(own.lane_s for own in trial.lanes),
         "compile_share_s": sum(own.compile_share_s for own in trial.lanes),
         "lane_s": sum(row["train_s"] for row in trial.rows),
         "peak_memory_bytes": last["memory_peak_bytes"],
         **fields_of(lane.place),
+    }
+
+
+def untrained_row(
+    spec: TrialSpec, verdict: Verdict, round_number: int, context: SweepContext, finished_at: float
+) -> dict[str, Any]:
+    """The row of a trial that ended without training, in a round."""
+    return {
+        **_row_of(spec, verdict, context, finished_at),
+        "epochs_done": 0,
+        "strategy": "none",
+        "first_round": round_number,
+        "last_round": round_number,
+        "attempts": 0,
+        "started_at": finished_at,
+        "train_s": 0.0,
+        "compile_share_s": 0.0,
+        "lane_s": 0.0,
+    }
+
+
+def _row_of(
+    spec: TrialSpec, verdict: Verdict, context: SweepContext, finished_at: float
+) -> dict[str, Any]:
+    """The columns of every finished trial, trained or not."""
+    study, structure = context.config.study, context.structure_of(spec)
+    values = zip(value_columns(len(study.objectives)), verdict.values, strict=False)
+    return {
+        "run_id": context.run_id,
+        "trial_number": spec.number,
+        "state": verdict.state.value,
+        "reason": verdict.reason and verdict.reason.value,
+        "value": None,
+        **dict(values),
+        **{f"params_{name}": value for name, value in spec.params.items()},
+        "params_json": json.dumps(dict(spec.params)),
+        "n_replicates": study.replicates,
+        "n_folds": study.folds or 1,
+        "n_parameters": structure.n_parameters,
+        "structure_id": structure.structure_id,
+        "fixed_start": structure.has_fixed_start,
+        "told_through_round": spec.told_through_round,
+        "seed": study.seed,
+        "finished_at": finished_at,
         "boundary": context.boundary,
         "feasible": all(e <= 0 for e in verdict.excesses.values()) if verdict.excesses else None,
     }

@@ -25,7 +25,14 @@ from sweeper.study.ask_tell import Study
 from sweeper.study.options import most_failures, n_proposals
 from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.resume import judged, reports, restore
-from sweeper.sweep.rows import Verdict, bucket_record, excesses, trial_row, values_of
+from sweeper.sweep.rows import (
+    Verdict,
+    bucket_record,
+    excesses,
+    trial_row,
+    untrained_row,
+    values_of,
+)
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.state import Running, SweepState
 from sweeper.sweep.stopping import is_stopped
@@ -133,7 +140,9 @@ class Sweep:
         with fault_points(Step.ASK):
             specs = self._next_specs()
         live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
-        live += [Running(spec).live(self._epochs(spec)) for spec in specs]
+        live += [
+            Running(spec).live(self._epochs(spec)) for spec in specs if self._is_feasible(spec)
+        ]
         with fault_points(Step.PLAN):
             plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
         memory = self._study.noted()
@@ -146,16 +155,42 @@ class Sweep:
         """The trials of the next round: waiting proposals, then new ones, up to `parallel`.
 
         If asking takes long, only as many new ones as keep the machine busy: the others are drawn
-        while these train.
+        while these train. For each that is not trained there is one more.
         """
         state, parallel = self.state, self._parts.config.schedule.parallel
+        waiting = [trial.spec for trial in state.waiting.values()]
         room = max(0, parallel - len(state.running))
-        specs = [trial.spec for trial in list(state.waiting.values())[:room]]
-        new = min(room - len(specs), self._n_trials - state.asked)
+        specs, waiting = waiting[:room], waiting[room:]
+        new = room - len(specs)
         if self._asks_ahead and self._parts.config.study.sampler.learns:
             started = len(state.running) + len(specs)
             new = min(new, max(0, self._parts.busy_with - started))
-        return [*specs, *self._study.ask(new, state.rounds)]
+        left = self._n_trials - state.asked
+        specs += self._study.ask(min(new, left), state.rounds)
+        left -= min(new, left)
+        lost = sum(not self._is_feasible(spec) for spec in specs)
+        specs += waiting[:lost]
+        more = min(lost - len(waiting[:lost]), left)
+        return [*specs, *self._study.ask(more, state.rounds)]
+
+    def _is_feasible(self, spec: TrialSpec) -> bool:
+        """Whether a trial may win; otherwise it is not trained.
+
+        A trial with too many parameters may not, unless their number is an objective, whose values
+        the sampler learns from. Before edition 3, all trials are trained.
+        """
+        config = self._parts.config
+        if config.edition < 3 or N_PARAMETERS in config.study.objectives:
+            return True
+        return all(excess <= 0 for excess in self._known_excesses(spec).values())
+
+    def _known_excesses(self, spec: TrialSpec) -> Mapping[str, float]:
+        """By how much a trial violates each constraint, as far as is known before training."""
+        constraints = self._parts.config.study.constraints
+        if not any(one.metric == N_PARAMETERS for one in constraints):
+            return {}
+        n_parameters = self._parts.structure_of(spec).n_parameters
+        return excesses(constraints, {N_PARAMETERS: float(n_parameters)})
 
     @property
     def _asks_ahead(self) -> bool:
@@ -195,14 +230,25 @@ class Sweep:
             self._study.report(lane.number, lane.curve.first_epoch, reports(column))
         verdicts = {lane.number: self._judge(lane) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
+        ended |= self._infeasible()
         if (cut_by := self._cut_by(ended.values())) is not None:
             others = (lane for lane in lanes if lane.number not in ended)
             ended |= {lane.number: replace(self._pruned(lane), reason=cut_by) for lane in others}
-            ended = dict(sorted(ended.items()))
+        ended = dict(sorted(ended.items()))
         for number, verdict in ended.items():
             self._study.constrain(number, verdict.excesses)
             self._study.tell(number, verdict.state, verdict.values)
         return {number: self._row(number, verdict) for number, verdict in ended.items()}
+
+    def _infeasible(self) -> dict[int, Verdict]:
+        """The verdicts of the open round's trials that are not trained."""
+        return {
+            number: Verdict(
+                TrialState.PRUNED, Reason.INFEASIBLE, (), self._known_excesses(trial.spec)
+            )
+            for number, trial in self.state.running.items()
+            if not trial.class_id
+        }
 
     def _cut_by(self, ending: Iterable[Verdict]) -> Reason | None:
         """What ends the study in a round in which these trials end; None if it continues."""
@@ -256,6 +302,11 @@ class Sweep:
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
         trial = self.state.running[number]
+        if not trial.lanes:
+            round_number = self.state.rounds + 1
+            return untrained_row(
+                trial.spec, verdict, round_number, self._parts, self._parts.clock()
+            )
         program = self.state.classes[trial.class_id]
         return trial_row(trial, verdict, program, self._parts, self._parts.clock())
 
