@@ -34,6 +34,8 @@ class Status:
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
     that are `planned` and `done` since the time `since`, while threads compile some; else None.
+    `epochs` are those that a finished study has `trained`, and those of `all` its trials if none
+    had ended early.
     """
 
     study: str
@@ -69,6 +71,7 @@ class Status:
     edition: int | None = None
     diverged: int | None = None
     compiling: Mapping[str, Any] | None = None
+    epochs: Mapping[str, int] | None = None
 
 
 def ended_by(status: Status) -> str | None:
@@ -86,6 +89,14 @@ def ended_by(status: Status) -> str | None:
         return None
     ended = f"ended by study.timeout = {status.timeout}, over all of its sessions"
     return f"{ended}; {going_on(status)}"
+
+
+def epochs_saved(status: Status) -> str | None:
+    """The epochs that pruned trials did not train; None if there are none."""
+    if not status.epochs or not status.counts["PRUNED"]:
+        return None
+    trained, everything = status.epochs["trained"], status.epochs["all"]
+    return f"trained {trained:,} of {everything:,} epochs; the others could not win"
 
 
 def going_on(status: Status) -> str:

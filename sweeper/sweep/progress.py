@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Mapping
@@ -84,7 +85,16 @@ class Standing:
             committed_at=now if state.rounds else None,
             xla_threads=self.xla_threads,
             edition=self.config.edition,
+            epochs=self._epochs(state.ended) if doing == "finished" else None,
         )
+
+    def _epochs(self, ended: EndedTrials) -> dict[str, int]:
+        """The epochs that trials have trained, and those of all trials if none had ended early."""
+        params = (json.loads(row["params_json"]) for row in ended.values())
+        return {
+            "trained": sum(row["epochs_done"] for row in ended.values()),
+            "all": sum(map(self.config.epochs_of, params)),
+        }
 
     def _trials_per_s(self, ended: int, now: float) -> float | None:
         mine = ended - self.ended_before

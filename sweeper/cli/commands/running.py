@@ -25,7 +25,7 @@ from sweeper.cli.commands.training import trained
 from sweeper.errors import Problem, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import beaten_by_linear, describe, read_baseline
-from sweeper.results.status import Status, ended_by, read_status
+from sweeper.results.status import Status, ended_by, epochs_saved, read_status
 from sweeper.rundir import RunDir
 
 BEST_SHOWN = 10
@@ -160,6 +160,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     print_shown(tables.paths(run_dir))
     if spent := formatting.time_spent(status.spent_s):
         print_shown(f"time: {spent}")
+    if saved := epochs_saved(status):
+        print_shown(saved)
     if told := ended_by(status):
         print_shown(told)
     if status.state == "interrupted":
