@@ -47,7 +47,7 @@ def test_the_digits_run_as_they_are_written(command: CommandLine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     schema = json.loads((command.directory / "study.schema.json").read_text(encoding="utf-8"))
     assert schema == json.loads(json.dumps(study_schema()))
-    assert load(command.directory / "study.toml").study.n_trials == 64
+    assert load(command.directory / "study.toml").study.n_trials == 128
     assert command("run", "study.toml", "--quiet", *SMALL).returncode == 0
 
 
