@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial
 
 from sweeper.study.reseeded import NotingStorage
 
-_FADING = 0.3
+_FADING = 1 / 3
 
 
 def losers_of_halving(
@@ -129,10 +129,10 @@ class HalvingPruner(CohortPruner):
 
     def __init__(
         self,
-        min_resource: int = 3,
+        min_resource: int = 4,
         reduction_factor: int = 3,
         score: Literal["best", "forecast"] = "best",
-        last_epoch: int = 1,
+        last_epoch: int | None = None,
     ) -> None:
         super().__init__()
         self._min_resource = min_resource

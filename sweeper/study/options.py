@@ -127,7 +127,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "median": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
     "percentile": {"n_startup_trials": 5, "n_warmup_steps": 0, "interval_steps": 1},
     "threshold": {"n_warmup_steps": 0, "interval_steps": 1},
-    "halving": {"min_resource": 3, "reduction_factor": 3},
+    "halving": {"min_resource": 4, "reduction_factor": 3, "score": "forecast"},
     "asha": {"min_resource": 1, "reduction_factor": 4},
     "hyperband": {"min_resource": 1, "reduction_factor": 3},
     "wilcoxon": {"p_threshold": 0.1, "n_startup_steps": 2},
@@ -179,11 +179,13 @@ def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) ->
     1, and hyperband gets the number of epochs. Since edition 2, `n_min_trials` defaults to
     `n_startup_trials`, so that no trial is judged against fewer others.
     """
-    given = {**DEFAULTS.get(name, {}), **options}
+    defaults = DEFAULTS.get(name, {})
+    if name == "halving" and config.edition < 3:
+        defaults = {"min_resource": 3, "reduction_factor": 3, "score": "best"}
+    given = {**defaults, **options}
     if name == "hyperband":
         given.setdefault("max_resource", config.max_epochs)
     if name == "halving":
-        given.setdefault("score", "forecast" if config.edition >= 3 else "best")
         given["last_epoch"] = config.max_epochs
     if name in ("median", "percentile") and config.edition >= 2:
         given.setdefault("n_min_trials", max(1, given["n_startup_trials"]))

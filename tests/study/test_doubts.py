@@ -31,7 +31,7 @@ _ACTING = {
     'name="median",n_warmup_steps=3': 3,
     'name="percentile",percentile=25.0,n_warmup_steps=4,interval_steps=3': 4,
     'name="threshold",upper=1.0,n_warmup_steps=2': 2,
-    'name="halving"': 3,
+    'name="halving"': 4,
     'name="halving",min_resource=2,reduction_factor=2': 2,
     'name="asha",min_resource=3': 3,
     'name="asha",min_resource=2,reduction_factor=2,min_early_stopping_rate=2': 8,
