@@ -41,18 +41,50 @@ def epochs_of(pruner: optuna.pruners.BasePruner, curves: np.ndarray, rungs: list
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_halving_and_asha_are_replayed_as_they_judge(seed: int, script: dict[str, Any]) -> None:
-    curves = np.random.default_rng(seed).normal(size=(TRIALS, EPOCHS)).cumsum(axis=1)
-    rungs = script["geometric"](2, 3, EPOCHS)
-    optunas = optuna.pruners.SuccessiveHalvingPruner(min_resource=2, reduction_factor=3)
-    for name, pruner, by_best in (
-        ("halving", HalvingPruner(min_resource=2, reduction_factor=3), True),
-        ("asha", optunas, False),
-    ):
-        rule = script["Rule"]([rungs], script[name](3), by_best=by_best)
-        rule.deal(TRIALS, np.random.default_rng(0))
-        spent, _ = script["replayed"](curves, rule)
-        assert spent == epochs_of(pruner, curves, rungs), name
+@pytest.mark.parametrize(
+    ("family", "pruner"),
+    [
+        ("halving", HalvingPruner(min_resource=2, reduction_factor=3)),
+        (
+            "Optuna's asha",
+            optuna.pruners.SuccessiveHalvingPruner(min_resource=2, reduction_factor=3),
+        ),
+    ],
+)
+def test_rules_judge_as_the_pruners_that_they_name(
+    seed: int, family: str, pruner: optuna.pruners.BasePruner, script: dict[str, Any]
+) -> None:
+    values = np.random.default_rng(seed).normal(size=(TRIALS, EPOCHS)).cumsum(axis=1)
+    rule = script["FAMILIES"][family](3, 2, EPOCHS)
+    drawn = np.arange(TRIALS)[None]
+    reached = script["reached"](script["Curves"](values), drawn, rule, np.zeros_like(drawn))
+    assert reached.sum() == epochs_of(pruner, values, rule.rungs[0])
+
+
+def test_trials_that_train_later_are_ranked_with_those_that_have_ended(
+    script: dict[str, Any],
+) -> None:
+    values = np.repeat([[3.0], [1.0], [2.0], [4.0]], 4, axis=1)
+    rule = script["rule"]("halving", 2, 1, 2, 4)
+    drawn = np.array([[0, 1, 2, 3]])
+    reached = script["reached"](script["Curves"](values), drawn, rule, np.zeros_like(drawn))
+    assert reached.tolist() == [[4, 1, 1, 4]]
+
+
+def test_a_forecast_follows_the_power_law_of_a_curve(script: dict[str, Any]) -> None:
+    epochs = np.arange(1, 65)
+    curves = script["Curves"](np.array([0.9 - 0.4 / epochs, 0.8 - 0.1 / epochs]))
+    drawn = np.array([[0, 1]])
+    at = script["Round"](curves, drawn, 32, drawn >= 0, drawn >= 0)
+    forecast = script["forecast"](at, fading=0.5, noises=0)
+    np.testing.assert_allclose(forecast[0], curves.level[:, -1], atol=1e-3)
+
+
+def test_a_crossing_is_interpolated_on_the_lower_envelope(script: dict[str, Any]) -> None:
+    shares, losses = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.004, 0.002, 0.003, 0.0])
+    assert script["crossing"](shares, losses, 0.001) == pytest.approx(0.3)
+    assert script["crossing"](shares, losses, 0.005) == pytest.approx(0.1)
+    assert script["crossing"](shares[:2], losses[:2], 0.001) == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(("first", "factor", "epochs"), [(1, 3, 64), (1, 3, 48), (2, 4, 100)])
