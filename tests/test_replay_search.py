@@ -65,7 +65,7 @@ def test_trials_that_train_later_are_ranked_with_those_that_have_ended(
     script: dict[str, Any],
 ) -> None:
     values = np.repeat([[3.0], [1.0], [2.0], [4.0]], 4, axis=1)
-    rule = script["rule"]("halving", 2, 1, 2, 4)
+    rule = script["at_rungs"](script["halving"], parallel=2)(2, 1, 4)
     drawn = np.array([[0, 1, 2, 3]])
     reached = script["reached"](script["Curves"](values), drawn, rule, np.zeros_like(drawn))
     assert reached.tolist() == [[4, 1, 1, 4]]
@@ -73,11 +73,8 @@ def test_trials_that_train_later_are_ranked_with_those_that_have_ended(
 
 def test_a_forecast_follows_the_power_law_of_a_curve(script: dict[str, Any]) -> None:
     epochs = np.arange(1, 65)
-    curves = script["Curves"](np.array([0.9 - 0.4 / epochs, 0.8 - 0.1 / epochs]))
-    drawn = np.array([[0, 1]])
-    at = script["Round"](curves, drawn, 32, drawn >= 0, drawn >= 0)
-    forecast = script["forecast"](at, fading=0.5, noises=0)
-    np.testing.assert_allclose(forecast[0], curves.level[:, -1], atol=1e-3)
+    curves = script["Curves"](np.array([0.9 - 0.4 / epochs**1.6, 0.8 - 0.1 / epochs**1.6]))
+    np.testing.assert_allclose(curves.forecast[:, 31], curves.level[:, -1], atol=1e-3)
 
 
 def test_a_crossing_is_interpolated_on_the_lower_envelope(script: dict[str, Any]) -> None:
