@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import optuna
 import pytest
 
-from sweeper.study.cohorts import HalvingPruner
+from sweeper.study.cohorts import HalvingPruner, PercentilePruner
 from sweeper.study.reseeded import NotingStorage
 
 REPLAY = Path(__file__).parents[1] / "scripts" / "replay_search"
@@ -44,21 +45,26 @@ def epochs_of(pruner: optuna.pruners.BasePruner, curves: np.ndarray, rungs: list
 @pytest.mark.parametrize(
     ("family", "pruner"),
     [
-        ("halving", HalvingPruner(min_resource=2, reduction_factor=3)),
+        ("halving", lambda: HalvingPruner(2, 3)),
+        ("halving by forecast", lambda: HalvingPruner(2, 3, "forecast", EPOCHS)),
+        (
+            "median over cohorts",
+            lambda: PercentilePruner(n_warmup_steps=2, interval_steps=3),
+        ),
         (
             "Optuna's asha",
-            optuna.pruners.SuccessiveHalvingPruner(min_resource=2, reduction_factor=3),
+            lambda: optuna.pruners.SuccessiveHalvingPruner(min_resource=2, reduction_factor=3),
         ),
     ],
 )
 def test_rules_judge_as_the_pruners_that_they_name(
-    seed: int, family: str, pruner: optuna.pruners.BasePruner, script: dict[str, Any]
+    seed: int, family: str, pruner: Callable[[], optuna.pruners.BasePruner], script: dict[str, Any]
 ) -> None:
     values = np.random.default_rng(seed).normal(size=(TRIALS, EPOCHS)).cumsum(axis=1)
     rule = script["FAMILIES"][family](3, 2, EPOCHS)
     drawn = np.arange(TRIALS)[None]
     reached = script["reached"](script["Curves"](values), drawn, rule, np.zeros_like(drawn))
-    assert reached.sum() == epochs_of(pruner, values, rule.rungs[0])
+    assert reached.sum() == epochs_of(pruner(), values, [*rule.rungs[0]])
 
 
 def test_trials_that_train_later_are_ranked_with_those_that_have_ended(
