@@ -2,7 +2,8 @@
 
 A float is traced if the function, its model and its gradient can be traced with an array in its
 place, and then are what they are with a Python float: the same parameters, static fields and
-operations.
+operations. Where a float takes another branch, as 0 does in `eqx.nn.Dropout`, the numbers must be
+the same instead. All of that is tried with values that are drawn, not with the one in the file.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Jaxpr
 from jaxtyping import Array
 
@@ -26,14 +27,16 @@ from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.refusals import format_value
-from sweeper.config.search import ends
+from sweeper.config.search import FloatSearch, IntSearch, ends
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import RAISED, describe_error, load_function, place_of
 from sweeper.errors import counted
+from sweeper.models.keys import fixed_key
 from sweeper.models.traces import Trace, depending, inner_jaxprs, is_same, text_of_structure, trace
 from sweeper.models.user_network import (
     KEY,
     UNTRACEABLE,
+    differs_in_training,
     evaluated,
     hint_of,
     passes_key,
@@ -46,6 +49,9 @@ from sweeper.trial import Scalar
 
 _FEW_VALUES = "search few values, with choices or step"
 _OF_JNP = "compute with it by jnp only"
+_ROWS = 8
+_SPECIAL = 0.0, 1.0  # libraries leave out operations for these
+_INSIDE = 0.382  # where in a range its ordinary value is: not a round number
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,53 +134,137 @@ def _obstacle_in_study(check: ModelCheck, key: str) -> Obstacle | None:
 def _obstacle(check: ModelCheck, keys: Sequence[str]) -> Obstacle | None:
     """Why these arguments of a function cannot all be traced; None if they can.
 
-    Tried with the values as written, then with the ends of each other searched setting.
+    Tried with values inside of their ranges, then with the special values of each, then with the
+    ends of each other searched setting.
     """
     if not keys:
         return None
+    tried = {key: _tried_values(check, key) for key in keys}
+    inside = {key.rpartition(".")[2]: values[0] for key, values in tried.items()}
+    special = [
+        inside | {key.rpartition(".")[2]: value}
+        for key, values in tried.items()
+        for value in values[1:]
+    ]
     others = [(name, entry) for name, entry in check.splitting() if name not in keys]
     drawn = [{entry.column(name): value} for name, entry in others for value in ends(entry)]
-    names = [key.rpartition(".")[2] for key in keys]
-    tried = (_obstacle_with(check, names, params) for params in ({}, *drawn))
-    return next((found for found in tried if found is not None), None)
+    found = (
+        _obstacle_with(check, inside, params, () if params else special) for params in ({}, *drawn)
+    )
+    return next((one for one in found if one is not None), None)
+
+
+def _tried_values(check: ModelCheck, key: str) -> list[float]:
+    """An ordinary value of an argument, then those at which code may take another branch."""
+    entry = check.config.searched_arguments[key]
+    assert not isinstance(entry, IntSearch)
+    values: Any = entry.values()
+    if values is None and isinstance(entry, FloatSearch):
+        values = (entry.low + _INSIDE * (entry.high - entry.low),)
+    ordinary = [value for value in values if value not in _SPECIAL] or values
+    inside = ordinary[len(ordinary) // 2]
+    special: list[Any] = [*ends(entry), *(one for one in _SPECIAL if entry.has(one) is not None)]
+    if entry.when:
+        special.append(check.filled({}).arguments[key.rpartition(".")[2]])
+    return [*dict.fromkeys([inside, *special])]
 
 
 def _obstacle_with(
-    check: ModelCheck, names: Sequence[str], params: Mapping[str, Scalar]
+    check: ModelCheck,
+    inside: Mapping[str, float],
+    params: Mapping[str, Scalar],
+    special: Sequence[Mapping[str, float]],
 ) -> Obstacle | None:
     table = check.filled(params)
     function = load_function(table.function, check.config.base_dir)
-    given = {"in_size": check.in_size, "out_size": check.out_size, **table.arguments}
+    given = {"in_size": check.in_size, "out_size": check.out_size, **table.arguments, **inside}
     dtype = jax.dtypes.canonicalize_dtype(check.config.execution.precision)
-    values = {name: jax.ShapeDtypeStruct((), dtype) for name in names}
+    arrays = {name: jax.ShapeDtypeStruct((), dtype) for name in inside}
     x = jax.ShapeDtypeStruct((check.in_size,), dtype)
-    plain = trace(lambda key: function(**given, key=key), KEY).result
-    use = _Use(function, given, with_key if passes_key(plain, x) else without_key)
-    before = trace(use.outputs, KEY, {}, x)
     try:
+        use = _use(function, given, x)
+        before = trace(use.outputs, KEY, {}, x)
         with warnings.catch_warnings(action="ignore"):  # of Equinox, about static arrays
-            after = trace(use.outputs, KEY, values, x)
-            places = [at for at, leaf in enumerate(jax.tree.leaves(plain)) if _is_float(leaf)]
-            trace(partial(use.gradient, places), KEY, values, x)
+            after = trace(use.outputs, KEY, arrays, x)
+            trace(use.gradient, KEY, arrays, x)
     except RAISED as error:
         return _raised(table.function, error)
     if use.static:
         return Obstacle(
             f"it is in the static field {use.static[0]}", "make it a field of the model"
         )
-    return _difference(before, after, len(names))
+    if found := _difference(before, after, len(inside)) or _other_operations(before, after):
+        return found
+    found = (_obstacle_at(values, use, after, x) for values in special)
+    return next((one for one in found if one is not None), None)
+
+
+def _obstacle_at(
+    values: Mapping[str, float], use: _Use, after: Trace, x: jax.ShapeDtypeStruct
+) -> Obstacle | None:
+    """What differs at these values between Python floats and arrays; None if it is the same.
+
+    Code that takes another branch for a float, such as that of `eqx.nn.Dropout` for 0, is run.
+    """
+    try:
+        own = _use(use.function, {**use.given, **values}, x)
+        before = trace(own.outputs, KEY, {}, x)
+        if found := _difference(before, after, len(values)):
+            return found
+        found = _other_operations(before, after)
+        is_like = own.is_called_like(use)
+        if found is None and is_like:
+            return None
+        if is_like and _computes_same(own, use, values, x):
+            return None
+    except RAISED as error:
+        return _raised("the model", error)
+    at = ", ".join(f"{name} = {format_value(value)}" for name, value in values.items())
+    return Obstacle(f"with {at}, the model computes something else with an array", _OF_JNP)
+
+
+def _computes_same(
+    own: _Use, use: _Use, values: Mapping[str, float], x: jax.ShapeDtypeStruct
+) -> bool:
+    """Whether random rows give the same outputs and gradients with floats and with arrays."""
+    keys = jax.random.split(fixed_key(), _ROWS)
+    rows = jax.random.normal(keys[0], (_ROWS, *x.shape), x.dtype)
+    arrays = {name: jnp.asarray(value, x.dtype) for name, value in values.items()}
+    pair = (
+        jax.tree.leaves(own.numbers(keys, {}, rows)),
+        jax.tree.leaves(use.numbers(keys, arrays, rows)),
+    )
+    near = 16 * float(jnp.finfo(x.dtype).eps)
+    return all(
+        np.allclose(was, now, rtol=near, atol=near, equal_nan=True)
+        for was, now in zip(*pair, strict=True)
+    )
+
+
+def _use(function: Callable[..., Any], given: Mapping[str, Any], x: jax.ShapeDtypeStruct) -> _Use:
+    """How classes use the models of a function with these arguments."""
+    plain = trace(lambda key: function(**given, key=key), KEY).result
+    is_keyed = passes_key(plain, x)
+    call = with_key if is_keyed else without_key
+    differs = not is_keyed and differs_in_training(plain, x)
+    places = [at for at, leaf in enumerate(jax.tree.leaves(plain)) if _is_float(leaf)]
+    return _Use(function, given, call, differs, tuple(places))
 
 
 @dataclass(frozen=True)
 class _Use:
     """What a class does with a function: it builds a model, calls it, and takes its gradient.
 
-    `static` collects the names of static fields that depend on traced values.
+    `parameters` are the places of its parameters among its leaves. `draws_without_key` says whether
+    a model that gets no key computes something else in training. `static` collects the names of
+    static fields that depend on traced values.
     """
 
     function: Callable[..., Any]
     given: Mapping[str, Any]
     call: Callable[..., Any]
+    draws_without_key: bool
+    parameters: tuple[int, ...]
     static: list[str] = dataclasses.field(default_factory=list[str])
 
     def outputs(self, key: Any, values: Mapping[str, Any], x: Any) -> Any:
@@ -182,16 +272,29 @@ class _Use:
         model = self._model(key, values)
         return model, evaluated(model, x), self.call(key, model, x)
 
-    def gradient(self, places: Sequence[int], key: Any, values: Mapping[str, Any], x: Any) -> Any:
-        """The gradient of its outputs in training; its parameters are in these `places`."""
+    def gradient(self, key: Any, values: Mapping[str, Any], x: Any) -> Any:
+        """The gradient of the sum of its outputs in training."""
         leaves, structure = jax.tree.flatten(self._model(key, values))
 
         def total(parameters: list[Any]) -> Array:
-            own = dict(zip(places, parameters, strict=True))
+            own = dict(zip(self.parameters, parameters, strict=True))
             full = [own.get(at, leaf) for at, leaf in enumerate(leaves)]
             return jnp.sum(self.call(key, jax.tree.unflatten(structure, full), x))
 
-        return jax.grad(total)([leaves[at] for at in places])
+        return jax.grad(total)([leaves[at] for at in self.parameters])
+
+    def numbers(self, keys: Any, values: Mapping[str, Any], rows: Any) -> Any:
+        """The outputs and the gradient for each row, with fresh weights for each key."""
+
+        def of_row(key: Any, values: Mapping[str, Any], x: Any) -> Any:
+            return self.outputs(key, values, x)[1:], self.gradient(key, values, x)
+
+        return jax.jit(jax.vmap(of_row, (0, None, 0)))(keys, values, rows)
+
+    def is_called_like(self, other: _Use) -> bool:
+        """Whether training calls the two models in the same way."""
+        mine = self.call, self.draws_without_key, self.parameters
+        return mine == (other.call, other.draws_without_key, other.parameters)
 
     def _model(self, key: Any, values: Mapping[str, Any]) -> Any:
         model = self.function(**{**self.given, **values}, key=key)
@@ -236,9 +339,13 @@ def _difference(before: Trace, after: Trace, n_values: int) -> Obstacle | None:
             continue  # a number of the model, which is not trained
         if not _is_like(was, now) or (is_own and not _is_float(was)):
             return Obstacle("an array of the model that is not trained depends on it", _OF_JNP)
-    if _operations(before.jaxpr.jaxpr) != _operations(after.jaxpr.jaxpr):
-        return Obstacle("the model computes something else with an array", _OF_JNP)
     return None
+
+
+def _other_operations(before: Trace, after: Trace) -> Obstacle | None:
+    if _operations(before.jaxpr.jaxpr) == _operations(after.jaxpr.jaxpr):
+        return None
+    return Obstacle("the model computes something else with an array", _OF_JNP)
 
 
 def _is_like(was: Any, now: Any) -> bool:

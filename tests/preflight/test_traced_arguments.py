@@ -22,7 +22,7 @@ class Net(eqx.Module):
     linear: eqx.nn.Linear
     slope: {field}
 
-    def __call__(self, x):
+    def __call__(self, {arguments}):
         {call}
 
 
@@ -41,8 +41,9 @@ def study(
     build: str = "",
     call: str = CALL,
     field: str = "float",
+    arguments: str = "x",
 ) -> StudyConfig:
-    net = NET.format(build=build or "pass", call=call, field=field)
+    net = NET.format(build=build or "pass", call=call, field=field, arguments=arguments)
     (directory / "nets.py").write_text(net, encoding="utf-8")
     table = "model={kind='python',function='nets:build'}"
     return parse(bent(DIGITS, table, "search={}", *changes), directory / "study.toml")
@@ -210,3 +211,34 @@ def test_traced_floats_are_not_part_of_the_structure(tmp_path: Path) -> None:
 def test_only_searched_floats_of_a_model_can_be_named(tmp_path: Path, given: str) -> None:
     with pytest.raises(StudyError, match="is not an array of searched floats"):
         study(tmp_path, SLOPE, f"traced_arguments={given}")
+
+
+DROPOUT = "return eqx.nn.Dropout(self.slope, key is None)(self.linear(x), key=key)"
+FROM_0 = "search.model.slope={type='float',low=0.0,high=0.3}"
+TO_1 = "search.model.slope={type='float',low=0.1,high=1.0}"
+FEW = "search.model.slope={type='categorical',choices=[0.0,0.1,0.3]}"
+
+
+@pytest.mark.parametrize("written", [(), ("model.slope=0.0",), ("model.slope=0.2",)])
+@pytest.mark.parametrize("search", [FROM_0, FEW, TO_1])
+def test_the_value_in_the_file_does_not_decide(
+    tmp_path: Path, search: str, written: tuple[str, ...]
+) -> None:
+    config = study(tmp_path, search, *written, call=DROPOUT, arguments="x, *, key=None")
+
+    assert decide(config) == (("model.slope",), ())
+
+
+@pytest.mark.parametrize(("at_0", "is_same"), [("y + 0 * y", True), ("2 * y", False)])
+def test_a_special_value_may_take_a_branch_that_computes_the_same(
+    tmp_path: Path, at_0: str, is_same: bool
+) -> None:
+    is_0 = "isinstance(self.slope, float) and self.slope == 0"
+    call = f"y = self.linear(x); return {at_0} if {is_0} else y + self.slope"
+
+    traced, warnings = decide(study(tmp_path, FROM_0, call=call))
+
+    assert traced == (("model.slope",) if is_same else ())
+    found = "with slope = 0.0, the model computes something else with an array"
+    assert [found in warning for warning in warnings] == [True] * (not is_same)
+    assert decide(study(tmp_path, SLOPE, call=call))[0] == ("model.slope",)

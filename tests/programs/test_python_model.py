@@ -85,7 +85,8 @@ CNNS = bent(
     "model={kind='python',function='nets:Cnn',channels=3,rate=0.25}",
     "search.model={channels={type='categorical',choices=[2,3]}}",
 )
-TRIAL = spec(5, channels=3, lr=1e-3, weight_decay=0.3)
+RATES = {"lr": 1e-3, "weight_decay": 0.3}
+TRIAL = spec(5, channels=3, **RATES)
 
 
 def study(directory: Path, *overrides: str) -> StudyConfig:
@@ -154,6 +155,18 @@ def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) 
     curve = bench.curves([companion, TRIAL], lane_loop=lane_loop)[TRIAL.number]
 
     np.testing.assert_allclose(curve, plain_curve(bench, TRIAL), rtol=RELATIVE)
+
+
+def test_lanes_of_any_dropout_equal_trials_in_plain_equinox(tmp_path: Path) -> None:
+    rates = "search.model={rate={type='float',low=0.0,high=0.5}}"
+    config = study(tmp_path, rates, "model.channels=2").tracing(["model.rate"])
+    bench = Bench(config, tmp_path)
+    trials = [spec(n, rate=rate, **RATES) for n, rate in enumerate((0.0, 0.2, 0.5))]
+
+    curves = bench.curves(trials, lane_loop="vmap")
+
+    for trial in trials:
+        np.testing.assert_allclose(curves[trial.number], plain_curve(bench, trial), rtol=RELATIVE)
 
 
 def test_a_map_lane_equals_the_trial_alone_bit_for_bit(bench: Bench) -> None:
