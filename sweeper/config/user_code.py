@@ -32,6 +32,11 @@ RAISED = (Exception, SystemExit, GeneratorExit)
 _MAX_TOLD = 200  # characters of an error message, since those of JAX are long
 # where an error message quotes another traceback: a place, and the lines of code below it
 _QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
+_ABSENT = object()
+# names of arguments that expect arrays, which no function gets from a study file
+_ARRAYS = re.compile(
+    r"x|inputs|(model_)?params|parameters|weights|models?|net|network|grads|updates"
+)
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_THE_USERS = (
     Path(__file__).parents[1],
@@ -132,15 +137,32 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
     """
     module_name, _, function_name = name.partition(":")
     module = _module(module_name, base_dir.resolve())
-    function = getattr(module, function_name, None)
+    function = getattr(module, function_name, _ABSENT)
     if callable(function):
         return function
     if is_of_another_main(name):
         raise LoadError(f"this program does not define '{name}'", OF_ANOTHER_MAIN)
     callables = [name for name, value in vars(module).items() if callable(value)]
     near = get_close_matches(function_name, callables, n=1)
+    if function is not _ABSENT:
+        found = f"'{name}' is {describe_object(function)}, not a {noun}"
+        raise LoadError(found, f"write the name of a {noun}")
     hint = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"
     raise LoadError(f"no {noun} '{function_name}' in the module '{module_name}'", hint)
+
+
+def describe_object(value: Any) -> str:
+    """What a value is, such as 'a list', 'a class' or 'an Adam', with its article."""
+    if value is None:
+        return "None"
+    kinds = {
+        "a class": inspect.isclass,
+        "a module": inspect.ismodule,
+        "a function": inspect.isroutine,
+    }
+    kind = next((kind for kind, is_one in kinds.items() if is_one(value)), None)
+    name = type(value).__name__
+    return kind or f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def is_raised(error: BaseException) -> bool:
@@ -327,5 +349,12 @@ def check_keywords(
     for key, one in named.items():
         is_needed = one.default is inspect.Parameter.empty
         if is_needed and key not in given and key not in apart:
-            found = f"missing, but '{name}' needs it"
-            yield config.problem(f"{table}.{key}", found, f"write {key} = ...")
+            yield config.problem(f"{table}.{key}", *missing(name, table, key))
+
+
+def missing(name: str, table: str, key: str) -> tuple[str, str]:
+    """What is wrong if the function `name` needs the argument `key`, and `[table]` lacks it."""
+    if _ARRAYS.fullmatch(key):
+        found = f"'{name}' needs '{key}', but only gets the keys of [{table}], and no arrays"
+        return found, f"remove the argument '{key}'"
+    return f"missing, but '{name}' needs it", f"write {key} = ..."

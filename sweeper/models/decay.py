@@ -20,7 +20,7 @@ import jax
 from jaxtyping import PyTree
 
 from sweeper.config.decay import DecayTable, Rule
-from sweeper.config.user_code import LoadError, load_class
+from sweeper.config.user_code import LoadError, describe_object, load_class
 from sweeper.models.leaves import Leaf, leaves_of
 
 # these decide on arrays that no rule of a study matches
@@ -102,7 +102,9 @@ def layer_class(name: str, base_dir: Path) -> type:
     if ":" in name:
         found = load_class(name, base_dir)
         if not isinstance(found, type):
-            raise LoadError(f"'{name}' is not a class", "write module:Class")
+            raise LoadError(
+                f"'{name}' is {describe_object(found)}, not a class", "write module:Class"
+            )
         return found
     found = known_layers().get(_plain(name))
     if found is None:

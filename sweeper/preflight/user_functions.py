@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from inspect import Parameter
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +24,7 @@ from sweeper.config.user_code import (
     LoadError,
     check_keywords,
     describe_error,
+    describe_object,
     imported_again,
     keywords_of,
     load_function,
@@ -40,7 +40,7 @@ from sweeper.models.user_network import KEY, UserNetwork, hint_of
 from sweeper.programs.build import Programs
 from sweeper.programs.coupled import Coupled
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.optimizers import given_the_loss
+from sweeper.programs.optimizers import gets_mask, given_the_loss
 from sweeper.programs.program import Batch
 from sweeper.trial import Scalar
 
@@ -70,6 +70,21 @@ def check_functions(config: StudyConfig, out_size: int) -> None:
     problems = [*_unfit_measures(config, out_size), *_unfit_optimizers(config)]
     if problems:
         raise StudyError(problems)
+
+
+def check_builder(
+    name: str, function: Callable[..., Any], what: str, given: Collection[str]
+) -> _Wrong | None:
+    """Refuse a model in place of the function that builds `what` with the `given` arguments.
+
+    Functions that Equinox wraps are models in type only.
+    """
+    named, is_open = keywords_of(function)
+    is_wrapped = is_open or hasattr(function, "__wrapped__")
+    if not isinstance(function, eqx.Module) or is_wrapped or any(key in named for key in given):
+        return None
+    found = f"'{name}' is {describe_object(function)}, not a function that returns {what}"
+    return found, "write the name of a function or a class"
 
 
 def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
@@ -134,6 +149,9 @@ def _unfit_optimizer(config: StudyConfig, key: str, table: UserOptimizerTable) -
         yield config.problem(f"{key}.name", error.found, error.hint)
         return
     arguments = optimizer_arguments(config, {}, key)
+    if wrong := check_builder(table.name, function, "an optimizer", arguments):
+        yield config.problem(f"{key}.name", *wrong)
+        return
     unfit = [*_unfit_mask(config, key, table, function)]
     unfit += check_keywords(config, key, table.name, function, arguments, [_MASK])
     yield from unfit
@@ -152,13 +170,14 @@ def optimizer_arguments(
     own = config.filled(params).of_part(key.partition(".")[2]).optimizer
     assert isinstance(own, UserOptimizerTable)
     given = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
-    return given if own.decay is None else {**given, _MASK: Marks({PARAMETER: True})}
+    function = load_function(own.name, config.base_dir)
+    return {**given, _MASK: Marks({PARAMETER: True})} if gets_mask(own, function) else given
 
 
 def _unfit_mask(
     config: StudyConfig, key: str, table: UserOptimizerTable, function: Callable[..., Any]
 ) -> Iterator[Problem]:
-    """Problems with the decay mask: given twice, not accepted, or missing."""
+    """Problems with the decay mask: given twice, or not accepted."""
     named, is_open = keywords_of(function)
     if _MASK in table.arguments:
         found = f"'mask' is determined by [{key}.decay]"
@@ -166,9 +185,6 @@ def _unfit_mask(
     elif table.decay is not None and _MASK not in named and not is_open:
         found = f"'{table.name}' has no argument 'mask', which would say what decays"
         yield config.problem(f"{key}.decay", found, "add the argument, or remove the table")
-    elif table.decay is None and _MASK in named and named[_MASK].default is Parameter.empty:
-        found = f"'{table.name}' has an argument 'mask', but nothing says what decays"
-        yield config.problem(f"{key}.decay", found, f"write [{key}.decay]")
 
 
 def _unfit_steps(
@@ -190,7 +206,7 @@ def _unfit_steps(
     def step(parameters: Any, numbers: Any) -> Any:
         optimizer = function(**fixed, **numbers)
         if not isinstance(optimizer, optax.GradientTransformation):
-            found = f"gives {type(optimizer).__name__}, not an optax.GradientTransformation"
+            found = f"returns {describe_object(optimizer)}, not an optax.GradientTransformation"
             wrong.append((f"'{name}' {found}", _instead_of(optimizer)))
             return parameters
         state = optimizer.init(parameters)
@@ -259,7 +275,7 @@ def _type_of(leaf: Any) -> str:
 
 def _shown(given: Any) -> str:
     shape = getattr(given, "shape", None)
-    return type(given).__name__ if shape is None else f"an array of shape {shape}"
+    return describe_object(given) if shape is None else f"an array of shape {shape}"
 
 
 def check_coupled(config: StudyConfig, data: Dataset) -> None:

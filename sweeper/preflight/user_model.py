@@ -24,8 +24,10 @@ from sweeper.config.user_code import (
     RAISED,
     Function,
     LoadError,
+    describe_object,
     keywords_of,
     load_function,
+    missing,
 )
 from sweeper.errors import Problem, StudyError
 from sweeper.models.trace_checks import fixed_draws, shared_arrays
@@ -39,7 +41,7 @@ from sweeper.models.user_network import (
     with_key,
     without_key,
 )
-from sweeper.preflight.user_functions import raised
+from sweeper.preflight.user_functions import check_builder, raised
 from sweeper.trial import Scalar
 
 # arguments that the function gets besides the keys of [model]
@@ -109,6 +111,8 @@ class ModelCheck:
         except LoadError as error:
             problem = config.problem(f"{self.key}.function", error.found, error.hint)
             raise StudyError(problem) from error.__cause__
+        if wrong := check_builder(table.function, function, "a model", ["in_size"]):
+            return [config.problem(f"{self.key}.function", *wrong)]
         problems = [*_unfit_arguments(config, function, table, self.key)]
         return problems or [*self._unfit_models(function)]
 
@@ -214,7 +218,8 @@ def _unfit_arguments(
             found, hint = f"'{table.function}' always gets '{name}'", "give yours another name"
             yield config.problem(_key(config, holder, name), found, hint)
         elif name not in taken and not is_open:
-            hint = f"write def {function.__name__}({', '.join([*_GIVEN, *own])})"
+            own_name = table.function.rpartition(":")[2]
+            hint = f"write def {own_name}({', '.join([*_GIVEN, *own])})"
             found = f"'{table.function}' has no argument '{name}'"
             yield config.problem(f"{holder}.function", found, hint)
     for name in table.arguments:
@@ -223,7 +228,7 @@ def _unfit_arguments(
             yield config.problem(_key(config, holder, name), found, hint)
     for name in own:
         if name not in table.arguments and named[name].default is inspect.Parameter.empty:
-            yield config.problem(f"{holder}.{name}", *_not_given(config, table, name))
+            yield config.problem(f"{holder}.{name}", *_not_given(config, table, holder, name))
 
 
 def _meant_as_key(
@@ -248,13 +253,13 @@ def _not_taken(
     return f"'{table.function}' has no argument '{name}'", hint
 
 
-def _not_given(config: StudyConfig, table: PythonTable, name: str) -> tuple[str, str]:
+def _not_given(config: StudyConfig, table: PythonTable, holder: str, name: str) -> tuple[str, str]:
     if config.has_plain_mlps and name in MlpTable.model_fields:
         return (
             f"'{table.function}' takes '{name}', which belongs to the MLP",
             "rename the argument",
         )
-    return f"missing, but '{table.function}' needs it", f"write {name} = ..."
+    return missing(table.function, holder, name)
 
 
 def check_result(name: str, model: Any) -> _Wrong | None:
@@ -267,7 +272,7 @@ def check_result(name: str, model: Any) -> _Wrong | None:
             "BatchNorm, WeightNorm instead of SpectralNorm",
         )
     if not isinstance(model, eqx.Module):
-        found = f"'{name}' returns {type(model).__name__}, which is not an eqx.Module"
+        found = f"'{name}' returns {describe_object(model)}, not an eqx.Module"
         return found, "return an eqx.Module"
     if not callable(model):
         return f"'{name}' returns a model that cannot be called", "add __call__(self, x)"
@@ -293,9 +298,11 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
         fix = _signature_hint(model) or "map one example to its outputs"
         return raised("the model", error, fix, f" for one example of shape {x.shape}")
     for output in outputs:
-        if getattr(output, "shape", None) != (out_size,):
-            given = getattr(output, "shape", type(output).__name__)
-            found = f"the model returns outputs of shape {given} for one example, not ({out_size},)"
+        if (shape := getattr(output, "shape", None)) is None:
+            found = f"the model returns {describe_object(output)} for one example"
+            return found, f"return an array of shape ({out_size},) only"
+        if shape != (out_size,):
+            found = f"the model returns outputs of shape {shape} for one example, not ({out_size},)"
             return found, "let its last layer have out_size outputs"
         if not jnp.issubdtype(output.dtype, jnp.floating):
             found = f"the model returns outputs of type {output.dtype}"

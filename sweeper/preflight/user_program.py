@@ -18,6 +18,7 @@ from sweeper.config.user_code import (
     RAISED,
     LoadError,
     check_keywords,
+    describe_object,
     load_class,
     place_of,
 )
@@ -82,7 +83,10 @@ def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
 def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
     """What is wrong with its methods, as far as known before they are called."""
     if not inspect.isclass(program):
-        return f"'{name}' is not a class", f"write a class with {', '.join(METHODS)}"
+        return (
+            f"'{name}' is {describe_object(program)}, not a class",
+            f"write a class with {', '.join(METHODS)}",
+        )
     for method, given in METHODS.items():
         hint = f"write def {method}({', '.join(given)})"
         function = getattr(program, method, None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from inspect import Parameter
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ import optax
 
 from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
-from sweeper.config.user_code import RAISED, load_function
+from sweeper.config.user_code import RAISED, keywords_of, load_function
 from sweeper.models.decay_masks import Places, amounts_of, mask_of
 from sweeper.models.network import Network, Traced
 from sweeper.programs.schedules import Number, Values, rate_of
@@ -157,9 +158,16 @@ def users_optimizer(
     }
     if "optimizer.lr" in hparams:
         arguments["lr"] = rate_of(settings, hparams, step)
-    if table.decay is not None:
+    function = load_function(table.name, settings.base_dir)
+    if gets_mask(table, function):
         arguments["mask"] = mask_of(network.vector.shapes(), network.vector.decay)
-    return load_function(table.name, settings.base_dir)(**arguments)
+    return function(**arguments)
+
+
+def gets_mask(table: UserOptimizerTable, function: Callable[..., Any]) -> bool:
+    """Whether a user-defined optimizer gets `mask`: with `[optimizer.decay]`, or if it must."""
+    mask = keywords_of(function)[0].get("mask")
+    return table.decay is not None or (mask is not None and mask.default is Parameter.empty)
 
 
 # in the error of an update that does not get them, such as "missing ... argument: 'value'"

@@ -101,7 +101,8 @@ def refused(config: StudyConfig) -> list[str]:
         ),
         (
             "{where=[{class='nets_to_decay:build',decay=true}]}",
-            "decay.where.0.class: 'nets_to_decay:build' is not a class; write module:Class",
+            "decay.where.0.class: 'nets_to_decay:build' is a function, not a class; "
+            "write module:Class",
         ),
         (
             "{layer_norm={bias=true}}",
@@ -198,17 +199,14 @@ def test_the_module_of_a_class_is_code_of_the_study(study: Study) -> None:
             "decays; add the argument, or remove the table",
         ),
         (
-            'name="nets_to_decay:masked"',
-            "decay: 'nets_to_decay:masked' has an argument 'mask', but nothing says what decays; "
-            "write [optimizer.decay]",
-        ),
-        (
             'name="nets_to_decay:masked",mask="all"',
             "mask: 'mask' is determined by [optimizer.decay]; write [optimizer.decay] instead",
         ),
     ],
 )
-def test_a_user_defined_optimizer_gets_the_mask(table: str, expected: str, study: Study) -> None:
+def test_a_mask_of_a_user_defined_optimizer_must_be_passed_and_taken(
+    table: str, expected: str, study: Study
+) -> None:
     config = study(f"optimizer={{{table},lr=1e-3}}")
 
     with pytest.raises(StudyError) as refusal:
@@ -341,3 +339,7 @@ def test_weight_decay_that_rules_exclude_everywhere_is_reported(study: Study) ->
     (found,) = idle_amounts(config, Programs(SPEC))
     assert found.startswith("optimizer.weight_decay changes nothing: [optimizer.decay] excl")
     assert not [*idle_amounts(study("optimizer.decay.linear=false"), Programs(SPEC))]
+
+
+def test_an_optimizer_that_takes_a_mask_needs_no_rules(study: Study) -> None:
+    check_functions(study('optimizer={name="nets_to_decay:masked",lr=1e-3}'), 3)

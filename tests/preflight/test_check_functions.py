@@ -152,6 +152,14 @@ class Searches:
 
 def gathers(*, lr):
     return keeps((), lambda past: (*past, jnp.zeros(1)))
+
+
+IDENTITY = eqx.nn.Identity()
+OPTIMIZER = optax.sgd(0.1)
+
+
+def of_params(params, lr):
+    return optax.sgd(lr)
 """
 BY_OWN = "call it in a train.program of your own"
 SAME_STATE = "return a state with the same tree, shapes and types as the one before"
@@ -218,7 +226,7 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
         (
             of("own:twice"),
             "train.loss",
-            "'own:twice' returns tuple for outputs of shape (4, 3)",
+            "'own:twice' returns a tuple for outputs of shape (4, 3)",
             "return one number, the mean over examples",
         ),
         (
@@ -248,6 +256,24 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
             "fix the function",
         ),
         (
+            ("optimizer={name='own:IDENTITY',lr=0.1}",),
+            "optimizer.name",
+            "'own:IDENTITY' is an Identity, not a function that returns an optimizer",
+            "write the name of a function or a class",
+        ),
+        (
+            ("optimizer={name='own:OPTIMIZER',lr=0.1}",),
+            "optimizer.name",
+            "'own:OPTIMIZER' is a GradientTransformationExtraArgs, not a function",
+            "write the name of a function",
+        ),
+        (
+            ("optimizer={name='own:of_params',lr=0.1}",),
+            "optimizer.params",
+            "'own:of_params' needs 'params', but only gets the keys of [optimizer], and no arrays",
+            "remove the argument 'params'",
+        ),
+        (
             ("optimizer={name='own:maek',lr=0.1}",),
             "optimizer.name",
             "no function 'maek' in the module 'own_functions'",
@@ -275,7 +301,7 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
         (
             ("optimizer={name='own:nothing',lr=0.1}",),
             "optimizer.name",
-            "'own:nothing' gives NoneType, not an optax.GradientTransformation",
+            "'own:nothing' returns None, not an optax.GradientTransformation",
             "return one, such as optax.sgd(lr)",
         ),
         (
@@ -323,13 +349,13 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
         (
             ("optimizer={name='own:accumulates',lr=0.1}",),
             "optimizer.name",
-            "'own:accumulates' gives MultiSteps, not an optax.GradientTransformation",
+            "'own:accumulates' returns a MultiSteps, not an optax.GradientTransformation",
             "return MultiSteps(...).gradient_transformation()",
         ),
         (
             ("optimizer={name='own:is_not_called',lr=0.1}",),
             "optimizer.name",
-            "'own:is_not_called' gives function, not an optax.GradientTransformation",
+            "'own:is_not_called' returns a function, not an optax.GradientTransformation",
             "return what it gives when it is called, such as optax.sgd(lr)",
         ),
         (

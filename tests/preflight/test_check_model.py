@@ -75,6 +75,10 @@ def batched(in_size, out_size, key, channels):
     return eqx.nn.Lambda(lambda x: x[:, 0])
 
 
+def takes_weights(in_size, out_size, key, channels, weights):
+    return eqx.nn.MLP(in_size, out_size, channels, 1, key=key)
+
+
 def depth_too(in_size, out_size, key, depth, channels):
     return eqx.nn.MLP(in_size, out_size, channels, depth, key=key)
 
@@ -149,6 +153,8 @@ class Keyed(eqx.Module):
 
 
 CONSTANT = 3
+IDENTITY = eqx.nn.Identity()
+wrapped = eqx.filter_jit(build)
 """
 STUDY = """\
 version = 1
@@ -212,7 +218,17 @@ REFUSED = {
     ),
     "something else": (
         ("model.function=nets:CONSTANT",),
-        "--set: model.function: no function 'CONSTANT' in the module 'nets'; ",
+        "--set: model.function: 'nets:CONSTANT' is an int, not a function; ",
+    ),
+    "a model in place of a function": (
+        ("model.function=nets:IDENTITY", "search={}"),
+        "--set: model.function: 'nets:IDENTITY' is an Identity, not a function that returns a "
+        "model; write the name of a function or a class",
+    ),
+    "an argument for arrays": (
+        ("model.function=nets:takes_weights", "search={}", "model.channels=4"),
+        "study.toml:10: model.weights: 'nets:takes_weights' needs 'weights', but only gets the "
+        "keys of [model], and no arrays; remove the argument 'weights'",
     ),
     "no key in the signature": (
         ("model.function=nets:no_key", "search={}"),
@@ -280,7 +296,7 @@ REFUSED = {
     ),
     "no model": (
         ("model.function=nets:no_model", "search={}"),
-        "--set: model.function: 'nets:no_model' returns function, which is not an eqx.Module; "
+        "--set: model.function: 'nets:no_model' returns a function, not an eqx.Module; "
         "return an eqx.Module",
     ),
     "a model that cannot be called": (
@@ -294,8 +310,8 @@ REFUSED = {
     ),
     "outputs that are not an array": (
         ("model.function=nets:two", "search={}"),
-        "--set: model.function: the model returns outputs of shape tuple for one example, not "
-        "(3,); ",
+        "--set: model.function: the model returns a tuple for one example; return an array "
+        "of shape (3,) only",
     ),
     "no parameters": (
         ("model.function=nets:empty", "search={}"),

@@ -478,7 +478,12 @@ class Picky(Base):
             "has no argument 'momentum'",
             "it takes pull",
         ),
-        (["function"], "program", "is not a class", "write a class with init, step, evaluate"),
+        (
+            ["function"],
+            "program",
+            "is a function, not a class",
+            "write a class with init, step, evaluate",
+        ),
         (["NoInit"], "program", "has no init", "write def init(self, model, optimizer, key)"),
         (["OneMore"], "program", "cannot be called with model, opt_state, batch", "def step(self"),
         (["OnlyModel"], "program", "init' returns MLP", "return model, opt_state"),
