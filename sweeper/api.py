@@ -176,7 +176,6 @@ def plan(config: StudyConfig) -> Preview:
             n_workers,
         )
         from sweeper.preflight.decay import partly_idle
-        from sweeper.preflight.outputs import slow_convolutions
         from sweeper.programs.baseline import measure_baseline
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
@@ -207,7 +206,7 @@ def plan(config: StudyConfig) -> Preview:
             plan_digests(config, data, foreseen_.as_dict()),
             stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data),
             partly_idle(config, never_run(config, data)),
-            (*of_models, *slow_convolutions(config, data)),
+            of_models,
         )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -84,6 +85,25 @@ def drop_unwritten(file: Any) -> None:
         file.flush()
     except OSError:
         silence(file)
+
+
+@contextmanager
+def announced(doing: str) -> Generator[None]:
+    """Show on a terminal what is being done, until it ends.
+
+    No thread may wait for it to take long: with threads, the data are not prepared in a fork.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    file: Any = _Aside(sys.stderr)
+    file.write(f"{doing} ...")
+    file.flush()
+    try:
+        yield
+    finally:
+        file.write("\r\x1b[2K")  # clears the line
+        file.flush()
 
 
 def console_on(file: Any) -> Console:

@@ -205,7 +205,7 @@ def endings(trials: Sequence[Record]) -> Rows:
         outcome = formatting.outcome(trial)
         why = formatting.reason_line(trial["error_message"] or "")
         if outcome == formatting.DIVERGED:
-            why = formatting.DIVERGED_WHY
+            why = formatting.why_diverged(trial.get("diverged_epoch"))
         alike[outcome, why or trial["reason"] or ""].append(trial)
     most = sorted(alike.items(), key=lambda item: -len(item[1]))[:_ENDINGS_SHOWN]
     records = [

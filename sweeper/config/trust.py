@@ -135,10 +135,15 @@ class Code:
                 return place
         if trusted:
             return self._written(name) if self.texts else places[0]
-        raise SetupError(self._refused(name, *one, places) for one in foreign)
+        raise SetupError(self._refused(name, foreign, places))
 
-    def _refused(self, name: str, function: str, key: str, places: Sequence[Path]) -> Problem:
-        if is_of_another_main(function):
+    def _refused(
+        self, name: str, foreign: Sequence[tuple[str, str]], places: Sequence[Path]
+    ) -> Problem:
+        function, key = (
+            ", ".join(dict.fromkeys(several)) for several in zip(*foreign, strict=True)
+        )
+        if any(is_of_another_main(one) for one, _ in foreign):
             found = f"names {function}, which is not defined in this program"
             return Problem(name, key, found, OF_ANOTHER_MAIN)
         where = " or ".join(str(place) for place in places)
@@ -146,10 +151,11 @@ class Code:
         if there:
             found = f"names {function}, and {there[0]} has different source for it"
         else:
-            found = f"names {function}, whose source is not in {where or 'your directory'}"
+            found = f"names {function}, whose source is not in {where or 'a directory of yours'}"
         hint = (
-            "run this in your directory, with the source that the model was trained with; the "
-            f"model's own directory does not count. Otherwise, {TRUST}"
+            "run this in the directory with your own copy of the source that the model was trained "
+            "with: the model's directory, whose files may come from anybody, does not count. "
+            f"Otherwise, {TRUST}"
         )
         return Problem(name, key, found, hint)
 

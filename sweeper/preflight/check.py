@@ -67,14 +67,23 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
     found = (*warnings, *_hints(config, data))
     if config.searched_arguments:
         from sweeper.preflight.traced_arguments import decided
-        from sweeper.sweep.planning import costs_of
 
         sizes = data.n_features, data.out_size
-        config, continuous = decided(config, *sizes, costs_of(config).compile_base_s)
+        config, continuous = decided(config, *sizes, lambda: _least_compile_s(config, data))
         found = (*found, *continuous)
     if config.edition > 1:
         check_kept()
     return config, found
+
+
+def _least_compile_s(config: StudyConfig, data: Dataset) -> float:
+    """The least seconds for each program of a study, which compiles several at a time."""
+    from sweeper.executors.claims import n_threads, n_workers
+    from sweeper.preflight.user_functions import measure_compile
+    from sweeper.sweep.planning import costs_of
+
+    compile_s = max(costs_of(config).compile_base_s, measure_compile(config, data))
+    return compile_s / max(1, n_threads(config), n_workers(config))
 
 
 def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
@@ -104,6 +113,7 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
             idle_optimizer,
             output_hints,
             paired_rows,
+            slow_convolutions,
             undefined_measures,
         )
 
@@ -112,6 +122,7 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
         yield from idle_optimizer(config)
         if config.has_user_models:
             yield from output_hints(config, data)
+            yield from slow_convolutions(config, data)
     for function, key in config.functions.items():
         for name in incomparable(function):
             yield (

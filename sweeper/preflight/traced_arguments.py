@@ -63,21 +63,22 @@ class Obstacle:
 
 
 def decided(
-    config: StudyConfig, in_size: int, out_size: int, compile_s: float
+    config: StudyConfig, in_size: int, out_size: int, measure_compile: Callable[[], float]
 ) -> tuple[StudyConfig, tuple[str, ...]]:
     """The study with its `traced_arguments`, and warnings about continuous settings.
 
-    What its records or its file say stands. A program takes at least `compile_s` to compile.
+    What its records or its file say stands. `measure_compile` is called if there is a warning: how
+    many seconds each program takes at least, in a study that compiles several at a time.
     """
     if config.traced_arguments is not None:
         return config, ()
     traced, obstacles = _tried(config, in_size, out_size)
     config = config.tracing(traced)
-    return config, tuple(_continuous(config, obstacles, compile_s))
+    return config, tuple(_continuous(config, obstacles, measure_compile))
 
 
 def _continuous(
-    config: StudyConfig, obstacles: Mapping[str, Obstacle], compile_s: float
+    config: StudyConfig, obstacles: Mapping[str, Obstacle], measure_compile: Callable[[], float]
 ) -> Iterator[str]:
     """Warnings about settings with a program for each of their infinitely many values."""
     n_trials = n_proposals(config)
@@ -87,11 +88,12 @@ def _continuous(
         linked = [link for link, source in config.same_as.items() if source == key]
         found = next((obstacles[one] for one in (key, *linked) if one in obstacles), None)
         why = "" if found is None else f": {found.why}"
+        least = f"{n_trials * measure_compile():.0f} s"
         fix = _FEW_VALUES if found is None else f"{found.fix}, or {_FEW_VALUES}"
         yield (
             f"search.{key} is continuous, but its value is compiled in{why}; so "
             f"{counted(n_trials, 'trial')} compile {n_trials} programs, which takes at least "
-            f"{n_trials * compile_s:.0f} s; {fix}"
+            f"{least}; {fix}"
         )
 
 
@@ -158,15 +160,16 @@ def _tried_values(check: ModelCheck, key: str) -> list[float]:
     """An ordinary value of an argument, then those at which code may take another branch."""
     entry = check.config.searched_arguments[key]
     assert not isinstance(entry, IntSearch)
-    values: Any = entry.values()
-    if values is None and isinstance(entry, FloatSearch):
+    values: Sequence[Any] = entry.values() or ()
+    if not values and isinstance(entry, FloatSearch):
         values = (entry.low + _INSIDE * (entry.high - entry.low),)
     ordinary = [value for value in values if value not in _SPECIAL] or values
-    inside = ordinary[len(ordinary) // 2]
+    inside: Any = ordinary[len(ordinary) // 2]
     special: list[Any] = [*ends(entry), *(one for one in _SPECIAL if entry.has(one) is not None)]
     if entry.when:
         special.append(check.filled({}).arguments[key.rpartition(".")[2]])
-    return [*dict.fromkeys([inside, *special])]
+    tried: list[Any] = [*dict.fromkeys([inside, *special])]
+    return tried
 
 
 def _obstacle_with(

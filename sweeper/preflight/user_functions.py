@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.extend.core import jaxpr_as_fun
 
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import GENERATOR, CoupledTable
@@ -388,6 +390,16 @@ def check_training(config: StudyConfig, data: Dataset) -> None:
             )
             fix = "draw with the key that is passed, or with a fixed seed: np.random.default_rng(0)"
             raise StudyError(config.problem(key, found, fix))
+
+
+def measure_compile(config: StudyConfig, data: Dataset) -> float:
+    """The seconds to compile fresh weights, one step and its evaluation, as any program has."""
+    traced = _traced_training(config, data).jaxpr
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in traced.in_avals]
+    lowered = jax.jit(jaxpr_as_fun(traced)).lower(*shapes)
+    began = time.monotonic()
+    lowered.compile()
+    return time.monotonic() - began
 
 
 def _modules(config: StudyConfig) -> Mapping[str, str]:

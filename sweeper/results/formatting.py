@@ -17,7 +17,6 @@ from sweeper.results.timeline import DOING, IDLE
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 DIVERGED = "diverged"
 ENDINGS = ("complete", "pruned", DIVERGED, "failed")
-DIVERGED_WHY = "the loss or the objective was not finite; maybe the learning rate is too high"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
 _TIED_SHOWN = 10
@@ -58,6 +57,16 @@ def number(value: object, digits: int = 4) -> str:
 
 def _rounded(exact: Decimal, digits: int) -> Decimal:
     return Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(exact).normalize()
+
+
+def why_diverged(epoch: int | None) -> str:
+    """Why a trial diverged, whose loss was not finite from this `epoch` on."""
+    found = "the loss or the objective was not finite"
+    if epoch is None:
+        return f"{found}; maybe the learning rate is too high"
+    if epoch > 1:
+        return f"{found} after some epochs; maybe the learning rate is too high"
+    return f"{found} from epoch 1; check the loss for log, sqrt or division, or lower the rate"
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:

@@ -50,7 +50,7 @@ def study(
 
 
 def decide(config: StudyConfig) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    config, warnings = decided(config, 64, 10, 1.5)
+    config, warnings = decided(config, 64, 10, lambda: 1.5)
     return config.traced_arguments, warnings
 
 

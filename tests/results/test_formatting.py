@@ -134,3 +134,13 @@ def test_only_a_running_study_has_time_left(state: Literal["finished", "failed"]
     at_end = replace(STATUS, counts={"COMPLETE": 20}, eta_s=0.0)
     assert formatting.progress(at_end) == "20 of 20 trials, 30 per minute"
     assert formatting.pace(STATUS, since_s=40.0) == "30 per minute"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "why"),
+    [(None, "learning rate"), (1, "from epoch 1; check the loss"), (3, "after some")],
+)
+def test_a_loss_that_was_never_finite_is_not_blamed_on_the_learning_rate(
+    epoch: int | None, why: str
+) -> None:
+    assert why in formatting.why_diverged(epoch)

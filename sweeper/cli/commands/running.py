@@ -22,6 +22,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_json, print_shown, status_record
 from sweeper.cli.commands.training import trained
+from sweeper.cli.console import announced
 from sweeper.errors import Problem, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import beaten_by_linear, describe, read_baseline
@@ -113,7 +114,8 @@ def validate(
     config = loaded(study, overrides)
     from sweeper import api
 
-    checked = asdict(api.check(config, python=not no_python))
+    with announced("checking the study: data, models, a training step"):
+        checked = asdict(api.check(config, python=not no_python))
     if as_json:
         print_json(checked)
     else:
@@ -132,7 +134,8 @@ def plan(
     config = loaded(study, overrides)
     from sweeper import api
 
-    preview = api.decay(config) if decay else api.plan(config).as_dict()
+    with announced("planning the study: data, models, a training step"):
+        preview = api.decay(config) if decay else api.plan(config).as_dict()
     if as_json:
         print_json(preview)
     else:
@@ -148,7 +151,7 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     found = formatting.outcomes(status)
     shown = {"failed", "diverged"} if found.get("complete") else {"failed", "diverged", "pruned"}
     if any(found.get(word) for word in shown):
-        rows = trials.rows(["trial_number", "state", "reason", "error_message"])
+        rows = trials.rows(["trial_number", "state", "reason", "error_message", "diverged_epoch"])
         print_shown(tables.endings([row for row in rows if formatting.outcome(row) in shown]), "")
     if best := trials.best(BEST_SHOWN):
         print_shown(tables.best_trials(status.metric, trials.of(best)), "")
