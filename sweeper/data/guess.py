@@ -325,13 +325,13 @@ def _dropped(raw: RawData, words: Sequence[str]) -> dict[str, str]:
 def _as_text(raw: RawData, words: Sequence[str]) -> dict[str, str]:
     """The numbers that columns hold as text, and how to read them.
 
-    Words for true and false are fine as names of two classes.
+    Words for true and false are fine as two categories or classes.
     """
     found = {name: raw.text_numbers(name) for name in (*raw.targets, *raw.features)}
     return {
         name: f"holds {numbers}: {numbers.fix(raw.csv, words)}"
         for name, numbers in found.items()
-        if numbers is not None and not (numbers.is_boolean and name in raw.targets)
+        if numbers is not None and not numbers.is_boolean
     }
 
 

@@ -141,7 +141,7 @@ def _as_text(raw: RawData, names: Iterable[str]) -> Iterator[str]:
     """Warnings about columns that hold numbers written as text, and how to read them."""
     for name in names:
         numbers = raw.text_numbers(name)
-        if numbers is None or (name in raw.targets and numbers.is_boolean):
+        if numbers is None or numbers.is_boolean:  # two categories serve as well as 1 and 0
             continue
         if numbers.is_plain and name in raw.categories:
             continue

@@ -137,11 +137,10 @@ def test_numbers_as_text_are_reported_for_features_and_targets(make_study) -> No
     notes = prepare(make_study(CSV, "price,sold,kind\n" + rows)).notes
     assert [note.partition(": ")[0] for note in notes] == [
         "column 'price' holds numbers written as text, such as '$00', and is read as 4 categories",
-        "column 'sold' holds booleans in words, such as 'no', and is read as 2 categories",
         "column 'kind' holds numbers written as text, such as '0%', and is read as 3 classes",
     ]
     assert "; df['price'] = pd.to_numeric(df['price'].str" in notes[0]
-    meant = make_study(CSV + 'categorical_columns = ["price", "sold"]\n')
+    meant = make_study(CSV + 'categorical_columns = ["price"]\n')
     assert [note[:13] for note in prepare(meant).notes] == ["column 'kind'"]
 
 
@@ -163,11 +162,17 @@ def test_errors_about_text_name_the_fix(make_study) -> None:
     assert "; df['cost'] = pd.to_numeric(" in cost
 
 
-def test_words_for_booleans_are_valid_classes(tmp_path: Path) -> None:
-    rows = "".join(f"{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(60))
-    (tmp_path / "rows.csv").write_text("size,kind\n" + rows)
-    told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
-    assert not any("booleans" in line for line in told)
+def test_words_for_booleans_are_valid_categories_and_classes(make_study, tmp_path: Path) -> None:
+    rows = "".join(f"{'NY'[i % 3 > 0]},{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(60))
+    assert prepare(make_study(CSV, "sold,size,kind\n" + rows)).notes == ()
+    lines = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
+    assert not any("boolean" in line or "sold" in line for line in lines)
+
+
+def test_words_for_booleans_do_not_train_a_loss_for_numbers(make_study: MakeStudy) -> None:
+    config = make_study(CSV, "size,kind\n" + "1,yes\n2,no\n" * 30, loss="mse")
+    with pytest.raises(DataError, match=r"needs numbers.*map\({'yes': 1, 'no': 0}\)"):
+        prepare(config)
 
 
 @pytest.mark.parametrize("word", ["?", "-", " ", "unknown", "n.a.", "#DIV/0!"])
