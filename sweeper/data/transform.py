@@ -31,6 +31,9 @@ from sweeper.trial import Scalar
 MISSING = -2
 _SHOWN = 5  # columns or values to list in a message
 
+Doubt = Callable[[str, Sequence[int]], None]
+"""Called with what was found, and in which rows, counted from 0."""
+
 
 class UnfitRowsError(ValueError):
     """Rows that a model was not trained for: what was found, the fix, and row indices from 0."""
@@ -52,6 +55,11 @@ class Scaling:
         """The columns `x`, scaled."""
         scale, shift = np.array(self.scale), np.array(self.shift)
         return x * scale + shift if self.to_range else (x - shift) / scale
+
+    def undo(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The columns that scaling made `x` of, up to rounding."""
+        scale, shift = np.array(self.scale), np.array(self.shift)
+        return (x - shift) / scale if self.to_range else x * scale + shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +132,14 @@ class Transform:
     def of(
         self,
         rows: Any,
-        doubt: Callable[[str], None] = lambda told: None,
+        doubt: Doubt = lambda found, rows: None,
         precision: str = "float64",
     ) -> NDArray[Any]:
         """The model inputs for `rows`, shaped (rows, features), in the model's precision.
 
         `rows` are a DataFrame or a mapping with these columns, or an array of them in order. A
-        Series, or a mapping to single values, is one row. `doubt` is called with a message for each
-        column with categories that no training row had.
+        Series, or a mapping to single values, is one row. `doubt` is called for each column with
+        categories that no training row had, with a message and the row indices.
 
         Raises:
             UnfitRowsError: a column is missing, or has values that the model cannot use.
@@ -239,9 +247,11 @@ class Transform:
                 hint = f"{hint}; for booleans, use a column of type bool, or 1 and 0"
             raise UnfitRowsError(f"{found}: {error.found}", hint, error.rows) from None
 
-    def _places(
-        self, columns: Mapping[str, Any], doubt: Callable[[str], None]
-    ) -> NDArray[np.float64]:
+    def scaled_numbers(self, rows: Any, precision: str) -> NDArray[Any]:
+        """The columns `numbers` of `rows` as `of` returns them, shaped (rows, numbers)."""
+        return self._numbers(self._columns(rows), precision).astype(precision)
+
+    def _places(self, columns: Mapping[str, Any], doubt: Doubt) -> NDArray[np.float64]:
         every: list[tuple[Category, NDArray[np.int64]]] = []
         for one in self.categories:
             values = values_of(columns[one.name])
@@ -264,7 +274,7 @@ def _check_known(
     values: Sequence[Any],
     places: NDArray[np.int64],
     gone: NDArray[np.bool_],
-    doubt: Callable[[str], None],
+    doubt: Doubt,
 ) -> None:
     """Report values of a column that no training row had.
 
@@ -280,12 +290,13 @@ def _check_known(
         raise UnfitRowsError(found, f"write them as in training: {learnt}", strange)
     if strange:
         in_rows = counted(len(strange), "row")
-        doubt(f"column '{one.name}' has {shown} in {in_rows}, which no training row had")
-    if absent := int(((places == UNKNOWN) & gone).sum()):
-        in_rows = counted(absent, "row")
+        doubt(f"column '{one.name}' has {shown} in {in_rows}, which no training row had", strange)
+    absent: list[int] = np.flatnonzero((places == UNKNOWN) & gone).tolist()
+    if absent:
         doubt(
-            f"column '{one.name}' has a missing value in {in_rows}, which no training row had"
-            f"{_hint_on_words(one)}"
+            f"column '{one.name}' has a missing value in {counted(len(absent), 'row')}, which no "
+            f"training row had{_hint_on_words(one)}",
+            absent,
         )
 
 

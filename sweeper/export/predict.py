@@ -12,13 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.data.csv_reader import USUAL, Dialect
+from sweeper.data.identity import written
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
-from sweeper.errors import DataError, Problem, StudyError, listed
+from sweeper.errors import DataError, Problem, StudyError, counted, listed
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.programs.saved_file import as_written, read_saved
+from sweeper.results.formatting import number
 from sweeper.results.text_files import csv_text
+
+# columns with numbers beyond the training range to name
+_COLUMNS_SHOWN = 5
+_LEAST_RANGE = 1e-9
+# share of a range that is probably 0, but for single precision
+_ROUNDING = 1e-6
 
 
 def predicted(
@@ -34,11 +42,11 @@ def predicted(
 
     Returns the text of a CSV file, and its number of rows.
 
-    `warn` is called with columns that the study does not have, which are not used, and with values
-    that no training row had. `keep` are columns of the table to put
-    before the predictions, `all` for all of them; a prediction is then called `predicted NAME` if a
-    column is called NAME. With `quote_formulas`, a spreadsheet runs no text of the table.
-    `trust_code` is as in `sweeper.load`.
+    `warn` is called with columns that the study does not have, which are not used, with values that
+    no training row had, with numbers beyond the training range, and with the gaps that are filled.
+    `keep` are columns of the table to put before the predictions, `all` for all of them; a
+    prediction is then called `predicted NAME` if a column is called NAME. With `quote_formulas`, a
+    spreadsheet runs no text of the table. `trust_code` is as in `sweeper.load`.
 
     Raises:
         SweeperError: the model is damaged, or the table does not fit it.
@@ -71,8 +79,12 @@ def _predicted(
     with as_written(str(model)), warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
         columns = dict(_columns(saved, _outputs(saved, rows, found), targets))
+        notes = [*_notes_on_numbers(found, transform, data)]
     for doubt in doubts:
-        warn(f"{rows.name}: {doubt.message}")
+        at = _at(found, getattr(doubt.message, "rows", ()))
+        warn(f"{rows.name}: {doubt.message}{at}")
+    for note in notes:
+        warn(f"{rows.name}: {note}")
     named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
     return {**found.kept, **named}, len(found.frame)
 
@@ -86,8 +98,51 @@ def _outputs(saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
     try:
         return saved.outputs(found.frame)
     except UnfitRowsError as error:
-        where = f" ({found.table.places(error.rows)})" if error.rows else ""
-        raise DataError(Problem(rows.name, "", f"{error.found}{where}", error.hint)) from error
+        where = f"{error.found}{_at(found, error.rows)}"
+        raise DataError(Problem(rows.name, "", where, error.hint)) from error
+
+
+def _at(found: NewRows, rows: Sequence[int]) -> str:
+    """Where rows are in their table, in parentheses."""
+    return f" ({found.table.places(rows)})" if rows else ""
+
+
+def _notes_on_numbers(
+    found: NewRows, transform: Transform, data: Mapping[str, Any]
+) -> Iterator[str]:
+    """Which gaps were filled, and which numbers are beyond those of the training rows."""
+    names = [*(transform.numbers if transform.fills else ())]
+    names += [one.name for one in transform.categories if one.fill is not None]
+    gaps = {name: int(found.frame[name].isna().sum()) for name in names}
+    if filled := [f"{count} of '{name}'" for name, count in gaps.items() if count]:
+        yield f"missing values are filled as in training: {listed(filled)}"
+    if transform.numbers and "ranges" in data:  # models of earlier versions do not have them
+        beyond = sorted(_beyond(found, transform, data), reverse=True)
+        yield from (note for _, note in beyond[:_COLUMNS_SHOWN])
+        if more := len(beyond[_COLUMNS_SHOWN:]):
+            yield f"{counted(more, 'more column')} beyond the training range"
+
+
+def _beyond(
+    found: NewRows, transform: Transform, data: Mapping[str, Any]
+) -> Iterator[tuple[float, str]]:
+    """For each column with numbers beyond the training range, how far, and a message."""
+    x = transform.scaled_numbers(found.frame, data["spec"]["dtype"])
+    low, high = (np.array(data["ranges"][end], x.dtype) for end in ("low", "high"))
+    distance = np.maximum(low - x, x - high)
+    distance[found.frame[[*transform.numbers]].isna().to_numpy()] = 0
+    ends = np.array([low, high], np.float64)
+    ends = ends if transform.scaling is None else transform.scaling.undo(ends)
+    ends[np.abs(ends) < _ROUNDING * np.ptp(ends, axis=0)] = 0
+    for place in np.flatnonzero((distance > 0).any(axis=0)):
+        name, far = transform.numbers[place], distance[:, place]
+        rows = np.flatnonzero(far > 0).tolist()
+        between = " to ".join(number(float(end)) for end in ends[:, place])
+        yield (
+            float(far.max()) / max(float(high[place] - low[place]), _LEAST_RANGE),
+            f"column '{name}': {counted(len(rows), 'row')} beyond the training range, {between}, "
+            f"such as {written(found.frame[name].iloc[int(far.argmax())])}{_at(found, rows)}",
+        )
 
 
 def _aside(record: Mapping[str, Any]) -> Iterator[str]:
@@ -108,5 +163,6 @@ def _columns(
         return
     probabilities, chosen = saved.probabilities_by(outputs), saved.classes_by(outputs)
     yield targets[0], np.array(saved.class_names, object)[chosen].tolist()
-    for name, column in zip(saved.class_names, probabilities.T.tolist(), strict=True):
-        yield f"probability of {name}", column
+    for name, column in zip(saved.class_names, probabilities.T, strict=True):
+        # the fewest digits that identify each in its own precision
+        yield f"probability of {name}", column.astype(str).astype(float).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,9 @@ class OtherVersionsWarning(UserWarning):
 
 
 class UnknownCategoryWarning(UserWarning):
-    """Rows to predict have a category that no training row had."""
+    """Rows to predict have a category that no training row had; `rows` are their indices."""
+
+    rows: Sequence[int] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,12 +219,14 @@ class SavedModel:
         return np.array(fold["scale"], dtype), np.array(fold["shift"], dtype)
 
 
-def _warn(doubt: str) -> None:
+def _warn(found: str, rows: Sequence[int]) -> None:
+    warning = UnknownCategoryWarning(found)
+    warning.rows = rows
     # point to the line of the caller: the first one outside of this package
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith("sweeper."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(doubt, UnknownCategoryWarning, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
 
 
 def _in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:

@@ -124,6 +124,7 @@ class NoteError(Exception):
 def note_of(data: Dataset, spec: DataSpec) -> str:
     """The text of the note on this data."""
     folds = {"scale": data.fold_scale.tolist(), "shift": data.fold_shift.tolist()}
+    numbers = data.x_train[:, : len(data.transform.get("numbers", ()))]  # as scaled
     note: dict[str, Any] = {
         "spec": asdict(spec),
         "feature_names": data.feature_names,
@@ -134,6 +135,7 @@ def note_of(data: Dataset, spec: DataSpec) -> str:
         "one_logit": data.one_logit,
         "transform": data.transform,
         "folds": folds,
+        "ranges": {"low": numbers.min(axis=0).tolist(), "high": numbers.max(axis=0).tolist()},
     }
     return json.dumps({**note, _CHECK: _check(note)})
 

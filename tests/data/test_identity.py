@@ -379,7 +379,9 @@ TABLES: Mapping[str, Any] = {
 @pytest.mark.parametrize("table", TABLES)
 def test_a_table_of_any_library_is_the_same_rows(table: str) -> None:
     told: list[str] = []
-    np.testing.assert_array_equal(LEARNT.of(TABLES[table], told.append), LEARNT.of(CLEAN))
+    np.testing.assert_array_equal(
+        LEARNT.of(TABLES[table], lambda found, _: told.append(found)), LEARNT.of(CLEAN)
+    )
     assert told == []
 
 
@@ -407,7 +409,9 @@ def test_a_column_of_unknown_categories_alone_is_refused() -> None:
 
 def test_a_single_row_of_an_unknown_category_is_predicted_with_a_warning() -> None:
     told: list[str] = []
-    assert LEARNT.of({"code": 99, "size": 1.0}, told.append).tolist() == [[1, 0, 0]]
+    assert LEARNT.of({"code": 99, "size": 1.0}, lambda found, _: told.append(found)).tolist() == [
+        [1, 0, 0]
+    ]
     assert told == ["column 'code' has 99 in 1 row, which no training row had"]
     with pytest.raises(UnfitRowsError, match="has only values that no training row had: 'K1A'"):
         LEARNT.of({"code": "K1A", "size": 1.0})

@@ -15,10 +15,14 @@ import polars as pl
 import pytest
 
 import sweeper
+from sweeper.data.prepare import read
+from sweeper.data.split import split
 from sweeper.errors import DataError
 from sweeper.export import export
 from sweeper.export.predict import predicted
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
+from sweeper.programs.saved_file import content_of, read_saved
+from sweeper.results.formatting import number
 
 STUDY = """\
 version = 1
@@ -35,6 +39,7 @@ path = "codes.csv"
 target = "kind"
 categorical_columns = ["zip", "dose"]
 missing_values = [""]
+impute = "median"
 """
 CLEAN = pd.DataFrame(
     {
@@ -121,7 +126,7 @@ def test_a_stray_value_in_a_file_only_changes_its_own_row(best: Path, tmp_path: 
     ):
         assert lines(odd)[1] == clean[1]
     assert lines(rows_of("True", "maybe", "??"))[:2] == clean[:2]
-    assert "new.csv: column 'zip' has 'K1A' in 1 row, which no training row had" in told
+    assert "new.csv: column 'zip' has 'K1A' in 1 row, which no training row had (line 4)" in told
 
 
 def test_a_column_without_a_known_category_is_refused_with_its_lines(
@@ -170,3 +175,40 @@ def test_one_unknown_value_gets_a_warning(saved: SavedModel) -> None:
         "column 'flag' has 'odd' in 1 row, which no training row had"
     ]
     np.testing.assert_array_equal(found[:2], saved.features(CLEAN)[:2])
+
+
+def test_filled_gaps_and_numbers_beyond_the_training_range_are_named(
+    best: Path, tmp_path: Path
+) -> None:
+    path, told = tmp_path / "new.csv", list[str]()
+
+    def predict(*x: str) -> list[str]:
+        told.clear()
+        rows = rows_of("True", "maybe", "False").splitlines()
+        lines = (f"{row.rpartition(',')[0]},{one}" for row, one in zip(rows[1:], x, strict=True))
+        path.write_text("\n".join([rows[0], *lines]), encoding="utf-8")
+        return predicted(best, path, told.append)[0].splitlines()
+
+    raw = read(config := sweeper.load_study(best.parent / "study.toml"))
+    x = raw.frame["x"].iloc[split(config, raw).train]
+    predict(str(x.min()), str(x.max()), "0.5")
+    assert told == []
+    lines = predict("", "999999", "-3.5")
+    assert told == [
+        "new.csv: missing values are filled as in training: 1 of 'x'",
+        "new.csv: column 'x': 2 rows beyond the training range, "
+        f"{number(x.min())} to {number(x.max())}, such as 999999 (lines 3, 4)",
+    ]
+    assert all(len(field) <= 12 for line in lines[1:] for field in line.split(",")[1:])
+
+
+def test_a_model_of_an_earlier_version_has_no_training_range(
+    best: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, told = tmp_path / "new.csv", list[str]()
+    path.write_text(rows_of("True", "maybe", "False").replace("0.5", "999999"), encoding="utf-8")
+    file = read_saved(best)
+    del file.record["data"]["ranges"]
+    (tmp_path / "old.safetensors").write_bytes(content_of(file.tensors, file.record))
+    predicted(tmp_path / "old.safetensors", path, told.append)
+    assert told == []

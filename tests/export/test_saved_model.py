@@ -91,7 +91,9 @@ def test_unknown_categories_are_reported_even_if_missing() -> None:
 
     def told(one: Category) -> list[str]:
         found: list[str] = []
-        Transform(("a",), (), (), None, (one,), True, None, ()).of(rows, found.append)
+        Transform(("a",), (), (), None, (one,), True, None, ()).of(
+            rows, lambda told, _: found.append(told)
+        )
         return found
 
     green = "column 'a' has 'green' in 1 row, which no training row had"
