@@ -160,6 +160,11 @@ def _guessed(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
     yield from guessed.hints[:_MAX_TOLD]
     if len(guessed.hints) > _MAX_TOLD:
         yield f"{len(guessed.hints) - _MAX_TOLD} more columns have hints: see `sweeper plan`"
+    if guessed.time:
+        yield (
+            f"rows are split at random; if they are a series in time, test on the latest: "
+            f"{_split_by_time(guessed.time)} in [data]"
+        )
     reasons = list(guessed.drop.items())
     for name, why in reasons[:_MAX_TOLD]:
         yield f"'{name}' is left out: it {why}"
@@ -167,6 +172,11 @@ def _guessed(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
         yield f"{len(others)} more columns are left out for similar reasons, see data.drop"
     left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
     yield f'{left} to learn from; impute = "median" fills gaps in numbers'
+
+
+def _split_by_time(name: str) -> str:
+    """The setting that validates and tests on the latest rows."""
+    return f"split = {{ val = 0.2, test = 0.1, time = {toml_value(name)} }}"
 
 
 def study_text(template: Template, written_to: Path) -> str:
@@ -208,6 +218,9 @@ def filled_in(template: Template, data: Path, guessed: Guess, written_to: Path) 
         others.append(_comment(f"{kept}  # so that words such as NA in {names} stay text"))
     reasons = [_comment(f"'{name}' {why}") for name, why in guessed.drop.items()]
     lines = text.splitlines(keepends=True)
+    if guessed.time:
+        by_time = _comment(f"{_split_by_time(guessed.time)}  # instead, for a series in time")
+        lines.insert(_line(text, "data.split"), by_time)
     path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
     between = lines[path:drop]
     return "".join([*lines[:path], *others, *between, *reasons[:_MAX_REASONS], *lines[drop:]])

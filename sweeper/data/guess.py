@@ -28,6 +28,7 @@ from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, totals
+from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
 
@@ -58,7 +59,8 @@ class Guess:
     as classes or as numbers, such as a rating; else it is empty. `as_text` are columns of numbers
     written as text, and how to read them. `settings` read a CSV file that is not in UTF-8 with
     commas. `words` says which words in text columns were read as missing values; they would stay
-    text if only `missing_values` meant missing. `hints` are further remarks about columns.
+    text if only `missing_values` meant missing. `hints` are further remarks about columns. `time`
+    is a column by which the rows can be split in the order of time; else it is empty.
     """
 
     source: str
@@ -79,6 +81,7 @@ class Guess:
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     missing_values: Sequence[str] = ()
     hints: Sequence[str] = ()
+    time: str = ""
 
     @property
     def is_left_out(self) -> bool:
@@ -147,6 +150,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
             ),
             *number_codes(raw, of_numbers, "", MISSING_TARGET),
         ),
+        time=next((name for name in dates if times(raw.frame[name]).notna().all()), ""),
     )
 
 

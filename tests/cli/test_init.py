@@ -129,7 +129,9 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
         "empty": "has no value in any row",
         "country": "has the same value in every row",
     }
-    assert found == Guess("parquet", "price", LAST, False, 300, 2, drop, 300, 1, hints=found.hints)
+    assert found == Guess(
+        *("parquet", "price", LAST, False, 300, 2, drop, 300, 1), hints=found.hints, time="sold_at"
+    )
 
     text = filled_in(
         Template.REGRESSION,
@@ -167,6 +169,8 @@ def test_init_reports_what_it_guessed(command: CommandLine) -> None:
         "houses.csv: to learn from the dates in 'day', count days with pandas: "
         "df['day'] = (pd.to_datetime(df['day'], utc=True) - pd.Timestamp(0, tz=\"UTC\")) / "
         "pd.Timedelta(days=1), and remove 'day' from data.drop",
+        "houses.csv: rows are split at random; if they are a series in time, test on the latest: "
+        'split = { val = 0.2, test = 0.1, time = "day" } in [data]',
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
         "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
@@ -179,9 +183,15 @@ def test_init_reports_what_it_guessed(command: CommandLine) -> None:
         'df.to_csv("houses.csv")',
         'houses.csv: 2 columns to learn from; impute = "median" fills gaps in numbers',
     ]
-    config = load(command.directory / "study.toml")
+    study = command.directory / "study.toml"
+    config = load(study)
     assert config.canonical()["data"]["drop"] == ["patient", "name", "day", "age", "cost"]
     assert prepare(config).n_features == 2
+    random, comment = (line for line in study.read_text().splitlines() if "split" in line[:10])
+    assert comment.endswith("# instead, for a series in time")
+    study.write_text(study.read_text().replace(f"{random}\n# ", "", 1))
+    assert load(study).data.split.time == "day"
+    assert prepare(load(study)).n_features == 2
 
     done = command("init", "--data", "houses.csv", "--target", "stay", "-o", "other.toml")
     assert done.returncode == 0
