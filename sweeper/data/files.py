@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.toml import toml_value
 from sweeper.errors import DataError, did_you_mean_file, listed
 
 _WILDCARDS = frozenset("*?[")
@@ -21,6 +22,18 @@ class UnfitTableError(ValueError):
     def __init__(self, found: str, hint: str = "", likely: Any = None) -> None:
         super().__init__(found)
         self.found, self.hint, self.likely = found, hint, likely
+
+
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+
+
+def converting(path: Path) -> str:
+    """How to make a CSV file of a spreadsheet; empty for other files."""
+    if path.suffix.lower() not in _SPREADSHEETS:
+        return ""
+    table, copy = (toml_value(name.as_posix()) for name in (path, path.with_suffix(".csv")))
+    code = f"pandas.read_excel({table}).to_csv({copy}, index=False)"
+    return f"save it as CSV in the spreadsheet program, or use pandas: {code}"
 
 
 def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
+from sweeper.config.toml import toml_value
 from sweeper.data.columns import (
     check_kind,
     has_too_many_values,
@@ -21,7 +22,7 @@ from sweeper.data.columns import (
     units_rows,
 )
 from sweeper.data.csv_reader import SUFFIXES, USUAL, CsvFile, read_csv_table
-from sweeper.data.files import UnfitTableError, matching_files
+from sweeper.data.files import UnfitTableError, converting, matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
@@ -173,13 +174,16 @@ def _read(path: Path, target: str | None) -> tuple[str, RawData]:
         raise DataError(
             Problem(str(path), "", found, "name a file, or a directory with such files")
         )
-    elif source is None:
-        known = listed([*_SOURCES], "or")
-        raise DataError(Problem(str(path), "", "unknown file type", f"name a file in {known}"))
     elif not path.is_file():
         there = [other.name for other in path.parent.glob(f"*{suffix}")]
         near = did_you_mean_file(path, there, suffix)
         raise DataError(Problem(str(path), "", "no such file", near or "check the path"))
+    elif source is None:
+        known = listed([*_SOURCES], "or")
+        of_arrays = f'write source = "npz" and path = {toml_value(path.as_posix())} in [data] of a '
+        of_arrays += "file that `sweeper init` wrote; its arrays are x and y"
+        hint = of_arrays if suffix == ".npz" else converting(path) or f"name a file in {known}"
+        raise DataError(Problem(str(path), "", "unknown file type", hint))
     try:
         raw = _csv(path) if source == "csv" else RawData("", "", _parquet(path, target), ())
     except UnfitTableError as error:

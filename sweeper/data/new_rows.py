@@ -18,7 +18,7 @@ from sweeper.data.csv_reader import (
     Dialect,
     read_csv_table,
 )
-from sweeper.data.files import UnfitTableError, matching_files
+from sweeper.data.files import UnfitTableError, converting, matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, written
 from sweeper.data.memory import FEWER, exceeding
@@ -66,7 +66,9 @@ def read_rows(
     if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
         suffix = ".parquet"
     if suffix not in _TYPES:
-        hint = f"name one of {', '.join(_TYPES)}"
+        if not path.exists():
+            raise DataError(Problem(str(path), "", "no such file", "check the path"))
+        hint = converting(path) or f"name one of {', '.join(_TYPES)}"
         raise DataError(Problem(str(path), "", "not a readable table", hint))
     file = CsvFile(path, dialect) if suffix in SUFFIXES else None
     try:

@@ -339,7 +339,24 @@ def test_classes_are_stratified_if_possible(
         (
             ("--data", "table.xlsx"),
             3,
-            "table.xlsx: unknown file type; name a file in .csv, .tsv, .txt or .parquet\n",
+            "table.xlsx: unknown file type; save it as CSV in the spreadsheet program, or use "
+            'pandas: pandas.read_excel("table.xlsx").to_csv("table.csv", index=False)\n',
+        ),
+        (
+            ("--data", "table.npz"),
+            3,
+            'table.npz: unknown file type; write source = "npz" and path = "table.npz" in [data] '
+            "of a file that `sweeper init` wrote; its arrays are x and y\n",
+        ),
+        (
+            ("--data", "table.json"),
+            3,
+            "table.json: unknown file type; name a file in .csv, .tsv, .txt or .parquet\n",
+        ),
+        (
+            ("--data", "absent.xlsx"),
+            3,
+            "absent.xlsx: no such file; check the path\n",
         ),
         (
             ("--data", "one.csv"),
@@ -400,7 +417,7 @@ def test_classes_are_stratified_if_possible(
 def test_init_refuses_unusable_tables(
     arguments: tuple[str, ...], code: int, expected: str, command: CommandLine
 ) -> None:
-    for name in ("table.txt", "table.xlsx"):
+    for name in ("table.txt", "table.xlsx", "table.npz", "table.json"):
         (command.directory / name).write_text("a b\n", encoding="utf-8")
     (command.directory / "one.csv").write_text("a\n1\n2\n", encoding="utf-8")
     (command.directory / "few.csv").write_text("a,kind\n1,x\n2,y\n", encoding="utf-8")
