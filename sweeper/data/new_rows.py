@@ -73,18 +73,14 @@ def read_rows(
     file = CsvFile(path, dialect) if suffix in SUFFIXES else None
     try:
         if file is not None:
-            frame = _csv(file, transform)
+            file, frame = _csv(file, transform)
         elif suffix == ".parquet":
             frame = _parquet(path, transform, keep)
         else:
             frame = _arrays(path, transform.columns)
     except UnfitTableError as error:
-        hint = error.hint
-        if error.likely is not None:
-            by = f"sweeper.load(MODEL).predict on the rows of {error.likely.reading}"
-            hint = f"write it with {dialect}, or use {by}"
         place = str(path) if file is None else path.name
-        raise DataError(Problem(place, "", error.found, hint)) from error
+        raise DataError(Problem(place, "", error.found, error.hint)) from error
     except UNREADABLE as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
@@ -104,7 +100,18 @@ def read_rows(
     return NewRows(frame[[*transform.columns]], values, table, unused)
 
 
-def _csv(file: CsvFile, transform: Transform) -> pd.DataFrame:
+def _csv(file: CsvFile, transform: Transform) -> tuple[CsvFile, pd.DataFrame]:
+    """The rows of a CSV file, read in its probable format if that of the study does not fit."""
+    try:
+        return file, _csv_rows(file, transform)
+    except UnfitTableError as error:
+        if error.likely is None:
+            raise
+        file = CsvFile(file.path, error.likely)
+        return file, _csv_rows(file, transform)
+
+
+def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
     """The rows of a CSV file, with categories as text and without words for missing values."""
     words = transform.words or MISSING_WORDS
     frame = read_csv_table(

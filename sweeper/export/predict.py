@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.data.csv_reader import USUAL, Dialect
+from sweeper.data.csv_reader import USUAL, Dialect, format_settings
 from sweeper.data.identity import written
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
@@ -73,6 +73,8 @@ def _predicted(
         hint = "if it has a generator, make rows in Python: sweeper.load(...).generate(1000)"
         raise StudyError(Problem(str(model), "", "the models predict nothing", hint))
     found = read_rows(rows, transform, aside, keep, dialect)
+    if found.table.csv and (other := found.table.csv.dialect.instead_of(dialect)):
+        warn(f"{rows.name}: read with {format_settings(other)}, unlike the rows of the study")
     if found.unused:
         names = listed([f"'{name}'" for name in found.unused])
         warn(f"{rows.name}: not used, since the study does not have them: {names}")

@@ -187,9 +187,11 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
     for _ in range(3):  # and each time once more: Unnamed: 0, Unnamed: 0.1, ...
         pd.read_csv(tmp_path / "new.csv", keep_default_na=False).to_csv(tmp_path / "new.csv")
     assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
-    rows.to_csv(tmp_path / "new.csv", index=False, sep=";")
-    with pytest.raises(DataError, match=r"new.csv: .*, or use sweeper"):
-        predicted(best, tmp_path / "new.csv", told.append)
+    told.clear()
+    rows.to_csv(tmp_path / "new.csv", index=False, sep=";", decimal=",")
+    assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
+    how = """separator = ";" and decimal = ","""
+    assert told[0] == f'new.csv: read with {how}", unlike the rows of the study'
     other = rows.rename(columns={"island": "Island"}).assign(weight=1)
     other.to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(DataError) as refusal:
@@ -270,13 +272,10 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     assert found["species"].tolist() == sweeper.load(best).predict(table.head(40)).tolist()
     assert found["bill|mm"].str.contains(",").any()  # as in the table
     table.to_csv(tmp_path / "new.csv", index=False)
-    with pytest.raises(DataError) as refusal:
-        predicted(best, tmp_path / "new.csv", told.append)
-    assert str(refusal.value) == (
-        "new.csv: has columns that seem to be separated by ','; write it with \";\" between fields "
-        'and "," in numbers, as latin-1, or use sweeper.load(MODEL).predict on the rows of '
-        "pandas.read_csv(...)"
-    )
+    told.clear()
+    predicted(best, tmp_path / "new.csv", told.append)
+    how = """separator = ",", decimal = "." and encoding = "utf-8\""""
+    assert told[0] == f"new.csv: read with {how}, unlike the rows of the study"
 
 
 def test_the_line_of_a_value_that_is_not_a_number_is_reported(tmp_path: Path) -> None:
