@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from sweeper.config.reading import RawTable, is_table, with_value
-from sweeper.config.refusals import with_way
+from sweeper.config.refusals import keys_around, with_way
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.toml import (
@@ -194,15 +194,8 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
 def _with_unrecordable(faults: Sequence[Flaw], unrecordable: Iterable[Flaw]) -> list[Flaw]:
     """Both lists together, without a second flaw for a setting that already has one."""
     refused = {fault.key for fault in faults}
-    once = {fault.key: fault for fault in unrecordable if not refused & {*_around(fault.key)}}
+    once = {fault.key: fault for fault in unrecordable if not refused & {*keys_around(fault.key)}}
     return [*faults, *once.values()]
-
-
-def _around(key: str) -> Iterator[str]:
-    """A dotted key and those of the tables around it."""
-    while key:
-        yield key
-        key = key.rpartition(".")[0]
 
 
 def _toml(source: Source) -> RawTable:

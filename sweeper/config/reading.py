@@ -60,8 +60,10 @@ def read_table(
         return None, [fault_of(error, under, known) for error in errors] + broken
     for error in unknown:
         raw = _without(raw, error["loc"])
+    unread = [fault_of(error, under, known) for error in unknown]
     read, faults = read_table(table, raw, under, known)
-    return read, [fault_of(error, under, known) for error in unknown] + faults
+    misspelt = {fault.key.rpartition(".")[0] for fault in unread}  # these tables lack a setting
+    return read, unread + [fault for fault in faults if fault.key not in misspelt]
 
 
 def with_numbers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time
 from difflib import get_close_matches
@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from sweeper.config.table import Flaw
 
 MISSING = "missing"
+_UNKNOWN = "no such setting"
 _MAX_LETTERS = 80  # of quoted text in a message
 
 # what was found, what to write; {value} is shown as in TOML, other names are pydantic's context
@@ -137,12 +138,45 @@ def unknown_setting(
     It may also be meant to be one of those `elsewhere`.
     """
     near = _nearest(setting, [*known, *elsewhere])
-    if near:
-        return Flaw(key, "no such setting", f"did you mean '{near}'?")
     table = setting.rpartition(".")[0]
+    if near:
+        around, _, name = near.rpartition(".")
+        meant = f"{key.rpartition('.')[0]}.{name}" if table and table == around else near
+        return Flaw(key, _UNKNOWN, f"did you mean '{near}'?", meant)
     there = ", ".join(_last(one) for one in known if one.rpartition(".")[0] == table)
     listed = f"[{table}] has {there}" if there and table else f"there are {', '.join(known)}"
-    return Flaw(key, "no such setting", listed)
+    return Flaw(key, _UNKNOWN, listed)
+
+
+def keys_around(key: str) -> Iterator[str]:
+    """A dotted key and those of the tables around it."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
+
+
+def without_consequences(flaws: Sequence[Flaw], kinds: Mapping[str, str]) -> list[Flaw]:
+    """The flaws without those that only follow from a misspelt setting.
+
+    What it was meant to be is missing, or its table is taken for one of another kind, or nothing
+    is drawn for a setting. `kinds` are the settings that determine the kind, by table.
+    """
+    meant = {flaw.meant for flaw in flaws if flaw.meant}
+    meant |= {key.removeprefix("search.") for key in meant}
+    unread = {flaw.key for flaw in flaws} | meant
+    by = {name: f"{name}.{setting}" for name, setting in kinds.items()}
+    of_another_kind = {name for name, setting in by.items() if setting in meant}
+
+    def is_consequence(flaw: Flaw) -> bool:
+        table = flaw.key.removeprefix("search.").partition(".")[0]
+        if flaw.found in (MISSING, _UNKNOWN) and table in of_another_kind:
+            return flaw.meant != by[table]
+        return flaw.found == MISSING and (
+            not meant.isdisjoint(keys_around(flaw.key))
+            or not unread.isdisjoint(keys_around(f"search.{flaw.key}"))
+        )
+
+    return [flaw for flaw in flaws if not is_consequence(flaw)]
 
 
 def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Flaw:

@@ -243,7 +243,7 @@ def check_parts(
     inputs = inputs_of(model)
     faults = [*check_wiring(inputs), *check_phases(train, inputs)]
     yield from faults
-    yield from check_metrics(train)
+    yield from check_metrics(train, inputs)
     if not faults:
         yield from _unfit_sizes(model, train)
 

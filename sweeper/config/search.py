@@ -72,7 +72,8 @@ def _range_of(kind: Any) -> type[_RangeEntry]:
     return create_model("_Range", __base__=_RangeEntry, **{"or": or_values})
 
 
-def _crossed(low: float, high: float) -> Iterable[Flaw]:
+def check_order(low: float, high: float) -> Iterable[Flaw]:
+    """Check that a range does not end before it begins."""
     if low > high:
         yield Flaw("low", f"low {low} is above high {high}", "swap the two")
 
@@ -136,7 +137,7 @@ def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
 class IntSearch(_range_of(int)):
     """Integers from `low` to `high`, both included; with `base` only its powers."""
 
-    rules = (_crossed, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
+    rules = (check_order, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
 
     type: Literal["int"] = Field(description=_TYPE)
     low: int = Field(description=_LOW, examples=[16])
@@ -178,7 +179,7 @@ class IntSearch(_range_of(int)):
 class FloatSearch(_range_of(float)):
     """Floats from `low` to `high`; with `step`, only `low` plus multiples of it."""
 
-    rules = (_crossed, _too_wide, _log_of_nothing, _steps_in_log, _too_fine)
+    rules = (check_order, _too_wide, _log_of_nothing, _steps_in_log, _too_fine)
 
     type: Literal["float"] = Field(description=_TYPE)
     low: float = Field(description=_LOW, examples=[1e-4])

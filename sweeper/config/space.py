@@ -9,8 +9,15 @@ from typing import Annotated, Union, get_args, get_origin
 
 from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
 from sweeper.config.refusals import MISSING, format_value, unknown_name, unknown_setting
-from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SameAs, SearchEntry
-from sweeper.config.table import Flaw, Table, fixed_part, holder_of, is_fixed, table_in
+from sweeper.config.search import (
+    CategoricalSearch,
+    FloatSearch,
+    IntSearch,
+    SameAs,
+    SearchEntry,
+    check_order,
+)
+from sweeper.config.table import Flaw, Table, field_of, fixed_part, holder_of, is_fixed, table_in
 from sweeper.errors import did_you_mean
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
@@ -62,9 +69,13 @@ def read_entry(
     holder = None if table is None else holder_of(table, last)
     if entry is not None and not isinstance(entry, SameAs) and holder and not misplaced:
         entry, unfit = _fitted(entry, *holder, key)
-        told = {fault.key for fault in faults}
-        faults += [fault for fault in unfit if fault.key not in told]
-    faults += misplaced
+        if unfit and isinstance(entry, IntSearch | FloatSearch):  # one of the ends is wrong
+            crossed = [fault.under(key) for fault in check_order(entry.low, entry.high)]
+            faults = [fault for fault in faults if fault not in crossed]
+        reported = {fault.key for fault in faults}
+        faults += [fault for fault in unfit if fault.key not in reported]
+    if is_table(raw) or not _is_around_settings(setting, tables):
+        faults += misplaced
     return (None if faults else entry), faults
 
 
@@ -122,7 +133,10 @@ def any_value(entry: SearchEntry) -> object:
 
 def _is_entry(raw: RawTable) -> bool:
     # a setting may have the name of a key of an entry, such as optimizer.name: then this is a table
-    return not raw or any(word in raw and not is_table(raw[word]) for word in _ENTRY_WORDS)
+    words = {word for word in _ENTRY_WORDS & raw.keys() if not is_table(raw[word])}
+    if words == {"name"}:  # a setting without its entry, if there are others
+        return not any(is_table(value) for key, value in raw.items() if key != "when")
+    return not raw or bool(words)
 
 
 def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> Iterator[Flaw]:
@@ -147,6 +161,14 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
     ]
     fault = unknown_setting(key, setting, searchable)
     yield fault if name in tables else replace(fault, found="not a setting that can be searched")
+
+
+def _is_around_settings(setting: str, tables: Mapping[str, type[Table] | None]) -> bool:
+    """Whether a dotted key is that of a table, not of a setting."""
+    name, _, last = setting.partition(".")
+    table = tables.get(name)
+    found = None if table is None or not last else field_of(table, last)
+    return setting in tables or (found is not None and table_in(found.annotation) is not None)
 
 
 def _has_setting(table: type[Table], setting: str) -> bool:

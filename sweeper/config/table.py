@@ -6,7 +6,7 @@ Tables are strict and frozen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
@@ -18,15 +18,19 @@ from pydantic.fields import FieldInfo
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong at a dotted `key`, and how to fix it; a problem without its file and line."""
+    """What is wrong at a dotted `key`, and how to fix it; a problem without its file and line.
+
+    `meant` is the key that an unknown one was probably meant to be.
+    """
 
     key: str
     found: str
     hint: str
+    meant: str = ""
 
     def under(self, table: str) -> Flaw:
         """The same flaw with its key prefixed by `table`."""
-        return Flaw(f"{table}.{self.key}" if self.key else table, self.found, self.hint)
+        return replace(self, key=f"{table}.{self.key}" if self.key else table)
 
 
 # a rule between settings: it takes them as arguments by name, and is only checked if each of them

@@ -19,7 +19,12 @@ from sweeper.config.reading import (
     with_default,
     with_numbers,
 )
-from sweeper.config.refusals import MISSING, format_value, unknown_setting
+from sweeper.config.refusals import (
+    MISSING,
+    format_value,
+    unknown_setting,
+    without_consequences,
+)
 from sweeper.config.rules import (
     Measures,
     all_drawn,
@@ -51,7 +56,7 @@ from sweeper.config.space import (
 )
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
 from sweeper.config.table import Flaw, Table
-from sweeper.config.tables import TABLES, Variants, kind_of
+from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
 from sweeper.config.train import EpochsTable, OwnProgramTable, SupervisedTable
 from sweeper.config.trial import TrialTable
 
@@ -86,7 +91,8 @@ class Draft:
         tables = {name: self._read_table(name, search) for name in names}
         self._check_between({**tables, **self._as_if_right}, search)
         self._check_trial(tables)
-        self.faults = [self._at_its_entry(fault) for fault in self.faults]
+        faults = without_consequences(self.faults, DISCRIMINATORS)
+        self.faults = [self._at_its_entry(fault) for fault in faults]
         given = {name: self._raw[name] for name in _RECORDED if name in self._raw}
         if "traced_arguments" in given:
             given["traced_arguments"] = self._traced_arguments(search)
@@ -104,7 +110,7 @@ class Draft:
     ) -> None:
         study = allowed_values(StudyTable, self._raw.get("study"))
         measures = self._measures(tables.get("train"))
-        if measures is not None:
+        if measures is not None and not self._is_misspelt("train.metrics"):
             wanted = study.get("metric", ()), study.get("constraints", ())
             self.faults += unreported_metrics(*wanted, measures)
             kind, objectives = self._kinds["train"], wanted[0]
@@ -131,6 +137,19 @@ class Draft:
         known = train.keys() >= {"loss", "metrics"}
         return Measures(train["loss"], train["metrics"]) if known else None
 
+    def _is_in_doubt(self, key: str) -> bool:
+        """Whether a flaw is already reported in a setting or a table, or in its search.
+
+        What follows from its value is then not known.
+        """
+        places = {place for fault in self.faults for place in (fault.key, fault.meant)}
+        return any(
+            f"{place}.".startswith(f"{one}.") for place in places for one in (key, f"search.{key}")
+        )
+
+    def _is_misspelt(self, key: str) -> bool:
+        return any(fault.meant == key for fault in self.faults)
+
     def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
         """Flaws in some of the trials, in settings that do not fit together."""
         links = {key: search[of] for key, of in self._links.items() if of in search}
@@ -138,14 +157,18 @@ class Draft:
         kind = self._kinds["optimizer"]
         execution = allowed_values(ExecutionTable, self._raw.get("execution"))
         for key, raw, own in () if kind is None else each(self._raw.get("optimizer"), kind):
-            yield from check_schedules(key, raw, drawn, is_own=own is UserOptimizerTable)
+            if not self._is_in_doubt(f"{key}.schedule"):
+                yield from check_schedules(key, raw, drawn, is_own=own is UserOptimizerTable)
+            if self._is_in_doubt(f"{key}.name"):
+                continue
             names = names_of(drawn, f"{key}.name", raw.get("name"))
             if own is MixedOptimizerTable:
                 yield from idle_keys(all_drawn(raw, key, drawn), names)
             if "strategy" in execution:
                 yield from padded_arrays(execution["strategy"], names)
         train = self._raw.get("train", {})
-        if self._kinds["train"] is SupervisedTable and is_table(train):
+        is_supervised = self._kinds["train"] is SupervisedTable
+        if is_supervised and is_table(train) and not self._is_in_doubt("train.loss"):
             yield from check_training(train, drawn)
 
     def _check_trial(self, tables: Mapping[str, Table | None]) -> None:
@@ -238,7 +261,8 @@ class Draft:
 
     def _read_queue(self, search: Mapping[str, SearchEntry]) -> None:
         study = self._raw.get("study")
-        if is_table(study) and "enqueue" in study and self._searched == {*search, *self._links}:
+        is_known = self._searched == {*search, *self._links} and not self._is_in_doubt("search")
+        if is_table(study) and "enqueue" in study and is_known:
             queue, faults = read_enqueue(study["enqueue"], search)
             self.faults += faults
             self._raw = {**self._raw, "study": {**study, "enqueue": queue}}

@@ -652,7 +652,6 @@ def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
     assert [problem.key for problem in refusal.value.problems] == [
         "study.metric",
         "study.n_trials",
-        "model.depth",
         "model.dpeth",
         "optimizer.name",
         "train.epochs",
@@ -724,3 +723,36 @@ def test_python_values_get_a_hint_for_toml(line: str, hint: str) -> None:
         parse(f"version = 1\n{line}\n", Path("study.toml"))
     (problem,) = caught.value.problems
     assert (problem.where, problem.hint) == ("study.toml:2", hint)
+
+
+OPTIMIZERS_DRAWN = """\
+optimizer.name = { type = "categorical", choices = ["adam", "sgd", "RAdam"] }
+optimizer.momentum = { type = "float", low = 0.0, high = 0.9, when = { "optimizer.name" = "sgd" } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("[search]", f"[search]\n{OPTIMIZERS_DRAWN}", "search.optimizer.name.choices"),
+        ("n_trials = 8", "n_trials = 8\nstop.valeu = 0.9", "study.stop.valeu"),
+        (
+            "[data]",
+            '[[study.constraints]]\nmetric = "val_loss"\nmaxx = 1.0\n[data]',
+            "study.constraints.0.maxx",
+        ),
+        ("epochs = 4", "epoch = 4", "train.epoch"),
+        ("[train]", "[traning]", "traning"),
+        (
+            "lr = 1e-3",
+            "lr = 1e-3\nschedule = { nam = 'cosine', end = 0.1 }",
+            "optimizer.schedule.nam",
+        ),
+        ("low = 1, high = 3", "low = 1, hihg = 3", "search.model.depth.hihg"),
+        ("low = 1, high = 3", "low = 1, high = -3", "search.model.depth.high"),
+        ("[search]\nmodel.depth", "[search]\nmodel = 3\n#", "search.model"),
+        ("[search]", "[[study.enqueue]]\ndepth = 1\n[serch]", "serch"),
+    ],
+)
+def test_one_mistake_is_one_problem(old: str, new: str, key: str, refused: Refused) -> None:
+    assert [problem.key for problem in refused(old, new)] == [key]
