@@ -27,6 +27,8 @@ from sweeper.results.events import (
     Event,
     PlaceEvent,
     RoundClosed,
+    RoundProgress,
+    RoundStarted,
     StudyOpened,
     Warned,
 )
@@ -77,6 +79,7 @@ class LiveView(View):
         self._clock = clock
         self._doing = doing
         self._compiling = Compiling()
+        self._round = RoundProgress()
         self._lock = threading.Lock()
         self._opened: StudyOpened | None = None
         self._status: Status | None = None
@@ -101,11 +104,12 @@ class LiveView(View):
         now = self._clock()
         with self._lock:
             self._compiling = self._compiling.after(event, now)
+            self._round = self._round.after(event)
             if isinstance(event, StudyOpened):
                 self._opened = event
             elif isinstance(event, RoundClosed):
                 self._status, self._status_at = event.status, now
-            elif not isinstance(event, CompilePlanned):
+            elif not isinstance(event, CompilePlanned | RoundStarted):
                 self._places[event.place] = (event, now)
 
     def say(self, message: str) -> None:
@@ -116,7 +120,7 @@ class LiveView(View):
         now = self._clock()
         with self._lock:
             opened, status, places = self._opened, self._status, dict(self._places)
-            compiling = self._compiling
+            compiling, trained = self._compiling, str(self._round)
         elapsed = formatting.duration(now - self._started_at)
         parts: list[RenderableType] = []
         if opened is None:
@@ -126,6 +130,8 @@ class LiveView(View):
             parts.append(Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}"))
             since_s = now - self._status_at
             parts += [_beginning(opened)] if status is None else _standing(status, since_s)
+        if trained:
+            parts.append(Text(trained))
         if compiling.is_going_on:
             parts.append(Text(f"compiling: {formatting.compiling(compiling, now)}"))
         if places:
@@ -205,6 +211,7 @@ class LineView(View):
         self._period_s = period_s
         self._doing = doing
         self._compiling = Compiling()
+        self._round = RoundProgress()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
@@ -225,6 +232,7 @@ class LineView(View):
     def __call__(self, event: Event) -> None:
         with self._lock:
             self._compiling = self._compiling.after(event, time.monotonic())
+            self._round = self._round.after(event)
             self._has_workers |= isinstance(event, BucketStarted) and "worker" in event.place
         if isinstance(event, Warned):
             self.say(f"warning: {event.message}")
@@ -267,12 +275,14 @@ class LineView(View):
     def what_is_done(self) -> str:
         """The progress, and what the program is doing if no round has been closed."""
         with self._lock:
-            compiling = self._compiling
+            compiling, trained = self._compiling, str(self._round)
         parts = [self._standing]
         if compiling.is_going_on:
             parts.append(f"compiling: {formatting.compiling(compiling, time.monotonic())}")
         elif not self._standing:
             doing = self._doing()
             busy = _IN_WORKERS if self._has_workers else DOING[Activity.TRAIN]
-            parts.append(f"{busy if doing == IDLE else doing}, no round closed yet")
+            parts.append(busy if doing == IDLE else doing)
+            parts.append("" if trained else "no round closed yet")
+        parts.append(trained)
         return ", ".join(filter(None, parts))

@@ -20,6 +20,7 @@ from sweeper.results.events import (
     Event,
     Observer,
     RoundClosed,
+    RoundStarted,
     StudyOpened,
     Warned,
 )
@@ -109,6 +110,8 @@ def _log(event: Event) -> None:
     match event:
         case StudyOpened(study=study, rounds_done=done, n_trials=count):
             _events.info("study %s opened: %d trials, %d rounds done", study, count, done)
+        case RoundStarted(round=number, n_trials=count):
+            _events.debug("round %d begins to train %d trials", number, count)
         case BucketStarted(trials=trials, place=place):
             shown = formatting.trial_numbers(trials)
             _events.debug("bucket %d, %s: %s, %s", event.bucket, event.strategy, shown, place)

@@ -141,6 +141,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     }
     if compiling := formatting.compiling_now(status):
         facts["compiling"] = compiling
+    if status.state == "running" and status.training:
+        facts["training"] = status.training
     if told := ended_by(status):
         facts["ended early"] = told
     if status.front:

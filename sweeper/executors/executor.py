@@ -92,6 +92,7 @@ def finished(outcome: Outcome) -> BucketFinished:
         outcome.compile_s,
         outcome.cache_hit,
         outcome.train_s,
+        outcome.bucket.numbers,
     )
 
 

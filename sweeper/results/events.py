@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sweeper.errors import counted
 from sweeper.results.status import Status
 
 
@@ -16,6 +17,14 @@ class StudyOpened:
     study: str
     run_dir: Path
     rounds_done: int
+    n_trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStarted:
+    """A round begins to train this many trials."""
+
+    round: int
     n_trials: int
 
 
@@ -40,6 +49,7 @@ class BucketFinished:
     compile_s: float
     cache_hit: bool
     train_s: float
+    trials: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class Warned:
 
 
 PlaceEvent = BucketStarted | BucketFinished | CompileStarted | CompileFinished
-Event = StudyOpened | CompilePlanned | PlaceEvent | RoundClosed | Warned
+Event = StudyOpened | RoundStarted | CompilePlanned | PlaceEvent | RoundClosed | Warned
 Observer = Callable[[Event], None]
 
 
@@ -106,3 +116,30 @@ class Compiling:
             before = self if self.is_going_on else Compiling(since=now)
             return replace(before, planned=before.planned + 1)
         return replace(self, done=self.done + isinstance(event, CompileFinished))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProgress:
+    """Which trials of the round in training have reached its end; 0 trials if none trains."""
+
+    round: int = 0
+    n_trials: int = 0
+    trained: frozenset[int] = frozenset()
+
+    def after(self, event: Event) -> RoundProgress:
+        """The progress after an event."""
+        match event:
+            case RoundStarted(round=number, n_trials=n_trials):
+                return RoundProgress(number, n_trials)
+            case BucketFinished(trials=trials):
+                return replace(self, trained=self.trained.union(trials))
+            case RoundClosed():
+                return RoundProgress()
+            case _:
+                return self
+
+    def __str__(self) -> str:
+        """For example `7 of 23 trials of round 1 trained`; empty if no round trains."""
+        every = counted(self.n_trials, "trial")
+        n_trained = len(self.trained)
+        return f"{n_trained} of {every} of round {self.round} trained" if self.n_trials else ""

@@ -99,7 +99,8 @@ def finished_trials(counts: Mapping[str, int]) -> int:
 
 def states(status: Status) -> str:
     """The number of trials by state, without zeros: `16 running, 30 complete`."""
-    words = {} if status.state == "running" else {"running": "unfinished"}
+    over = {"running": "unfinished", "waiting": "not started"}
+    words = {} if status.state == "running" else over
     found = outcomes(status).items()
     return ", ".join(f"{count} {words.get(word, word)}" for word, count in found if count)
 

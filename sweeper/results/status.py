@@ -36,6 +36,7 @@ class Status:
     that are `planned` and `done` since the time `since`, while threads compile some; else None.
     `epochs` are those that a finished study has `trained`, and those of `all` its trials if none
     had ended early.
+    `training` says how many trials of the round in training have reached its end.
     """
 
     study: str
@@ -72,6 +73,7 @@ class Status:
     diverged: int | None = None
     compiling: Mapping[str, Any] | None = None
     epochs: Mapping[str, int] | None = None
+    training: str | None = None
 
 
 def ended_by(status: Status) -> str | None:

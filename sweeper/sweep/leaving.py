@@ -43,7 +43,10 @@ class Leaving:
             return f"{reason}: ended before the study was open; nothing is lost"
         lost = ""
         if self._is_training:
-            lost = f"round {self._rounds + 1} has not ended, and its training is lost; "
+            lost = (
+                f"round {self._rounds + 1} has not ended, and its training is lost (with a smaller "
+                "schedule.parallel, rounds are shorter); "
+            )
         after = f"after round {self._rounds}" if self._rounds else "from the beginning"
         return f"{reason}: {lost}run the same command to resume {after}"
 

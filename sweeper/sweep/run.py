@@ -15,7 +15,7 @@ from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.results.events import RoundClosed, StudyOpened, Warned
+from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned
 from sweeper.results.publish import Publisher
 from sweeper.results.ranking import repeats
 from sweeper.results.schema import write_schema_text
@@ -120,6 +120,8 @@ class StudyRun:
             plan = self._sweep.open()
         with spending(Activity.PUBLISH):
             self._write_status("running", plan)
+        trials = {number for bucket in plan.buckets for number in bucket.numbers}
+        self._observer(RoundStarted(self._sweep.state.rounds + 1, len(trials)))
         # committed rows are published while the next round trains; at first there are none
         outcomes = self._sweep.train(plan, self._publish)
         with spending(Activity.COMMIT):

@@ -18,6 +18,7 @@ from sweeper.results.events import (
     CompilePlanned,
     CompileStarted,
     RoundClosed,
+    RoundStarted,
     StudyOpened,
     Warned,
 )
@@ -77,6 +78,10 @@ def test_lines_say_what_is_compiled_before_the_first_round() -> None:
     assert view.what_is_done() == "round 1: 3 of 20 trials, 30 per minute, 0:34 left"
     view(CompilePlanned("c4", "padded"))
     assert view.what_is_done().endswith("left, compiling: 0 of 1 program done, 0:00")
+    view(RoundStarted(2, 5))
+    view(BucketFinished(1, "worker 0", 1.0, False, 0.5, (3, 4)))
+    assert view.what_is_done().endswith(", 2 of 5 trials of round 2 trained")
+
     idle = LineView(_written(), doing=lambda: IDLE)
     assert idle.what_is_done() == "training, no round closed yet"
     idle(replace(STARTED, place="worker 0"))

@@ -105,7 +105,7 @@ def test_diverged_trials_are_counted_apart_from_pruned_ones() -> None:
     ("state", "expected"),
     [
         ("running", "2 running, 1 waiting, 3 complete"),
-        ("interrupted", "2 unfinished, 1 waiting, 3 complete"),
+        ("interrupted", "2 unfinished, 1 not started, 3 complete"),
     ],
 )
 def test_no_trial_is_running_after_the_study(state: str, expected: str) -> None:

@@ -40,6 +40,8 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
     ]
     if compiling := formatting.compiling_now(status):
         found.append(("compiling", compiling))
+    if status.state == "running" and status.training:
+        found.append(("training", status.training))
     if status.best is not None:
         found.append(
             ("best", formatting.best_trial(status.metric, status.best).removeprefix("best "))
