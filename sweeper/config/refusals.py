@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time
 from difflib import get_close_matches
@@ -186,9 +186,16 @@ def unknown_name(key: str, value: object, options: str, noun: str | None = None)
     by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
     if "constant" in by_lower and value in ("none", "off"):
         return Flaw(key, found, "did you mean 'constant'?")
-    if isinstance(value, str) and (near := get_close_matches(value.lower(), by_lower, n=1)):
+    if isinstance(value, str) and (near := _near_names(value.lower(), by_lower)):
         return Flaw(key, found, f"did you mean '{by_lower[near[0]]}'?")
     return Flaw(key, found, f"write one of {options}")
+
+
+def _near_names(name: str, known: Collection[str]) -> Sequence[str]:
+    """The known names nearest to a name, which may be that of Optuna's class."""
+    if name.endswith(("sampler", "pruner")):
+        return [one for one in known if one in name]
+    return get_close_matches(name, known, n=1)
 
 
 def format_value(value: object) -> str:

@@ -259,6 +259,9 @@ def _not_given(config: StudyConfig, table: PythonTable, holder: str, name: str) 
             f"'{table.function}' takes '{name}', which belongs to the MLP",
             "rename the argument",
         )
+    if f"{holder}.{name}" in config.search:  # with `when`
+        found = f"missing, but '{table.function}' needs it in trials that do not draw it (when)"
+        return found, f"write {name} = ... in [{holder}]"
     return missing(table.function, holder, name)
 
 

@@ -26,7 +26,7 @@ from sweeper.cli.console import announced
 from sweeper.errors import Problem, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import beaten_by_linear, describe, read_baseline
-from sweeper.results.status import Status, ended_by, epochs_saved, read_status
+from sweeper.results.status import Status, epochs_saved, read_status
 from sweeper.rundir import RunDir
 
 BEST_SHOWN = 10
@@ -165,8 +165,6 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         print_shown(f"time: {spent}")
     if saved := epochs_saved(status):
         print_shown(saved)
-    if told := ended_by(status):
-        print_shown(told)
     if status.state == "interrupted":
         print_shown(f"stopped after round {status.round}; run the same command to resume")
 
