@@ -18,7 +18,7 @@ from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline
-from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
+from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
@@ -290,6 +290,7 @@ class Preview:
             "notes": [
                 *doubts(self.config),
                 *data_doubts(self.config, self.data),
+                *hardly_shared(self.plan, self.config.execution.strategy),
                 *self.of_models,
                 *hints(self.config),
                 *notes(self.config, self.devices),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -122,6 +122,22 @@ class Plan:
         return Plan(
             tuple(_program_class(**entry) for entry in values["classes"]),
             tuple(_bucket(**entry) for entry in values["buckets"]),
+        )
+
+
+# from here on, programs that hardly any trials share are worth a warning
+_MANY_PROGRAMS = 8
+
+
+def hardly_shared(plan: Plan, strategy: str) -> Iterator[str]:
+    """A warning if a first round compiles many programs for few trials, unasked."""
+    count = 0 if strategy == "process" else len(plan.classes)
+    trials = {number for bucket in plan.buckets for number in bucket.numbers}
+    if count >= _MANY_PROGRAMS and count > len(trials) / 2:
+        yield (
+            f"{count} programs for the {len(trials)} trials of round 1, because they differ in "
+            "settings that change the program: search fewer values of these (step, base), or "
+            'write execution.strategy = "switch", or "padded" for an MLP'
         )
 
 

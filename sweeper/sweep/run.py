@@ -21,7 +21,7 @@ from sweeper.results.ranking import repeats
 from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
-from sweeper.scheduler.classes import Plan
+from sweeper.scheduler.classes import Plan, hardly_shared
 from sweeper.study.doubts import doubts
 from sweeper.study.options import n_proposals
 from sweeper.sweep.baseline import BaselineOfStudy
@@ -52,6 +52,7 @@ class StudyRun:
     ) -> None:
         self._observer = observer
         self._timeline = timeline
+        self._strategy = config.execution.strategy
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
@@ -118,6 +119,9 @@ class StudyRun:
         spending = self._timeline.spending
         with spending(Activity.ASK):
             plan = self._sweep.open()
+        if self._sweep.state.rounds == 0:
+            for warning in hardly_shared(plan, self._strategy):
+                self._observer(Warned(warning))
         with spending(Activity.PUBLISH):
             self._write_status("running", plan)
         trials = {number for bucket in plan.buckets for number in bucket.numbers}

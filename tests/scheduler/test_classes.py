@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from sweeper.config.search import CategoricalSearch, IntSearch
-from sweeper.scheduler.classes import ProgramClass, Strategy, class_name
+from sweeper.scheduler.classes import (
+    Bucket,
+    Lane,
+    Plan,
+    ProgramClass,
+    Strategy,
+    class_name,
+    hardly_shared,
+)
 
 SEARCH = {
     "model.depth": IntSearch(type="int", low=1, high=4),
@@ -49,3 +58,14 @@ def program(strategy: Strategy, settings: object, **more: object) -> ProgramClas
 )
 def test_a_class_is_named_by_what_distinguishes_it(named: str, known: ProgramClass) -> None:
     assert class_name(known, SEARCH) == named
+
+
+def test_programs_that_hardly_any_trials_share_are_reported() -> None:
+    programs = tuple(program("exact", {"width": width}) for width in range(8))
+    lanes = tuple(Lane(number, 0, 1, "") for number in range(12))
+    plan = Plan(programs, (Bucket(0, "0f", "inline", lanes),))
+
+    warning = next(hardly_shared(plan, "auto"))
+    assert warning.startswith("8 programs for the 12 trials of round 1")
+    assert not [*hardly_shared(plan, "process")]
+    assert not [*hardly_shared(replace(plan, classes=programs[:7]), "auto")]
