@@ -139,12 +139,12 @@ def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
 
 def _lead(lead: Lead) -> str:
     """How far ahead the best finalist is, and whether that may be chance."""
-    ahead, error = formatting.number(lead.difference), formatting.number(lead.standard_error)
+    ahead, twice = formatting.number(lead.difference), formatting.number(2 * lead.standard_error)
     told = f"its mean is {ahead} better than that of trial {lead.over}"
+    chance = f"{twice}, twice the standard error of the difference"
     if lead.is_clear:
-        return f"{told}, more than twice the standard error of the difference, {error}"
-    chance = f"{told}, within twice the standard error of the difference, {error}"
-    return f"{chance}: it may be chance; try more seeds (--seeds N --fresh)"
+        return f"{told}, more than {chance}"
+    return f"{told}, within {chance}: it may be chance; try more seeds (--seeds N --fresh)"
 
 
 def reproduced(found: Reproduction) -> Iterator[RenderableType]:

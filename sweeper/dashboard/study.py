@@ -82,6 +82,14 @@ class PublishedStudy:
         """How much each parameter matters for each objective; empty if not yet known."""
         return [] if self.importance is None else self.importance.to_pylist()
 
+    def best_row(self) -> dict[str, Any] | None:
+        """The number, value and test metrics of the best trial; None if no trial is complete."""
+        best = self.status.best
+        if best is None:
+            return None
+        tested = {} if self.trials is None else self.trials.tested(best["trial_number"])
+        return {"trial_number": best["trial_number"], "value": best["value"], **tested}
+
     def version(self, sources: Sequence[Source]) -> tuple[int, ...]:
         """Numbers that change whenever one of these sources changes."""
         return tuple(self._versions[source] for source in sources)

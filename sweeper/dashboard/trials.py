@@ -135,6 +135,13 @@ class PublishedTrials:
         cost = value[places] if self.directions[0] == "minimize" else -value[places]
         return places[np.lexsort((self.numbers("trial_number")[places], cost))][:n]
 
+    def tested(self, number: int) -> dict[str, float]:
+        """The test metrics of one trial; empty if it has not been published or has none."""
+        columns = [name for name in self.table.column_names if name.startswith("test_")]
+        places = np.flatnonzero(self.numbers("trial_number") == number)
+        found = {name: float(self.numbers(name)[place]) for name in columns for place in places}
+        return {name: value for name, value in found.items() if np.isfinite(value)}
+
     def tied(self) -> list[int]:
         """The numbers of the best trials by one objective, if several have the best value."""
         if len(self.objectives) > 1 or not len(best := self.best(len(self))):

@@ -11,7 +11,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.trust import is_known
 from sweeper.errors import listed, printable
-from sweeper.results.baseline import Baseline, compared
+from sweeper.results.baseline import Baseline, compared, describe_doubt
 from sweeper.results.ranking import value_columns
 
 Record = Mapping[str, Any]
@@ -130,7 +130,10 @@ def _simple_models(config: StudyConfig, row: Record, baseline: Baseline | None) 
     title = "Simple models, fitted to the same training rows, for comparison"
     if not baseline.models:
         return f"{title}: none ({baseline.skipped})."
-    return f"{title}:\n\n{_table(*compared(baseline, config.study.objectives, row))}"
+    objectives = config.study.objectives
+    table = f"{title}:\n\n{_table(*compared(baseline, objectives, row))}"
+    told = describe_doubt(baseline, objectives, config.study.directions, row)
+    return f"{table}\n\n{_cell(told)}." if told else table
 
 
 def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:

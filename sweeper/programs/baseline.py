@@ -24,10 +24,11 @@ from sweeper.programs.program import Hparams
 from sweeper.results.baseline import Baseline, SimpleModel
 
 _Rows = tuple[NDArray[Any], NDArray[Any]]
-_Scores = Mapping[str, float]
 
 # limits that keep fitting the linear model to a few seconds, whatever the data
 _MOST_ROWS, _MOST_NUMBERS, _LEAST_ROWS = 100_000, 10_000_000, 1_000
+# groups of rows, at most, that are left out one by one to find a standard error
+_GROUPS = 20
 
 
 def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
@@ -66,22 +67,30 @@ class _Fold:
     measured: Mapping[str, _Rows]
 
 
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """The metrics of a simple model in one fold, and their standard errors."""
+
+    values: Mapping[str, float]
+    errors: Mapping[str, float]
+
+
 def _measured(config: StudyConfig, data: Dataset) -> Baseline:
     folds, rows = max(1, data.n_folds), _rows_to_fit(data)
     score = _scoring(config, data)
-    constant: list[_Scores] = []
-    linear: list[_Scores] = []
+    constant: list[_Scored] = []
+    linear: list[_Scored] = []
     for fold in range(folds):
         its = _fold(data, fold)
         x, y = its.train
-        constant.append(_scores(constant_model(data, y), its, score))
+        constant.append(_scored(constant_model(data, y), its, score))
         if rows:
             chosen = _sample(config, len(x), rows)
-            linear.append(_scores(linear_model(data, x[chosen], y[chosen]), its, score))
+            linear.append(_scored(linear_model(data, x[chosen], y[chosen]), its, score))
     names = ("majority class", "logistic regression") if data.class_names else ("mean", "ridge")
-    models = [SimpleModel(names[0], False, _means(constant))]
+    models = [_model(names[0], constant, is_linear=False)]
     if linear:
-        models.append(SimpleModel(names[1], True, _means(linear)))
+        models.append(_model(names[1], linear, is_linear=True))
     few = f"{data.n_features} features are too many for a linear model that takes a few seconds"
     return Baseline(data.digest, rows, tuple(models), "" if linear else few)
 
@@ -156,16 +165,47 @@ def _losses(config: StudyConfig) -> Iterator[tuple[str, str, Hparams]]:
         yield "loss", train.loss, {} if delta is None else {HUBER_DELTA: np.asarray(delta)}
 
 
-def _scores(predict: Predict, fold: _Fold, score: Callable[..., dict[str, Any]]) -> _Scores:
-    """The value of each metric on each measured part, such as `val_accuracy`."""
-    found: dict[str, float] = {}
+def _scored(predict: Predict, fold: _Fold, score: Callable[..., dict[str, Any]]) -> _Scored:
+    """The value of each metric on each measured part, such as `val_accuracy`, and its error."""
+    values: dict[str, float] = {}
+    errors: dict[str, float] = {}
     for part, (x, y) in fold.measured.items():
-        values = score(predict(x).astype(x.dtype), y)
-        found |= {f"{part}_{name}": float(value) for name, value in values.items()}
-    return found
+        outputs = predict(x).astype(x.dtype)
+        own = score(outputs, y)
+        values |= {f"{part}_{name}": float(value) for name, value in own.items()}
+        known = _standard_errors(outputs, y, score)
+        errors |= {f"{part}_{name}": error for name, error in known.items()}
+    return _Scored(values, errors)
 
 
-def _means(scores: Sequence[_Scores]) -> dict[str, float | None]:
-    """The mean of each metric; None if it is not finite."""
-    means = {name: math.fsum(one[name] for one in scores) / len(scores) for name in scores[0]}
+def _standard_errors(
+    outputs: NDArray[Any], y: NDArray[Any], score: Callable[..., dict[str, Any]]
+) -> dict[str, float]:
+    """The standard error of each metric, by the delete-a-group jackknife; none for many rows.
+
+    It also holds for metrics that are not means over rows, such as R2. Groups have equal sizes.
+    """
+    groups = min(_GROUPS, len(y))
+    n_rows = len(y) - len(y) % max(1, groups)
+    if groups < 2 or n_rows > _MOST_ROWS:
+        return {}
+    group = np.arange(n_rows) % groups
+    found = [score(outputs[:n_rows][group != g], y[:n_rows][group != g]) for g in range(groups)]
+    spread = {name: np.std([float(one[name]) for one in found]) for name in found[0]}
+    return {name: float(std * math.sqrt(groups - 1)) for name, std in spread.items()}
+
+
+def _model(name: str, folds: Sequence[_Scored], *, is_linear: bool) -> SimpleModel:
+    return SimpleModel(
+        name,
+        is_linear,
+        _means([one.values for one in folds]),
+        _means([one.errors for one in folds]),
+    )
+
+
+def _means(folds: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+    """The mean of each number over the folds; None if it is not finite."""
+    shared = [name for name in folds[0] if all(name in one for one in folds)]
+    means = {name: math.fsum(one[name] for one in folds) / len(folds) for name in shared}
     return {name: mean if math.isfinite(mean) else None for name, mean in means.items()}

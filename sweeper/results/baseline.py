@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sweeper.results.formatting import names, number
@@ -16,6 +16,8 @@ _WAYS = (
     "try other ranges of optimizer.lr, more train.epochs, or smaller models (an MLP with "
     "model.depth = 0 is linear, too)"
 )
+_TOO_LITTLE = "the columns may say little about the target"
+_PARTS = {"val": "validation", "test": "test"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +25,33 @@ class SimpleModel:
     """A constant or linear model, with its value of each metric; None if it has none.
 
     Metrics have the names of the columns of trials, such as `val_accuracy` and `test_accuracy`.
+    `errors` are the standard errors of their values; an earlier version did not record them.
     """
 
     name: str
     is_linear: bool
     scores: Mapping[str, float | None]
+    errors: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> SimpleModel:
         """The model from its JSON form."""
-        scores = {name: None if v is None else float(v) for name, v in body["scores"].items()}
-        return SimpleModel(**{**body, "scores": scores})
+        return SimpleModel(
+            **{
+                **body,
+                "scores": _numbers(body["scores"]),
+                "errors": _numbers(body.get("errors", {})),
+            }
+        )
+
+    @property
+    def prediction(self) -> str:
+        """What it is, as a noun: a constant one predicts its name."""
+        return self.name if self.is_linear else f"predicting the {self.name}"
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: None if value is None else float(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,38 +125,72 @@ def _columns(baseline: Baseline, objectives: Sequence[str]) -> list[str]:
 
 def describe(baseline: Baseline | None, metric: str | Sequence[str]) -> str:
     """The simple models by the first objective, or why there are none; empty if not known."""
-    if baseline is None:
+    return "" if baseline is None else _described(baseline, names(metric)[0])
+
+
+def describe_test(
+    baseline: Baseline | None, metric: str | Sequence[str], trial: Mapping[str, Any]
+) -> str:
+    """The first objective of `trial` on the test rows next to the simple models; empty if none."""
+    if baseline is None or (column := _test_column(baseline, names(metric)[0], trial)) is None:
         return ""
-    objective = names(metric)[0]
-    known = [(model.name, model.scores.get(objective)) for model in baseline.models]
+    value = f"{column} {number(trial[column])} (trial {trial['trial_number']})"
+    return f"on the test rows: {value}; {_described(baseline, column)}"
+
+
+def _described(baseline: Baseline, column: str) -> str:
+    known = [(model.name, model.scores.get(column)) for model in baseline.models]
     shown = [f"{name} {number(value)}" for name, value in known if value is not None]
     if baseline.skipped or not shown:
-        shown.append(f"skipped: {baseline.skipped or f'{objective} is not measured for them'}")
+        missing = "linear" if shown else "simple"
+        why = baseline.skipped or f"{column} is not measured for them"
+        shown.append(f"no {missing} model: {why}")
     return ", ".join(shown)
 
 
-def beaten_by_linear(
+def _test_column(baseline: Baseline, objective: str, trial: Mapping[str, Any]) -> str | None:
+    """The column of an objective on the test rows; None if `trial` or no simple model has it."""
+    column = f"test_{objective.removeprefix('val_')}"
+    is_known = any(model.scores.get(column) is not None for model in baseline.models)
+    return column if is_known and trial.get(column) is not None else None
+
+
+def describe_doubt(
     baseline: Baseline | None,
     metric: str | Sequence[str],
     direction: str | Sequence[str],
     best: Mapping[str, Any] | None,
 ) -> str:
-    """A warning if the linear model is better than the best trial; empty if it is not.
+    """A warning if the best trial is not clearly better than the simple models; empty if it is.
 
-    `best` has the trial's number and value. With several objectives no trial is the best.
+    `best` is its row of trials.parquet, or has at least its number and value. Test rows count if
+    they are measured, because the trial was chosen by its value on validation rows. With several
+    objectives no trial is the best.
     """
     if baseline is None or best is None or len(names(metric)) > 1:
         return ""
     (objective,), (way,) = names(metric), names(direction)
-    for model in baseline.models:
-        score = model.scores.get(objective) if model.is_linear else None
-        if score is not None and _is_better(score, best["value"], way):
-            return (
-                f"trial {best['trial_number']}, the best, is worse than a linear model: "
-                f"{objective} {number(best['value'])}, {model.name} {number(score)}; {_WAYS}"
-            )
-    return ""
-
-
-def _is_better(one: float, other: float, direction: str) -> bool:
-    return one > other if direction == "maximize" else one < other
+    column = _test_column(baseline, objective, best) or objective
+    value = best["value"] if column == objective else best[column]
+    sign = 1.0 if way == "maximize" else -1.0
+    scores = [
+        (sign * score, model)
+        for model in baseline.models
+        if (score := model.scores.get(column)) is not None
+    ]
+    if not scores:
+        return ""
+    score, rival = max(scores, key=lambda pair: pair[0])
+    lead = sign * value - score
+    error = max(model.errors.get(column) or 0.0 for model in baseline.models)
+    if lead > error:
+        return ""
+    where = f" on the {_PARTS[part]} rows" if (part := column.partition("_")[0]) in _PARTS else ""
+    compared = f"{column} {number(value)}, {rival.name} {number(sign * score)}"
+    if lead > 0.0:
+        compared += f", with a standard error of {number(error, 2)}, so it may be chance"
+    how = "hardly" if lead > 0.0 else "not"
+    return (
+        f"trial {best['trial_number']}, the best, is {how} better than "
+        f"{rival.prediction}{where}: {compared}; {_WAYS if rival.is_linear else _TOO_LITTLE}"
+    )

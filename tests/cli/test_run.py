@@ -59,8 +59,9 @@ def test_a_run_ends_with_the_best_trials_and_the_paths_of_the_results(
     places = lines.index(["trials", "runs/wine/trials.parquet"])
     comparison = " ".join(word for line in lines[15:places] for word in line)
     assert comparison.startswith("best val_loss ")
-    assert "; majority class 1.067, logistic regression 0.08887 trial " in comparison
-    assert "the best, is worse than a linear model: val_loss" in comparison
+    assert "; majority class 1.067, logistic regression 0.08887 on the " in comparison
+    assert "on the test rows: test_loss " in comparison
+    assert "; majority class 1.09, logistic regression 0.03512" in comparison
     assert lines[places - 1 : places + 4] == [
         [],
         ["trials", "runs/wine/trials.parquet"],

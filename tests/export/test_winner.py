@@ -105,20 +105,20 @@ def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dic
         (
             [finalist(1, 15, 1, 0.96), finalist(2, 3, 2, 0.90)],
             "trial 15 is confirmed as the best\n"
-            "its mean is 0.06 better than that of trial 3, more than twice the standard error of "
-            "the difference, 0.02",
+            "its mean is 0.06 better than that of trial 3, more than 0.04, twice the standard "
+            "error of the difference",
         ),
         (
             [finalist(1, 15, 1, 0.93), finalist(2, 3, 2, 0.90)],
             "trial 15 is first again\n"
-            "its mean is 0.03 better than that of trial 3, within twice the standard error of the "
-            "difference, 0.02: it may be chance; try more seeds (--seeds N --fresh)",
+            "its mean is 0.03 better than that of trial 3, within 0.04, twice the standard "
+            "error of the difference: it may be chance; try more seeds (--seeds N --fresh)",
         ),
         (
             [finalist(1, 3, 2, 0.93), finalist(2, 4, 3, 0.92), finalist(3, 15, 1, 0.90)],
             "trial 3 is the best now; trial 15, the former best, has rank 3\n"
-            "its mean is 0.03 better than that of trial 15, within twice the standard error of the "
-            "difference, 0.02: it may be chance; try more seeds (--seeds N --fresh)",
+            "its mean is 0.03 better than that of trial 15, within 0.04, twice the standard "
+            "error of the difference: it may be chance; try more seeds (--seeds N --fresh)",
         ),
         ([finalist(1, 15, 1, 0.96), finalist(2, 3, 2, None)], "trial 15 is first again"),
     ],

@@ -94,6 +94,18 @@ def test_numbers_are_scored_in_the_units_of_their_targets(
     assert -0.1 < by_model["mean"]["val_r2"] < 1e-9
 
 
+def test_the_standard_error_of_a_share_is_that_of_a_binomial(
+    study: Callable[..., StudyConfig],
+) -> None:
+    config = study("'kind'", "['big', 'small']", "train.metrics=['accuracy']")
+    data = prepare(config)
+    _, model = measure_baseline(config, data).models
+    share = model.scores["val_accuracy"]
+    assert share is not None
+    expected = (share * (1 - share) / len(data.y_val)) ** 0.5
+    assert model.errors["val_accuracy"] == pytest.approx(expected, rel=0.5)
+
+
 def test_with_folds_values_are_means_over_the_folds(study: Callable[..., StudyConfig]) -> None:
     config = study("'big'", "['kind', 'small']", "study.folds=3", *NUMBERS)
     data = prepare(config)

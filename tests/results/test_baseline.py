@@ -10,9 +10,10 @@ import pytest
 from sweeper.results.baseline import (
     Baseline,
     SimpleModel,
-    beaten_by_linear,
     compared,
     describe,
+    describe_doubt,
+    describe_test,
     read_baseline,
     write_baseline,
 )
@@ -27,10 +28,18 @@ CLASSES = Baseline(
     ),
 )
 SKIPPED = Baseline("d", skipped="the loss is user-defined")
+TESTED = Baseline(
+    "d",
+    100,
+    (
+        SimpleModel("mean", False, {"val_r2": 0.0, "test_r2": -0.01}, {"test_r2": 0.0}),
+        SimpleModel("ridge", True, {"val_r2": 0.2, "test_r2": 0.3}, {"test_r2": 0.05}),
+    ),
+)
 MINIMIZED = Baseline("d", 100, (SimpleModel("ridge", True, {"val_rmse": 3.0}),))
 
 
-@pytest.mark.parametrize("baseline", [CLASSES, SKIPPED])
+@pytest.mark.parametrize("baseline", [CLASSES, SKIPPED, TESTED])
 def test_what_was_written_is_read(baseline: Baseline, tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
     assert read_baseline(run_dir) is None
@@ -51,8 +60,8 @@ def test_models_are_described_by_the_first_objective() -> None:
     both = "majority class 0.1, logistic regression 0.95"
     assert describe(CLASSES, "val_accuracy") == both
     assert describe(CLASSES, ["val_accuracy", "n_parameters"]) == both
-    assert describe(CLASSES, "val_own") == "skipped: val_own is not measured for them"
-    assert describe(SKIPPED, "val_loss") == "skipped: the loss is user-defined"
+    assert describe(CLASSES, "val_own") == "no simple model: val_own is not measured for them"
+    assert describe(SKIPPED, "val_loss") == "no simple model: the loss is user-defined"
     assert describe(None, "val_loss") == ""
 
 
@@ -72,12 +81,23 @@ def test_metrics_of_another_epoch_than_the_value_are_left_out() -> None:
     assert compared(CLASSES, "val_accuracy", trial)[1][0] == ["trial 3", 0.6, None]
 
 
+def test_a_tested_trial_is_compared_on_the_test_rows() -> None:
+    trial = {"trial_number": 3, "value": 0.5, "test_r2": 0.31}
+    assert describe_test(TESTED, "val_r2", trial) == (
+        "on the test rows: test_r2 0.31 (trial 3); mean -0.01, ridge 0.3"
+    )
+    assert describe_test(TESTED, "val_r2", {"trial_number": 3, "value": 0.5}) == ""
+    assert describe_test(CLASSES, "val_accuracy", {**trial, "test_accuracy": 0.5}) == ""
+
+
 @pytest.mark.parametrize(
     ("baseline", "metric", "direction", "value", "is_beaten"),
     [
-        (CLASSES, "val_accuracy", "maximize", 0.94, True),
-        (CLASSES, "val_accuracy", "maximize", 0.95, False),
-        (CLASSES, "val_loss", "minimize", 9.0, False),  # its linear model has no loss
+        (CLASSES, "val_accuracy", "maximize", 0.95, True),
+        (CLASSES, "val_accuracy", "maximize", 0.951, False),
+        (CLASSES, "val_loss", "minimize", 2.4, True),  # its linear model has no loss
+        (CLASSES, "val_loss", "minimize", 2.2, False),
+        (CLASSES, "val_own", "minimize", 9.0, False),
         (CLASSES, ["val_accuracy", "val_loss"], ["maximize", "minimize"], 0.5, False),
         (MINIMIZED, "val_rmse", "minimize", 3.1, True),
         (MINIMIZED, "val_rmse", "minimize", 2.9, False),
@@ -85,9 +105,40 @@ def test_metrics_of_another_epoch_than_the_value_are_left_out() -> None:
         (None, "val_loss", "minimize", 9.0, False),
     ],
 )
-def test_a_linear_model_that_is_better_is_reported(
+def test_a_simple_model_that_is_as_good_is_reported(
     baseline: Baseline | None, metric: Any, direction: Any, value: float, is_beaten: bool
 ) -> None:
-    warning = beaten_by_linear(baseline, metric, direction, {"trial_number": 7, "value": value})
-    assert warning.startswith("trial 7, the best, is worse than a linear") == is_beaten
+    warning = describe_doubt(baseline, metric, direction, {"trial_number": 7, "value": value})
+    assert warning.startswith("trial 7, the best, is not better than") == is_beaten
     assert bool(warning) == is_beaten
+
+
+@pytest.mark.parametrize(
+    ("tested", "expected"),
+    [
+        (0.4, ""),
+        (0.25, "not better than ridge on the test rows: test_r2 0.25, ridge 0.3; try other ranges"),
+        (
+            0.33,
+            "hardly better than ridge on the test rows: test_r2 0.33, ridge 0.3, with a standard "
+            "error of 0.05, so it may be chance; try other ranges",
+        ),
+    ],
+)
+def test_a_lead_within_the_standard_error_of_the_test_part_is_reported(
+    tested: float, expected: str
+) -> None:
+    trial = {"trial_number": 7, "value": 0.9, "test_r2": tested}
+    warning = describe_doubt(TESTED, "val_r2", "maximize", trial)
+    assert (f"trial 7, the best, is {expected}" in warning) if expected else not warning
+
+
+def test_a_trial_that_hardly_beats_the_constant_is_reported_as_such() -> None:
+    mean = SimpleModel("mean", False, {"val_r2": -1e-6}, {"val_r2": 0.0})
+    ridge = SimpleModel("ridge", True, {"val_r2": -0.02}, {"val_r2": 0.03})
+    trial = {"trial_number": 7, "value": 0.019}
+    assert describe_doubt(Baseline("d", 9, (mean, ridge)), "val_r2", "maximize", trial) == (
+        "trial 7, the best, is hardly better than predicting the mean on the validation rows: "
+        "val_r2 0.019, mean -1e-6, with a standard error of 0.03, so it may be chance; the columns "
+        "may say little about the target"
+    )

@@ -75,17 +75,18 @@ def test_best_the_page_and_the_model_card_show_them(
     shown = command("best", str(study.run_dir)).stdout
     assert "simple models on the same rows" in shown
     assert "logistic regression" in shown
-    assert "the best, is worse than a linear model" in shown
+    assert "the best, is not better than logistic regression on the test rows" in shown
 
     facts, *notes = status_view(PublishedStudy(RunDir(study.run_dir)))[1:]
     found = read_baseline(RunDir(study.run_dir))
     assert found is not None
     scores = [f"{model.name} {model.scores['val_loss']:.4g}" for model in found.models]
     assert ["simple models", ", ".join(scores)] in facts["items"]
-    assert any("worse than a linear model" in note["text"] for note in notes)
+    assert any("not better than logistic regression" in note["text"] for note in notes)
 
     export(study.run_dir, None, 0, tmp_path / "best")
     card = (tmp_path / "best" / "README.md").read_text(encoding="utf-8")
     assert "Simple models, fitted to the same training rows, for comparison:" in card
     assert "| model | val_loss | " in card
     assert "| logistic regression | " in card
+    assert "the best, is not better than logistic regression on the test rows" in card

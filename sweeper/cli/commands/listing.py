@@ -19,7 +19,7 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import baseline_record, print_json, print_shown
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
-from sweeper.results.baseline import beaten_by_linear, read_baseline
+from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ranking import repeats
 from sweeper.results.status import for_want_of_one
 from sweeper.results.text_files import csv_text
@@ -133,7 +133,7 @@ def best(
     if tie := formatting.tie(known.metrics, known.tied()):
         print_shown(tie, "")
     print_shown(*tables.simple_models(baseline, known.metrics, rows[0]))
-    if warning := beaten_by_linear(baseline, known.metrics, known.directions, rows[0]):
+    if warning := describe_doubt(baseline, known.metrics, known.directions, rows[0]):
         print_shown(printable(warning), "")
     if told := repeats(known.rows(["state", "params_json"])):
         print_shown(told, "")

@@ -25,7 +25,8 @@ from sweeper.cli.commands.training import trained
 from sweeper.cli.console import announced
 from sweeper.errors import Problem, StudyError, printable
 from sweeper.results import formatting
-from sweeper.results.baseline import beaten_by_linear, describe, read_baseline
+from sweeper.results.baseline import describe, describe_doubt, describe_test, read_baseline
+from sweeper.results.ranking import Row
 from sweeper.results.status import Status, epochs_saved, read_status
 from sweeper.rundir import RunDir
 
@@ -157,7 +158,7 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         print_shown(tables.best_trials(status.metric, trials.of(best)), "")
         if tie := formatting.tie(status.metric, trials.tied()):
             print_shown(tie, "")
-        _print_baseline(run_dir, status)
+        _print_baseline(run_dir, status, trials.row(best[0]))
     elif status.state == "finished":
         print_shown("no trial completed; `sweeper show` explains each", "")
     print_shown(tables.paths(run_dir))
@@ -169,14 +170,16 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         print_shown(f"stopped after round {status.round}; run the same command to resume")
 
 
-def _print_baseline(run_dir: RunDir, status: Status) -> None:
-    """Print the best value next to those of simple models."""
+def _print_baseline(run_dir: RunDir, status: Status, row: Row | None) -> None:
+    """Print the best value next to those of simple models; `row` is that of the best trial."""
     baseline = read_baseline(run_dir)
-    if status.best is None or not (simple := describe(baseline, status.metric)):
+    if status.best is None or row is None or not (simple := describe(baseline, status.metric)):
         return
     best = formatting.best_trial(status.metric, {**status.best, "params": {}})
     print_shown(printable(f"{best}; {simple}"))
-    compared = baseline, status.metric, status.direction, status.best
-    if status.state == "finished" and (warning := beaten_by_linear(*compared)):
+    if tested := describe_test(baseline, status.metric, row):
+        print_shown(printable(tested))
+    compared = baseline, status.metric, status.direction, row
+    if status.state == "finished" and (warning := describe_doubt(*compared)):
         print_shown(printable(warning))
     print_shown("")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sweeper.dashboard.blocks import Block, facts, note, rows, trials_cell
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.results import formatting
-from sweeper.results.baseline import beaten_by_linear, describe
+from sweeper.results.baseline import describe, describe_doubt, describe_test
 from sweeper.results.status import Status, ended_by
 
 _OUTCOMES = (*formatting.ENDINGS, "running", "waiting")  # also the names of their colours
@@ -24,8 +24,8 @@ def status_view(study: PublishedStudy) -> list[Block]:
     blocks: list[Block] = [bar, facts(_facts(study))]
     if told := ended_by(status):
         blocks.append(note(told, is_warning=True))
-    compared = study.baseline, status.metric, status.direction, status.best
-    if status.state == "finished" and (warning := beaten_by_linear(*compared)):
+    compared = study.baseline, status.metric, status.direction, study.best_row()
+    if status.state == "finished" and (warning := describe_doubt(*compared)):
         blocks.append(note(warning, is_warning=True))
     if status.state == "running" and status.running:
         blocks.append(_running(status))
@@ -53,6 +53,8 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
             found.append(("best since", since))
     if simple := describe(study.baseline, status.metric):
         found.append(("simple models", simple))
+    if (row := study.best_row()) and (tested := describe_test(study.baseline, status.metric, row)):
+        found.append(("on the test rows", tested.removeprefix("on the test rows: ")))
     if len(formatting.names(status.metric)) > 1:
         found.append(("Pareto front", f"{len(status.front)} trials"))
     if status.feasible is not None:
