@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -18,6 +18,9 @@ from sweeper.results.baseline import Baseline, compared
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status, ended_by
 from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.results.listing import TrialRows
 
 Record = Mapping[Any, Any]
 _FRONT_SHOWN = 10
@@ -198,6 +201,15 @@ def simple_models(
     if baseline.skipped:
         yield printable(f"no {'linear' if baseline.models else 'simple'} model: {baseline.skipped}")
     yield ""
+
+
+def range_ends(trials: TrialRows) -> str:
+    """Which parameters have most of the best trials at an end of their range; empty if none."""
+    from sweeper.dashboard.trials import PublishedTrials
+    from sweeper.dashboard.views.slices import bound_hints
+
+    published = PublishedTrials(trials.table, trials.study)
+    return "\n".join(map(printable, bound_hints(published, published.parameters)))
 
 
 def endings(trials: Sequence[Record]) -> Rows:

@@ -135,6 +135,8 @@ def best(
     print_shown(*tables.simple_models(baseline, known.metrics, rows[0]))
     if warning := describe_doubt(baseline, known.metrics, known.directions, rows[0]):
         print_shown(printable(warning), "")
+    if ends := tables.range_ends(known):
+        print_shown(ends, "")
     if told := repeats(known.rows(["state", "params_json"])):
         print_shown(told, "")
     print_shown(trial_tables.with_the_best(run_dir, rows[0]))

@@ -158,6 +158,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         print_shown(tables.best_trials(status.metric, trials.of(best)), "")
         if tie := formatting.tie(status.metric, trials.tied()):
             print_shown(tie, "")
+        if ends := tables.range_ends(trials):
+            print_shown(ends, "")
         _print_baseline(run_dir, status, trials.row(best[0]))
     elif status.state == "finished":
         print_shown("no trial completed; `sweeper show` explains each", "")

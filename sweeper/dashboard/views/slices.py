@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def slices_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Bloc
     if not parameters:
         return [note("The study searches no parameter.")]
     pages = [parameters[at : at + _AT_ONCE] for at in range(0, len(parameters), _AT_ONCE)]
-    hints = [hint for name in parameters if (hint := bound_hint(trials, name))]
+    hints = bound_hints(trials, parameters)
     alternatives = [
         (_page_name(trials, page), [grid([_chart(trials, name) for name in page])])
         for page in pages
@@ -53,6 +53,11 @@ def slices_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Bloc
         *([note(AT_THE_EDGE)] if trials.diverged.any() else []),
         choice("parameters", alternatives),
     ]
+
+
+def bound_hints(trials: PublishedTrials, parameters: Iterable[str]) -> list[str]:
+    """The hints of `bound_hint` for these parameters."""
+    return [hint for name in parameters if (hint := bound_hint(trials, name))]
 
 
 def bound_hint(trials: PublishedTrials, name: str) -> str | None:
