@@ -15,6 +15,7 @@ from sweeper.dashboard.html import view_html
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.page import COMPARISON, VIEWS, Page, PageState
 from sweeper.dashboard.study import PublishedStudy
+from sweeper.dashboard.views.comparison import comparison_view
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from tests.dashboard.small_tables import buckets_of, trials_of
@@ -108,6 +109,22 @@ def test_several_studies_are_compared(study: PublishedStudy, tmp_path: Path) -> 
         (True,) * 2
     ]
     assert "<option>large</option><option>digits</option>" in page.html()
+
+
+def test_studies_of_other_data_or_targets_are_not_compared_silently(
+    study: PublishedStudy, tmp_path: Path
+) -> None:
+    def of(target: str) -> PublishedStudy:
+        other = PublishedStudy(only_status(tmp_path))
+        other.trials = trials_of([{"value": 1.0, "params_lr": 1e-3}])
+        data = {"source": "csv", "path": "med.csv", "target": [target]}
+        other.trials = replace(other.trials, said={**other.trials.said, "settings": {"data": data}})
+        return other
+
+    warning, table, *_ = comparison_view([of("med"), of("log_med")])
+    assert warning["text"] == "These studies differ in target, so their values are not comparable."
+    assert [row[1] for row in table["rows"]] == ["med", "log_med"]
+    assert comparison_view([of("med"), of("med")])[0]["kind"] == "rows"
 
 
 def test_numbers_are_aligned_to_the_right_with_their_heading() -> None:

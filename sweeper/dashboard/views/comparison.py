@@ -12,18 +12,27 @@ from sweeper.dashboard.views.history import best_so_far, better_half
 from sweeper.results import formatting
 
 _BY = {"trial number": ("trial_number", None), "time": ("finished_at", "s since the first trial")}
+_SOURCE = ("data", "target")
 _TONES = 6  # number of distinguishable line colours; more lines repeat them with another dash
 _DASHES = ("solid", "dashed", "dotted")
 
 
 def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
-    """One row per study, and the best so far of studies that share an objective."""
+    """One row per study, and the best so far of studies that share an objective.
+
+    Data and targets are shown if they differ: then values cannot be compared.
+    """
     if len(studies) == 1:
         return [note("One study is shown. Give several run directories to compare them.")]
     names = unique_names(studies)
     records = [_record(name, study) for name, study in zip(names, studies, strict=True)]
+    sources = [_source(study) for study in studies]
+    differing = [key for key in _SOURCE if len({source[key] for source in sources}) > 1]
+    for record, source in zip(records, sources, strict=True):
+        record[1:1] = [source[key] for key in differing]
     headings = [
         "study",
+        *differing,
         "state",
         "trials",
         "objective",
@@ -33,7 +42,9 @@ def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
         "compile (s)",
         "train (s)",
     ]
-    return [rows("studies", headings, records), *_charts(names, studies)]
+    told = f"These studies differ in {' and '.join(differing)}, so their values are not comparable."
+    warnings = [note(told, is_warning=True)] if differing else []
+    return [*warnings, rows("studies", headings, records), *_charts(names, studies)]
 
 
 def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:
@@ -43,6 +54,20 @@ def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:
         f"{name} ({study.run_dir.root})" if names.count(name) > 1 else name
         for name, study in zip(names, studies, strict=True)
     ]
+
+
+def _source(study: PublishedStudy) -> dict[str, str]:
+    """Where the rows of a study are from and what it predicts; empty texts if not published."""
+    said = {} if study.trials is None else study.trials.said
+    data = said.get("settings", {}).get("data", {})
+    where = next((data[key] for key in ("path", "name", "function") if data.get(key)), "")
+    target = data.get("target") or ""
+    texts = f"{data.get('source', '')} {where}".strip(), target
+    return dict(
+        zip(
+            _SOURCE, [one if isinstance(one, str) else ", ".join(one) for one in texts], strict=True
+        )
+    )
 
 
 def _record(name: str, study: PublishedStudy) -> list[Any]:
