@@ -232,7 +232,9 @@ class Trainer:
                 return TrialStart(states, lane.epoch_from)
             except CheckpointError as error:
                 _log.warning("trial %d is trained again: %s", lane.number, error)
-        fresh = (program.init(lane.number, settings, member.replicate) for member in members)
+        # the first of each structure of a user-defined model also compiles a program
+        with self._timeline.spending(Activity.INITIALIZE):
+            fresh = [program.init(lane.number, settings, one.replicate) for one in members]
         return TrialStart(tuple(fresh), 0, retrained=bool(lane.checkpoint))
 
     def _files(self, work: Work) -> dict[str, LaneFile]:

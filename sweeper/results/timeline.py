@@ -26,6 +26,7 @@ class Activity(StrEnum):
     LOAD = "load"
     LOST = "lost"
     WORKER = "worker"
+    INITIALIZE = "initialize"
     BUCKET = "bucket"
     IMPORT = "import"
     DATA = "data"
@@ -33,6 +34,7 @@ class Activity(StrEnum):
     ASK = "ask"
     COMMIT = "commit"
     PUBLISH = "publish"
+    BASELINE = "baseline"
 
 
 DOING = {
@@ -41,6 +43,7 @@ DOING = {
     Activity.LOAD: "loading compiled programs",
     Activity.LOST: "lost with workers",
     Activity.WORKER: "starting workers",
+    Activity.INITIALIZE: "initializing models",
     Activity.BUCKET: "reading and writing states",
     Activity.IMPORT: "importing",
     Activity.DATA: "waiting for data",
@@ -48,6 +51,7 @@ DOING = {
     Activity.ASK: "asking",
     Activity.COMMIT: "committing",
     Activity.PUBLISH: "publishing",
+    Activity.BASELINE: "waiting for simple models",
     IDLE: "idle",
 }
 """Each activity in words, in display order."""

@@ -92,7 +92,8 @@ class StudyRun:
             with self._timeline.spending(Activity.PUBLISH):
                 self._publisher.publish(self._ledger, final=True)
                 self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
-                self._baseline.finish()
+                with self._timeline.spending(Activity.BASELINE):
+                    self._baseline.finish()
                 self._backups.now(self._ledger)
             self._ledger.end_session(self._run_id, self._timeline.end())
             self._publisher.publish_spans(self._ledger)

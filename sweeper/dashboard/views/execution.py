@@ -57,8 +57,10 @@ _DRAWN = (
     ("asking", ("ask",), "line0"),
     ("committing", ("commit",), "selected"),
     ("publishing", ("publish",), "accent"),
+    ("waiting for simple models", ("baseline",), "line1"),
     ("compiling", ("compile",), "pruned"),
     ("from the cache", ("load",), "best"),
+    ("initializing models", ("initialize",), "line2"),
     ("reading and writing states", ("bucket",), "line5"),
     ("lost with a worker", ("lost",), "failed"),
 )
