@@ -194,7 +194,7 @@ def doing(event: PlaceEvent) -> str:
 
 
 class LineView(View):
-    """Prints a line for each new best, each tenth of the trials, and each minute.
+    """Prints a line for each new best, each tenth of the trials, and every half minute.
 
     In the first minute, it prints what the program is doing every ten seconds.
     """
@@ -202,7 +202,7 @@ class LineView(View):
     def __init__(
         self,
         console: Console,
-        period_s: float = 60.0,
+        period_s: float = 30.0,
         *,
         doing: Callable[[], str] = lambda: DOING[Activity.OPEN],
         ran_s: float = 0.0,
