@@ -268,12 +268,15 @@ def format_prediction(predicted_s: float) -> str:
 def prediction(predicted: Mapping[str, float]) -> dict[str, str]:
     """The predictions of the cost model for a study."""
     if not predicted["total_s"]:
-        return {"predicted": "nothing: the cost model does not cover user-defined code"}
+        return {
+            "predicted": "nothing: the cost model does not cover user-defined code; a user-defined "
+            "model compiles a program per structure, so fewer structural values compile less"
+        }
     total, exact_total = (seconds(predicted[name]) for name in ("total_s", "exact_total_s"))
     unpadded = f"; with one program per structure about {exact_total}"
     return {
         "predicted": f"{seconds(predicted['compile_s'])} compiling and "
         f"{seconds(predicted['train_s'])} training, summed over threads, "
         f"{seconds(predicted['waste_s'])} of it padding",
-        "total time": f"about {total}{unpadded if total != exact_total else ''}",
+        "total time": f"about {total} on an idle machine{unpadded if total != exact_total else ''}",
     }
