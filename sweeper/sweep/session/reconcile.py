@@ -55,7 +55,8 @@ _READERS = ("pandas", "numpy", "scikit-learn", "scipy")
 _ORDERED = ("search", "train.losses")
 
 _FRESH = "start over with --fresh, which moves the old directory aside"
-_BACK = f"restore it, name another results.dir, or {_FRESH}"
+_ELSEWHERE = "change study.name (or results.dir if it is set)"
+_BACK = f"restore it, {_ELSEWHERE}, or {_FRESH}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ def _as_of_now(config: StudyConfig, began: Mapping[str, Any]) -> Mapping[str, An
     except SweeperError as error:
         first = error.problems[0]
         found = f"the study in {config.run_dir} began with settings of another version of sweeper"
-        hint = f"use that version, name another results.dir, or {_FRESH}"
+        hint = f"use that version, {_ELSEWHERE}, or {_FRESH}"
         raise StudyError(config.problem(first.key, f"{found}: {first.found}", hint)) from error
 
 
@@ -224,7 +225,7 @@ def _other_data(config: StudyConfig, began: Mapping[str, Any]) -> Problem:
     if readers := [*_other_readers(began)]:
         before, now = (listed([one[side] for one in readers]) for side in (0, 1))
         found = f"the data is read differently with {now} than with {before}, or has changed"
-        fix = f"install {before}, restore the data, name another results.dir, or {_FRESH}"
+        fix = f"install {before}, restore the data, {_ELSEWHERE}, or {_FRESH}"
         return config.problem("data", found, fix)
     if not isinstance(config.data, FunctionTable):
         return _other(config, "data", "the data")
@@ -232,7 +233,7 @@ def _other_data(config: StudyConfig, began: Mapping[str, Any]) -> Problem:
         f"'{config.data.function}' does not return the same rows as when the study in "
         f"{config.run_dir} began"
     )
-    fix = f"make it return the same rows, name another results.dir, or {_FRESH}"
+    fix = f"make it return the same rows, {_ELSEWHERE}, or {_FRESH}"
     return config.problem("data.function", found, fix)
 
 
@@ -294,7 +295,7 @@ def other_start(
         str(config.run_dir),
         "--continue-from",
         found,
-        f"{hint}, name another results.dir, or {_FRESH}",
+        f"{hint}, {_ELSEWHERE}, or {_FRESH}",
     )
 
 
