@@ -11,6 +11,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.trust import is_known
 from sweeper.errors import listed, printable
+from sweeper.results import formatting
 from sweeper.results.baseline import Baseline, compared, describe_doubt
 from sweeper.results.ranking import value_columns
 
@@ -120,7 +121,7 @@ def _measures(config: StudyConfig, row: Record) -> list[tuple[str, object]]:
     measured = [name for name in row if name.startswith(("final_", "test_"))]
     measured.sort(key=lambda name: "_loss" in name)  # whose unit says less
     found += [(name, row[name]) for name in measured]
-    return [(name, value) for name, value in found if value is not None]
+    return [(name, formatting.number(value)) for name, value in found if value is not None]
 
 
 def _simple_models(config: StudyConfig, row: Record, baseline: Baseline | None) -> str:
@@ -131,7 +132,9 @@ def _simple_models(config: StudyConfig, row: Record, baseline: Baseline | None) 
     if not baseline.models:
         return f"{title}: none ({baseline.skipped})."
     objectives = config.study.objectives
-    table = f"{title}:\n\n{_table(*compared(baseline, objectives, row))}"
+    headings, rows = compared(baseline, objectives, row)
+    shown = [list(map(formatting.number, one)) for one in rows]
+    table = f"{title}:\n\n{_table(headings, shown)}"
     told = describe_doubt(baseline, objectives, config.study.directions, row)
     return f"{table}\n\n{_cell(told)}." if told else table
 

@@ -17,6 +17,7 @@ from sweeper.errors import DataError
 from sweeper.export import export
 from sweeper.export.predict import predicted
 from sweeper.export.saved_model import UnknownCategoryWarning
+from sweeper.results import formatting
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 from tests.standalone import standalone
@@ -111,7 +112,7 @@ def test_the_card_describes_the_model(digits: Path) -> None:
     preparation = json.loads((digits / "run" / "preparation.json").read_text(encoding="utf-8"))
     for line in (
         f"# Trial {row['trial_number']} of the study digits",
-        f"| test_accuracy | {row['test_accuracy']} |",
+        f"| test_accuracy | {formatting.number(row['test_accuracy'])} |",
         f"| width | {row['params_width']} |",
         f"| digest | {preparation['digest']} |",
         "| rows | 1257 for training, 360 for validation, 180 for testing |",
