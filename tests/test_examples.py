@@ -182,7 +182,7 @@ def test_a_model_predicts_and_trains_on_as_shown(
 
 
 def test_user_code_trains_as_shown(tmp_path: Path) -> None:
-    model, program = code("python", GUIDES["models-and-programs"])
+    model, residual, program = code("python", GUIDES["models-and-programs"])
     (tmp_path / "nets.py").write_text(model, encoding="utf-8")
     (tmp_path / "smooth.py").write_text(program, encoding="utf-8")
     config = study_in(
@@ -191,6 +191,16 @@ def test_user_code_trains_as_shown(tmp_path: Path) -> None:
         *("data.name='diabetes'", "data.split={}", "study.n_trials=2"),
         "model={kind='python', function='nets:build', width=8}",
         "train={program='smooth:Smooth', task='numbers', weight=0.1, epochs=2, batch_size=64}",
+        "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
+    )
+    assert trained(config).trials()["value"].notna().all()
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "residual_mlp.py").write_text(residual, encoding="utf-8")
+    config = study_in(
+        tmp_path / "table",
+        DIGITS,
+        *("study.n_trials=2", "train.epochs=2"),
+        "model={kind='python', function='residual_mlp:build', width=8, depth=2}",
         "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
     )
     assert trained(config).trials()["value"].notna().all()
@@ -218,7 +228,7 @@ def test_every_block_of_python_is_run() -> None:
     assert {name.split("/")[-1]: count for name, count in counts.items() if count} == {
         "README.md": 1,
         "clusters.md": 1,
-        "models-and-programs.md": 2,
+        "models-and-programs.md": 3,
         "python.md": 3,
         "results.md": 3,
     }
