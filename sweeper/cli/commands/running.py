@@ -163,7 +163,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         _print_baseline(run_dir, status, trials.row(best[0]))
     elif status.state == "finished":
         print_shown("no trial completed; `sweeper show` explains each", "")
-    print_shown(tables.paths(run_dir))
+    if len(trials):
+        print_shown(tables.paths(run_dir))
     if spent := formatting.time_spent(status.spent_s):
         print_shown(f"time: {spent}")
     if saved := epochs_saved(status):
