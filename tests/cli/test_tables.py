@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from sweeper.cli import tables, trial_tables
 from sweeper.results import formatting
+from sweeper.results.listing import TrialRows
 from sweeper.rundir import RunDir
+from tests.dashboard.small_tables import trials_of
 from tests.live_status import STATUS
 
 
@@ -97,3 +100,11 @@ def test_the_end_of_a_failed_trial_begins_with_the_lines_of_user_code() -> None:
         ("worker 0 was killed", ["worker 0 was killed"]),
     ):
         assert "\n".join(map(str, trial_tables.explain_failure(message))).split("\n\n") == blocks
+
+
+def test_parameters_whose_best_trials_are_at_an_end_of_the_range_are_named() -> None:
+    rates = [1e-3] * 20 + [9.9e-3] * 5
+    found = trials_of([{"value": 99.0 - n, "params_lr": lr} for n, lr in enumerate(rates)])
+    listed = TrialRows(found.table, found.said, np.arange(len(found)))
+    assert tables.range_ends(listed).startswith("lr: 5 of the 5 best trials are at the upper end")
+    assert tables.range_ends(replace(listed, table=found.table.slice(0, 20))) == ""

@@ -174,7 +174,7 @@ def test_a_study_accounts_for_all_its_time(resumed: Results) -> None:
         check_rows(spans)
         assert {span.place for span in spans} == {PROGRAM, "thread 0"}
         doing = {span.activity for span in spans}
-        assert {"open", "ask", "train", "bucket", "commit", "publish"} <= doing
+        assert {"open", "ask", "train", "initialize", "bucket", "commit", "publish"} <= doing
         assert doing & {"compile", "load"}
     status = read_status(resumed.run_dir)
     assert status.spent_s == pytest.approx(shares(sessions[1]), abs=1e-4)
