@@ -8,7 +8,7 @@ from typing import Any
 from sweeper.config.study import StudyTable
 from sweeper.results.ranking import is_feasible
 from sweeper.sweep.rows import Verdict
-from sweeper.trial import TrialState
+from sweeper.trial import Reason, TrialState
 
 
 def is_stopped(
@@ -17,13 +17,16 @@ def is_stopped(
     """Whether the study ends after these trials: rows of earlier rounds, and verdicts of this one.
 
     Only feasible complete trials can be good enough, or improve on the best. Until there is one,
-    no trial counts as without improvement.
+    no trial counts as without improvement; trials that were not trained never count.
+    `ending` are in the order of their numbers, as rows are.
     """
     stop = study.stop
     if stop is None:
         return False
     sign = -1.0 if study.directions[0] == "maximize" else 1.0
-    in_order = sorted(before, key=lambda row: (row["last_round"], row["trial_number"]))
+    trained = (row for row in before if row["reason"] != Reason.INFEASIBLE)
+    in_order = sorted(trained, key=lambda row: (row["last_round"], row["trial_number"]))
+    ending = (verdict for verdict in ending if verdict.reason is not Reason.INFEASIBLE)
     best, idle = float("inf"), 0
     for value in (*map(_of_row, in_order), *map(_of_verdict, ending)):
         improves = value is not None and sign * value < best

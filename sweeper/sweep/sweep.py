@@ -230,7 +230,7 @@ class Sweep:
             self._study.report(lane.number, lane.curve.first_epoch, reports(column))
         verdicts = {lane.number: self._judge(lane) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
-        ended |= self._infeasible()
+        ended = dict(sorted((ended | self._infeasible()).items()))
         if (cut_by := self._cut_by(ended.values())) is not None:
             others = (lane for lane in lanes if lane.number not in ended)
             ended |= {lane.number: replace(self._pruned(lane), reason=cut_by) for lane in others}

@@ -22,6 +22,7 @@ def stopped(stop: str, *values: float | None, direction: str = "maximize") -> bo
             "last_round": 1 + number // 2,
             "trial_number": number,
             "state": "PRUNED" if value is None else "COMPLETE",
+            "reason": "pruned" if value is None else None,
             "value": value,
         }
         for number, value in enumerate(values)
@@ -52,6 +53,19 @@ def test_verdicts_of_the_round_count_and_infeasible_trials_do_not() -> None:
     assert not is_stopped(
         study.study, (), [Verdict(TrialState.COMPLETE, None, (0.95,), {"0": 1.0})]
     )
+
+
+def test_trials_that_were_not_trained_use_up_no_patience() -> None:
+    study = parse(VALID, Path("study.toml"), ["study.stop={patience=2}"])
+    best = Verdict(TrialState.COMPLETE, None, (0.5,))
+    idle = Verdict(TrialState.PRUNED, Reason.PRUNED, ())
+    untrained = Verdict(TrialState.PRUNED, Reason.INFEASIBLE, ())
+    assert not is_stopped(study.study, (), [best, untrained, untrained, idle])
+    assert is_stopped(study.study, (), [best, idle, untrained, idle])
+    row = {"trial_number": 1, "last_round": 1, "state": "PRUNED", "value": None}
+    rows = [row | {"reason": reason} for reason in ("infeasible", "pruned")]
+    first = {"trial_number": 0, "last_round": 1, "state": "COMPLETE", "value": 0.5, "reason": None}
+    assert not is_stopped(study.study, [first, *rows], ())
 
 
 @pytest.mark.parametrize(
