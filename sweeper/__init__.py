@@ -42,7 +42,7 @@ def load_study(
 ) -> StudyConfig:
     """The study that the file at `path` describes, with `overrides` such as "study.seed=1".
 
-    They are one text, several, or values by dotted key.
+    They are one text, several, or values by dotted key or by table.
 
     Raises:
         StudyError: with all problems of the file and of `overrides`.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from sweeper.config.reading import RawTable, is_table, with_value
 from sweeper.config.refusals import keys_around, with_way
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
+from sweeper.config.tables import TABLES
 from sweeper.config.toml import (
     COMMAND_LINE,
     MAX_WITHIN,
@@ -62,10 +63,20 @@ def read_overrides(texts: Sequence[str]) -> list[tuple[str, object]]:
 
 
 def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequence[str]:
-    """Overrides as texts `key=value`: one text, several, or values by dotted key."""
+    """Overrides as texts `key=value`: one text, several, or values by dotted key or by table."""
     if isinstance(overrides, Mapping):
-        return [f"{key}={toml_value(value)}" for key, value in overrides.items()]
+        return [f"{key}={toml_value(value)}" for key, value in _by_setting(overrides)]
     return [overrides] if isinstance(overrides, str) else overrides
+
+
+def _by_setting(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each setting with its value; `{"study": {...}}` changes these settings of the table."""
+    for key, value in overrides.items():
+        if key in (*TABLES, "search") and isinstance(value, Mapping):
+            table = cast("Mapping[str, Any]", value)
+            yield from ((f"{key}.{name}", inner) for name, inner in table.items())
+        else:
+            yield key, value
 
 
 def study_path(given: object) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, time
 from functools import lru_cache
 from math import isfinite
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 from sweeper.config.refusals import format_value
@@ -36,6 +36,10 @@ def toml_value(value: Any) -> str:
             return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
         case Sequence():
             return f"[{', '.join(map(toml_value, cast('Sequence[Any]', value)))}]"
+        case PurePath():
+            return toml_value(str(value))
+        case _ if hasattr(value, "tolist"):  # numbers and arrays of NumPy and JAX
+            return toml_value(value.tolist())
         case _:
             return repr(value)
 

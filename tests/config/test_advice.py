@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sweeper
@@ -124,6 +125,7 @@ def test_a_setting_without_its_table_is_suggested_with_it(
         ["study.n_trials=5"],
         {"study.n_trials": 5},
         {"study.n_trials": 5, "train.metrics": ["accuracy"], "study.name": "small"},
+        {"study": {"n_trials": np.int64(5)}, "results.dir": Path("runs/small")},
     ],
 )
 def test_overrides_are_text_texts_or_values_by_key(overrides: object, tmp_path: Path) -> None:
