@@ -19,7 +19,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.identity import means_missing, number_of
 from sweeper.data.metric_checks import undefined_on
 from sweeper.errors import counted, listed
-from sweeper.results.formatting import percent
+from sweeper.results.formatting import number, percent
 
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DAY_OF_WEEK = r"((?i:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? )?"
@@ -37,6 +37,9 @@ _FEW_ROWS = 5
 _CLASSES_SHOWN = 5
 # from this share on, one class hides how the others are predicted
 _IMBALANCED = 0.79
+# the skewness of a log-normal target whose logarithm has a deviation of 1
+_SKEWED = 6.0
+_ROWS_OF_SKEW = 100
 # words for nothing that are also good names of a class
 _WORDS_OF_CLASSES = ("none", "null", "void", "empty", "tbd")
 
@@ -51,6 +54,7 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         *_rare_classes(data),
         *_absent_classes(data),
         *_imbalance(config, data),
+        *_skewed(config, data),
         *_untested(config, data),
         *_dates(data),
         *_idle_generator(config, data),
@@ -215,6 +219,27 @@ def _imbalance(config: StudyConfig, data: Dataset) -> Iterator[str]:
         'data.class_weights = "balanced", or add "auroc" or "f1" to train.metrics and write '
         'study.metric = "val_auroc" or "val_f1" and study.direction = "maximize"'
     )
+
+
+def _skewed(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Targets that are never negative, of which a few large values decide the squared error."""
+    if data.class_names or config.train.loss != "mse" or len(data.y_train) < _ROWS_OF_SKEW:
+        return
+    names = [column.name for column in data.columns if column.role == "target"]
+    for index, name in enumerate(names[: data.y_train.shape[1]]):
+        scaled = data.y_train[:, index].astype(np.float64)
+        values = scaled * data.y_scale[index] + data.y_mean[index]
+        deviations = values - values.mean()
+        spread = deviations.std()
+        if spread == 0 or values.min() < -1e-6 * values.max():
+            continue
+        if (deviations**3).mean() / spread**3 > _SKEWED:
+            middle, most = number(float(np.median(values)), 3), number(float(values.max()), 3)
+            yield (
+                f"the target '{name}' is skewed: half of its values are below {middle}, but the "
+                f"greatest is {most}, so a few rows decide the loss; predict its logarithm "
+                '(numpy.log1p, undone by numpy.expm1), or write train.loss = "huber"'
+            )
 
 
 def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:

@@ -227,3 +227,12 @@ def test_a_class_with_most_of_the_rows_is_named_until_the_others_count(make_stud
 def test_balanced_classes_are_not_named(make_study) -> None:
     four = RARE.replace("usual\n1,", "other\n1,").replace("usual\n3,", "other\n3,")
     assert told_of(make_study(RARE_CSV, four)) == ()
+
+
+def test_targets_with_few_large_values_are_named(make_study) -> None:
+    values = [*range(195), *(10**6 * n for n in range(1, 6))]
+    skewed = "size,kind\n" + "".join(f"{i % 7},{value}\n" for i, value in enumerate(values))
+    (found,) = told_of(make_study(CSV, skewed, loss="mse"))
+    assert found.startswith("the target 'kind' is skewed: half of its values are below ")
+    assert told_of(make_study(CSV, skewed, loss="huber")) == ()
+    assert told_of(make_study(CSV, skewed + "3,-5000\n" * 3, loss="mse")) == ()
