@@ -184,7 +184,7 @@ def _leak(column: pd.Series[Any], target: pd.Series[Any], is_classes: bool) -> s
         return ""
     one, other = column[known], target[known]
     if is_classes:
-        return _of_classes(one, other) or _by_gaps(column, target)
+        return _of_classes(one, other) or _by_gaps(column, target) or _by_ranges(one, other)
     if not is_numeric_dtype(other.dtype):
         return ""
     if is_numeric_dtype(one.dtype):
@@ -215,6 +215,17 @@ def _by_gaps(column: pd.Series[Any], target: pd.Series[Any]) -> str:
     few = target.value_counts().min() < _ROWS_PER_VALUE
     is_told = not few and classes.isin([0, 1]).all() and classes.nunique() == 2
     return "is missing exactly in the rows of some classes of the target" if is_told else ""
+
+
+def _by_ranges(column: pd.Series[Any], target: pd.Series[Any]) -> str:
+    """For numbers that are in a different range for each class, such as 0 and above 0."""
+    if not is_numeric_dtype(column.dtype) or target.nunique() < 2:
+        return ""
+    classes = column.groupby(target.to_numpy()).agg(["min", "max", "size"]).sort_values("min")
+    if classes["size"].min() < _ROWS_PER_VALUE:
+        return ""
+    apart = classes["min"].to_numpy()[1:] > classes["max"].to_numpy()[:-1]
+    return "is in a different range for each class of the target" if apart.all() else ""
 
 
 def _of_texts(column: pd.Series[Any], target: pd.Series[Any]) -> str:

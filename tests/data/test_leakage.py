@@ -44,6 +44,8 @@ def reason(values: Any, target: Any) -> str:
             "takes values that each occur with only one",
         ),
         (np.where(IS_RED, PRICE, np.nan), KIND, "is missing exactly in the rows of some classes"),
+        (np.where(IS_RED, 0, PRICE), KIND, "is in a different range for each class"),
+        (np.where(IS_RED | (PRICE > 130), 0, PRICE), KIND, ""),
         (PRICE, KIND, ""),
         (RNG.integers(0, 2, 60), KIND, ""),
     ],
