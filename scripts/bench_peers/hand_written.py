@@ -76,7 +76,7 @@ class Training:
     def initial(self, number: int, trial: Trial) -> NDArray[np.float32]:
         """The initial weights of a trial in one vector, zero in the padding."""
         rng = np.random.default_rng((self.task.seed, number))
-        ends = self.data.x.shape[1], self.data.n_classes
+        ends = self.data.x.shape[1], self.data.n_outputs
         sizes = [ends[0], *[trial.width] * trial.depth, ends[1]]
         names = [*map(str, range(trial.depth)), "out"]
         padded = {name: np.zeros(leaf.shape, np.float32) for name, leaf in self._shapes.items()}
@@ -103,7 +103,7 @@ class Training:
     @cached_property
     def _shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         depth, width = self.of.depth, self.of.width
-        sizes = [self.data.x.shape[1], *[width] * depth, self.data.n_classes]
+        sizes = [self.data.x.shape[1], *[width] * depth, self.data.n_outputs]
         shapes: dict[str, tuple[int, ...]] = {}
         names = [*map(str, range(depth)), "out"]
         for name, before, after in zip(names, sizes[:-1], sizes[1:], strict=True):

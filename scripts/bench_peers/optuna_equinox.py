@@ -17,7 +17,7 @@ def train(task: Problem, data: Data, trial: optuna.Trial) -> float:
     """The validation accuracy after the last epoch."""
     model = eqx.nn.MLP(
         data.x.shape[1],
-        data.n_classes,
+        data.n_outputs,
         trial.suggest_int("width", *task.width),
         trial.suggest_int("depth", *task.depth),
         key=jax.random.key(trial.number),

@@ -1,7 +1,7 @@
 """The task of every peer: the data, the trials and how long to train them.
 
 A peer is a program with one argument, a problem as JSON, which prints one line of JSON: the best
-and the mean of the validation accuracies after the last epoch, and the number of trials.
+and the mean of the validation scores after the last epoch, and the number of trials.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEARNING_RATES = (1e-4, 1e-2)
 WEIGHT_DECAYS = (1e-6, 1e-1)
@@ -34,25 +37,30 @@ class Trial(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The training and the validation part, inputs scaled by the training part."""
+    """The training and the validation part, inputs scaled by the training part.
+
+    Targets are classes that count from 0, or scaled numbers.
+    """
 
     x: NDArray[np.float32]
-    y: NDArray[np.int32]
+    y: NDArray[Any]
     x_val: NDArray[np.float32]
-    y_val: NDArray[np.int32]
+    y_val: NDArray[Any]
 
     @property
-    def n_classes(self) -> int:
-        """How many classes the target has; they count from 0."""
-        return int(self.y.max()) + 1
+    def n_outputs(self) -> int:
+        """How many outputs a network needs: one for each class, or one for a number."""
+        return int(self.y.max()) + 1 if self.y.dtype == np.int32 else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A search to run; `widths` is "powers" of two or "integers" within the limits of `width`.
 
-    `data` is "digits" or an .npz file with x and y. `drawn` is a JSON file of the trials; without
-    it they are drawn by `seed`.
+    `data` is "digits", an .npz file with x and y, or a Parquet file whose column `target` is
+    predicted from the others, without those in `drop`. `score` is "accuracy", or "r2" of a number.
+    `drawn` is a JSON file of the trials; without it they are drawn by `seed`. A peer that can end
+    trials early does so if it `prunes`.
     """
 
     trials: int
@@ -64,6 +72,10 @@ class Problem:
     data: str = "digits"
     seed: int = 0
     drawn: str | None = None
+    target: str = ""
+    drop: tuple[str, ...] = ()
+    score: str = "accuracy"
+    prunes: bool = False
 
     def draw(self) -> list[Trial]:
         """The trials, the same for every peer."""
@@ -78,17 +90,26 @@ class Problem:
         from sklearn.model_selection import train_test_split
 
         x, y = self._rows()
-        rest, _ = train_test_split(
-            np.arange(len(y)), test_size=ceil(0.1 * len(y)), random_state=self.seed, stratify=y
-        )
-        train, val = train_test_split(
-            rest, test_size=ceil(0.2 * len(y)), random_state=self.seed, stratify=y[rest]
-        )
-        mean, spread = x[train].mean(0), x[train].std(0)
-        x = ((x - mean) / np.where(spread > 0, spread, 1)).astype(np.float32)
-        return Data(x[train], y[train], x[val], y[val])
+        rows, is_number = np.arange(len(y)), self.score == "r2"
+        for share in (0.1, 0.2):
+            rest, drawn = train_test_split(
+                rows,
+                test_size=ceil(share * len(y)),
+                random_state=self.seed,
+                stratify=None if is_number else y[rows],
+            )
+            rows = rest
+        x = _scaled(x, rows)
+        y = _scaled(y, rows) if is_number else y.astype(np.int32)
+        return Data(x[rows], y[rows], x[drawn], y[drawn])
 
-    def _rows(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    def _rows(self) -> tuple[NDArray[np.float64] | pd.DataFrame, NDArray[Any]]:
+        if self.data.endswith(".parquet"):
+            import pandas as pd
+
+            frame = pd.read_parquet(self.data).drop(columns=[*self.drop])
+            y = frame.pop(self.target).to_numpy()
+            return frame, y if self.score == "r2" else np.unique(y, return_inverse=True)[1]
         if self.data == "digits":
             from sklearn.datasets import load_digits
 
@@ -96,7 +117,7 @@ class Problem:
         else:
             with np.load(self.data) as arrays:
                 x, y = arrays["x"], arrays["y"]
-        return x, y.astype(np.int32)
+        return x, y
 
     def _trial(self, rng: np.random.Generator) -> Trial:
         low, high = self.width
@@ -114,10 +135,37 @@ def read() -> Problem:
     return Problem(**json.loads(sys.argv[1]))
 
 
-def report(accuracies: Sequence[float]) -> None:
+def report(scores: Sequence[float]) -> None:
     """Print the results of the trials."""
-    best, mean = max(accuracies), sum(accuracies) / len(accuracies)
-    print(json.dumps({"best": best, "mean": mean, "trials": len(accuracies)}))
+    best, mean = max(scores), sum(scores) / len(scores)
+    print(json.dumps({"best": best, "mean": mean, "trials": len(scores)}))
+
+
+def _scaled(
+    values: NDArray[np.float64] | pd.DataFrame, train: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    """Numbers, scaled by their training rows; a table also filled, with its text as 0 and 1."""
+    if not isinstance(values, np.ndarray):
+        encoder = _encoder().fit(values.iloc[train])
+        return encoder.transform(values).astype(np.float32)
+    mean, spread = values[train].mean(0), values[train].std(0)
+    return ((values - mean) / np.where(spread > 0, spread, 1)).astype(np.float32)
+
+
+def _encoder() -> Any:
+    """What prepares the columns of a table, in scikit-learn's own means."""
+    # only here, since importing them takes time that a peer may not need
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    categories = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    return make_column_transformer(
+        (numbers, make_column_selector(dtype_include="number")),
+        (categories, make_column_selector(dtype_exclude="number")),
+    )
 
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:

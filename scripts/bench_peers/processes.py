@@ -1,4 +1,4 @@
-"""Runs a whole process and measures its time and memory."""
+"""Runs a whole process and measures its time, memory and use of the CPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -17,10 +22,21 @@ class FailedError(Exception):
     """A run without a result; its message says why."""
 
 
-def timed(
-    command: list[str], environment: Mapping[str, str] | None = None
-) -> tuple[float, int, str]:
-    """Wall seconds of a whole process, its peak memory, and its output."""
+class Timed(NamedTuple):
+    """What a whole process took, its children included, and its output."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    out: str
+
+
+def timed(command: list[str], environment: Mapping[str, str] | None = None) -> Timed:
+    """Run a whole process.
+
+    Raises:
+        FailedError: it failed.
+    """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         before = time.perf_counter()
         child = subprocess.Popen(
@@ -35,4 +51,32 @@ def timed(
             said = errors.read().strip().splitlines()
             raise FailedError(f"exit {child.returncode}: {said[-1] if said else 'no word'}")
         unit = 1 if sys.platform == "darwin" else 1024
-        return wall_s, usage.ru_maxrss * unit, out.read()
+        cpu_s = usage.ru_utime + usage.ru_stime
+        return Timed(wall_s, cpu_s, usage.ru_maxrss * unit, out.read())
+
+
+def cpu_curve(command: list[str], environment: Mapping[str, str]) -> np.ndarray:
+    """The CPU seconds that a process and its children had used at times since 1970, a row each."""
+    rows: list[tuple[float, float]] = []
+    child = psutil.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while child.poll() is None:
+        used_s = sum(map(_cpu_s, (child, *child.children(recursive=True))))
+        rows.append((time.time(), used_s))
+        time.sleep(0.05)
+    if child.returncode:
+        raise FailedError(f"exit {child.returncode}")
+    return np.array(rows)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    """CPU seconds of a process, and of its children that have ended."""
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return times.user + times.system + times.children_user + times.children_system
+    return 0.0

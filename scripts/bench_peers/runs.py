@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,11 @@ from bench_peers.processes import timed
 from pyarrow import parquet
 
 PEERS = Path(__file__).resolve().parent
-NEEDS = {"torch_joblib": ("torch",), "ray_tune": ("torch", "ray")}
+NEEDS = {
+    "torch_joblib": ("torch",),
+    "optuna_torch": ("torch",),
+    "ray_tune": ("torch", "ray"),
+}
 STRATEGIES = {"cold": "auto", "warm": "auto"}  # of the project's runs; others are named like it
 OURS = ("cold", "warm", "exact", "padded", "process")
 
@@ -25,6 +29,7 @@ class Ran:
     """Times and results of one run; `status` is that of the project's own study."""
 
     wall_s: float
+    cpu_s: float
     peak_bytes: int
     best: float
     mean: float
@@ -76,24 +81,31 @@ def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
     root = directory / run
     strategy = STRATEGIES.get(run, run)
     settings = [*space.overrides(), f"execution.strategy={strategy}", f"results.dir={root}"]
-    command = [sys.executable, "-m", "sweeper", "run", "studies/digits.toml", "--json"]
-    command += [word for setting in settings for word in ("--set", setting)]
+    command = command_of(settings)
     cache = directory / f"cache-{'cold' if run == 'warm' else run}"
-    wall_s, peak_bytes, out = timed(command, {"SWEEPER_CACHE_DIR": str(cache)})
+    took = timed(command, {"SWEEPER_CACHE_DIR": str(cache)})
     rows = parquet.read_table(root / "trials.parquet").sort_by("trial_number").to_pylist()
     values = [row["value"] for row in rows if row["state"] == "COMPLETE"]
     if run == "cold":
         drawn.write_text(json.dumps([_trial(row) for row in rows]))
     mean = sum(values) / len(values)
-    return Ran(wall_s, peak_bytes, max(values), mean, len(values), json.loads(out))
+    scores = max(values), mean, len(values)
+    return Ran(took.wall_s, took.cpu_s, took.peak_bytes, *scores, json.loads(took.out))
+
+
+def command_of(settings: Iterable[str]) -> list[str]:
+    """The command that runs studies/digits.toml with these settings."""
+    command = [sys.executable, "-m", "sweeper", "run", "studies/digits.toml", "--json"]
+    return [*command, *(word for setting in settings for word in ("--set", setting))]
 
 
 def run_peer(run: str, space: Space, drawn: Path) -> Ran:
     """A peer on the trials in `drawn`, or on its own if the project has not drawn any."""
     asked = asdict(space.problem) | {"drawn": str(drawn) if drawn.exists() else None}
     command = [sys.executable, str(PEERS / f"{run}.py"), json.dumps(asked)]
-    wall_s, peak_bytes, out = timed(command)
-    return Ran(wall_s, peak_bytes, **json.loads(out.splitlines()[-1]))
+    took = timed(command)
+    found = json.loads(took.out.splitlines()[-1])
+    return Ran(took.wall_s, took.cpu_s, took.peak_bytes, **found)
 
 
 def _trial(row: Mapping[str, Any]) -> Trial:
