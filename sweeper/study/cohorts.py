@@ -9,6 +9,7 @@ Since edition 3, `median`, `percentile` and `hyperband` are these, too.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -110,13 +111,13 @@ class CohortPruner(BasePruner):
             self._found[epoch] = n_reports, frozenset(losers.tolist())
         return trial.number in self._found[epoch][1]
 
+    @abstractmethod
     def judges_after(self, epoch: int) -> bool:
         """Whether trials may end after this epoch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
         """Which of these trials end, unless they have ended already."""
-        raise NotImplementedError
 
 
 class HalvingPruner(CohortPruner):
