@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -81,14 +82,14 @@ def _continuous(
     config: StudyConfig, obstacles: Mapping[str, Obstacle], measure_compile: Callable[[], float]
 ) -> Iterator[str]:
     """Warnings about settings with a program for each of their infinitely many values."""
-    n_trials = n_proposals(config)
+    n_trials, measure = n_proposals(config), cache(measure_compile)
     for key, entry in config.search.items():
         if not config.structural[key] or entry.values() is not None or n_trials == 1:
             continue
         linked = [link for link, source in config.same_as.items() if source == key]
         found = next((obstacles[one] for one in (key, *linked) if one in obstacles), None)
         why = "" if found is None else f": {found.why}"
-        least = f"{n_trials * measure_compile():.0f} s"
+        least = f"{n_trials * measure():.0f} s"
         fix = _FEW_VALUES if found is None else f"{found.fix}, or {_FEW_VALUES}"
         yield (
             f"search.{key} is continuous, but its value is compiled in{why}; so "

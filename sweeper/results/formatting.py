@@ -66,7 +66,8 @@ def why_diverged(epoch: int | None) -> str:
         return f"{found}; maybe the learning rate is too high"
     if epoch > 1:
         return f"{found} after some epochs; maybe the learning rate is too high"
-    return f"{found} from epoch 1; check the loss for log, sqrt or division, or lower the rate"
+    ways = "check the loss for log, sqrt or division, or lower the learning rate"
+    return f"{found} from epoch 1; {ways}"
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:

@@ -34,8 +34,7 @@ class Status:
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
     that are `planned` and `done` since the time `since`, while threads compile some; else None.
-    `epochs` are those that a finished study has `trained`, and those of `all` its trials if none
-    had ended early.
+    `epochs` are those that a finished study has `trained`, and would have `without_pruning`.
     `training` says how many trials of the round in training have reached its end.
     """
 
@@ -95,9 +94,11 @@ def ended_by(status: Status) -> str | None:
 
 def epochs_saved(status: Status) -> str | None:
     """The epochs that pruned trials did not train; None if there are none."""
-    if not status.epochs or not status.counts["PRUNED"]:
+    if not status.epochs:
         return None
-    trained, everything = status.epochs["trained"], status.epochs["all"]
+    trained, everything = status.epochs["trained"], status.epochs["without_pruning"]
+    if trained == everything:
+        return None
     return f"trained {trained:,} of {everything:,} epochs; the others could not win"
 
 

@@ -89,12 +89,15 @@ class Standing:
         )
 
     def _epochs(self, ended: EndedTrials) -> dict[str, int]:
-        """The epochs that trials have trained, and those of all trials if none had ended early."""
-        params = (json.loads(row["params_json"]) for row in ended.values())
-        return {
-            "trained": sum(row["epochs_done"] for row in ended.values()),
-            "all": sum(map(self.config.epochs_of, params)),
-        }
+        """The epochs that trials have trained, and would have if none had been pruned."""
+        rows = ended.values()
+        pruned = [row for row in rows if row["reason"] in (Reason.PRUNED, Reason.INFEASIBLE)]
+        saved = (
+            self.config.epochs_of(json.loads(row["params_json"])) - row["epochs_done"]
+            for row in pruned
+        )
+        trained = sum(row["epochs_done"] for row in rows)
+        return {"trained": trained, "without_pruning": trained + sum(saved)}
 
     def _trials_per_s(self, ended: int, now: float) -> float | None:
         mine = ended - self.ended_before

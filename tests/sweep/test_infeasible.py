@@ -9,6 +9,8 @@ import pytest
 
 import sweeper
 from sweeper.config import parse
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
 from tests.small_studies import DIGITS
 
 LIMIT = "study.constraints=[{metric='n_parameters',max=1500}]"
@@ -55,3 +57,14 @@ def test_a_study_without_a_feasible_trial_ends(tmp_path: Path) -> None:
     nothing = rows(tmp_path, "study.constraints=[{metric='n_parameters',max=1}]")
     assert set(nothing["reason"]) == {"infeasible"}
     assert not len(sweeper.open_results(tmp_path / "run").best(1))
+
+
+def test_only_pruned_trials_save_epochs(tmp_path: Path) -> None:
+    rows(tmp_path, LIMIT, "study.stop={value=9.0}", "study.name=ends")
+    status = read_status(RunDir(tmp_path / "run"))
+    assert status.epochs is not None
+    found = sweeper.open_results(tmp_path / "run").trials()
+    infeasible = (found["reason"] == "infeasible").sum()
+    saved = status.epochs["without_pruning"] - status.epochs["trained"]
+    assert saved == 2 * infeasible, "those that study.stop ended do not count"
+    assert status.epochs["trained"] == found["epochs_done"].sum()
