@@ -232,7 +232,7 @@ def _skewed(config: StudyConfig, data: Dataset) -> Iterator[str]:
         scaled = data.y_train[:, index].astype(np.float64)
         values = scaled * data.y_scale[index] + data.y_mean[index]
         is_positive = values.min() >= -1e-6 * values.max()  # up to rounding
-        if is_positive and pd.Series(values).skew() > _SKEWED:
+        if is_positive and float(pd.Series(values).skew()) > _SKEWED:  # type: ignore[arg-type]
             middle, most = number(float(np.median(values)), 3), number(float(values.max()), 3)
             yield (
                 f"the target '{name}' is skewed: half of its values are below {middle}, but the "
