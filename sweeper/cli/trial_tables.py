@@ -14,6 +14,7 @@ from sweeper.cli.tables import Record, Rows, pairs, rows
 from sweeper.results import formatting
 from sweeper.results.filter import heading
 from sweeper.rundir import RunDir
+from sweeper.trial import Reason
 
 if TYPE_CHECKING:
     from sweeper.export.confirm import Lead
@@ -63,6 +64,10 @@ def trial(
     yield "parameters"
     yield pairs(json.loads(row["params_json"]))
     yield ""
+    if row["reason"] == Reason.INFEASIBLE:
+        why = "none, because the number of parameters violates a constraint"
+        yield pairs({"n parameters": row["n_parameters"], "training": why})
+        return
     yield "curves by epoch"
     yield _curves(curves)
     yield ""
