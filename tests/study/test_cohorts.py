@@ -19,6 +19,7 @@ from sweeper.study.cohorts import (
     losers_of_halving,
     losers_of_percentile,
 )
+from sweeper.study.options import given_options, rungs
 from sweeper.trial import TrialState
 from tests.config.conftest import VALID
 
@@ -152,7 +153,12 @@ def test_hyperband_halves_the_cohort_of_each_bracket() -> None:
     assert found == {*first[len(first) // 3 :]}
 
 
-def test_studies_of_an_earlier_edition_keep_the_pruners_of_optuna() -> None:
+def test_studies_of_an_earlier_edition_keep_their_rules() -> None:
     for name, kind in (("median", MedianPruner), ("hyperband", HyperbandPruner)):
         old = study(f"study.pruner={{name='{name}'}}", "edition=2")
         assert type(old._study.pruner) is kind
+    began = ["study.pruner={name='halving'}", "train.epochs=20", "edition=2"]
+    config = parse(VALID, Path("study.toml"), began)
+    given = given_options(config, "halving", {})
+    assert (given["min_resource"], given["score"]) == (3, "best")
+    assert rungs(config) == (3, 9)
