@@ -119,6 +119,9 @@ def guess(path: Path, target: str | None = None) -> Guess:
     used = replace(whole, frame=table[[target, *kept]])
     as_missing = _words(used)
     counts = of_target.value_counts()
+    if len(counts) == 1:
+        found = f"the target '{target}' has the same value in all rows, '{counts.index[0]}'"
+        raise DataError(Problem(str(path), "", found, "choose another column with --target"))
     stray = _stray(raw, of_target)
     is_classes = not stray and _is_classes(of_target)
     of_numbers = kept if is_classes else [*kept, target]

@@ -408,6 +408,12 @@ def test_classes_are_stratified_if_possible(
             "blank.csv: the target 'kind' has no value in any row; "
             "fill it in, or name another with --target\n",
         ),
+        (
+            ("--data", "same.csv"),
+            3,
+            "same.csv: the target 'kind' has the same value in all rows, '4'; "
+            "choose another column with --target\n",
+        ),
         (("--data", "o*.csv"), 3, "o*.csv: no such file; check the path\n"),
         (("--data", "rainfall.csv"), 3, "rainfall.csv: no such file; check the path\n"),
         (("--data", "ones.csv"), 3, "ones.csv: no such file; did you mean 'one.csv'?\n"),
@@ -423,6 +429,8 @@ def test_init_refuses_unusable_tables(
     (command.directory / "few.csv").write_text("a,kind\n1,x\n2,y\n", encoding="utf-8")
     (command.directory / "nameless.csv").write_text("a,,kind\n1,1,x\n2,2,y\n", encoding="utf-8")
     (command.directory / "blank.csv").write_text("a,kind\n1,\n2,NA\n", encoding="utf-8")
+    same = "a,kind\n" + "".join(f"{n / 7},4\n" for n in range(12))
+    (command.directory / "same.csv").write_text(same, encoding="utf-8")
     dates = "day,kind\n2026-01-01,x\n2026-01-02,y\n"
     (command.directory / "names.csv").write_text(dates, encoding="utf-8")
     done = command("init", *arguments)
