@@ -237,7 +237,7 @@ class WorkerProcess:
             if manager is not None and manager.is_alive():
                 # loky waits for the rest of a result, whose pipe this process could write to as
                 # well
-                self._results._writer.close()
+                _close_first(self._results._writer)
                 manager.join()
 
     def _is_done(self, future: Future[Any], limit_s: float | None) -> bool:
@@ -264,6 +264,16 @@ class WorkerProcess:
         path = f"{self._log.path.parent.name}/{self._log.path.name}"
         end = self._log.end()
         return kind(how, f"the end of {path}:\n{end}" if end else f"it wrote nothing to {path}")
+
+
+def _close_first(connection: Any) -> None:
+    """Close a connection of multiprocessing that another thread closes as soon as it notices.
+
+    The thread must not close the same handle again: it may be that of another file by then.
+    """
+    handle, connection._handle = connection._handle, None
+    if handle is not None:
+        os.close(handle)
 
 
 def _pool(**options: Any) -> ProcessPoolExecutor:
