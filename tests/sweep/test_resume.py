@@ -281,9 +281,11 @@ def test_status_shows_progress_during_and_after_a_study(command: CommandLine) ->
     command.write()
     with command.started("run", "study.toml", *settings("study.n_trials=100_000")) as process:
         wait_for("best val_loss", process)
-        running = later = command.status()
-        while later["counts"]["COMPLETE"] == running["counts"]["COMPLETE"]:
-            later = command.status()
+        # the status mentions a round only together with the plan of the next one
+        while (running := command.status())["counts"]["COMPLETE"] == 0:
+            pass
+        while (later := command.status())["counts"]["COMPLETE"] == running["counts"]["COMPLETE"]:
+            pass
         process.send_signal(signal.SIGKILL)
         process.wait()
     killed = command.status()
