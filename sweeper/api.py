@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -36,7 +36,7 @@ from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import LiveTrial
-from sweeper.scheduler.policy import policy_of
+from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
 from sweeper.study.doubts import doubts, hints
 from sweeper.sweep.leaving import Leaving
@@ -187,11 +187,11 @@ def plan(config: StudyConfig) -> Preview:
     with _devices(config):
         check_fits(config, data)
         config, of_models = check_models(config, data)
+        config, parallel = _decide_parallel(config, jax.default_backend())
         foreseen_ = make_forecast(config, data, None)
         devices = len(devices_of(config))
         policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
-        count = min(config.schedule.parallel, options.n_proposals(config))
-        specs = Study(config).ask(count, told_through_round=0)
+        specs = Study(config).ask(parallel.trials, told_through_round=0)
         live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
         structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
         return Preview(
@@ -203,11 +203,23 @@ def plan(config: StudyConfig) -> Preview:
             devices,
             n_threads(config),
             n_workers(config),
+            parallel,
             plan_digests(config, data, foreseen_.as_dict()),
             stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data),
             partly_idle(config, never_run(config, data)),
             of_models,
         )
+
+
+def _decide_parallel(config: StudyConfig, backend: str) -> tuple[StudyConfig, Parallel]:
+    """The study with the number of trials trained at a time, and its reason."""
+    n_trials = options.n_proposals(config)
+    if config.schedule.parallel is None:
+        found = default_parallel(config, backend, n_trials)
+        config = config.at_a_time(found.trials)
+    else:
+        found = Parallel(config.parallel, "by schedule.parallel")
+    return config, replace(found, trials=min(found.trials, n_trials))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +316,7 @@ def run_prepared(
             data = prepared()
         check_fits(config, data)
         config, warnings = check_models(config, data)
+        config, _ = _decide_parallel(config, jax.default_backend())
         for warning in warnings:
             observer(Warned(warning))
         given = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)

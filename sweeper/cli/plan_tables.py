@@ -19,11 +19,12 @@ _MAX_SHOWN = 20
 
 def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     """How a study would start and what it would cost."""
-    data, device = preview["data"], preview["device"]
+    data, device, parallel = preview["data"], preview["device"], preview["parallel"]
     yield pairs(
         {
             "study": f"{preview['study']}, {counted(preview['n_trials'], 'trial')}",
             "device": f"{device['kind']}, {_where(device)}",
+            "at a time": f"{counted(parallel['trials'], 'trial')}, {parallel['why']}",
             "strategy": f"{preview['strategy']}, lane loop {preview['lane_loop']}",
         }
     )

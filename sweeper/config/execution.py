@@ -193,7 +193,11 @@ class ResultsTable(Table):
 class ScheduleTable(Table):
     """`[schedule]`; without `round_epochs` a round is a quarter of the epochs, or longer."""
 
-    parallel: Count = Field(default=32, description="number of trials trained at a time")
+    parallel: Count | None = Field(
+        default=None,
+        description="number of trials trained at a time; default: `plan` shows it, with its reason",
+        examples=[16],
+    )
     round_epochs: Count | None = Field(
         default=None,
         description="maximum epochs between commits; default: a quarter of them, or asha's rungs",

@@ -74,9 +74,10 @@ def _all_at_once(config: StudyConfig) -> Iterator[str]:
     """The sampler learns from trials, but proposes all of them before one has ended."""
     n_trials, sampler = config.study.n_trials, config.study.sampler
     of_optuna = sampler.name in SAMPLERS  # what others do without results is unknown
-    if sampler.learns and of_optuna and 1 < n_trials <= config.schedule.parallel and config.search:
+    parallel = config.schedule.parallel or 0
+    if sampler.learns and of_optuna and 1 < n_trials <= parallel and config.search:
         yield (
-            f"schedule.parallel = {config.schedule.parallel} lets all {n_trials} trials start at "
+            f"schedule.parallel = {parallel} lets all {n_trials} trials start at "
             f"once, so {sampler.name} proposes them without having seen a result, as random would; "
             "use a smaller value to let it learn from finished trials"
         )

@@ -95,6 +95,29 @@ class StudyConfig(Table):
             return self
         return self.model_copy(update={"traced_arguments": (*arguments,)})
 
+    def at_a_time(self, parallel: int) -> Self:
+        """The same study with so many trials in training, unless its file names a number."""
+        if self.schedule.parallel is not None:
+            return self
+        schedule = self.schedule.model_copy(update={"parallel": parallel})
+        return self.model_copy(update={"schedule": schedule})
+
+    def as_begun(self, record: Mapping[str, Any]) -> Self:
+        """The same study under the rules that it began with; `record` is its `canonical` of then.
+
+        These are its edition, which floats of its models are traced, and how many trials train at a
+        time.
+        """
+        config = self.under(record.get("edition", 1)).tracing(record.get("traced_arguments", ()))
+        return config.at_a_time(record["schedule"]["parallel"])
+
+    @property
+    def parallel(self) -> int:
+        """How many trials train at a time; known once JAX is set up, if the file does not say."""
+        if self.schedule.parallel is None:
+            raise RuntimeError("how many trials train at a time has not been decided yet")
+        return self.schedule.parallel
+
     @property
     def source(self) -> Source:
         """The text that the study was read from."""

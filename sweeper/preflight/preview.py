@@ -22,6 +22,7 @@ from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
+from sweeper.scheduler.policy import Parallel
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.doubts import doubts, hints
 from sweeper.study.options import n_proposals
@@ -257,6 +258,7 @@ class Preview:
     devices: int
     threads: int
     workers: int
+    parallel: Parallel
     digests: Mapping[str, str]
     baseline: Baseline
     idle_rules: tuple[str, ...] = ()
@@ -278,6 +280,7 @@ class Preview:
                 "workers": self.workers,
                 "engine": engine and f"{engine.name} at {engine.address}",
             },
+            "parallel": asdict(self.parallel),
             "strategy": self.config.execution.strategy,
             "lane_loop": self.forecast.lane_loop,
             "structures_in_space": self.config.n_structures,

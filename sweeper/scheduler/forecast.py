@@ -246,7 +246,7 @@ def forecast(
 
     `traced` are structural settings that are passed to programs at run time.
     """
-    at_once = min(n_trials, config.schedule.parallel) * len(config.members)
+    at_once = min(n_trials, config.parallel) * len(config.members)
     how = costs, lane_loop, capacity_for(lane_loop, at_once, devices)
     families: dict[str, Family] = {}
     for name, cells in cells_by_family(config, traced, n_trials).items():

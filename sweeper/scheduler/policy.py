@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import ModelKind
@@ -12,6 +13,9 @@ from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.population import one_of_each
 from sweeper.scheduler.switching import MAX_BRANCHES
 
+_PARALLEL_BEFORE = 32  # until edition 2
+# if results decide which trials go on or come next, a generation is this part of all trials
+_GENERATIONS = 8
 # rounds per trial, and the least seconds of training per round, in all threads together
 _ROUNDS = 4
 _WORTH_S = 60.0
@@ -44,6 +48,35 @@ def policy_of(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """How many trials train at a time, and why."""
+
+    trials: int
+    why: str
+
+
+def default_parallel(config: StudyConfig, backend: str, n_trials: int) -> Parallel:
+    """How many of `n_trials` train at a time on `backend` ("cpu", "gpu", ...) by default.
+
+    The fewer they are, the sooner a sampler or pruner has results. A CPU is not slower for it, but
+    other devices are. The number of devices has no influence, or rows would depend on it.
+    """
+    if config.edition < 3:
+        return Parallel(_PARALLEL_BEFORE, f"the default of edition {config.edition}")
+    sampler, pruner = config.study.sampler, config.study.pruner
+    is_cpu, generation = backend == "cpu", n_trials // _GENERATIONS
+    if sampler.learns and config.search:
+        least, most = (4, 16) if is_cpu else (32, 1024)
+        trials = min(max(generation, least), most)
+        return Parallel(trials, f"so that {sampler.name} learns from those before")
+    if not is_cpu:
+        return Parallel(1024, "since this device trains many in little more time than one")
+    if pruner.name == "none":
+        return Parallel(32, "which keep a CPU busy")
+    return Parallel(min(max(generation, 4), 16), f"so that {pruner.name} finds good ones soon")
+
+
 def _switching(
     config: StudyConfig, lane_loop: LaneLoop, n_trials: int, devices: int
 ) -> Switching | None:
@@ -52,7 +85,7 @@ def _switching(
     told = traced_structure(config, lane_loop)
     return Switching(
         space=one_of_each(config, told, min(n_trials, MAX_BRANCHES)),
-        lanes=min(n_trials, config.schedule.parallel) * len(config.members),
+        lanes=min(n_trials, config.parallel) * len(config.members),
         devices=devices,
     )
 
@@ -85,6 +118,6 @@ def _stops(config: StudyConfig, rungs: tuple[int, ...], forecast: Forecast) -> t
     """
     parts = _ROUNDS
     if config.study.pruner.name == "none":
-        wave_s = forecast.train_s(min(config.schedule.parallel, config.study.n_trials))
+        wave_s = forecast.train_s(min(config.parallel, config.study.n_trials))
         parts = _ROUNDS if wave_s is None else max(1, round(min(_ROUNDS, wave_s / _WORTH_S)))
     return config.schedule.round_ends(config.max_epochs, rungs, parts)

@@ -158,7 +158,7 @@ def _too_few_trials(config: StudyConfig) -> str | None:
         )
     if config.stops is not None or config.entry("train.epochs") is not None:
         return None  # trials end after different epochs
-    parallel = config.schedule.parallel
+    parallel = config.schedule.parallel or 1
     before_last = (n_trials - 1) // parallel * parallel
     if before_last >= needed:
         return None

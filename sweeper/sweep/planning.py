@@ -61,10 +61,12 @@ def _sizes(data: Dataset) -> DataSizes:
 def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:
     """Digests of the inputs of a study's forecast, and of `forecast` itself, as JSON.
 
-    The number of trials is not among them: a plan still holds when a study gets more.
+    The number of trials, and how many train at a time, are not among them: a plan still holds when
+    a study gets more.
     """
     others = len(config.members), config.keeps is not None, config.execution.precision
     settings = {k: v for k, v in config.canonical().items() if k not in _WITHOUT_EFFECT}
+    del settings["schedule"]["parallel"]
     lane_loop = lane_loop_of(config, jax.default_backend())
     return {
         "study": short_hash(settings, *others),

@@ -157,7 +157,7 @@ class Sweep:
         If asking takes long, only as many new ones as keep the machine busy: the others are drawn
         while these train. For each that is not trained there is one more.
         """
-        state, parallel = self.state, self._parts.config.schedule.parallel
+        state, parallel = self.state, self._parts.config.parallel
         waiting = [trial.spec for trial in state.waiting.values()]
         room = max(0, parallel - len(state.running))
         specs, waiting = waiting[:room], waiting[room:]
@@ -206,7 +206,7 @@ class Sweep:
         """
         if not self._asks_ahead:
             return
-        state, parallel = self.state, self._parts.config.schedule.parallel
+        state, parallel = self.state, self._parts.config.parallel
         ending = sum(
             lane.epoch_to == self._epochs(state.running[lane.number].spec)
             for bucket in plan.buckets

@@ -27,7 +27,8 @@ DEPTHS = "search.model.depth.high=4"
 
 
 def study(*overrides: str) -> StudyConfig:
-    return parse(STUDY, Path("study.toml"), [POWERS, DEPTHS, *overrides])
+    config = parse(STUDY, Path("study.toml"), [POWERS, DEPTHS, *overrides])
+    return config.at_a_time(32)
 
 
 def foreseen(config: StudyConfig, n_trials: int = 64) -> Forecast:

@@ -59,7 +59,9 @@ def plan_all(path: Path, of: SearchStrategy[Study], count: int) -> None:
         assert checked.n_trials == preview["n_trials"]
         asked = [n for bucket in preview["first_round"]["buckets"] for n in bucket["trials"]]
         first = 0 if config.trial is None else config.trial.number
-        live = min(checked.n_trials, config.schedule.parallel)
+        live = preview["parallel"]["trials"]
+        assert 1 <= live <= checked.n_trials
+        assert live == min(checked.n_trials, config.schedule.parallel or live)
         assert sorted(asked) == list(range(first, first + live))
         planned += 1
 

@@ -26,7 +26,7 @@ STUDIES = {"mlp": bent(DIGITS, "search={}", WIDTHS), "parts": bent(PARTS, "optim
 
 @pytest.fixture(params=STUDIES)
 def study(request: pytest.FixtureRequest, tmp_path: Path) -> StudyConfig:
-    return study_in(tmp_path, STUDIES[request.param])
+    return study_in(tmp_path, STUDIES[request.param]).at_a_time(32)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_settings_that_do_not_affect_a_plan_do_not_invalidate_it(
 ) -> None:
     settings = [
         *("results.keep_models=1", "execution.threads=1", "execution.retries=3"),
-        *("study.n_trials=999", "study.seed=5", "study.name=other"),
+        *("study.n_trials=999", "study.seed=5", "study.name=other", "schedule.parallel=5"),
     ]
     other = sweeper.load_study(study.base_dir / "study.toml", settings)
     assert read_plan(written(plan, study.base_dir), other, data)

@@ -80,7 +80,7 @@ def _by_study_file(run_dir: RunDir, copy: Remains) -> str | None:
         began = study_of(copy.sessions[1]["study"], run_dir.study_file)
     except (OSError, ValueError, KeyError, SweeperError):
         return None
-    changes = reconcile(began.canonical(), own.under(began.edition).canonical()).refused
+    changes = reconcile(began.canonical(), own.as_begun(began.canonical()).canonical()).refused
     if not changes:
         return None
     first, name = changes[0], run_dir.study_file.name

@@ -17,7 +17,6 @@ from sweeper.config import StudyConfig
 from sweeper.errors import SetupError, SweeperError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
-from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, replacing
 from sweeper.scheduler.forecast import Forecast
 from sweeper.sweep.session import backup
@@ -134,21 +133,15 @@ def check(config: StudyConfig, data_digest: str | None) -> None:
 def with_recorded_rules(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:
     """The study under the rules that it began with, or today's if it is new or `fresh`.
 
-    These are its edition, which is in the status file or else in the ledger, and which floats of
-    its models are traced. Both are checked again when the ledger is opened.
+    They are checked again when the ledger is opened.
     """
     run_dir = RunDir(config.run_dir)
     with suppress(OSError):  # an impossible path is refused when the directory is checked
         if fresh or not run_dir.ledger.exists():
             return config
-    if not config.searched_arguments:
-        with suppress(SetupError):
-            return config.under(read_status(run_dir).edition or 1)
     with suppress(SweeperError, OSError), closing(backup.read(run_dir)) as ledger:
         if sessions := ledger.sessions():
-            began = sessions[0]["study"]
-            arguments = began.get("traced_arguments", ())
-            return config.under(began.get("edition", 1)).tracing(arguments)
+            return config.as_begun(sessions[0]["study"])
     return config
 
 
