@@ -99,7 +99,7 @@ class StopTable(Table):
 
     value: float | None = Field(
         default=None,
-        description="end the study when a trial is complete that is as good",
+        description='end the study when a complete trial, or with value = "best" any, is as good',
         examples=[0.98],
     )
     patience: Count | None = Field(

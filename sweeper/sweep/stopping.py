@@ -1,4 +1,4 @@
-"""Whether `study.stop` ends a study."""
+"""Whether `study.stop` ends a study, or a trial that is good enough."""
 
 from __future__ import annotations
 
@@ -36,6 +36,15 @@ def is_stopped(
         return False
     is_good = stop.value is not None and best <= sign * stop.value
     return is_good or (stop.patience is not None and idle >= stop.patience)
+
+
+def is_good_enough(study: StudyTable, verdict: Verdict) -> bool:
+    """Whether a trial with this verdict is as good as `study.stop.value` asks."""
+    value = _of_verdict(verdict)
+    if value is None or study.stop is None or study.stop.value is None:
+        return False
+    sign = -1.0 if study.directions[0] == "maximize" else 1.0
+    return sign * value <= sign * study.stop.value
 
 
 def _of_row(row: Mapping[str, Any]) -> float | None:

@@ -16,11 +16,11 @@ from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.program import at_its_best, only_model, restored
+from sweeper.programs.program import at_its_best, only_model, restored, whole
 from sweeper.programs.provenance import WHOSE, note_of, whose
 from sweeper.programs.saved_file import content_of, tensors_of
 from sweeper.rundir import RunDir, holds, remove_inside, replacing
-from sweeper.trial import TrialSpec
+from sweeper.trial import Reason, TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,13 @@ class RunStore:
         settings = self.config.filled(spec.params)
         program = self.programs.exact(settings)
         path = self.run_dir.checkpoints / checkpoint
-        like = (at_its_best if settings.saves else only_model)(program.layout.abstract())
+        kept = at_its_best if settings.saves else only_model
+        # a trial that is stopped by its value might have gone on
+        written = whole if row["reason"] == Reason.STOPPED else kept
+        like = written(program.layout.abstract())
         try:
             file = LaneFile(path, digest)
-            states = [file.lane(spec.number, like, member) for member in self._members]
+            states = [kept(file.lane(spec.number, like, member)) for member in self._members]
         except CheckpointError as error:
             hint = "let model.function build the same network in every call"
             raise SetupError(Problem(str(path), "", str(error), hint)) from error

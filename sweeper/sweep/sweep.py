@@ -35,7 +35,7 @@ from sweeper.sweep.rows import (
 )
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.state import Running, SweepState
-from sweeper.sweep.stopping import is_stopped
+from sweeper.sweep.stopping import is_good_enough, is_stopped
 from sweeper.trial import LaneRecord, Reason, TrialSpec, TrialState
 
 
@@ -275,7 +275,17 @@ class Sweep:
             return self._complete(trial, None)
         if lane.ended:
             return self._complete(trial, Reason.EARLY_STOP)
+        if self._keeps_best:
+            complete = self._complete(trial, Reason.STOPPED)
+            if is_good_enough(self._parts.config.study, complete):
+                return complete
         return now if self._study.should_prune(lane.number) else None
+
+    @property
+    def _keeps_best(self) -> bool:
+        """Whether a trial's value and weights are those of its best epoch, in training already."""
+        config = self._parts.config
+        return config.edition > 2 and config.study.value == "best"
 
     def _pruned(self, lane: LaneRecord) -> Verdict:
         """The verdict of a trial that ends with the metrics of its last epoch."""

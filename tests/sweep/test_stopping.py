@@ -12,6 +12,8 @@ from sweeper.sweep.rows import Verdict
 from sweeper.sweep.stopping import is_stopped
 from sweeper.trial import Reason, TrialState
 from tests.config.conftest import VALID
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
 
 
 def stopped(stop: str, *values: float | None, direction: str = "maximize") -> bool:
@@ -86,3 +88,35 @@ def test_trials_that_were_not_trained_use_up_no_patience() -> None:
 def test_rules_that_cannot_stop_are_refused(overrides: list[str], match: str) -> None:
     with pytest.raises(StudyError, match=match):
         parse(VALID, Path("study.toml"), overrides)
+
+
+GOOD = (
+    *("study.metric=val_accuracy", "study.direction=maximize", "study.value=best"),
+    *("study.n_trials=4", "search={}", "schedule={parallel=2,round_epochs=4}", "optimizer.lr=3e-2"),
+)
+
+
+@pytest.mark.parametrize("saves", ["true", "false"])
+def test_a_trial_in_training_may_be_good_enough(tmp_path: Path, saves: str) -> None:
+    saving = f"results.save_optimizer={saves}"
+    longer = ("train.epochs=9", "study.stop={value=0.2}", saving)
+    found = trained(study_in(tmp_path / "stopped", DIGITS, *GOOD, *longer))
+    rows = found.trials()
+    assert rows["state"].tolist() == ["COMPLETE", "COMPLETE"]
+    assert rows["reason"].tolist() == ["stopped", "stopped"]
+    assert rows["epochs_done"].tolist() == [4, 4]
+    best = rows.iloc[0]
+    curve = found.metrics().query("trial_number == 0 and metric == 'val_accuracy'")["value"]
+    assert best["value"] == curve.max()
+
+    until = (f"train.epochs={best['best_epoch']}", saving)
+    again = trained(study_in(tmp_path / "again", DIGITS, *GOOD, *until)).trials().iloc[0]
+    assert again["test_accuracy"] == best["test_accuracy"]
+    models = [tmp_path / name / "run" / best["model_path"] for name in ("stopped", "again")]
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+
+def test_without_the_best_epoch_only_complete_trials_are_good_enough(tmp_path: Path) -> None:
+    last = ("study.value=last", "train.epochs=8", "study.stop={value=0.2}")
+    rows = trained(study_in(tmp_path, DIGITS, *GOOD, *last)).trials()
+    assert rows["epochs_done"].tolist() == [8, 8]
