@@ -56,6 +56,27 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield cache
 
 
+@pytest.fixture(scope="module")
+def compiled_once(compile_cache: Path) -> Iterator[None]:
+    """Compile a program once for all tests that use it, unless compiling is fast."""
+    import jax
+
+    from sweeper.executors.compile_cache import use_cache
+
+    cached = {
+        "jax_compilation_cache_dir": str(compile_cache / "programs"),
+        "jax_persistent_cache_min_compile_time_secs": 0.3,
+    }
+    before = {name: jax.config.values[name] for name in cached}
+    for name, value in cached.items():
+        jax.config.update(name, value)
+    use_cache(None)  # JAX looks for a cache once, at its first compilation
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    use_cache(None)
+
+
 @pytest.fixture(autouse=True)
 def no_study_left_in_jax() -> Iterator[None]:
     """No test continues with JAX settings that an earlier study set up."""
