@@ -15,6 +15,36 @@ from hypothesis import settings
 from tests.command_line import CommandLine
 from tests.crashes import Study
 
+# Files that take longest. They start first, so that no process is left with one at the end.
+LONGEST = (
+    "executors/test_executors.py",
+    "sweep/session/test_xla_threads.py",
+    "programs/test_coupled.py",
+    "studies/test_golden_digest.py",
+    "config/test_unruly_code.py",
+    "data/test_ahead.py",
+    "studies/test_faults.py",
+    "sweep/test_interrupt.py",
+    "programs/test_optimizers.py",
+    "cli/test_plan.py",
+    "programs/test_padded.py",
+    "executors/test_several_devices.py",
+    "sweep/test_resume.py",
+    "study/test_own_sampler.py",
+    "executors/test_engines.py",
+    "sweep/test_ending_study.py",
+    "executors/test_switch_parts.py",
+    "executors/test_worker_process.py",
+    "export/test_export.py",
+    "studies/test_mixed.py",
+    "programs/test_alternating.py",
+    "study/test_optuna_export.py",
+    "test_gpu_check.py",
+    "cli/test_run.py",
+    "programs/test_phases.py",
+    "cli/test_signals.py",
+)
+
 # the time for an example depends on the machine
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
@@ -35,6 +65,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: many tests wait for a command."""
     return 1 + len(os.sched_getaffinity(0))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; the others keep their order."""
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
 
 
 def pytest_collection_finish() -> None:
