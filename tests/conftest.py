@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 from hypothesis import settings
@@ -58,8 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if "PYTHONDONTWRITEBYTECODE" in os.environ and (cache := getattr(config, "cache", None)):
         del os.environ["PYTHONDONTWRITEBYTECODE"]
         # nothing is written next to the sources
-        kept = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache.mkdir("bytecode")))
-        sys.dont_write_bytecode, sys.pycache_prefix = False, kept
+        kept = cache.mkdir("bytecode")
+        # modules of earlier tests
+        shutil.rmtree(kept.joinpath(*Path(gettempdir()).parts[1:]), ignore_errors=True)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(kept)
+        sys.dont_write_bytecode = False
 
 
 def pytest_xdist_auto_num_workers() -> int:
