@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 from hypothesis import settings
@@ -15,14 +16,66 @@ from hypothesis import settings
 from tests.command_line import CommandLine
 from tests.crashes import Study
 
+# Files that take longest. They start first, so that no process is left with one at the end.
+LONGEST = (
+    "executors/test_executors.py",
+    "sweep/session/test_xla_threads.py",
+    "programs/test_coupled.py",
+    "studies/test_golden_digest.py",
+    "config/test_unruly_code.py",
+    "data/test_ahead.py",
+    "studies/test_faults.py",
+    "sweep/test_interrupt.py",
+    "programs/test_optimizers.py",
+    "cli/test_plan.py",
+    "programs/test_padded.py",
+    "executors/test_several_devices.py",
+    "sweep/test_resume.py",
+    "study/test_own_sampler.py",
+    "executors/test_engines.py",
+    "sweep/test_ending_study.py",
+    "executors/test_switch_parts.py",
+    "executors/test_worker_process.py",
+    "export/test_export.py",
+    "studies/test_mixed.py",
+    "programs/test_alternating.py",
+    "study/test_optuna_export.py",
+    "test_gpu_check.py",
+    "cli/test_run.py",
+    "programs/test_phases.py",
+    "cli/test_signals.py",
+)
+
 # the time for an example depends on the machine
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make every process of the tests read compiled modules, also where none may write them.
+
+    Compiling what a command imports takes longer than importing it: 4 s of a core for each process.
+    """
+    if "PYTHONDONTWRITEBYTECODE" in os.environ and (cache := getattr(config, "cache", None)):
+        del os.environ["PYTHONDONTWRITEBYTECODE"]
+        # nothing is written next to the sources
+        kept = cache.mkdir("bytecode")
+        # modules of earlier tests
+        shutil.rmtree(kept.joinpath(*Path(gettempdir()).parts[1:]), ignore_errors=True)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(kept)
+        sys.dont_write_bytecode = False
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: many tests wait for a command."""
     return 1 + len(os.sched_getaffinity(0))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; the others keep their order."""
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
 
 
 def pytest_collection_finish() -> None:
@@ -42,6 +95,27 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("SWEEPER_CACHE_DIR", str(cache))
         patch.setenv("XDG_STATE_HOME", str(cache / "state"))
         yield cache
+
+
+@pytest.fixture(scope="module")
+def compiled_once(compile_cache: Path) -> Iterator[None]:
+    """Compile a program once for all tests that use it, unless compiling is fast."""
+    import jax
+
+    from sweeper.executors.compile_cache import use_cache
+
+    cached = {
+        "jax_compilation_cache_dir": str(compile_cache / "programs"),
+        "jax_persistent_cache_min_compile_time_secs": 0.3,
+    }
+    before = {name: jax.config.values[name] for name in cached}
+    for name, value in cached.items():
+        jax.config.update(name, value)
+    use_cache(None)  # JAX looks for a cache once, at its first compilation
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    use_cache(None)
 
 
 @pytest.fixture(autouse=True)

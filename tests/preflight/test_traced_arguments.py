@@ -11,6 +11,7 @@ from sweeper.errors import StudyError
 from sweeper.preflight.traced_arguments import decided
 from tests.small_studies import DIGITS, bent
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 NET = """\
 import equinox as eqx
 import jax

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
-from sweeper.executors.compile_cache import use_cache
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.capacity import LaneLoop
@@ -27,21 +25,9 @@ from tests.small_studies import DIGITS, bent
 STUDY = bent(DIGITS, "study.seed=3", "execution.precision=float64")
 
 
-@pytest.fixture(autouse=True, scope="package")
-def _compiled_once(compile_cache: Path) -> Iterator[None]:
-    """Compile a program once for all tests that use it, unless compiling is fast."""
-    cached = {
-        "jax_compilation_cache_dir": str(compile_cache / "programs"),
-        "jax_persistent_cache_min_compile_time_secs": 0.3,
-    }
-    before = {name: jax.config.values[name] for name in cached}
-    for name, value in cached.items():
-        jax.config.update(name, value)
-    use_cache(None)  # JAX looks for a cache once, at its first compilation
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    use_cache(None)
+@pytest.fixture(autouse=True, scope="module")
+def _compiled_once(compiled_once: None) -> None:
+    """Equal programs are compiled once."""
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sweeper.executors.executor import Work
 from sweeper.executors.lanes import TrialStart, stack
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, MlpShape
 from sweeper.models.mlp_network import MlpNetwork
@@ -31,6 +32,13 @@ EVERYTHING = (
     "optimizer.clip_norm=0.5",
 )
 TOLD = {"model.activation": ("relu", "tanh")}
+# one program for all tests of what becomes of padding
+SHORT = (*EVERYTHING, "train.epochs=6")
+HOW = {
+    "padded_to": CLASS,
+    "run_widths": RUN_WIDTHS,
+    "traced": {"model.activation": ("tanh", "sigmoid", "relu")},
+}
 
 
 def random_trials(lr: tuple[float, float], count: int) -> list[TrialSpec]:
@@ -149,17 +157,13 @@ def test_at_any_learning_rate_padding_differs_only_by_rounding(bench: Callable[.
 def test_padding_stays_exactly_zero(
     run_widths: tuple[int, ...], bench: Callable[..., Bench]
 ) -> None:
-    study = bench(*EVERYTHING, "train.epochs=5")
+    study = bench(*SHORT)
     specs = [
         replace(each, params={**each.params, "activation": activation})
-        for each, activation in zip(
-            random_trials((1e-3, 1e-1), 4), ["relu", "tanh"] * 2, strict=True
-        )
+        for each, activation in zip(of_each_width(1e-1), ["relu", "tanh"] * 2, strict=True)
     ]
-    traced = {"model.activation": ("tanh", "sigmoid", "relu")}
 
-    how = {"padded_to": CLASS, "run_widths": run_widths, "traced": traced}
-    found, own = segment(study, specs, **how)
+    found, own = segment(study, specs, **{**HOW, "run_widths": run_widths})
 
     leaves = zip(jax.tree.leaves(found.state), jax.tree.leaves(own[0]), strict=True)
     vectors = [(leaf, part.size) for leaf, part in leaves if part.ndim == 1]
@@ -184,20 +188,24 @@ def test_an_activation_chosen_at_run_time_equals_the_compiled_one(
         np.testing.assert_allclose(curve, compiled[number], rtol=RELATIVE)
 
 
-def of_each_width() -> list[TrialSpec]:
-    """Trials that run at each width of the class, at its limits and below."""
-    trials = zip(random_trials((1e-3, 1e-2), 4), (24, 3, 16, 8), strict=True)
+def of_each_width(lr: float = 1e-2) -> list[TrialSpec]:
+    """Trials that run at each width of the class, at its limits and below; rates up to `lr`."""
+    trials = zip(random_trials((1e-3, lr), 4), (24, 3, 16, 8), strict=True)
     return [replace(each, params={**each.params, "width": width}) for each, width in trials]
 
 
+def alone_in_class(study: Bench, each: TrialSpec) -> Work:
+    """A bucket of one trial, for the program of all widths."""
+    program = study.work(of_each_width(), **HOW).program  # its settings are those of the first
+    return replace(study.work([each], **HOW), program=program)
+
+
 def test_a_padded_lane_resumes_from_its_checkpoint(bench: Callable[..., Bench]) -> None:
-    study, specs = bench(*EVERYTHING, "train.epochs=6"), of_each_width()
+    study, specs = bench(*SHORT), of_each_width()
 
-    how = {"padded_to": CLASS, "run_widths": RUN_WIDTHS}
-
-    whole = study.curves(specs, **how)
-    first = study.train(specs, **how, epochs=(0, 2))
-    second = study.train(specs, **how, epochs=(2, 6), after=first)
+    whole = study.curves(specs, **HOW)
+    first = study.train(specs, **HOW, epochs=(0, 2))
+    second = study.train(specs, **HOW, epochs=(2, 6), after=first)
 
     for lane in second.lanes:
         assert lane.curve.values.tobytes() == whole[lane.number][2:].tobytes()
@@ -206,25 +214,21 @@ def test_a_padded_lane_resumes_from_its_checkpoint(bench: Callable[..., Bench]) 
 def test_a_lane_of_any_width_has_the_same_bits_as_alone(
     bench: Callable[..., Bench],
 ) -> None:
-    study, specs = bench(*EVERYTHING, "train.epochs=6"), of_each_width()
-    how = {"padded_to": CLASS, "run_widths": RUN_WIDTHS}
+    study, specs = bench(*SHORT), of_each_width()
 
-    together = study.curves(specs, **how)
+    together = study.curves(specs, **HOW)
 
     for each in specs:
-        # by the same program, whose settings are those of the first of them
-        work = replace(study.work([each], **how), program=study.work(specs, **how).program)
-        (lane,) = study.trainer.train(work, "here", None).lanes
+        (lane,) = study.trainer.train(alone_in_class(study, each), "here", None).lanes
         assert lane.curve.values.tobytes() == together[each.number].tobytes()
 
 
 def test_a_checkpoint_of_a_padded_lane_contains_only_the_small_model(
     bench: Callable[..., Bench],
 ) -> None:
-    study = bench(*EVERYTHING, "train.epochs=1")
-    (small,) = random_trials((1e-3, 1e-2), 1)
+    study, small = bench(*SHORT), of_each_width()[1]
 
-    study.train([small], padded_to=CLASS)
+    study.trainer.train(alone_in_class(study, small), "here", None)
 
     (file,) = study.directory.glob("*.safetensors")
     assert file.stat().st_size < 3 * 8 * network_size(study, small) + 1000

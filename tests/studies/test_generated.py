@@ -92,7 +92,7 @@ def refuse_all(path: Path, breakage: Breakage, count: int) -> None:
     assert refused >= count
 
 
-@pytest.mark.parametrize(("of", "count"), [(studies, 8), (turns, 3), (games, 3)])
+@pytest.mark.parametrize(("of", "count"), [(studies, 4), (turns, 2), (games, 2)])
 def test_valid_studies_are_planned(
     of: Callable[[], SearchStrategy[Study]], count: int, here: Path
 ) -> None:
