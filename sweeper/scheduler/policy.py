@@ -59,22 +59,24 @@ class Parallel:
 def default_parallel(config: StudyConfig, backend: str, n_trials: int) -> Parallel:
     """How many of `n_trials` train at a time on `backend` ("cpu", "gpu", ...) by default.
 
-    The fewer they are, the sooner a sampler or pruner has results. A CPU is not slower for it, but
-    other devices are. The number of devices has no influence, or rows would depend on it.
+    The fewer they are, the sooner a sampler or pruner has results, but the less busy a device is; a
+    CPU needs few. The number of devices has no influence, or rows would depend on it.
     """
     if config.edition < 3:
         return Parallel(_PARALLEL_BEFORE, f"the default of edition {config.edition}")
     sampler, pruner = config.study.sampler, config.study.pruner
     is_cpu, generation = backend == "cpu", n_trials // _GENERATIONS
+    least, most = (4, 32) if is_cpu else (32, 1024)
     if sampler.learns and config.search:
-        least, most = (4, 16) if is_cpu else (32, 1024)
         trials = min(max(generation, least), most)
         return Parallel(trials, f"so that {sampler.name} learns from those before")
     if not is_cpu:
-        return Parallel(1024, "since this device trains many in little more time than one")
-    if pruner.name == "none":
-        return Parallel(32, "which keep a CPU busy")
-    return Parallel(min(max(generation, 4), 16), f"so that {pruner.name} finds good ones soon")
+        return Parallel(most, "since this device trains many in little more time than one")
+    if pruner.name != "none":
+        return Parallel(
+            min(max(generation, least), most), f"so that {pruner.name} finds good ones soon"
+        )
+    return Parallel(most, "which keep a CPU busy")
 
 
 def _switching(

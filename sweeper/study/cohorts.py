@@ -125,7 +125,9 @@ class HalvingPruner(CohortPruner):
 
     A trial is judged after `min_resource` epochs, and then each time that it has trained
     `reduction_factor` times as many. It continues if it is among the best 1 in `reduction_factor`:
-    by its best value so far, or with `score = "forecast"` by what it may reach at `last_epoch`.
+    by its best value so far, or with `score = "forecast"` by what it may reach at `last_epoch`. The
+    trial with the best value so far always continues, so no trial that ends has a better value
+    than the best one that does not.
     """
 
     def __init__(
@@ -147,10 +149,13 @@ class HalvingPruner(CohortPruner):
         return rung == epoch
 
     def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
-        scores = cohort.curves.min(axis=1)
-        if self._last_epoch is not None:
-            scores = forecasts(cohort.curves, self._last_epoch)
-        return losers_of_halving(scores, cohort.numbers, self._reduction_factor)
+        best = cohort.curves.min(axis=1)
+        if self._last_epoch is None:
+            return losers_of_halving(best, cohort.numbers, self._reduction_factor)
+        scores = forecasts(cohort.curves, self._last_epoch)
+        losers = losers_of_halving(scores, cohort.numbers, self._reduction_factor)
+        losers[np.lexsort((cohort.numbers, best))[0]] = False
+        return losers
 
 
 class PercentilePruner(CohortPruner):

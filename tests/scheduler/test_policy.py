@@ -19,9 +19,9 @@ NEITHER = ("study.sampler.name='random'", "study.pruner={name='none'}")
     [
         (("study.sampler.name='tpe'",), 64, 8, 32),
         (("study.sampler.name='tpe'",), 8, 4, 32),
-        (("study.sampler.name='tpe'",), 100_000, 16, 1024),
+        (("study.sampler.name='tpe'",), 100_000, 32, 1024),
         (HALVING, 64, 8, 1024),
-        (HALVING, 1000, 16, 1024),
+        (HALVING, 1000, 32, 1024),
         (NEITHER, 64, 32, 1024),
     ],
 )

@@ -135,8 +135,30 @@ def test_forecasts_follow_power_laws() -> None:
 def test_halving_judges_by_forecasts_by_default() -> None:
     by_forecast = HALVING.replace(",score='best'", "")
     several = study(*LOW, by_forecast, "train.epochs=64")
-    several.ask(3, 0)
-    assert ended(several, {0: [0.5, 0.5], 1: [0.9, 0.55], 2: [0.7, 0.6]}) == {0, 2}
+    several.ask(6, 0)
+    curves = {0: [0.5, 0.5], 1: [0.9, 0.55], 2: [0.7, 0.6], 3: [0.6, 0.7], 4: [0.8, 0.8]}
+    # the best third falls fastest, and 0 is the best so far
+    assert ended(several, curves) == {2, 3, 4}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_trial_that_ends_early_is_better_than_the_best_complete_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    curves = 1 / np.arange(2, 22) + rng.normal(scale=0.1, size=(40, 20))
+    several = study(*LOW, HALVING.replace(",score='best'", ""))
+    done, waiting, running = dict.fromkeys(range(40), 0), [*range(40)], set[int]()
+    several.ask(40, 0)
+    while waiting or running:
+        while waiting and len(running) < 7:
+            running.add(waiting.pop(0))
+        for number in running:
+            until = next(end for end in (2, 6, 18, 20) if end > done[number])
+            several.report(number, done[number] + 1, curves[number, done[number] : until].tolist())
+            done[number] = until
+        running -= {one for one in running if done[one] == 20 or several.should_prune(one)}
+    best = {number: curves[number, :epochs].min() for number, epochs in done.items()}
+    assert done[min(best, key=lambda number: best[number])] == 20
+    assert sum(epochs < 20 for epochs in done.values()) > 20
 
 
 def test_hyperband_halves_the_cohort_of_each_bracket() -> None:
