@@ -156,6 +156,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
             facts["more"] = f"{len(status.front) - _FRONT_SHOWN} more, see status --json"
     elif status.best is not None:
         facts["best"] = formatting.best_trial(status.metric, status.best).removeprefix("best ")
+    if told := formatting.none_feasible(status):
+        facts["constraints"] = told
     if status.feasible is not None:
         facts["feasible"] = (
             f"{status.feasible} of {counted(status.counts['COMPLETE'], 'complete trial')}"
@@ -220,6 +222,8 @@ def endings(trials: Sequence[Record]) -> Rows:
         why = formatting.reason_line(trial["error_message"] or "")
         if outcome == formatting.DIVERGED:
             why = formatting.why_diverged(trial.get("diverged_epoch"))
+        if outcome == formatting.INFEASIBLE:
+            why = "not trained: the number of parameters violates a constraint"
         alike[outcome, why or trial["reason"] or ""].append(trial)
     most = sorted(alike.items(), key=lambda item: -len(item[1]))[:_ENDINGS_SHOWN]
     records = [

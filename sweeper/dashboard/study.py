@@ -17,6 +17,7 @@ from sweeper.results.baseline import Baseline, read_baseline
 from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
+from sweeper.sweep.unpublished import unpublished
 
 Source = Literal["status", "trials", "buckets", "importance", "curves"]
 
@@ -26,7 +27,7 @@ _IMPORTANCE += ("n_trials_with",)
 
 @dataclass(slots=True)
 class PublishedStudy:
-    """What is published of a study; `trials` is None if nothing is."""
+    """What is published of a study, and what is not; `trials` is None if nothing is."""
 
     run_dir: RunDir
     status: Status = field(init=False)
@@ -34,6 +35,7 @@ class PublishedStudy:
     buckets: Buckets | None = None
     importance: pa.Table | None = None
     baseline: Baseline | None = None
+    unpublished: str | None = None
     curves: Curves = field(default_factory=Curves)
     _versions: Counter[Source] = field(default_factory=Counter[Source])
     _stamps: dict[Path, tuple[int, int, int]] = field(
@@ -69,6 +71,9 @@ class PublishedStudy:
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
+        told = unpublished(self.run_dir)
+        self._versions["status"] += told != self.unpublished
+        self.unpublished = told
 
     def _read_buckets(self, table: pa.Table | None) -> None:
         """Use the new buckets, or the old ones, with the spans of their time."""

@@ -71,13 +71,19 @@ class PublishedTrials:
         return value_columns(len(self.metrics))
 
     @cached_property
-    def parameters(self) -> dict[str, Mapping[str, Any]]:
-        """The searched settings by column name, each as in the study file."""
-        found: dict[str, Mapping[str, Any]] = {}
+    def keys(self) -> dict[str, str]:
+        """The keys of searched settings in the study file, by column name."""
+        found: dict[str, str] = {}
         for key, entry in self.said["search"].items():
             name = f"params_{entry.get('name') or key.rpartition('.')[2]}"
             if name in self.table.column_names:
-                found[name] = entry
+                found[name] = key
+        return found
+
+    @cached_property
+    def parameters(self) -> dict[str, Mapping[str, Any]]:
+        """The searched settings by column name, each as in the study file."""
+        found = {name: self.said["search"][key] for name, key in self.keys.items()}
         left = [n for n in self.table.column_names if n.startswith("params_") and n not in found]
         return {**found, **{name: {} for name in left if name != "params_json"}}
 

@@ -1,6 +1,6 @@
 """The source of truth of a study; the only importer of sqlite3."""
 
-from sweeper.ledger.file import Remains, checked, is_held, remains
+from sweeper.ledger.file import Counts, Remains, checked, count_committed, is_held, remains
 from sweeper.ledger.ledger import Ledger
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound
 
@@ -8,10 +8,12 @@ __all__ = [
     "BucketRecord",
     "ClosedRound",
     "Closing",
+    "Counts",
     "Ledger",
     "OpenRound",
     "Remains",
     "checked",
+    "count_committed",
     "is_held",
     "remains",
 ]

@@ -246,6 +246,32 @@ def remains(path: Path) -> Remains:
     return Remains(sessions, n_ended)
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many trials have ended, and how many rounds are closed."""
+
+    trials: int
+    rounds: int
+
+
+def count_committed(path: Path) -> Counts | None:
+    """Count the rows of the ledger of a study that does not run, without checking or writing.
+
+    None if it cannot be read.
+    """
+    log, query = _log_of(path), "SELECT (SELECT count(*) FROM ending), count(*) FROM closing"
+    with suppress(sqlite3.Error, OSError), tempfile.TemporaryDirectory() as directory:
+        place = path
+        if log.exists() and log.stat().st_size:  # SQLite writes next to a log that it reads
+            place = Path(directory) / path.name
+            for file in (path, log):
+                shutil.copyfile(file, Path(directory) / file.name)
+        with closing(_to_read(place, "" if place != path else "immutable=1")) as db:
+            ((trials, rounds),) = db.execute(query)
+            return Counts(trials, rounds)
+    return None
+
+
 @contextmanager
 def _refusing(path: Path, name: str) -> Generator[None]:
     """Report what is wrong with a ledger that is being opened."""

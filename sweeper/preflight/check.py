@@ -13,6 +13,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.config.lint import uncertain_decays
 from sweeper.config.optimizer import decays_of
+from sweeper.config.study import N_PARAMETERS
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_source import incomparable
 from sweeper.data.dataset import Dataset
@@ -133,6 +134,10 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
         from sweeper.preflight.decay import idle_amounts
 
         yield from idle_amounts(config, never_run(config, data))
+    if any(bound.metric == N_PARAMETERS for bound in config.study.constraints):
+        from sweeper.preflight.bounds import idle_bounds
+
+        yield from idle_bounds(config, never_run(config, data))
     if any(key.startswith("model.") for key in config.functions.values()):
         from sweeper.programs.idle_arguments import idle_arguments
 

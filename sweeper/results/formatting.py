@@ -16,7 +16,8 @@ from sweeper.results.timeline import DOING, IDLE
 
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 DIVERGED = "diverged"
-ENDINGS = ("complete", "pruned", DIVERGED, "failed")
+INFEASIBLE = "infeasible"
+ENDINGS = ("complete", "pruned", DIVERGED, INFEASIBLE, "failed")
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _REASON_LETTERS = 400
 _TIED_SHOWN = 10
@@ -107,26 +108,48 @@ def states(status: Status) -> str:
 
 
 def ended(status: Status) -> str:
-    """How trials ended: `3 complete, 2 pruned, 28 diverged, 0 failed`; diverged only if any did."""
+    """How trials ended: `3 complete, 2 pruned, 28 diverged, 0 failed`.
+
+    Diverged and infeasible trials are only mentioned if there are any.
+    """
     found = outcomes(status)
-    words = [word for word in ENDINGS if word != DIVERGED or word in found]
+    words = [word for word in ENDINGS if word not in (DIVERGED, INFEASIBLE) or word in found]
     return ", ".join(f"{found.get(word, 0)} {word}" for word in words)
 
 
 def outcomes(status: Status) -> dict[str, int]:
-    """Number of trials by outcome; diverged trials are not counted as pruned."""
+    """Number of trials by outcome; diverged and infeasible trials are not counted as pruned."""
+    apart = {DIVERGED: status.diverged or 0, INFEASIBLE: status.infeasible or 0}
     found: dict[str, int] = {}
     for state, count in status.counts.items():
-        diverged = status.diverged or 0 if state == "PRUNED" else 0
-        found[_STATES.get(state, state)] = count - diverged
-        if diverged:
-            found[DIVERGED] = diverged
+        is_pruned = state == "PRUNED"
+        found[_STATES.get(state, state)] = count - sum(apart.values()) * is_pruned
+        if is_pruned:
+            found |= {word: n for word, n in apart.items() if n}
     return found
+
+
+def none_feasible(status: Status) -> str | None:
+    """A sentence if trials have been judged by constraints, but none meets them; else None."""
+    judged = status.counts.get("COMPLETE", 0) + (status.infeasible or 0)
+    if status.feasible != 0 or not judged:
+        return None
+    so_far = " so far" if status.state == "running" else ""
+    return f"no trial meets study.constraints{so_far}; relax them, or search other ranges"
+
+
+def violates(trial: Mapping[str, Any]) -> str | None:
+    """A sentence if the best trial, a row of trials.parquet, is not feasible; else None."""
+    if trial.get("feasible") is not False:
+        return None
+    which = f"trial {trial['trial_number']} is the best of those that violate them"
+    return f"no trial meets study.constraints; {which}"
 
 
 def outcome(trial: Mapping[str, Any]) -> str:
     """The outcome of a trial, from its row of trials.parquet: `diverged`, not `pruned`."""
-    return DIVERGED if trial["reason"] == DIVERGED else FINISHED[trial["state"]]
+    reason = trial["reason"]
+    return reason if reason in (DIVERGED, INFEASIBLE) else FINISHED[trial["state"]]
 
 
 def names(metric: str | Sequence[str]) -> tuple[str, ...]:

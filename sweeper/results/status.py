@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.errors import Problem, SetupError, StudyError, counted
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
@@ -21,21 +21,23 @@ class Status:
 
     Times are seconds since 1970, UTC. `counts` are trials by state, including RUNNING and WAITING.
     `diverged` counts PRUNED trials that diverged; None in a file of an earlier version without
-    tables. `best` has trial_number, value, values and params, and is None before a feasible trial
-    is COMPLETE; with several objectives, `front` has the same for each trial of the Pareto front.
-    `feasible` counts complete trials that meet the constraints, if any. `timeout`,
-    `stop` and `max_failures` are the limit that ended the study, else None. `xla_threads` is the
-    number that the study began with, on a CPU. `edition` is that of its rules; None in a status of
-    a version that recorded none. `running` has bucket, place, class_id, class_name and trials, one
-    entry per bucket. `eta_s` and `trials_per_minute` are None if too little is known. `compile_s`
-    and `train_s` are sums over all buckets, in parallel or not, next to their predictions by the
-    cost model; `n_compiled` counts programs, of which `n_cache_hits` came from the compile cache.
+    tables. `infeasible` counts those that were not trained because of a constraint, if known.
+    `best` has trial_number, value, values and params, and is None before a feasible trial is
+    COMPLETE; with several objectives, `front` has the same for each trial of the Pareto front.
+    `feasible` counts complete trials that meet the constraints, if any. `timeout`, `stop` and
+    `max_failures` are the limit that ended the study, else None. `xla_threads` is the number that
+    the study began with, on a CPU. `edition` is that of its rules; None in a status of a version
+    that recorded none. `running` has bucket, place, class_id, class_name and trials, one entry per
+    bucket. `eta_s` and `trials_per_minute` are None if too little is known. `compile_s` and
+    `train_s` are sums over all buckets, in parallel or not, next to their predictions by the cost
+    model; `n_compiled` counts programs, of which `n_cache_hits` came from the compile cache.
     `spent_s` says where the time since the start of this program went, by activity as in
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
     that are `planned` and `done` since the time `since`, while threads compile some; else None.
-    `epochs` are those that a finished study has `trained`, and would have `without_pruning`.
-    `training` says how many trials of the round in training have reached its end.
+    `epochs` are those that a finished study has `trained`, and would have `without_pruning` of the
+    trials that were `pruned`; None if a limit cut trials off. `training` says how many trials of
+    the round in training have reached its end.
     """
 
     study: str
@@ -70,6 +72,7 @@ class Status:
     xla_threads: int | None = None
     edition: int | None = None
     diverged: int | None = None
+    infeasible: int | None = None
     compiling: Mapping[str, Any] | None = None
     epochs: Mapping[str, int] | None = None
     training: str | None = None
@@ -93,13 +96,14 @@ def ended_by(status: Status) -> str | None:
 
 
 def epochs_saved(status: Status) -> str | None:
-    """The epochs that pruned trials did not train; None if there are none."""
-    if not status.epochs:
+    """How many epochs pruning saved; None if it saved none, or if that is not known."""
+    if not status.epochs or not (pruned := status.epochs.get("pruned")):
         return None
     trained, everything = status.epochs["trained"], status.epochs["without_pruning"]
     if trained == everything:
         return None
-    return f"trained {trained:,} of {everything:,} epochs; the others could not win"
+    were = f"{counted(pruned, 'trial')} {'was' if pruned == 1 else 'were'} pruned"
+    return f"trained {trained:,} of {everything:,} epochs: {were}, which saved the others"
 
 
 def going_on(status: Status) -> str:
@@ -153,15 +157,18 @@ def read_status(run_dir: RunDir) -> Status:
 def for_want_of_one(run_dir: RunDir) -> str:
     """What to do if no trial of a study is complete."""
     try:
-        is_over = read_status(run_dir).state in ("finished", "interrupted")
+        status = read_status(run_dir)
     except SetupError:  # only the tables were kept
-        is_over = True
-    if not is_over:
+        status = None
+    if status is not None and status.state not in ("finished", "interrupted"):
         return "wait until a trial is complete"
-    return (
-        f"`python -m sweeper trials {run_dir.root}` shows why each trial ended; change the study, "
-        "such as the range of optimizer.lr, or run more trials"
-    )
+    change = "change the study, such as the range of optimizer.lr, or run more trials"
+    if status is not None and status.infeasible:
+        change = (
+            f"{counted(status.infeasible, 'trial')} had a number of parameters that violates "
+            "study.constraints: relax them, or search models of other sizes"
+        )
+    return f"`python -m sweeper trials {run_dir.root}` shows why each trial ended; {change}"
 
 
 def _was_killed(status: Status) -> bool:

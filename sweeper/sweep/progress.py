@@ -18,6 +18,8 @@ from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.sweep.stopping import is_stopped
 from sweeper.trial import Reason, TrialState
 
+_CUT_OFF = frozenset({Reason.TIMEOUT, Reason.STOPPED, Reason.MAX_FAILURES})
+
 Doing = Literal["running", "finished", "interrupted", "failed"]
 
 
@@ -64,6 +66,7 @@ class Standing:
                 "WAITING": waiting,
             },
             diverged=state.ended.n_diverged,
+            infeasible=state.ended.n_infeasible,
             best=front[0] if front else None,
             front=front if len(self.config.study.objectives) > 1 else [],
             feasible=state.ended.n_feasible if self.config.study.constraints else None,
@@ -88,16 +91,22 @@ class Standing:
             epochs=self._epochs(state.ended) if doing == "finished" else None,
         )
 
-    def _epochs(self, ended: EndedTrials) -> dict[str, int]:
-        """The epochs that trials have trained, and would have if none had been pruned."""
+    def _epochs(self, ended: EndedTrials) -> dict[str, int] | None:
+        """The epochs that trials have trained, and would have if none had been pruned.
+
+        None if a limit cut some off: how far they would have come is not known.
+        """
         rows = ended.values()
-        pruned = [row for row in rows if row["reason"] in (Reason.PRUNED, Reason.INFEASIBLE)]
+        if any(row["reason"] in _CUT_OFF for row in rows):
+            return None
+        pruned = [row for row in rows if row["reason"] == Reason.PRUNED]
         saved = (
             self.config.epochs_of(json.loads(row["params_json"])) - row["epochs_done"]
             for row in pruned
         )
         trained = sum(row["epochs_done"] for row in rows)
-        return {"trained": trained, "without_pruning": trained + sum(saved)}
+        everything = trained + sum(saved)
+        return {"trained": trained, "without_pruning": everything, "pruned": len(pruned)}
 
     def _trials_per_s(self, ended: int, now: float) -> float | None:
         mine = ended - self.ended_before

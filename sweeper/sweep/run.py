@@ -9,10 +9,11 @@ from contextlib import suppress
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
-from sweeper.errors import SetupError, counted, not_written, printable
+from sweeper.errors import LedgerError, SetupError, counted, not_written, printable
 from sweeper.executors.claims import n_workers
 from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
+from sweeper.faults import Fault
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned
@@ -104,12 +105,23 @@ class StudyRun:
                 self._observer(Warned(told))
             return status
         except BaseException as error:
+            # a Fault stands for a death; with another ledger, the directory may be another study's
+            if not isinstance(error, (Fault, LedgerError)):
+                self._publish_rest()
             is_asked = isinstance(error, KeyboardInterrupt)  # in a user's script
             with suppress(OSError):  # a full disk must not hide what ended the study
                 self._write_status("interrupted" if is_asked else "failed")
             if isinstance(error, OSError):
                 raise SetupError(not_written(self._run_dir.root, error)) from error
             raise
+
+    def _publish_rest(self) -> None:
+        """Publish what is committed when an error ends the study; report it if that fails, too."""
+        try:
+            self._publisher.publish(self._ledger, final=True)
+        except Exception as error:  # it must not hide what ended the study
+            reason = printable(f"{type(error).__name__}: {error}")
+            self._observer(Warned(f"the last committed rows were not published: {reason}"))
 
     def _end(self) -> Doing:
         if self._sweep.has_failed:

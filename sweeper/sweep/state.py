@@ -22,13 +22,14 @@ from sweeper.trial import Curve, LaneRecord, Memory, Reason, TrialSpec
 class EndedTrials(Mapping[int, Row]):
     """The rows of finished trials by number; `n_best` is how many have their weights kept.
 
-    `counts` are trials by state, `n_diverged` counts pruned trials that diverged, `n_feasible`
-    complete trials that meet every constraint.
+    `counts` are trials by state, `n_diverged` and `n_infeasible` count pruned trials that
+    diverged or were not trained because of a constraint, `n_feasible` complete trials that meet
+    every constraint.
     """
 
     def __init__(self, directions: Sequence[str], n_best: int) -> None:
         self.counts = Counter[str]()
-        self.n_diverged = self.n_feasible = 0
+        self.n_diverged = self.n_infeasible = self.n_feasible = 0
         self._rows: dict[int, Row] = {}
         self._best = BestTrials(directions, n_best)
         several = len(directions) > 1
@@ -49,6 +50,7 @@ class EndedTrials(Mapping[int, Row]):
         self._rows.update(ended)
         self.counts.update(str(row["state"]) for row in rows)
         self.n_diverged += sum(row.get("reason") == Reason.DIVERGED for row in rows)
+        self.n_infeasible += sum(row.get("reason") == Reason.INFEASIBLE for row in rows)
         self.n_feasible += sum(row["state"] == "COMPLETE" and is_feasible(row) for row in rows)
         self._best.tell(rows)
         self._front.tell(rows)

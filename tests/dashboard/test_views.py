@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeper.config.json_schema import study_schema
 from sweeper.dashboard.blocks import Block, chart, line
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.trials import PublishedTrials
@@ -18,7 +19,7 @@ from sweeper.dashboard.views.importance import by_importance, importance_view
 from sweeper.dashboard.views.parallel import parallel_view
 from sweeper.dashboard.views.pareto import front_of, pareto_view
 from sweeper.dashboard.views.scales import wants_log
-from sweeper.dashboard.views.slices import bound_hint, slices_view
+from sweeper.dashboard.views.slices import GREATEST, LEAST, bound_hint, slices_view
 from tests.dashboard.small_tables import SEARCH, trials_of
 
 NAN = float("nan")
@@ -95,6 +96,39 @@ def test_a_short_range_of_integers_gets_no_hint_by_itself() -> None:
     search = {"model.depth": {"type": "int", "low": 1, "high": 2}}
     rows = [{"value": float(i), "params_depth": 1 + i // 12} for i in range(24)]
     assert bound_hint(trials_of(rows, search), "params_depth") is None
+
+
+def test_a_wider_range_is_not_proposed_if_the_setting_cannot_have_one() -> None:
+    rows = [{"value": float(i), "params_layers": i // 6} for i in range(60)]
+    for low, is_hinted in ((0, False), (-1, True)):
+        search = {"model.depth": {"type": "int", "low": low, "high": 9, "name": "layers"}}
+        assert (bound_hint(trials_of(rows, search), "params_layers") is not None) is is_hinted
+        rows = [{**row, "params_layers": row["params_layers"] - 1} for row in rows]
+
+
+def test_limits_of_ranges_are_those_of_the_settings() -> None:
+    least, greatest = dict[str, float](), dict[str, float]()
+
+    def visit(node: Any, name: str) -> None:
+        if isinstance(node, list):
+            for one in node:
+                visit(one, name)
+        if not isinstance(node, dict):
+            return
+        if "minimum" in node:
+            least[name] = node["minimum"]
+        if "maximum" in node:
+            greatest[name] = node["maximum"]
+        for key, inner in node.get("properties", {}).items():
+            visit(inner, key)
+        for key in ("anyOf", "oneOf", "allOf", "then", "else"):
+            visit(node.get(key), name)
+
+    properties = study_schema()["properties"]
+    for table in ("model", "optimizer", "train"):
+        visit(properties[table], table)
+    assert LEAST.items() <= least.items()
+    assert GREATEST.items() <= greatest.items()
 
 
 def test_failures_are_grouped_by_message() -> None:

@@ -14,6 +14,7 @@ from sweeper.errors import StudyError, SweeperError
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
+from sweeper.sweep.verify import verify
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in
 from tests.small_studies import bent
@@ -103,6 +104,7 @@ def test_an_error_of_user_code_ends_the_study_with_its_line(
     status = read_status(RunDir(config.run_dir))
     assert status.state == "failed"
     assert status.round > 0
+    assert verify(RunDir(config.run_dir)).damage == (), "what was committed is published"
 
 
 _SAYING = """\

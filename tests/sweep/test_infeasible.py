@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +10,12 @@ import pytest
 
 import sweeper
 from sweeper.config import parse
-from sweeper.results.status import read_status
+from sweeper.dashboard.page import Page
+from sweeper.dashboard.study import PublishedStudy
+from sweeper.results import formatting
+from sweeper.results.status import epochs_saved, read_status
 from sweeper.rundir import RunDir
+from tests.command_line import CommandLine, settings
 from tests.small_studies import DIGITS
 
 LIMIT = "study.constraints=[{metric='n_parameters',max=1500}]"
@@ -26,8 +31,15 @@ def rows(directory: Path, *overrides: str) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    return rows(tmp_path_factory.mktemp("limited"), LIMIT)
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    directory = tmp_path_factory.mktemp("limited")
+    rows(directory, LIMIT)
+    return RunDir(directory / "run")
+
+
+@pytest.fixture(scope="module")
+def trials(run_dir: RunDir) -> pd.DataFrame:
+    return sweeper.open_results(run_dir.root).trials().set_index("trial_number")
 
 
 def test_they_end_as_infeasible_without_an_epoch(trials: pd.DataFrame) -> None:
@@ -59,12 +71,56 @@ def test_a_study_without_a_feasible_trial_ends(tmp_path: Path) -> None:
     assert not len(sweeper.open_results(tmp_path / "run").best(1))
 
 
-def test_only_pruned_trials_save_epochs(tmp_path: Path) -> None:
-    rows(tmp_path, LIMIT, "study.stop={value=9.0}", "study.name=ends")
-    status = read_status(RunDir(tmp_path / "run"))
-    assert status.epochs is not None
-    found = sweeper.open_results(tmp_path / "run").trials()
-    infeasible = (found["reason"] == "infeasible").sum()
-    saved = status.epochs["without_pruning"] - status.epochs["trained"]
-    assert saved == 2 * infeasible, "those that study.stop ended do not count"
-    assert status.epochs["trained"] == found["epochs_done"].sum()
+def test_only_pruned_trials_save_epochs(trials: pd.DataFrame, run_dir: RunDir) -> None:
+    trained = trials["epochs_done"].sum()
+    epochs = {"trained": trained, "without_pruning": trained, "pruned": 0}
+    status = read_status(run_dir)
+    assert status.epochs == epochs
+    assert epochs_saved(status) is None
+    pruned = replace(status, epochs={"trained": 184, "without_pruning": 720, "pruned": 30})
+    told = "trained 184 of 720 epochs: 30 trials were pruned, which saved the others"
+    assert epochs_saved(pruned) == told
+
+
+def test_nothing_is_said_about_saved_epochs_if_a_limit_cut_trials_off(tmp_path: Path) -> None:
+    lengths = "search.train.epochs={type='int', low=1, high=6}"
+    found = rows(tmp_path, lengths, "study.stop={value=9.0}", "schedule.round_epochs=1")
+    assert "stopped" in set(found["reason"])
+    assert read_status(RunDir(tmp_path / "run")).epochs is None
+
+
+def test_they_are_counted_apart_from_pruned_trials(trials: pd.DataFrame, run_dir: RunDir) -> None:
+    status = read_status(run_dir)
+    n = (trials["reason"] == "infeasible").sum()
+    assert status.infeasible == n
+    told = f"{len(trials) - n} complete, 0 pruned, {n} infeasible, 0 failed"
+    assert formatting.ended(status) == told
+    assert formatting.outcome({"state": "PRUNED", "reason": "infeasible"}) == "infeasible"
+    assert formatting.none_feasible(status) is None
+    assert f"{n} infeasible" in str(Page([PublishedStudy(run_dir)]).payload(0)["views"])
+
+
+def test_a_study_without_a_feasible_trial_says_so_first(
+    tmp_path: Path, command: CommandLine
+) -> None:
+    command.write(DIGITS)
+    limited = settings(*SMALL, "study.n_trials=2", "study.constraints=[{metric='val_loss',max=0}]")
+    done = command("run", "study.toml", *limited)
+    assert done.stdout.startswith("no trial meets study.constraints; relax them, ")
+    assert "no trial meets study.constraints" in command("status").stdout
+    best = command("best").stdout
+    assert best.startswith("no trial meets study.constraints; trial ")
+    exported = command("export").stdout
+    assert exported.startswith(best.partition("\n")[0])
+
+
+def test_a_study_of_models_that_are_all_too_large_says_so(
+    tmp_path: Path, command: CommandLine
+) -> None:
+    command.write(DIGITS)
+    limited = settings(*SMALL, "study.constraints=[{metric='n_parameters',max=1}]")
+    done = command("run", "study.toml", *limited)
+    assert done.stdout.startswith("no trial meets study.constraints; relax them, ")
+    assert "not trained: the number of parameters violates a constraint" in done.stdout
+    told = " ".join(command("best").stderr.split())
+    assert "had a number of parameters that violates study.constraints: relax them" in told

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sweeper.cli.console import console_on
 from sweeper.errors import Problem, StudyError
 from sweeper.results.status import newest_run
 from sweeper.rundir import RunDir, refuse_links
@@ -68,6 +70,16 @@ def run_asked(directory: str | Path | None) -> RunDir:
     return RunDir(path)
 
 
+def tables_asked(directory: str | Path | None) -> RunDir:
+    """Like `run_asked`, for a command that reads the tables; warns if they are not up to date."""
+    run_dir = run_asked(directory)
+    from sweeper.sweep.unpublished import unpublished
+
+    if told := unpublished(run_dir):
+        console_on(sys.stderr).print(told, soft_wrap=True)
+    return run_dir
+
+
 def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int | None]:
     """The run directory and the trial that a command names; None means the best trial.
 
@@ -82,7 +94,7 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
         hint = f"use a number or {BEST}"
         raise StudyError(Problem("", "TRIAL", f"'{trial}' is not a trial number", hint))
     number = None if trial in (None, BEST) else int(str(trial))
-    return run_asked(directory), number
+    return tables_asked(directory), number
 
 
 def loaded(study: Path, overrides: list[str] | None) -> StudyConfig:

@@ -13,7 +13,7 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
     QuoteFormulas,
-    run_asked,
+    tables_asked,
     trial_asked,
 )
 from sweeper.cli.commands.printing import baseline_record, print_json, print_shown
@@ -62,7 +62,7 @@ def trials(
     """
     from sweeper.results.listing import listed
 
-    every = listed(run_asked(directory))
+    every = listed(tables_asked(directory))
     found = every if where is None else every.where(where)
     found = found if sort is None else found.sorted_by(sort)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
@@ -118,7 +118,7 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Show the best trial or the Pareto front, and the commands to continue with it."""
-    run_dir = run_asked(directory)
+    run_dir = tables_asked(directory)
     from sweeper.results.listing import listed
 
     known = listed(run_dir)
@@ -128,6 +128,8 @@ def best(
         simple = baseline_record(run_dir)
         print_json({"run_dir": str(run_dir.root), "best": rows, "baseline": simple})
         return
+    if told := formatting.violates(rows[0]):
+        print_shown(told, "")
     baseline = read_baseline(run_dir)
     print_shown(tables.best_trials(known.metrics, rows), "")
     if tie := formatting.tie(known.metrics, known.tied()):

@@ -23,6 +23,7 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
 from sweeper.cli.console import console_on
 from sweeper.errors import Problem, StudyError, counted, printable
+from sweeper.results import formatting
 
 if TYPE_CHECKING:
     from sweeper.preflight.check_program import ProgramFinding
@@ -42,7 +43,13 @@ def export(
     run_dir, number = trial_asked(directory, trial)
     from sweeper.export import export as write
 
+    is_best = number is None
     number = write(run_dir.root, number, member, output, trust_code=trust_code)
+    from sweeper.results.listing import listed
+
+    row = listed(run_dir).row(number)
+    if is_best and row is not None and (told := formatting.violates(row)):
+        print_shown(told)
     print_exported(number, output)
 
 

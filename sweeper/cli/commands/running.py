@@ -147,10 +147,12 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     """Print how trials ended, the best of them, and where the results are."""
     from sweeper.results.listing import listed
 
+    if told := formatting.none_feasible(status):
+        print_shown(told, "")
     print_shown(formatting.ended(status), "")
     trials = listed(run_dir)
     found = formatting.outcomes(status)
-    shown = {"failed", "diverged"} if found.get("complete") else {"failed", "diverged", "pruned"}
+    shown = {"failed", "diverged"} | (set() if found.get("complete") else {"pruned", "infeasible"})
     if any(found.get(word) for word in shown):
         rows = trials.rows(["trial_number", "state", "reason", "error_message", "diverged_epoch"])
         print_shown(tables.endings([row for row in rows if formatting.outcome(row) in shown]), "")

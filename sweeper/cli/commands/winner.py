@@ -18,7 +18,7 @@ from sweeper.cli.commands.arguments import (
     MaybeTrial,
     ModelDirectory,
     TrustCode,
-    run_asked,
+    tables_asked,
     trial_asked,
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
@@ -52,7 +52,7 @@ def confirm(
 
     This runs a study of its own in DIR/confirm, on the same split of the data.
     """
-    run_dir = run_asked(directory)
+    run_dir = tables_asked(directory)
     from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
     from sweeper.export.reproduce import refuse_another
     from sweeper.export.sizes import refuse_oversized

@@ -15,7 +15,7 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
     loaded,
-    run_asked,
+    tables_asked,
     trial_asked,
 )
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_written
@@ -59,7 +59,7 @@ def export_optuna(
 
     Copies states, values, parameters and curves; load them with `optuna.load_study`.
     """
-    run_dir = run_asked(directory)
+    run_dir = tables_asked(directory)
     from sweeper.study.optuna_export import export_optuna as write
 
     called, count = write(run_dir, url, name)

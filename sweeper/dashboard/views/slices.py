@@ -36,6 +36,16 @@ _SMALL = 240
 _BEST_SHARE = 0.1
 _LEAST_BEST = 5
 _NEAR = 0.05  # as a share of the drawn range
+# what sweeper's own settings cannot be lower than, if it is a value that they may have
+LEAST = {
+    **dict.fromkeys(("depth", "dropout", "weight_decay", "warmup", "start", "end", "b1", "b2"), 0),
+    **dict.fromkeys(("momentum", "decay_rate", "ema", "min_delta", "gradient_penalty"), 0),
+    **dict.fromkeys(("label_smoothing",), 0),
+    **dict.fromkeys(("width", "min_dim_size_to_factor", "patience"), 1),
+    **dict.fromkeys(("epochs", "batch_size", "critic_steps"), 1),
+}
+# and what they cannot be higher than
+GREATEST = {"depth": 1000, "start": 1, "end": 1}
 
 
 def slices_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Block]:
@@ -77,8 +87,9 @@ def bound_hint(trials: PublishedTrials, name: str) -> str | None:
     for end, near in (("lower", place <= _NEAR), ("upper", place >= 1 - _NEAR)):
         share = near.mean()
         # an end of an integer range holds its share of the range anyway
-        if share > 0.5 and share > 2 * _share_of_end(entry):
-            bound = low if end == "lower" else high
+        bound, limits = (low, LEAST) if end == "lower" else (high, GREATEST)
+        is_limit = bound == limits.get(trials.keys.get(name, "").rpartition(".")[2])
+        if share > 0.5 and share > 2 * _share_of_end(entry) and not is_limit:
             return (
                 f"{title}: {int(near.sum())} of the {len(values)} best trials are at the {end} end "
                 f"of the range, {formatting.number(bound)}; a wider range may contain better ones."

@@ -22,7 +22,7 @@ from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.results.compare import TableDifference, differences
 from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
-from sweeper.results.status import is_published, read_status, write_status
+from sweeper.results.status import read_status, write_status
 from sweeper.results.timeline import Span, shares
 from sweeper.rundir import RunDir, remove_inside
 from sweeper.study.options import n_proposals
@@ -193,7 +193,7 @@ def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]
 
 def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
     hint = repair_hint(run_dir)
-    is_all = is_published(run_dir)
+    has_begun = ledger.closed_rounds() > 0
     with _rebuilt(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "spans", "metrics"):
             if view == "spans" and not (run_dir.spans.exists() or ledger.span_rows()):
@@ -202,8 +202,8 @@ def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iter
                 yield from strange  # it cannot be read while they are in it
                 continue
             found = differences(getattr(run_dir, view), getattr(anew, view))
-            if found is TableDifference.BEHIND and not is_all:
-                continue  # a killed session: the next one publishes the rest
+            if found is TableDifference.MISSING and not has_begun:
+                continue  # a session that was killed before it wrote any
             if found is not None:
                 yield Damage(getattr(run_dir, view).name, found.value, hint, is_view=True)
 

@@ -66,6 +66,7 @@ def test_of_a_checkpoint(
 ) -> None:
     """Training and verify refuse each; its trials train again."""
     study = copied(halfway)
+    repair(study.run_dir)
     (path,) = study.run_dir.checkpoints.iterdir()
     with closing(Ledger.open(study.run_dir.ledger)) as ledger:
         digest = restore(ledger, study.config).state.checkpoint_digests[path.name]

@@ -1,0 +1,44 @@
+"""Whether the published tables lack rows of the ledger, without checking either.
+
+They do while a study runs, and after it was killed: rows are committed before they are published.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from sweeper.errors import SetupError
+from sweeper.results.light import readable
+from sweeper.results.status import is_published, read_status
+from sweeper.rundir import RunDir
+
+
+def unpublished(run_dir: RunDir) -> str | None:
+    """What the tables of a study lack, and how to publish it; None if nothing or if it runs."""
+    if is_published(run_dir) or _is_running(run_dir):
+        return None
+    # most studies ended normally: commands that read their tables do not need the ledger
+    from sweeper.ledger import count_committed
+    from sweeper.results.publish import last_round
+
+    committed = count_committed(run_dir.ledger)
+    if committed is None:
+        return None
+    table = readable(run_dir.trials, ("trial_number",))
+    rows, rounds = 0 if table is None else len(table), last_round(run_dir.own_parts()) or 0
+    if rows < committed.trials:
+        lacks = f"{run_dir.trials.name} has {rows} of {committed.trials} finished trials"
+    elif rounds < committed.rounds:
+        lacks = f"{run_dir.metrics.name}/ has the curves of {rounds} of {committed.rounds} rounds"
+    else:
+        return None
+    publish = f"python -m sweeper verify {quote(str(run_dir.root))} --repair"
+    return f"the tables are behind the ledger: {lacks}; publish the rest with: {publish}"
+
+
+def _is_running(run_dir: RunDir) -> bool:
+    """Whether it runs as far as is known, or may be starting."""
+    try:
+        return read_status(run_dir).state == "running"
+    except SetupError:
+        return True

@@ -1,0 +1,89 @@
+"""Tables that lack committed rows are reported by the commands that read them, and by the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeper.dashboard.page import Page
+from sweeper.dashboard.study import PublishedStudy
+from sweeper.results.publish import last_round
+from sweeper.results.status import read_status, write_status
+from sweeper.rundir import RunDir
+from sweeper.sweep.unpublished import unpublished
+from sweeper.sweep.verify import repair
+from tests.command_line import CommandLine
+from tests.crashes import Study
+
+BEHIND = "the tables are behind the ledger: trials.parquet has 0 of 3 finished trials; "
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A study that was killed after trials had ended, before they were published."""
+    study = Study(tmp_path_factory.mktemp("killed"), "supervised", "padded")
+    assert study.crash("ledger.close:end", 2)
+    return study.run_dir
+
+
+@pytest.fixture
+def run_dir(killed: RunDir, tmp_path: Path, copied: Callable[[Study], Study]) -> RunDir:
+    """A copy of it."""
+    return copied(Study(killed.root.parent, "supervised", "padded")).run_dir
+
+
+def test_trials_that_are_not_published_are_counted(run_dir: RunDir) -> None:
+    publish = f"publish the rest with: python -m sweeper verify {run_dir.root} --repair"
+    before = sorted(run_dir.root.rglob("*"))
+    assert unpublished(run_dir) == BEHIND + publish
+    assert sorted(run_dir.root.rglob("*")) == before
+    repair(run_dir)
+    assert unpublished(run_dir) is None
+
+
+def test_curves_that_are_not_published_are_counted(run_dir: RunDir) -> None:
+    status = read_status(run_dir)
+    repair(run_dir)
+    write_status(run_dir, status)
+    assert unpublished(run_dir) is None
+    *_, last = run_dir.own_parts()
+    last.unlink()
+    left = last_round(run_dir.own_parts())
+    told = unpublished(run_dir)
+    assert told is not None
+    assert f": metrics/ has the curves of {left} of 2 rounds; " in told
+
+
+def test_a_running_study_is_behind_without_a_word(run_dir: RunDir) -> None:
+    elsewhere = replace(read_status(run_dir), state="running", host="another")
+    write_status(run_dir, elsewhere)
+    assert unpublished(run_dir) is None
+
+
+@pytest.mark.parametrize(
+    "words", [["trials"], ["trials", "--csv"], ["best"], ["show"], ["export"], ["trial"]]
+)
+def test_commands_that_read_the_tables_say_that_they_are_behind(
+    words: list[str], run_dir: RunDir, command: CommandLine
+) -> None:
+    name, *options = words
+    done = command(name, str(run_dir.root), *options)
+    assert " ".join(done.stderr.split()).startswith(BEHIND)
+    assert BEHIND not in done.stdout
+
+
+def test_export_optuna_says_that_the_tables_are_behind(
+    run_dir: RunDir, command: CommandLine
+) -> None:
+    done = command("export-optuna", str(run_dir.root), f"sqlite:///{run_dir.root}/../study.db")
+    assert " ".join(done.stderr.split()).startswith(BEHIND)
+
+
+def test_the_page_says_that_the_tables_are_behind(run_dir: RunDir) -> None:
+    page = Page([PublishedStudy(run_dir)])
+    assert BEHIND in str(page.payload(0)["views"])
+    repair(run_dir)
+    assert BEHIND not in str(page.payload(0)["views"])
