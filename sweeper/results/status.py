@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.errors import FRESH, Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
@@ -106,7 +106,7 @@ def going_on(status: Status) -> str:
     """How to continue such a study."""
     if status.counts.get("WAITING", 0):
         return "run the same command with a longer study.timeout to continue with new trials"
-    return "no trials are left; use --fresh with a longer study.timeout to train all of them fully"
+    return f"no trials are left; use {FRESH} and a longer study.timeout to train all of them fully"
 
 
 def write_status(run_dir: RunDir, status: Status) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import sweeper
 from sweeper.config import StudyConfig, parse
+from sweeper.config.lint import doubts
 from sweeper.errors import StudyError
 from tests.config.conftest import VALID, Read, Refused
 
@@ -133,6 +135,35 @@ def test_overrides_are_text_texts_or_values_by_key(overrides: object, tmp_path: 
     file.write_text(VALID)
     study = sweeper.load_study(file, overrides)  # type: ignore[arg-type]
     assert isinstance(study, StudyConfig) and study.study.n_trials == 5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        ({"train.epocks": 3}, "train.epocks"),
+        ({"train": {"epocks": 3}}, "train.epocks"),
+        (["train.epocks=3"], "train.epocks"),
+        (["epochs"], "epochs"),
+    ],
+)
+def test_errors_in_python_name_the_overrides_and_their_key(
+    overrides: Any, key: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(VALID)
+    with pytest.raises(sweeper.StudyError) as refusal:
+        sweeper.load_study(file, overrides)
+    (problem,) = refusal.value.problems
+    assert (problem.where, problem.key) == ("overrides", key)
+    assert "--set" not in str(problem)
+
+
+def test_an_override_without_effect_is_reported_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(VALID)
+    (told,) = doubts(sweeper.load_study(file, {"model.depth": 3}))
+    assert told.startswith("the override model.depth changes nothing: every trial draws its own")
+    assert "--set" not in told
 
 
 def test_a_study_is_loaded_from_a_path_only() -> None:

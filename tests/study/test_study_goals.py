@@ -215,7 +215,7 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     assert ended(ledger, "11s").timeout is None
     all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
     assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
-    assert going_on(all_begun).startswith("no trials are left; use --fresh ")
+    assert going_on(all_begun).startswith("no trials are left; use --fresh (in Python fresh=True) ")
 
 
 @pytest.mark.parametrize("limit", ["1", "0.1"])
