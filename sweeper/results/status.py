@@ -34,6 +34,7 @@ class Status:
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
     that are `planned` and `done` since the time `since`, while threads compile some; else None.
+    `stopped_by` is the user-defined sampler or pruner that has ended a finished study.
     `epochs` are those that a finished study has `trained`, and would have `without_pruning`.
     `training` says how many trials of the round in training have reached its end.
     """
@@ -73,6 +74,7 @@ class Status:
     compiling: Mapping[str, Any] | None = None
     epochs: Mapping[str, int] | None = None
     training: str | None = None
+    stopped_by: str | None = None
 
 
 def ended_by(status: Status) -> str | None:
@@ -86,6 +88,10 @@ def ended_by(status: Status) -> str | None:
     if status.stop is not None:
         rules = ", ".join(f"study.stop.{name} = {value}" for name, value in status.stop.items())
         return f"ended by {rules}; run the same command without it to continue with new trials"
+    if status.stopped_by is not None:
+        return (
+            f"ended by '{status.stopped_by}', which called study.stop: it proposes no more trials"
+        )
     if status.timeout is None:
         return None
     ended = f"ended by study.timeout = {status.timeout}, over all of its sessions"

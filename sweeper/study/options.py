@@ -141,6 +141,8 @@ PACKAGES: Mapping[str, str] = {"cmaes": "cmaes", "gp": "torch"}
 
 
 LARGEST_GRID = 1_000_000
+STOPPED = "sweeper:stopped"
+"""Stored with Optuna's study once a user-defined sampler or pruner has called `study.stop`."""
 _SAMPLER, _PRUNER = "study.sampler", "study.pruner"
 
 
@@ -197,6 +199,17 @@ def n_proposals(config: StudyConfig) -> int:
     if config.study.sampler.name != "grid":
         return config.study.n_trials
     return min(config.study.n_trials, n_points(config))
+
+
+def stopped_by(config: StudyConfig, stored: Mapping[str, Any]) -> str | None:
+    """The user-defined sampler, or else pruner, that has called `study.stop`; None if none has.
+
+    `stored` is what they have stored with the study.
+    """
+    if STOPPED not in stored:
+        return None
+    sampler, pruner = config.study.sampler.name, config.study.pruner.name
+    return sampler if is_function(sampler) else pruner
 
 
 def most_failures(config: StudyConfig) -> float:
