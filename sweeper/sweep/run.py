@@ -67,7 +67,7 @@ class StudyRun:
         began = session.run_id, n_trials, time.time(), len(state.ended)
         self._standing = Standing(config, *began, xla_threads(session.ledger.sessions()))
         root = session.run_dir.root
-        observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
+        observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
         if session.deaths:
