@@ -102,6 +102,44 @@ def test_layer_sizes_are_searched_by_depth_and_width_or_as_text(read: Read) -> N
 
 
 @pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("study.stop={value=0.1,max=3}", "[study.stop] has value, patience"),
+        (
+            "train.early_stop={patience=1,max=3}",
+            "[train.early_stop] has metric, patience, min_delta",
+        ),
+        ("study.stop={value=1,timeout=3}", "did you mean 'study.timeout'?"),
+        ("study.stop={valeu=1}", "did you mean 'study.stop.value'?"),
+        ("study.max=3", "did you mean 'study.constraints.max'?"),
+        ("train.patience=3", "did you mean 'train.early_stop.patience'?"),
+        ("model.max=3", "[model] has depth, width, activation, layer_norm, dropout, kind"),
+    ],
+)
+def test_a_setting_of_another_table_is_suggested_only_if_it_may_be_meant(
+    written: str, hint: str
+) -> None:
+    assert advice(VALID, written) == hint
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("study.pruner=median", 'write { name = "median" }'),
+        ("study.sampler=random", 'write { name = "random" }'),
+        ("optimizer.schedule=cosine", 'write { name = "cosine" }'),
+        ("study.stop=3", "write a table with value, patience"),
+        ("study.pruner=3", "write a table with name"),
+    ],
+)
+def test_a_value_in_place_of_a_table_gets_the_table(written: str, hint: str, read: Read) -> None:
+    assert advice(VALID, written) == hint
+    if "name =" in hint:
+        key = written.partition("=")[0]
+        read("", "", f"{key}={hint.removeprefix('write ')}")
+
+
+@pytest.mark.parametrize(
     ("written", "key"),
     [
         ("n_trials", "study.n_trials"),
