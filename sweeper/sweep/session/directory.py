@@ -184,8 +184,8 @@ def clear_staging(run_dir: RunDir) -> None:
 def move_aside(run_dir: RunDir) -> Path | None:
     """Rename the directory of a study to its time, in one step, while no other process runs it.
 
-    A link to a directory is kept, since the new one must be on the same disk. Returns its new path;
-    None if there is no study.
+    A link to a directory is kept, since the new one must be on the same disk. Returns its new path,
+    or None if it has no study.
     """
     if not holds_study(run_dir):
         return None
