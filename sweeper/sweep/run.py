@@ -17,7 +17,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned
 from sweeper.results.publish import Publisher
-from sweeper.results.ranking import repeats
+from sweeper.results.ranking import models_left_out, repeats
 from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
@@ -53,6 +53,7 @@ class StudyRun:
         self._observer = observer
         self._timeline = timeline
         self._strategy = config.execution.strategy
+        self._kept = config.results.keep_models
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
@@ -101,6 +102,8 @@ class StudyRun:
             if told := ended_by(status):
                 self._observer(Warned(told))
             if self._sweep.finished and (told := repeats(self._sweep.state.ended.values())):
+                self._observer(Warned(told))
+            if self._sweep.finished and (told := models_left_out(len(status.front), self._kept)):
                 self._observer(Warned(told))
             return status
         except BaseException as error:
