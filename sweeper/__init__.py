@@ -17,6 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.cli.address_space import check_address_space
+from sweeper.errors import (
+    DamagedLedgerError,
+    DataError,
+    LedgerError,
+    SetupError,
+    StudyError,
+    StudyHeldError,
+    SweeperError,
+)
 
 if TYPE_CHECKING:
     from sweeper.api import run
@@ -26,7 +35,21 @@ if TYPE_CHECKING:
     from sweeper.models.decay_masks import decay_mask
     from sweeper.results.read import open_results
 
-__all__ = ["command", "decay_mask", "load", "load_study", "open_results", "run"]
+__all__ = [
+    "DamagedLedgerError",
+    "DataError",
+    "LedgerError",
+    "SetupError",
+    "StudyError",
+    "StudyHeldError",
+    "SweeperError",
+    "command",
+    "decay_mask",
+    "load",
+    "load_study",
+    "open_results",
+    "run",
+]
 
 _HOMES = {
     "command": "sweeper.cli.main",
@@ -49,8 +72,9 @@ def load_study(
     """
     from sweeper.config import load
     from sweeper.config.load import override_texts, study_path
+    from sweeper.config.toml import IN_PYTHON
 
-    return load(study_path(path), override_texts(overrides))
+    return load(study_path(path), override_texts(overrides), IN_PYTHON)
 
 
 def __getattr__(name: str) -> Any:

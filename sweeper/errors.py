@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+FRESH = "--fresh (in Python fresh=True)"  # how a run moves an old run directory aside
+
 _NO_SPACE = "free some disk space, then try again"
 _PERMISSION = "give this user write permission there, then try again"
 _IN_THE_WAY = "remove or rename what is at this path, then try again"

@@ -1,10 +1,13 @@
-"""How errors show amounts."""
+"""How errors show amounts, and where they are found."""
 
 from __future__ import annotations
 
 import pytest
 
-from sweeper.errors import size_text
+import sweeper
+from sweeper import errors
+from sweeper.errors import SweeperError, size_text
+from tests.documents import GUIDES
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,15 @@ from sweeper.errors import size_text
 )
 def test_sizes_have_three_digits_and_no_exponent(n_bytes: float, expected: str) -> None:
     assert size_text(n_bytes) == expected
+
+
+def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:
+    named = {
+        name
+        for name, found in vars(errors).items()
+        if isinstance(found, type) and issubclass(found, SweeperError)
+    }
+    assert len(named) == 7
+    assert named <= {*sweeper.__all__}
+    assert all(getattr(sweeper, name) is getattr(errors, name) for name in named)
+    assert all(f"`{name}`" in GUIDES["python"] for name in named)

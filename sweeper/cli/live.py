@@ -241,6 +241,8 @@ class LineView(View):
             self.say(
                 f"{event.study}: {counted(event.n_trials, 'trial')} in {event.run_dir}{going_on}"
             )
+            if event.moved_to is not None:
+                self.say(f"the old run directory is now {event.moved_to}")
         elif isinstance(event, RoundClosed):
             for line in self._news(event.status):
                 self.say(line)

@@ -110,6 +110,8 @@ def _log(event: Event) -> None:
     match event:
         case StudyOpened(study=study, rounds_done=done, n_trials=count):
             _events.info("study %s opened: %d trials, %d rounds done", study, count, done)
+            if event.moved_to is not None:
+                _events.info("the old run directory is now %s", event.moved_to)
         case RoundStarted(round=number, n_trials=count):
             _events.debug("round %d begins to train %d trials", number, count)
         case BucketStarted(trials=trials, place=place):

@@ -31,10 +31,16 @@ _CLASS = (
 _PLACE = ("place", "device", "host")
 
 
-def listed(records: Sequence[Record], more: str = "") -> Rows:
-    """One line per trial; `more` says how to see columns that do not fit."""
-    names = [*records[0]]
-    return rows("", [heading(name) for name in names], [_cells(row) for row in records], more)
+def listed(records: Sequence[Record], metrics: Mapping[str, str], more: str = "") -> Rows:
+    """One line per trial; `more` says how to see columns that do not fit.
+
+    `metrics` are the objectives by column, which are shown with the name of the column: conditions
+    need it.
+    """
+    headings = [
+        f"{name} ({metrics[name]})" if name in metrics else heading(name) for name in records[0]
+    ]
+    return rows("", headings, [_cells(row) for row in records], more)
 
 
 def _cells(row: Record) -> list[object]:

@@ -23,6 +23,7 @@ from sweeper.config.refusals import format_value
 from sweeper.config.rules import inputs_of
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
+from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
 from sweeper.config.train import TASK_OF_LOSS, better
 from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
@@ -50,14 +51,15 @@ def hints(config: StudyConfig) -> tuple[str, ...]:
 
 
 def _drawn_anyway(config: StudyConfig) -> Iterator[str]:
-    """A value was given on the command line, but each trial draws another."""
+    """A value was given apart from the file, but each trial draws another."""
+    given = "the override" if config.source.overridden_by == IN_PYTHON else COMMAND_LINE
     for key in config.source.overridden:
         entry = config.entry(key)
         if entry is not None and not entry.when:
             one = '{type="categorical",choices=[VALUE]}'
             yield (
-                f"--set {key} changes nothing: every trial draws its own value by [search]; "
-                f"--set 'search.{key}={one}' fixes the value"
+                f"{given} {key} changes nothing: every trial draws its own value by [search]; "
+                f"{given} 'search.{key}={one}' fixes the value"
             )
 
 

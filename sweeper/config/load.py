@@ -37,19 +37,21 @@ from sweeper.rundir import read_small
 _BRACKETS = re.compile(r"[\[{]")
 
 
-def read_overrides(texts: Sequence[str]) -> list[tuple[str, object]]:
+def read_overrides(texts: Sequence[str], given_by: str = COMMAND_LINE) -> list[tuple[str, object]]:
     """The values by key in texts such as `key=value`; each is TOML, or else a plain string.
+
+    Errors name `given_by`, where the user wrote them.
 
     Raises:
         StudyError: a text has no key or no value, or a value is nested too deeply.
     """
     problems = [
-        Problem(COMMAND_LINE, text, "not of the form key=value", "write e.g. train.epochs=5")
+        Problem(given_by, text, "not of the form key=value", "write e.g. train.epochs=5")
         for text in texts
         if not all(_halves(text))
     ]
     problems += [
-        Problem(COMMAND_LINE, key, TOO_DEEP, UNNEST)
+        Problem(given_by, key, TOO_DEEP, UNNEST)
         for key, _ in map(_halves, texts)
         if key.count(".") >= MAX_WITHIN
     ]
@@ -59,7 +61,7 @@ def read_overrides(texts: Sequence[str]) -> list[tuple[str, object]]:
         return [(key, _value(value)) for key, value in map(_halves, texts)]
     except RecursionError:
         deepest = max(map(_halves, texts), key=lambda halves: len(_BRACKETS.findall(halves[1])))[0]
-        raise StudyError(Problem(COMMAND_LINE, deepest, TOO_DEEP, UNNEST)) from None
+        raise StudyError(Problem(given_by, deepest, TOO_DEEP, UNNEST)) from None
 
 
 def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequence[str]:
@@ -117,8 +119,12 @@ _WITH_BACKSLASH = re.compile(r'"([^"]*\\[^"]*)"')
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
 
-def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
+def load(
+    path: Path, overrides: Sequence[str] = (), overridden_by: str = COMMAND_LINE
+) -> StudyConfig:
     """The study that the file at `path` describes; `overrides` are texts `key=value`.
+
+    Errors name `overridden_by`, where the user wrote the overrides.
 
     Raises:
         StudyError: the file does not exist, or the study is not valid; lists every problem with
@@ -132,7 +138,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
         raise StudyError(Problem(str(path), "", "no such file", "write its path")) from None
     except (OSError, ValueError) as error:
         raise StudyError(_unreadable(path, f"cannot be read ({error})")) from error
-    return parse(text, path, overrides)
+    return parse(text, path, overrides, overridden_by)
 
 
 def is_toml(path: Path) -> bool:
@@ -180,14 +186,16 @@ def _unreadable(path: Path, found: str) -> Problem:
     return Problem(str(path), "", found, "name a readable TOML file in UTF-8")
 
 
-def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> StudyConfig:
-    """The study that `text` describes; messages name the file `path`.
+def parse(
+    text: str, path: Path, overrides: Sequence[str] = (), overridden_by: str = COMMAND_LINE
+) -> StudyConfig:
+    """The study that `text` describes; messages name the file `path`, or `overridden_by`.
 
     Raises:
         StudyError: as `load`.
     """
-    given = read_overrides(overrides)
-    source = Source(path.absolute(), text, tuple(key for key, _ in given))
+    given = read_overrides(overrides, overridden_by)
+    source = Source(path.absolute(), text, tuple(key for key, _ in given), overridden_by)
     raw = _toml(source)
     for key, value in given:
         # a setting in the way that is not a table is replaced; validation reports unknown ones

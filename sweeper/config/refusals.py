@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,6 @@ _WORDS = {
     "bool_type": ("{value} is not true or false", "write true or false"),
     "string_type": ("{value} is not text", "write text in quotes"),
     "tuple_type": ("{value} is not an array", "write an array, [...]"),
-    "model_type": ("{value} is not a table", "write a table"),
     "too_short": ("{value} is empty", "write {min_length} or more"),
     "greater_than": ("{value} is too small", "write a number above {gt}"),
     "greater_than_equal": ("{value} is too small", "write {ge} or more"),
@@ -67,6 +67,9 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw
             return Flaw(key, found, context["hint"])
         case "one_of":
             return unknown_name(key, error["input"], context["options"])
+        case "model_type":
+            found = f"{format_value(error['input'])} is not a table"
+            return Flaw(key, found, _as_table(key, error["input"], known))
         case kind if kind in _WORDS:
             found, hint = _WORDS[kind]
             words = {
@@ -77,6 +80,14 @@ def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw
             return Flaw(key, found.format(**words), hint.format(**words))
         case _:
             return Flaw(key, f"{format_value(error['input'])} is not allowed", error["msg"])
+
+
+def _as_table(key: str, value: object, known: Sequence[str]) -> str:
+    """How to write the table at `key`; `value` was given for it, probably for its first setting."""
+    names = [_last(one) for one in known if one.rpartition(".")[0] == key]
+    if "name" in names and isinstance(value, str):
+        return f"write {{ name = {json.dumps(value)} }}"
+    return f"write a table with {', '.join(names)}" if names else "write a table"
 
 
 # what some users write to leave a setting out, and the values that leave it out of a trial
@@ -231,12 +242,23 @@ def _nearest(setting: str, known: Sequence[str]) -> str | None:
     namesakes = [one for one in known if _last(one) in (name, other)]
     close_by = (siblings[near] for near in get_close_matches(name, siblings, n=1))
     if table:
-        far = get_close_matches(setting, known, n=1, cutoff=0.8)
+        # what is below another table, such as a bound of a constraint, is meant for that one only
+        reach = [
+            one for one in known if not siblings or one.count(".") == 1 or _is_below(one, table)
+        ]
+        namesakes = [one for one in reach if one in namesakes]
+        # names in a smaller table would only be near because of the table's own
+        distinct = [one for one in reach if one.count(".") == 1 or one not in siblings.values()]
+        far = get_close_matches(setting, distinct, n=1, cutoff=0.8)
         return next(iter((*close_by, *namesakes, *far)), None)
     # a setting of any table, written without it
     forms = {form: one for one in reversed(known) for form in (one, _last(one))}
     far = (forms[near] for near in get_close_matches(name, forms, n=1, cutoff=0.8))
     return next(iter((*namesakes, *far, *close_by)), None)
+
+
+def _is_below(key: str, table: str) -> bool:
+    return key.startswith(f"{table}.")
 
 
 def _last(key: str) -> str:

@@ -142,11 +142,13 @@ def _is_unicode(value: object) -> bool:
 
 
 COMMAND_LINE = "--set"
+IN_PYTHON = "overrides"  # the argument of `load_study`
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A study file as read; `overridden` are the dotted keys that `--set` replaced.
+    """A study file as read; `overridden` are the dotted keys that `--set` replaced,
+    or another way to override settings that `overridden_by` names.
 
     `working_directory` is that of the program when it read the file: user code may change it, and a
     worker started elsewhere may have another.
@@ -155,6 +157,7 @@ class Source:
     path: Path
     text: str
     overridden: tuple[str, ...] = ()
+    overridden_by: str = COMMAND_LINE
     working_directory: Path = field(default_factory=Path.cwd)
 
     def line(self, key: str) -> int | None:
@@ -167,7 +170,7 @@ class Source:
     def where(self, key: str) -> str:
         """The file and line of a dotted key, for messages."""
         if any(_holds(given, key) or _holds(key, given) for given in self.overridden):
-            return COMMAND_LINE
+            return self.overridden_by
         line = self.line(key)
         return self.path.name if line is None else f"{self.path.name}:{line}"
 

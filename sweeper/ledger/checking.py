@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from sweeper.errors import DamagedLedgerError, LedgerError, Problem
+from sweeper.errors import FRESH, DamagedLedgerError, LedgerError, Problem
 
 
 def missing_rows(db: sqlite3.Connection) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _planned(body: Mapping[str, Any]) -> Iterator[int]:
 
 
 SCHEMA_VERSION = 2
-HINT = "restore a copy of it, or start over with --fresh"
+HINT = f"restore a copy of it, or start over with {FRESH}"
 TABLES = ("meta", "session", "round", "trial", "ending", "bucket")
 
 

@@ -115,9 +115,10 @@ def compared(
 
 
 def _columns(baseline: Baseline, objectives: Sequence[str]) -> list[str]:
-    """The metrics to show: objectives first, losses last."""
+    """The metrics to show: objectives first, also on the test rows, and losses last."""
     known = dict.fromkeys(name for model in baseline.models for name in model.scores)
-    first = [name for name in objectives if name in known]
+    tested = [f"test_{name.removeprefix('val_')}" for name in objectives]
+    first = [name for name in dict.fromkeys([*objectives, *tested]) if name in known]
     others = [name for name in known if name not in first]
     others.sort(key=lambda name: "_loss" in name)
     return [*first, *others][:_MOST_COLUMNS]

@@ -12,12 +12,16 @@ from sweeper.results.status import Status
 
 @dataclass(frozen=True, slots=True)
 class StudyOpened:
-    """The study is open; on a resume, `rounds_done` rounds are already closed."""
+    """The study is open; on a resume, `rounds_done` rounds are already closed.
+
+    `moved_to` is where an old run directory is now, if the study started over.
+    """
 
     study: str
     run_dir: Path
     rounds_done: int
     n_trials: int
+    moved_to: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class TrialRows:
         known = [*self.values, "best_epoch", "epochs_done", "n_parameters", "train_s"]
         params = [name for name in self.names if is_param(name)]
         told = [name for name in ("reason",) if self.table[name].null_count < len(self.table)]
+        told += [name for name in ("feasible",) if name in self.names]
         return ["trial_number", "state", *told, *self.values, *params, *known[len(self.values) :]]
 
     def named(self, names: Iterable[str]) -> list[str]:

@@ -40,6 +40,16 @@ def repeats(rows: Iterable[Row]) -> str | None:
     )
 
 
+def models_left_out(n_front: int, n_kept: int) -> str | None:
+    """A message if the models of some trials on the Pareto front are not kept, or None."""
+    if not 0 < n_kept < n_front:
+        return None
+    return (
+        f"the Pareto front has {n_front} trials, but results.keep_models = {n_kept} keeps the "
+        f"models of {n_kept} only; refit trains any of the others again"
+    )
+
+
 def best_first(rows: Iterable[Row], directions: Sequence[str], n: int) -> list[Row]:
     """The best `n` complete trials: front by front, each by first objective, then by number.
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from sweeper.errors import Problem, SetupError, StudyError, counted
+from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
@@ -35,6 +35,7 @@ class Status:
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
     that are `planned` and `done` since the time `since`, while threads compile some; else None.
+    `stopped_by` is the user-defined sampler or pruner that has ended a finished study.
     `epochs` are those that a finished study has `trained`, and would have `without_pruning` of the
     trials that were `pruned`; None if a limit cut trials off. `training` says how many trials of
     the round in training have reached its end.
@@ -76,6 +77,7 @@ class Status:
     compiling: Mapping[str, Any] | None = None
     epochs: Mapping[str, int] | None = None
     training: str | None = None
+    stopped_by: str | None = None
 
 
 def ended_by(status: Status) -> str | None:
@@ -89,6 +91,10 @@ def ended_by(status: Status) -> str | None:
     if status.stop is not None:
         rules = ", ".join(f"study.stop.{name} = {value}" for name, value in status.stop.items())
         return f"ended by {rules}; run the same command without it to continue with new trials"
+    if status.stopped_by is not None:
+        return (
+            f"ended by '{status.stopped_by}', which called study.stop: it proposes no more trials"
+        )
     if status.timeout is None:
         return None
     ended = f"ended by study.timeout = {status.timeout}, over all of its sessions"
@@ -110,7 +116,7 @@ def going_on(status: Status) -> str:
     """How to continue such a study."""
     if status.counts.get("WAITING", 0):
         return "run the same command with a longer study.timeout to continue with new trials"
-    return "no trials are left; use --fresh with a longer study.timeout to train all of them fully"
+    return f"no trials are left; use {FRESH} and a longer study.timeout to train all of them fully"
 
 
 def write_status(run_dir: RunDir, status: Status) -> None:

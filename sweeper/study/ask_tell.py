@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
+from sweeper.study.options import STOPPED
 from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_recreated, pruner, sampler
 from sweeper.study.space import Space
@@ -49,6 +50,14 @@ class Past:
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+class _StoppableStudy(optuna.Study):
+    """An Optuna study that its sampler or pruner may stop without a loop of `optimize`."""
+
+    def stop(self) -> None:
+        """End the study after the trials that were already proposed."""
+        self._storage.set_study_system_attr(self._study_id, STOPPED, True)
+
+
 class Study:
     """An Optuna study whose proposals depend only on the study file and on reported results."""
 
@@ -65,13 +74,10 @@ class Study:
         self._pruning = partial(guarded, config, "pruner")
         with self._sampling(), self._pruning():
             self._sampler = ReseededSampler(lambda: sampler(config), seed, is_recreated(config))
-            self._study = optuna.create_study(
-                storage=self._storage,
-                study_name=config.study.name,
-                directions=list(config.study.directions),
-                sampler=self._sampler,
-                pruner=pruner(config),
-            )
+            name, directions = config.study.name, list(config.study.directions)
+            optuna.create_study(storage=self._storage, study_name=name, directions=directions)
+            self._study = _StoppableStudy(name, self._storage, self._sampler, pruner(config))
+        self._can_stop = any(key.startswith("study.") for key in config.functions.values())
         self._pruner = ReseededPruner(self._study.pruner, seed)
         past = past or Past()
         # samplers that draw at random; the others have reasons for what they propose
@@ -87,8 +93,21 @@ class Study:
         self._storage.noted()
 
     def ask(self, count: int, told_through_round: int) -> list[TrialSpec]:
-        """The next `count` proposals, of at most `n_proposals` in total."""
-        return [self._ask_one(told_through_round) for _ in range(count)]
+        """The next `count` proposals, of at most `n_proposals` in total; fewer once it is stopped.
+
+        If the sampler stops the study while it proposes a trial, this trial is the last one.
+        """
+        specs: list[TrialSpec] = []
+        while len(specs) < count and not self.is_stopped:
+            specs.append(self._ask_one(told_through_round))
+        return specs
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the user's sampler or pruner has called `study.stop`."""
+        return self._can_stop and STOPPED in self._storage.get_study_system_attrs(
+            self._study._study_id
+        )
 
     def report(self, number: int, first_epoch: int, values: Iterable[float]) -> None:
         """Report the objective after each epoch, from `first_epoch` on, to the pruner."""

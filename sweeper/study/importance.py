@@ -13,12 +13,18 @@ from typing import Any
 import numpy as np
 import optuna
 from jaxtyping import Float
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig
-from sweeper.study.optuna_export import blank_study, distributions_of, frozen_trials
+from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
+from sweeper.study.optuna_export import blank_study, frozen_trials
 from sweeper.trial import generator
 
 Matrix = Float[np.ndarray, "trial parameter"]
@@ -140,6 +146,11 @@ def _evaluator() -> Any:
     return sys.modules[f"{_PACKAGE}._ped_anova"].PedAnovaImportanceEvaluator()
 
 
+def enclosing_distributions(config: StudyConfig) -> dict[str, BaseDistribution]:
+    """A distribution of each parameter that has all its values, by column."""
+    return {name: _enclosing(entry) for name, entry in config.columns.items()}
+
+
 class Importance:
     """The importance of parameters, from the trials reported so far; for one thread at a time."""
 
@@ -147,14 +158,14 @@ class Importance:
         self._config = config
         self._study = blank_study(config, InMemoryStorage(), config.study.name)
         self._evaluator = _evaluator()
-        self._distributions = distributions_of(config)
+        self._distributions = enclosing_distributions(config)
         self._numbers: list[int] = []
         self._places: list[list[float]] = []
         self._values: list[Sequence[float]] = []
 
     def tell(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows of COMPLETE trials, with columns of trials.parquet."""
-        for trial in frozen_trials(self._config, [*rows], {}):
+        for trial in frozen_trials(self._config, [*rows], {}, self._distributions):
             self._study._storage.create_new_trial(self._study._study_id, trial)
             self._numbers.append(trial.number)
             self._places.append(self._place(trial))
@@ -222,6 +233,19 @@ class Importance:
             _position(trial.params[name], distribution) if name in trial.params else np.nan
             for name, distribution in self._distributions.items()
         ]
+
+
+def _enclosing(entry: SearchEntry) -> BaseDistribution:
+    """One range for all values of an entry, including those of `or`; powers are logarithmic."""
+    if isinstance(entry, CategoricalSearch):
+        return CategoricalDistribution(entry.choices)
+    values = (entry.low, *entry.or_values, entry.high)
+    low, high = min(values), max(values)
+    is_log = (entry.log or getattr(entry, "base", None) is not None) and low > 0
+    if isinstance(entry, FloatSearch):
+        return FloatDistribution(low, high, log=is_log)
+    step = 1 if is_log or entry.or_values else entry.step
+    return IntDistribution(int(low), int(high - (high - low) % step), log=is_log, step=step)
 
 
 def _position(value: Any, distribution: Any) -> float:

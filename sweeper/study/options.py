@@ -28,7 +28,16 @@ class Option:
 
     def fault(self, value: object) -> str | None:
         """What to write instead of `value`; None if it is valid."""
-        return None if self._fits(value) else f"write {self._wanted()}"
+        return None if self._fits(value) else f"write {self.wanted}"
+
+    @property
+    def example(self) -> bool | int | float | str:
+        """A valid value."""
+        if self.kind is bool:
+            return True
+        if self.kind is str:
+            return self.choices[0]
+        return max(1, int(self.least or 0)) if self.kind is int else 0.5
 
     def _fits(self, value: object) -> bool:
         if self.kind is bool or isinstance(value, bool):
@@ -40,7 +49,9 @@ class Option:
         above = self.least is None or value >= self.least
         return above and (self.most is None or value <= self.most)
 
-    def _wanted(self) -> str:
+    @property
+    def wanted(self) -> str:
+        """The valid values, in words."""
         if self.kind is bool:
             return "true or false"
         if self.kind is str:
@@ -141,7 +152,19 @@ PACKAGES: Mapping[str, str] = {"cmaes": "cmaes", "gp": "torch"}
 
 
 LARGEST_GRID = 1_000_000
+STOPPED = "sweeper:stopped"
+"""Stored with Optuna's study once a user-defined sampler or pruner has called `study.stop`."""
 _SAMPLER, _PRUNER = "study.sampler", "study.pruner"
+
+
+def default_of(name: str, key: str) -> str:
+    """The default of an option of the sampler or pruner `name`, in words."""
+    if OPTIONS[name][key].required:
+        return "none: it must be given"
+    if key in ("n_min_trials", "max_resource"):
+        return "n_startup_trials" if key == "n_min_trials" else "the largest number of epochs"
+    known = DEFAULTS.get(name, {})
+    return format_value(known[key]) if key in known else "that of Optuna"
 
 
 def rungs(config: StudyConfig) -> tuple[int, ...]:
@@ -197,6 +220,17 @@ def n_proposals(config: StudyConfig) -> int:
     if config.study.sampler.name != "grid":
         return config.study.n_trials
     return min(config.study.n_trials, n_points(config))
+
+
+def stopped_by(config: StudyConfig, stored: Mapping[str, Any]) -> str | None:
+    """The user-defined sampler, or else pruner, that has called `study.stop`; None if none has.
+
+    `stored` is what they have stored with the study.
+    """
+    if STOPPED not in stored:
+        return None
+    sampler, pruner = config.study.sampler.name, config.study.pruner.name
+    return sampler if is_function(sampler) else pruner
 
 
 def most_failures(config: StudyConfig) -> float:

@@ -1,8 +1,9 @@
 """Writes a run directory to an Optuna storage, for Optuna's own tools.
 
 While a study runs, its sampler draws integers as floats, and also parameters that a trial does not
-use. The exported trials have exactly what they were trained with. They are written all at once,
-because a single long curve takes half a second through Optuna's interface.
+use. The exported trials have exactly what they were trained with, in the ranges and on the scales
+of the study file. They are written all at once, because a single long curve takes half a second
+through Optuna's interface.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ import optuna
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
     distribution_to_json,
 )
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError
@@ -30,33 +29,54 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
-from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
+from sweeper.config.search import CategoricalSearch, IntSearch
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.results.listing import curves_of_all, listed
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir
+from sweeper.study.space import AS_WRITTEN, or_name
+from sweeper.trial import Scalar
 
 Row = Mapping[str, Any]
 Curve = Mapping[int, float]
+_RANGE = "range"  # in the place of an extra value of `or`
 # columns to export in addition to a trial's parameters and values
 _TOLD = ("reason", "best_value", "best_epoch", "epochs_done", "value_std", "n_parameters")
 _TOLD += ("train_s", "strategy", "error_type", "diverged_epoch")
 
 
-def distributions_of(config: StudyConfig) -> dict[str, BaseDistribution]:
-    """The distribution of each parameter, by column."""
-    return {name: _distribution(entry) for name, entry in config.columns.items()}
+def written_distributions(config: StudyConfig) -> dict[str, BaseDistribution]:
+    """The distributions of what a trial is exported with, by name, as the study file has them.
+
+    Optuna has neither powers nor extra values: powers become choices, and whether a trial has an
+    extra value, and which, becomes a parameter of its own. If it has one, it lacks the other.
+    """
+    known: dict[str, BaseDistribution] = {}
+    for name, entry in config.columns.items():
+        if isinstance(entry, CategoricalSearch) or not entry.or_values:
+            known[name] = AS_WRITTEN.distribution(entry)
+        elif isinstance(entry, IntSearch) and entry.base is not None:
+            known[name] = CategoricalDistribution(entry.values())
+        else:
+            known[or_name(name)] = CategoricalDistribution((_RANGE, *entry.or_values))
+            known[name] = AS_WRITTEN.distribution(entry)
+    return known
 
 
 def frozen_trials(
-    config: StudyConfig, rows: Sequence[Row], curves: Mapping[int, Curve]
+    config: StudyConfig,
+    rows: Sequence[Row],
+    curves: Mapping[int, Curve],
+    known: Mapping[str, BaseDistribution],
 ) -> Iterator[FrozenTrial]:
-    """The trials in rows of `trials.parquet`; `curves` are the objective by trial and epoch."""
-    known = distributions_of(config)
+    """The trials in rows of `trials.parquet`; `curves` are the objective by trial and epoch.
+
+    Their parameters are those with `known` distributions.
+    """
     columns = value_columns(len(config.study.objectives))
     for row in rows:
-        params = json.loads(row["params_json"])
+        params = dict(_written(json.loads(row["params_json"]), known))
         values = [row[name] for name in columns]
         is_complete = row["state"] == "COMPLETE"
         has_values = None not in values and row["state"] != "FAIL"
@@ -101,18 +121,17 @@ def blank_study(config: StudyConfig, storage: BaseStorage, name: str) -> optuna.
     return study
 
 
-def _distribution(entry: SearchEntry) -> BaseDistribution:
-    if isinstance(entry, CategoricalSearch):
-        return CategoricalDistribution(entry.choices)
-    low, high = (
-        min(entry.low, *entry.or_values, entry.high),
-        max(entry.low, *entry.or_values, entry.high),
-    )
-    is_log = (entry.log or getattr(entry, "base", None) is not None) and low > 0
-    if isinstance(entry, FloatSearch):
-        return FloatDistribution(low, high, log=is_log)
-    step = 1 if is_log or entry.or_values else entry.step
-    return IntDistribution(int(low), int(high - (high - low) % step), log=is_log, step=step)
+def _written(
+    params: Mapping[str, Scalar], known: Mapping[str, BaseDistribution]
+) -> Iterator[tuple[str, Scalar]]:
+    for name, value in params.items():
+        which = known.get(or_name(name))
+        if isinstance(which, CategoricalDistribution):
+            is_extra = value in which.choices
+            yield or_name(name), value if is_extra else _RANGE
+            if is_extra:
+                continue
+        yield name, value
 
 
 def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
@@ -254,6 +273,6 @@ def export_optuna(run_dir: RunDir, url: str, name: str | None) -> tuple[str, int
     metric = config.study.objectives[0]
     is_judged = len(config.study.objectives) == 1 and metric != N_PARAMETERS
     curves = curves_of_all(run_dir, metric) if is_judged else {}
-    trials = [*frozen_trials(config, known.rows(), curves)]
+    trials = [*frozen_trials(config, known.rows(), curves, written_distributions(config))]
     whole = [*with_gaps(config, trials)]
     return write_study(config, whole, url, name), len(trials)

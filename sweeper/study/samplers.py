@@ -7,9 +7,7 @@ proposal does not take longer with more trials.
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import optuna
@@ -22,7 +20,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.study.cohorts import CohortHyperbandPruner, HalvingPruner, PercentilePruner
 from sweeper.study.options import given_options, without_name
-from sweeper.study.user_sampler import own, seeded
+from sweeper.study.user_sampler import own, seeded, without_experimental_warnings
 
 
 class SteadyQMCSampler(QMCSampler):
@@ -88,15 +86,7 @@ _FIXED: dict[str, dict[str, Any]] = {
 }
 
 
-@contextmanager
-def _without_experimental_warnings() -> Iterator[None]:
-    """Suppress warnings about experimental features of Optuna, which the user has chosen."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield
-
-
-@_without_experimental_warnings()
+@without_experimental_warnings()
 def sampler(config: StudyConfig) -> BaseSampler:
     """The sampler of the study."""
     chosen = config.study.sampler
@@ -120,7 +110,7 @@ def is_recreated(config: StudyConfig) -> bool:
     return name == "gp" or is_function(name) or config.study.pruner.name == "hyperband"
 
 
-@_without_experimental_warnings()
+@without_experimental_warnings()
 def pruner(config: StudyConfig) -> BasePruner:
     """The pruner of the study."""
     chosen = config.study.pruner

@@ -43,7 +43,7 @@ class Space:
         for name, entry in self._entries.items():
             self.distributions[name] = self._units.distribution(entry)
             if or_values := _or_values(entry):
-                self.distributions[_which(name)] = CategoricalDistribution(
+                self.distributions[or_name(name)] = CategoricalDistribution(
                     (*range(len(or_values) + 1),)
                 )
 
@@ -58,7 +58,7 @@ class Space:
         return dict(pair for name, value in params.items() for pair in self._draws(name, value))
 
     def _value(self, name: str, entry: SearchEntry, drawn: Mapping[str, Scalar]) -> Scalar:
-        which = drawn.get(_which(name), 0)
+        which = drawn.get(or_name(name), 0)
         return (
             _or_values(entry)[int(which) - 1] if which else self._units.decode(entry, drawn[name])
         )
@@ -67,12 +67,12 @@ class Space:
         entry, or_values = self._entries[name], _or_values(self._entries[name])
         which = or_values.index(value) + 1 if value in or_values else 0
         if or_values:
-            yield _which(name), which
+            yield or_name(name), which
         if not which:
             yield name, self._units.encode(entry, value)
 
 
-def _which(name: str) -> str:
+def or_name(name: str) -> str:
     """The parameter that says whether `name` comes from its range; no column has this name."""
     return f"{name} or"
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isclose
 from typing import Any, Literal
 
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
@@ -38,6 +40,14 @@ def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
 def seeded(config: StudyConfig, made: Callable[..., Any]) -> dict[str, int]:
     """The study's seed, for classes that take one."""
     return {"seed": config.study.seed} if "seed" in keywords_of(made)[0] else {}
+
+
+@contextmanager
+def without_experimental_warnings() -> Iterator[None]:
+    """Suppress warnings about experimental features of Optuna, which the user has chosen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        yield
 
 
 @contextmanager
@@ -132,7 +142,8 @@ def own_problems(
     yield from problems
     if not problems:
         try:
-            found(**{**seeded(config, found), **options})
+            with without_experimental_warnings():
+                found(**{**seeded(config, found), **options})
         except RAISED as error:
             hint = "write other options, or fix it"
             yield config.problem(key, f"'{name}' raised {describe_error(error)}", hint)

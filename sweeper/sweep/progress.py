@@ -13,7 +13,7 @@ from sweeper.config import StudyConfig
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status
 from sweeper.scheduler.classes import Plan, ProgramClass, class_name
-from sweeper.study.options import most_failures
+from sweeper.study.options import most_failures, stopped_by
 from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.sweep.stopping import is_stopped
 from sweeper.trial import Reason, TrialState
@@ -47,7 +47,9 @@ class Standing:
         `spent_s` is the time of this session by activity.
         """
         ended, front = state.ended.counts, self._front(state.ended)
-        waiting = len(state.waiting) + max(0, self.n_trials - state.asked)
+        stopper = stopped_by(self.config, state.kept_with_study)
+        unasked = 0 if stopper else max(0, self.n_trials - state.asked)
+        waiting = len(state.waiting) + unasked
         rate = self._trials_per_s(len(state.ended), now)
         left = len(state.running) + waiting
         return Status(
@@ -72,6 +74,7 @@ class Standing:
             feasible=state.ended.n_feasible if self.config.study.constraints else None,
             timeout=self._cut_short(state, waiting) if doing == "finished" else None,
             stop=self._stop(state, waiting) if doing == "finished" else None,
+            stopped_by=stopper if doing == "finished" else None,
             max_failures=self._limit(ended[TrialState.FAIL.value]),
             metric=self.config.study.metric,
             direction=self.config.study.direction,

@@ -18,7 +18,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned
 from sweeper.results.publish import Publisher
-from sweeper.results.ranking import repeats
+from sweeper.results.ranking import models_left_out, repeats
 from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
@@ -54,6 +54,7 @@ class StudyRun:
         self._observer = observer
         self._timeline = timeline
         self._strategy = config.execution.strategy
+        self._kept = config.results.keep_models
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
@@ -68,7 +69,7 @@ class StudyRun:
         began = session.run_id, n_trials, time.time(), len(state.ended)
         self._standing = Standing(config, *began, xla_threads(session.ledger.sessions()))
         root = session.run_dir.root
-        observer(StudyOpened(config.study.name, root, state.rounds, n_trials))
+        observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
         if session.deaths:
@@ -102,6 +103,8 @@ class StudyRun:
             if told := ended_by(status):
                 self._observer(Warned(told))
             if self._sweep.finished and (told := repeats(self._sweep.state.ended.values())):
+                self._observer(Warned(told))
+            if self._sweep.finished and (told := models_left_out(len(status.front), self._kept)):
                 self._observer(Warned(told))
             return status
         except BaseException as error:

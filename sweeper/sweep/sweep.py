@@ -59,8 +59,13 @@ class Sweep:
     def finished(self) -> bool:
         """Whether every trial has ended, or something has ended the study."""
         state = self.state
-        is_asked = not state.waiting and state.asked >= self._n_trials
+        is_asked = not state.waiting and not self._left
         return not state.running and (is_asked or self._cut_by(()) is not None)
+
+    @property
+    def _left(self) -> int:
+        """How many trials the study may still be asked for."""
+        return 0 if self._study.is_stopped else max(0, self._n_trials - self.state.asked)
 
     @property
     def has_failed(self) -> bool:
@@ -165,7 +170,7 @@ class Sweep:
         if self._asks_ahead and self._parts.config.study.sampler.learns:
             started = len(state.running) + len(specs)
             new = min(new, max(0, self._parts.busy_with - started))
-        left = self._n_trials - state.asked
+        left = self._left
         specs += self._study.ask(min(new, left), state.rounds)
         left -= min(new, left)
         lost = sum(not self._is_feasible(spec) for spec in specs)
@@ -214,7 +219,7 @@ class Sweep:
         )
         share = math.ceil(parallel / (len(self._parts.policy.stops) + 1))
         wanted = max(ending - len(state.waiting), min(share, parallel - len(state.waiting)))
-        count = max(0, min(wanted, self._n_trials - state.asked))
+        count = max(0, min(wanted, self._left))
         state.draw_ahead(self._study.ask(count, state.rounds))
 
     def _decide(self, lanes: Sequence[LaneRecord]) -> dict[int, Mapping[str, Any]]:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from sweeper.cli.commands.guide import TOPICS
+from sweeper.cli.commands.guide import TOPICS, _explain, _rendered
+from sweeper.config.study import PRUNERS, SAMPLERS
+from sweeper.study.options import OPTIONS
 from tests.command_line import CommandLine
 from tests.documents import GUIDES, headings
 from tests.processes import environment_of
+
+
+def rendered(text: str, width: int) -> str:
+    """A guide on a terminal of this width, without styles."""
+    said = io.StringIO()
+    Console(width=width, file=said).print(_rendered(text, styled=False))
+    return said.getvalue()
+
+
+def letters(text: str) -> Counter[str]:
+    """How often each character occurs, without spaces and lines."""
+    counted = Counter(text)
+    return Counter({one: n for one, n in counted.items() if not one.isspace() and one not in "─━═"})
 
 
 def test_without_a_topic_the_guides_are_listed_one_a_line(command: CommandLine) -> None:
@@ -56,6 +74,34 @@ def test_a_setting_is_explained(setting: str, first: str, lines: int, command: C
     assert said[0] == first
     assert [line.split()[0] for line in said[1:4]] == ["takes", "default", "example"]
     assert len(said) == lines
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_no_word_of_a_guide_is_cut_off(topic: str) -> None:
+    """Also on a narrow terminal, where names in tables are folded."""
+    whole = letters(rendered(GUIDES[topic], 10_000))
+    for width in (60, 80, 100):
+        assert letters(rendered(GUIDES[topic], width)) == whole
+
+
+def test_a_meaning_keeps_its_quotes(command: CommandLine) -> None:
+    said = command("guide", "settings", "results.dir").stdout
+    assert said.endswith("default: `runs/<study.name>`\n")
+    assert 'example  results.dir = "runs/digits"' in said
+
+
+@pytest.mark.parametrize("table", ["study.sampler", "study.pruner"])
+def test_options_of_samplers_and_pruners_are_explained(table: str) -> None:
+    for name in SAMPLERS if table == "study.sampler" else PRUNERS:
+        for key, option in OPTIONS[name].items():
+            said = _explain("settings", f"{table}.{key}")
+            (own,) = [part for part in said.split("\n\n") if f"an option of {name}," in part]
+            assert own.startswith(f"{table}.{key}\n  takes    {option.wanted}\n  default  ")
+            assert option.fault(option.example) is None
+            assert f'{{ name = "{name}", {key} = ' in own
+    assert _explain("settings", "multivariate") == _explain(
+        "settings", "study.sampler.multivariate"
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
+from tests.small_studies import bent
 
 MORE = (
     "study.n_trials=6",
@@ -123,6 +124,39 @@ def test_commands_print_tables_and_json(directory: Path, command: CommandLine) -
     assert [row["trial_number"] for row in json.loads(as_json.stdout)] == [0, 1]
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "--where: no column 'vaule'; did you mean value?\n"
+
+
+def test_a_list_names_its_objectives_and_says_what_is_feasible(command: CommandLine) -> None:
+    """The end of the run says if models of the front are not kept."""
+    command.write(
+        bent(
+            STUDY,
+            "study.n_trials=6",
+            "study.metric=['val_loss', 'n_parameters']",
+            "study.direction=['minimize', 'maximize']",
+            "study.constraints=[{metric='train_loss', max=5.0}]",
+            "search.model.width={type='int', low=4, high=64, base=2}",
+            "study.enqueue=[{width=4, lr=1e-4}, {width=64, lr=1e-1}]",
+            "results.keep_models=1",
+        )
+    )
+    run = command("run", "study.toml")
+    said = " ".join(run.stderr.split())
+    results = sweeper.open_results(command.run_dir.root)
+    front = len(listed(command.run_dir).front())
+    assert (run.returncode, front > 1) == (0, True), run.stderr
+    assert f"the Pareto front has {front} trials, but results.keep_models = 1 keeps the" in said
+
+    shown = command(
+        "trials", str(command.run_dir.root), "--columns", "trial,value,value_1,feasible"
+    )
+    assert shown.stdout.splitlines()[0].split() == [
+        *("trial", "value", "(val_loss)", "value_1", "(n_parameters)", "feasible")
+    ]
+    assert {"value", "value_1", "feasible"} <= {*results.trials().columns}
+    assert "feasible" in listed(command.run_dir).telling
+    sole = command("trials", str(command.run_dir.root), "--where", "value < 100")
+    assert sole.returncode == 0
 
 
 def test_show_prints_curves_and_best_prints_next_steps(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import sweeper
 from sweeper.config import StudyConfig, parse
+from sweeper.config.lint import doubts
 from sweeper.errors import StudyError
 from tests.config.conftest import VALID, Read, Refused
 
@@ -100,6 +102,44 @@ def test_layer_sizes_are_searched_by_depth_and_width_or_as_text(read: Read) -> N
 
 
 @pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("study.stop={value=0.1,max=3}", "[study.stop] has value, patience"),
+        (
+            "train.early_stop={patience=1,max=3}",
+            "[train.early_stop] has metric, patience, min_delta",
+        ),
+        ("study.stop={value=1,timeout=3}", "did you mean 'study.timeout'?"),
+        ("study.stop={valeu=1}", "did you mean 'study.stop.value'?"),
+        ("study.max=3", "did you mean 'study.constraints.max'?"),
+        ("train.patience=3", "did you mean 'train.early_stop.patience'?"),
+        ("model.max=3", "[model] has depth, width, activation, layer_norm, dropout, kind"),
+    ],
+)
+def test_a_setting_of_another_table_is_suggested_only_if_it_may_be_meant(
+    written: str, hint: str
+) -> None:
+    assert advice(VALID, written) == hint
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("study.pruner=median", 'write { name = "median" }'),
+        ("study.sampler=random", 'write { name = "random" }'),
+        ("optimizer.schedule=cosine", 'write { name = "cosine" }'),
+        ("study.stop=3", "write a table with value, patience"),
+        ("study.pruner=3", "write a table with name"),
+    ],
+)
+def test_a_value_in_place_of_a_table_gets_the_table(written: str, hint: str, read: Read) -> None:
+    assert advice(VALID, written) == hint
+    if "name =" in hint:
+        key = written.partition("=")[0]
+        read("", "", f"{key}={hint.removeprefix('write ')}")
+
+
+@pytest.mark.parametrize(
     ("written", "key"),
     [
         ("n_trials", "study.n_trials"),
@@ -133,6 +173,35 @@ def test_overrides_are_text_texts_or_values_by_key(overrides: object, tmp_path: 
     file.write_text(VALID)
     study = sweeper.load_study(file, overrides)  # type: ignore[arg-type]
     assert isinstance(study, StudyConfig) and study.study.n_trials == 5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        ({"train.epocks": 3}, "train.epocks"),
+        ({"train": {"epocks": 3}}, "train.epocks"),
+        (["train.epocks=3"], "train.epocks"),
+        (["epochs"], "epochs"),
+    ],
+)
+def test_errors_in_python_name_the_overrides_and_their_key(
+    overrides: Any, key: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(VALID)
+    with pytest.raises(sweeper.StudyError) as refusal:
+        sweeper.load_study(file, overrides)
+    (problem,) = refusal.value.problems
+    assert (problem.where, problem.key) == ("overrides", key)
+    assert "--set" not in str(problem)
+
+
+def test_an_override_without_effect_is_reported_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(VALID)
+    (told,) = doubts(sweeper.load_study(file, {"model.depth": 3}))
+    assert told.startswith("the override model.depth changes nothing: every trial draws its own")
+    assert "--set" not in told
 
 
 def test_a_study_is_loaded_from_a_path_only() -> None:

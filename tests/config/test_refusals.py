@@ -193,7 +193,7 @@ BROKEN = {
     ),
     "value for a table": (
         ("n_trials = 8", "n_trials = 8\npruner = 'median'"),
-        (8, "study.pruner", "'median' is not a table", "write a table"),
+        (8, "study.pruner", "'median' is not a table", 'write { name = "median" }'),
     ),
     "unknown sampler": (
         ("n_trials = 8", "n_trials = 8\n[study.sampler]\nname = 'tep'"),

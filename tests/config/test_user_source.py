@@ -72,7 +72,7 @@ def test_a_study_is_not_resumed_with_an_edited_model(command: CommandLine) -> No
             2,
             "study.toml:17: model.function: nets.py has changed since the study in runs/wine "
             "began; restore it, change study.name (or results.dir if it is set), or start "
-            "over with --fresh, which moves the old directory aside\n",
+            "over with --fresh (in Python fresh=True), which moves the old directory aside\n",
         )
 
     nets.write_text(NETS.replace("WIDTH", "4"), encoding="utf-8")

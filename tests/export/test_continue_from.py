@@ -145,7 +145,7 @@ def test_another_model_or_none_is_refused(directory: Path, continued: RunDir) ->
         with pytest.raises(StudyError) as refusal:
             api.run(config_, continue_from=directory / start)
         assert message in str(refusal.value)
-        assert "--continue-from: " in str(refusal.value)
+        assert "--continue-from (in Python continue_from): " in str(refusal.value)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_changed_row_is_found_when_the_ledger_is_opened(row: str, tmp_path: Pa
     ledger._db.execute(f"UPDATE {row} SET body = body || ' '")
     ledger.close()
 
-    with pytest.raises(LedgerError, match=r"start over with --fresh|reads 1"):
+    with pytest.raises(LedgerError, match=r"start over with --fresh |reads 1"):
         Ledger.open(path)
 
 

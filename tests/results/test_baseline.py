@@ -76,6 +76,16 @@ def test_a_table_begins_with_the_objective_and_ends_with_losses() -> None:
     ]
 
 
+def test_a_table_shows_the_objective_on_the_test_rows_before_other_metrics() -> None:
+    scores = {
+        f"{part}_{name}": 0.5 for name in ("accuracy", "f1", "loss") for part in ("val", "test")
+    }
+    baseline = Baseline("", 1, (SimpleModel("majority class", False, scores),))
+    shown = {metric: compared(baseline, metric)[0] for metric in ("val_f1", "val_loss")}
+    assert shown["val_f1"][:3] == ["model", "val_f1", "test_f1"]
+    assert shown["val_loss"][:3] == ["model", "val_loss", "test_loss"]
+
+
 def test_metrics_of_another_epoch_than_the_value_are_left_out() -> None:
     trial = {"trial_number": 3, "value": 0.6, "final_val_accuracy": 0.5, "final_val_loss": 0.7}
     assert compared(CLASSES, "val_accuracy", trial)[1][0] == ["trial 3", 0.6, None]

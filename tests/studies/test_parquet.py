@@ -104,7 +104,8 @@ def test_a_parquet_of_mixed_types_is_planned_run_and_resumed(study: CommandLine)
     assert (refused.returncode, refused.stderr) == (
         2,
         "study.toml:10: data: the data has changed since the study in runs/wine began; restore "
-        "it, change study.name (or results.dir if it is set), or start over with --fresh, which "
+        "it, change study.name (or results.dir if it is set), or start over with --fresh "
+        "(in Python fresh=True), which "
         "moves the old directory aside\n",
     )
 
@@ -170,6 +171,7 @@ def test_a_study_is_not_resumed_with_an_edited_data_function(study: CommandLine)
     assert (refused.returncode, refused.stderr) == (
         2,
         "study.toml:12: data.function: clinic.py has changed since the study in runs/wine began; "
-        "restore it, change study.name (or results.dir if it is set), or start over with --fresh, "
+        "restore it, change study.name (or results.dir if it is set), or start over with --fresh "
+        "(in Python fresh=True), "
         "which moves the old directory aside\n",
     )

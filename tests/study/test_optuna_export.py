@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution_to_json,
+    json_to_distribution,
+)
 
 import sweeper
 from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import curves_of_all
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_export import export_optuna, open_storage, with_gaps
+from sweeper.study.optuna_export import (
+    export_optuna,
+    open_storage,
+    with_gaps,
+    written_distributions,
+)
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
@@ -54,7 +66,13 @@ def test_every_trial_is_exported_completely(run_dir: RunDir, tmp_path: Path) -> 
         assert trial.number == row["trial_number"]
         assert trial.state.name == row["state"]
         assert trial.value == row["value"]
-        assert trial.params == {n: v for n, v in drawn.items() if v is not None}
+        given = {n: v for n, v in drawn.items() if v is not None}
+        if "weight_decay" in given:
+            is_extra = given["weight_decay"] == 0.0
+            given["weight_decay or"] = 0.0 if is_extra else "range"
+            if is_extra:
+                del given["weight_decay"]
+        assert trial.params == given
         assert trial.intermediate_values == curves[trial.number]
         assert list(trial.intermediate_values) == [*range(1, row["epochs_done"] + 1)]
         assert (trial.user_attrs.get("reason") == "pruned") == (row["state"] == "PRUNED")
@@ -67,14 +85,16 @@ def test_every_trial_is_exported_completely(run_dir: RunDir, tmp_path: Path) -> 
     assert known == {
         "lr": FloatDistribution(1e-4, 1e-1, log=True),
         "epochs": IntDistribution(2, 4),
-        "width": IntDistribution(4, 16, log=True),
+        "width": CategoricalDistribution((4, 8, 16)),
         "activation": CategoricalDistribution(("relu", "tanh")),
         "dropout": FloatDistribution(0.1, 0.3),
-        "weight_decay": FloatDistribution(0.0, 0.1),
+        "weight_decay or": CategoricalDistribution(("range", 0.0)),
+        "weight_decay": FloatDistribution(1e-3, 0.1, log=True),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there are few trials
-        assert set(optuna.importance.get_param_importances(study)) == set(known)
+        found = set(optuna.importance.get_param_importances(study))
+        assert found == set(known) - {"weight_decay"}, "only some trials have it"
 
 
 def test_all_objectives_are_exported_and_the_front_is_the_same(
@@ -116,3 +136,38 @@ def test_unfinished_trials_in_between_are_exported_as_running(tmp_path: Path) ->
     ended[0].number, ended[1].number = 3, 1
     whole = [*with_gaps(config, ended)]
     assert [trial.state.name for trial in whole] == ["RUNNING", "COMPLETE", "RUNNING", "COMPLETE"]
+
+
+def test_what_optuna_proposes_for_an_exported_study_is_what_the_study_file_allows(
+    tmp_path: Path,
+) -> None:
+    entries = (
+        "search.optimizer.lr={type='float', low=1e-4, high=1e-1, log=true}",
+        "search.optimizer.weight_decay={type='float', low=1e-3, high=0.1, log=true, or=[0.0, 0.5]}",
+        "search.model.width={type='int', low=4, high=16, base=2, or=[5]}",
+        "search.model.depth={type='int', low=1, high=8, step=3, or=[5]}",
+        "search.model.dropout={type='float', low=0.05, high=0.5, step=0.1}",
+        "search.train.batch_size={type='int', low=8, high=32, log=true}",
+    )
+    config = study_in(tmp_path, STUDY, "search={}", *entries)
+    written = written_distributions(config)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    seen: dict[str, set[Any]] = {name: set() for name in config.columns}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # about ranges that steps do not divide
+        read = {n: json_to_distribution(distribution_to_json(d)) for n, d in written.items()}
+    for _ in range(200):
+        drawn = study.ask(read).params
+        for name, entry in config.columns.items():
+            extra = drawn.get(f"{name} or", "range")
+            value = drawn[name] if extra == "range" else extra
+            assert entry.has(value) is not None
+            seen[name].add(entry.has(value))
+    assert (seen["width"], seen["depth"]) == ({4, 5, 8, 16}, {1, 4, 5, 7})
+    assert {0.0, 0.5} < seen["weight_decay"]
+    assert len(seen["dropout"]) == 5
+    assert {name for name, one in read.items() if getattr(one, "log", False)} == {
+        "lr",
+        "weight_decay",
+        "batch_size",
+    }

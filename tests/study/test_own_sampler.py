@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 import sweeper
 from sweeper.config.user_code import load_class
 from sweeper.errors import StudyError, SweeperError
+from sweeper.results.events import Event, RoundStarted
 from sweeper.results.read import open_results
-from sweeper.results.status import read_status
+from sweeper.results.status import ended_by, read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import verify
 from tests.command_line import STUDY, CommandLine
@@ -250,3 +252,75 @@ def test_plan_reports_errors_of_a_sampler(tmp_path: Path, command: CommandLine) 
     assert (shown.returncode, shown.stdout) == (1, "")
     assert "'own:Sampler' raised OSError (own.py, line 18)" in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+_STOPPING = """\
+from optuna.samplers import RandomSampler
+
+class Stopping(RandomSampler):
+    def __init__(self, hook):
+        super().__init__()
+        self._hook = hook
+
+    def before_trial(self, study, trial):
+        if self._hook == "before" and trial.number == 5:
+            study.stop()
+
+    def after_trial(self, study, trial, state, values):
+        if self._hook == "after" and trial.number == 3:
+            study.stop()
+"""
+
+
+@pytest.mark.parametrize("hook", ["before", "after"])
+def test_a_sampler_may_end_the_study(hook: str, tmp_path: Path) -> None:
+    """It trains what was proposed before, and stays ended if it is resumed."""
+    (tmp_path / "stopping.py").write_text(_STOPPING, encoding="utf-8")
+    chosen = f"study.sampler={{name='stopping:Stopping', hook='{hook}'}}"
+    config = study_in(tmp_path, bent(STUDY, chosen, "study.enqueue=[]", "schedule.parallel=2"))
+    ended = sweeper.run(config)
+    again = sweeper.run(config)
+
+    numbers = sorted(open_results(config.run_dir).trials()["trial_number"])
+    assert numbers == [*range(len(numbers))]
+    assert len(numbers) == 6 if hook == "before" else 4 <= len(numbers) < 12
+    for status in (ended, again, read_status(RunDir(config.run_dir))):
+        assert (status.state, status.round) == ("finished", ended.round)
+        assert status.stopped_by == "stopping:Stopping"
+        assert status.counts["WAITING"] == status.counts["RUNNING"] == 0
+        told = "ended by 'stopping:Stopping', which called study.stop: it proposes no more trials"
+        assert ended_by(status) == told
+
+
+def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "stopping.py").write_text(_STOPPING, encoding="utf-8")
+    chosen = "study.sampler={name='stopping:Stopping', hook='after'}"
+    text = bent(STUDY, chosen, "study.enqueue=[]", "schedule.parallel=2")
+    whole, parts = (study_in(tmp_path, text, f"results.dir={tmp_path / n}") for n in "ab")
+    sweeper.run(whole)
+    for _ in range(20):  # sessions of one round
+        stop = threading.Event()
+
+        def after_this_round(event: Event, stop: threading.Event = stop) -> None:
+            if isinstance(event, RoundStarted):
+                stop.set()
+
+        if sweeper.run(parts, stop=stop, observer=after_this_round).state == "finished":
+            break
+    assert read_status(RunDir(parts.run_dir)).stopped_by == "stopping:Stopping"
+    told = ["trial_number", "value", "params_json"]
+    one, other = (open_results(config.run_dir).trials()[told] for config in (whole, parts))
+    assert one.equals(other)
+
+
+def test_brute_force_ends_with_the_space(tmp_path: Path) -> None:
+    space = (
+        "search={'model.width'={type='int',low=4,high=8,base=2},"
+        "'model.depth'={type='int',low=1,high=3}}"
+    )
+    chosen = "study.sampler={name='optuna.samplers:BruteForceSampler'}"
+    config = study_in(tmp_path, bent(STUDY, chosen, space, "study.enqueue=[]", "train.epochs=1"))
+    status = sweeper.run(config)
+    assert (status.state, status.stopped_by) == ("finished", "optuna.samplers:BruteForceSampler")
+    params = open_results(config.run_dir).trials()["params_json"]
+    assert len({*params}) == 6

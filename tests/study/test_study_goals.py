@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweeper.ledger import Ledger
-from sweeper.results.ranking import best_first, pareto_front
+from sweeper.results.ranking import best_first, models_left_out, pareto_front
 from sweeper.results.status import Status, ended_by, going_on
 from sweeper.study.ask_tell import Study
 from sweeper.sweep.progress import Standing
@@ -117,6 +117,15 @@ def test_the_weights_of_the_front_are_kept_first() -> None:
     assert set(front[:3]) <= store.kept
 
 
+@pytest.mark.parametrize(("front", "kept", "said"), [(9, 5, True), (5, 5, False), (9, 0, False)])
+def test_a_front_whose_models_are_not_all_kept_is_reported(
+    front: int, kept: int, said: bool
+) -> None:
+    told = models_left_out(front, kept)
+    assert (told is not None) is said
+    assert not said or f"has {front} trials, but results.keep_models = {kept} keeps" in str(told)
+
+
 def standing(sweep: Sweep, config: Any) -> Any:
     return Standing(config, "test", 16, 0.0, 0).status(sweep.state, 1.0, "finished")
 
@@ -215,7 +224,7 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     assert ended(ledger, "11s").timeout is None
     all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
     assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
-    assert going_on(all_begun).startswith("no trials are left; use --fresh ")
+    assert going_on(all_begun).startswith("no trials are left; use --fresh (in Python fresh=True) ")
 
 
 @pytest.mark.parametrize("limit", ["1", "0.1"])

@@ -61,12 +61,13 @@ def test_importances_equal_those_of_optuna(run_dir: RunDir) -> None:
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
+    from sweeper.study.importance import enclosing_distributions
     from sweeper.study.optuna_export import frozen_trials
 
     config = sweeper.load_study(run_dir.root.parent / "study.toml", TWO)
     rows = listed(run_dir).rows()
     study = optuna.create_study(directions=["minimize", "minimize"])
-    study.add_trials([*frozen_trials(config, rows, {})])
+    study.add_trials([*frozen_trials(config, rows, {}, enclosing_distributions(config))])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few trials, and that lower is better
         expected = get_param_importances(

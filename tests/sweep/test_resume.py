@@ -159,6 +159,9 @@ def test_fresh_moves_the_old_directory_aside(finished: CommandLine) -> None:
     assert done.returncode == 0, done.stderr
     new, kept = sorted(finished.run_dir.root.parent.iterdir())
     assert (new.name, kept.name[:5]) == ("wine", "wine.")
+    said = f"the old run directory is now {kept}"
+    assert said in done.stderr
+    assert said in (new / "logs" / "sweeper.log").read_text(encoding="utf-8")
     assert {**contents(kept), "ledger.lock": b""} == {**old, "ledger.lock": b""}
     assert sweeper.open_results(new).trials()["seed"].unique().tolist() == [1]
 

@@ -38,6 +38,7 @@ _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^]]+)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
+_CODE_CELL = re.compile(r"^`([^`]*)`$")
 _CELLS = re.compile(r" (?<!\\)\| ")
 
 
@@ -104,13 +105,13 @@ def _show(console: Console, shown: RenderableType) -> None:
 
 def _rendered(text: str, *, styled: bool) -> RenderableType:
     """A guide as the terminal shows it; without styles, code keeps its backticks."""
-    from rich.markdown import Markdown
+    from sweeper.cli.markdown import WholeMarkdown
 
     parts = _FENCE.split(_COMMENT.sub("", text))
     for at, prose in [*enumerate(parts)][::2]:  # each other part is a block of code
         linked = _LINK.sub(_named, prose)
         parts[at] = linked if styled else _CODE.sub(r"`` `\1` ``", linked)
-    return Markdown("".join(parts), code_theme="ansi_dark", hyperlinks=False)
+    return WholeMarkdown("".join(parts), code_theme="ansi_dark", hyperlinks=False)
 
 
 def _named(link: re.Match[str]) -> str:
@@ -134,6 +135,8 @@ def _explain(topic: str, setting: str) -> str:
     found = found or [row for row in rows if re.fullmatch(_pattern(row[0]), setting)]
     found = found or [row for row in rows if f".{row[0]}.".endswith(f".{setting}.")]
     found = found or [row for row in rows if row[0].startswith(f"{setting}.")]
+    if not found and (options := [*_options(setting)]):
+        return "\n\n".join(options)
     if not found:
         hint = did_you_mean(setting, [row[0] for row in rows])
         hint = hint or f"`sweeper guide {SETTINGS}` lists them all"
@@ -141,12 +144,41 @@ def _explain(topic: str, setting: str) -> str:
     return "\n\n".join(_described(*row) for row in found)
 
 
+def _options(setting: str) -> Iterator[str]:
+    """What is known about an option of samplers and pruners, also by its last part."""
+    from sweeper.config.study import PRUNERS, SAMPLERS
+    from sweeper.config.toml import toml_value
+    from sweeper.study.options import OPTIONS, default_of
+
+    for table, names in (("study.sampler", SAMPLERS), ("study.pruner", PRUNERS)):
+        for name in names:
+            for key, option in OPTIONS[name].items():
+                if not f".{table}.{key}.".endswith(f".{setting}."):
+                    continue
+                example = f"{table} = {toml_value({'name': name, key: option.example})}"
+                yield _block(
+                    f"{table}.{key}",
+                    (option.wanted, default_of(name, key), example),
+                    f"an option of {name}, named as in Optuna; see `sweeper guide study-file`",
+                )
+    if setting in ("study.pruner.wrapped", "wrapped"):
+        yield _block(
+            "study.pruner.wrapped",
+            (
+                "a pruner with its options",
+                "none",
+                'study.pruner = { name = "patient", patience = 3, wrapped = { name = "median" } }',
+            ),
+            "the pruner that patient asks; see `sweeper guide study-file`",
+        )
+
+
 def _rows(text: str) -> Iterator[list[str]]:
     """The lines of the tables of settings, in cells."""
     for line in text.splitlines():
         if line.startswith("| `"):
             cells = _CELLS.split(line.removeprefix("| ").removesuffix(" |"))
-            yield [cell.replace("\\|", "|").strip("`") for cell in cells]
+            yield [_CODE_CELL.sub(r"\1", cell.replace("\\|", "|")) for cell in cells]
 
 
 def _pattern(key: str) -> str:
@@ -156,6 +188,10 @@ def _pattern(key: str) -> str:
 
 
 def _described(key: str, takes: str, default: str, example: str, meaning: str) -> str:
-    """A setting, its values and its meaning, each on a line."""
-    lines = (("takes", takes), ("default", default), ("example", f"{key} = {example}"))
+    return _block(key, (takes, default, f"{key} = {example}"), meaning)
+
+
+def _block(key: str, cells: tuple[str, str, str], meaning: str) -> str:
+    """A setting with what it takes, its default, an example and its meaning, each on a line."""
+    lines = zip(("takes", "default", "example"), cells, strict=True)
     return "\n".join([key, *(f"  {name:<8} {text}" for name, text in lines), f"  {meaning}"])

@@ -77,7 +77,8 @@ def trials(
         return
     shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
     if shown:
-        print_shown(trial_tables.listed(shown, "" if wanted else _MORE_COLUMNS))
+        metrics = dict(zip(every.values, every.metrics, strict=True))
+        print_shown(trial_tables.listed(shown, metrics, "" if wanted else _MORE_COLUMNS))
     left = len(found) - len(shown)
     if count is None and left:
         print_shown(f"{left} more; show all with --head {len(found)}, --csv or --json")

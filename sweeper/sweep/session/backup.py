@@ -21,6 +21,7 @@ from typing import Any
 from sweeper.config import load
 from sweeper.config.load import study_of
 from sweeper.errors import (
+    FRESH,
     DamagedLedgerError,
     LedgerError,
     Problem,
@@ -190,7 +191,7 @@ def restore_backup(run_dir: RunDir) -> int:
     rounds = checked(run_dir.backup)
     if strange := find_mismatch(run_dir):
         found, hint = f"it is of another study: {strange}", "restore this study's own copy"
-        problem = Problem(str(run_dir.backup), "", found, f"{hint}, or start over with --fresh")
+        problem = Problem(str(run_dir.backup), "", found, f"{hint}, or start over with {FRESH}")
         raise LedgerError(problem)
     is_kept = run_dir.ledger.exists()
     for end in ("", "-wal", "-shm"):  # the log of the damaged ledger does not belong to the copy

@@ -181,17 +181,20 @@ def clear_staging(run_dir: RunDir) -> None:
             remove_inside(run_dir.root, path)
 
 
-def move_aside(run_dir: RunDir) -> None:
+def move_aside(run_dir: RunDir) -> Path | None:
     """Rename the directory of a study to its time, in one step, while no other process runs it.
 
-    A link to a directory is kept, since the new one must be on the same disk.
+    A link to a directory is kept, since the new one must be on the same disk. Returns its new path,
+    or None if it has no study.
     """
-    if holds_study(run_dir):
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-        with held(run_dir):
-            place = run_dir.root.resolve()
-            place.rename(place.with_name(f"{place.name}.{stamp}"))
-        place.mkdir(exist_ok=True)
+    if not holds_study(run_dir):
+        return None
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    with held(run_dir):
+        place = run_dir.root.resolve()
+        aside = place.rename(place.with_name(f"{place.name}.{stamp}"))
+    place.mkdir(exist_ok=True)
+    return aside
 
 
 def delete(run_dir: RunDir) -> list[Path]:

@@ -17,7 +17,7 @@ from sweeper.config.user_source import (
     is_of_another_main,
     source_digests,
 )
-from sweeper.errors import Problem, StudyError, SweeperError, listed
+from sweeper.errors import FRESH, Problem, StudyError, SweeperError, listed
 from sweeper.process import installed_versions
 
 # Where a class runs, what is kept and when a study ends: no row depends on these silently.
@@ -54,7 +54,7 @@ _READERS = ("pandas", "numpy", "scikit-learn", "scipy")
 # metrics are of the part that the first loss compares with the data.
 _ORDERED = ("search", "train.losses")
 
-_FRESH = "start over with --fresh, which moves the old directory aside"
+_FRESH = f"start over with {FRESH}, which moves the old directory aside"
 _ELSEWHERE = "change study.name (or results.dir if it is set)"
 _BACK = f"restore it, {_ELSEWHERE}, or {_FRESH}"
 
@@ -293,7 +293,7 @@ def other_start(
         hint = "omit it to resume with the copy in the run directory"
     yield Problem(
         str(config.run_dir),
-        "--continue-from",
+        "--continue-from (in Python continue_from)",
         found,
         f"{hint}, {_ELSEWHERE}, or {_FRESH}",
     )

@@ -36,6 +36,7 @@ class Session:
     that keep it valid but not equal to an unbroken run; rows from here on have the `mark` of all
     changes so far. `largest_n_trials` is the highest number that was ever requested, `forecast` the
     recorded one, since a study is planned once. `deaths` are those during the open round.
+    `moved_to` is where an old run directory is now, if the study started over.
     """
 
     run_id: str
@@ -46,6 +47,7 @@ class Session:
     largest_n_trials: int
     forecast: Forecast
     deaths: int = 0
+    moved_to: Path | None = None
 
 
 Foresee = Callable[[Forecast | None], Forecast]
@@ -77,8 +79,7 @@ def open_session(
     # checks that refuse a new study come before any file is written, or an old one is moved
     foreseen = foresee(None) if fresh or not run_dir.ledger.exists() else None
     with _refusing(run_dir):
-        if fresh:
-            move_aside(run_dir)
+        moved_to = move_aside(run_dir) if fresh else None
         make(config, run_dir)
     with _refusing(run_dir), held(run_dir):
         clear_staging(run_dir)
@@ -112,7 +113,7 @@ def open_session(
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
             lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
             with leaving_in_order(lasting):
-                yield Session(run_id, lasting, ledger, *found)
+                yield Session(run_id, lasting, ledger, *found, moved_to)
         finally:
             ledger.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -130,9 +131,9 @@ def test_without_ledger_and_copy_fresh_moves_the_rest_aside(
         for path in [path for name in gone.split() for path in study.run_dir.root.glob(name)]:
             path.unlink()
         (damage,) = verify(study.run_dir).damage
-        hint = "restore a copy of it, or start over with --fresh"
+        hint = "restore a copy of it, or start over with --fresh (in Python fresh=True)"
         assert str(damage) == f"ledger.db: it is missing; {hint}"
-        with pytest.raises(DamagedLedgerError, match=f"it is missing; {hint}"):
+        with pytest.raises(DamagedLedgerError, match=re.escape(f"it is missing; {hint}")):
             study.run()
         assert sweeper.run(study.config, fresh=True).state == "finished"
         assert study.left() == ended.left()

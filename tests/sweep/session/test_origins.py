@@ -72,13 +72,13 @@ def test_a_copy_of_another_study_is_not_restored(
         if not gone:
             told = "trials.parquet is of another study"
     before = contents(run_dir.root)
-    hint = "restore this study's own copy, or start over with --fresh"
+    hint = "restore this study's own copy, or start over with --fresh (in Python fresh=True)"
     with pytest.raises(LedgerError) as refused:
         restore_ledger(run_dir)
     assert str(refused.value) == f"{run_dir.backup}: it is of another study: {told}; {hint}"
     assert contents(run_dir.root) == before
     (damage,) = verify(run_dir).damage  # nor is it offered as the fix
-    assert damage.hint == "restore a copy of it, or start over with --fresh"
+    assert damage.hint == "restore a copy of it, or start over with --fresh (in Python fresh=True)"
 
 
 @pytest.mark.parametrize("what", HARMS)

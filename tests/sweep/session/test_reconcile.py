@@ -20,6 +20,7 @@ from sweeper.sweep.session.reconcile import (
     refusals,
 )
 from tests.command_line import STUDY
+from tests.documents import GUIDES, section
 from tests.small_studies import PARTS
 
 NOW = installed_versions(LIBRARIES)
@@ -71,6 +72,7 @@ BOUNDARY = [
 ]
 FREE = [
     "study.timeout='1h'",
+    "study.stop={patience=3}",
     "study.n_trials=11",
     "execution.threads=2",
     "execution.workers=1",
@@ -122,6 +124,22 @@ def test_changes_of_an_order_that_rows_depend_on_are_refused(
     assert refused == ([] if key is None else [key])
 
 
+def test_the_guide_says_what_each_change_leads_to() -> None:
+    table = section("Changing the study file", GUIDES["recovery"])
+    refused, marked, _, free = [
+        row.partition(" | ")[0] for row in table.splitlines() if row.startswith("| ")
+    ][1:]
+    assert all(f"`{name}`" in marked for name in [*map(_last, BOUNDARY), "--plan"])
+    assert all(f"`{name}`" in free for name in map(_last, FREE))
+    assert "your own code except that of samplers and pruners" in refused
+    assert "the code of your own sampler or pruner" in marked
+
+
+def _last(assignment: str) -> str:
+    key = assignment.partition("=")[0]
+    return key if key == "results.dir" else key.rpartition(".")[2]
+
+
 @pytest.mark.parametrize("assignment", BOUNDARY)
 def test_changes_of_sampling_and_planning_mark_later_rows(assignment: str) -> None:
     refused, boundary = changed(assignment)
@@ -139,7 +157,8 @@ def test_a_refusal_names_both_values_and_a_solution() -> None:
     told = [str(problem) for problem in refusals(config, (Change("study.seed", 3, 0),))]
     assert told == [
         "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; restore it, "
-        "change study.name (or results.dir if it is set), or start over with --fresh, which moves "
+        "change study.name (or results.dir if it is set), or start over with --fresh "
+        "(in Python fresh=True), which moves "
         "the old directory aside"
     ]
 
