@@ -34,6 +34,7 @@ REFUSED = [
     "study.pruner={name='median'}",
     "data.name='iris'",
     "data.scale='none'",
+    "data.target_scale='none'",
     "data.split.val=0.3",
     "data.split.group='alcohol'",
     "data.split.time='alcohol'",
