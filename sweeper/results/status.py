@@ -153,10 +153,12 @@ def read_status(run_dir: RunDir) -> Status:
 def for_want_of_one(run_dir: RunDir) -> str:
     """What to do if no trial of a study is complete."""
     try:
-        is_over = read_status(run_dir).state in ("finished", "interrupted")
+        state = read_status(run_dir).state
     except SetupError:  # only the tables were kept
-        is_over = True
-    if not is_over:
+        state = "finished"
+    if state == "interrupted":
+        return "the study was interrupted: resume it with the command that started it"
+    if state == "running":
         return "wait until a trial is complete"
     return (
         f"`python -m sweeper trials {run_dir.root}` shows why each trial ended; change the study, "
