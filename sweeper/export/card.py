@@ -53,7 +53,8 @@ def model_card(
         told = (
             f"The study's own code is copied here: {named}. Other modules that it imports must be "
         )
-        parts += [f"{told}installed; `load.py` runs it."]
+        files = "Files that it reads, such as weights, are not copied: keep them where it looks."
+        parts += [f"{told}installed; `load.py` runs it. {files}"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
