@@ -26,6 +26,7 @@ from sweeper.preflight.check import (
     can_build_models,
     can_read_rows,
     check_models,
+    fixed_start_of,
     never_run,
     unchecked,
 )
@@ -88,12 +89,14 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
     from sweeper.executors.claims import check_fits
 
     of_models: tuple[str, ...] = ()
+    weights = None
     with _devices(config):
         if data is not None:
             check_fits(config, data)
         if data is not None and (python or can_build_models(config)):
             config, of_models = check_models(config, data)
-    session.check(config, None if data is None else data.digest)
+            weights = fixed_start_of(config, data)
+    session.check(config, None if data is None else data.digest, weights)
     return CheckedStudy(
         name=config.study.name,
         n_trials=options.n_proposals(config),
@@ -327,11 +330,15 @@ def run_prepared(
             saved = {"path": start.file.name, "digest": start.file.digest}
             for warning in warm_start.describe_start(config, start):
                 observer(Warned(warning))
-        held = stack.enter_context(
-            session.open_session(
-                config, data.digest, foresee, environment(), fresh=asked.fresh, start=saved
-            )
+        # trials that start from a saved model do not use the initial weights of the builder
+        weights = fixed_start_of(config, data) if start is None else None
+        opened = session.open_session(
+            *(config, data.digest, foresee, environment()),
+            fresh=asked.fresh,
+            start=saved,
+            weights=weights,
         )
+        held = stack.enter_context(opened)
         watch = CompileWatch(run_dir, observer)
         executor = stack.enter_context(fleet(config, data, run_dir, watch, start, timeline))
         if held.deaths < MAX:  # the compilation may be what crashes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from typing import Any, TypeVar
 
@@ -104,6 +104,25 @@ def announced(doing: str) -> Generator[None]:
     finally:
         file.write("\r\x1b[2K")  # clears the line
         file.flush()
+
+
+_for_answers: list[Any] = []  # standard output, while other code prints to standard error
+
+
+@contextmanager
+def answers_alone() -> Generator[None]:
+    """Within this block only answers go to standard output, and what user code prints does not."""
+    _for_answers.append(answers())
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _for_answers.pop()
+
+
+def answers() -> Any:
+    """The file for answers: standard output."""
+    return _for_answers[-1] if _for_answers else sys.stdout
 
 
 def console_on(file: Any) -> Console:

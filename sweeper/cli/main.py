@@ -9,16 +9,17 @@ import faulthandler
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from sweeper.cli.address_space import check_address_space
 from sweeper.cli.commands.printing import CommandGroup, print_shown
-from sweeper.cli.console import console_on, drop_unwritten, silence
+from sweeper.cli.console import answers_alone, console_on, drop_unwritten, silence
 from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
 from sweeper.executors.private_apis import is_invalid_jax_setting
 from sweeper.executors.signals import Left, ignore_interrupts, leave_on_signals
@@ -84,8 +85,19 @@ def app_for(words: Sequence[str]) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name)(_with_answers_alone(command))
     return app
+
+
+def _with_answers_alone(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, which keeps what the user's code prints out of its answer."""
+
+    @wraps(command)
+    def wrapped(*words: Any, **options: Any) -> Any:
+        with answers_alone():
+            return command(*words, **options)
+
+    return wrapped
 
 
 def _print_version(wanted: bool) -> None:

@@ -181,7 +181,10 @@ def reproduced(found: Reproduction) -> Iterator[RenderableType]:
     for name, (before, here) in found.versions.items():
         yield f"{name} was {before} then and is {here} here"
     if not found.versions:
-        yield "the versions are the same; the machine, number of threads or device may differ"
+        yield (
+            "the versions are the same; the machine, number of threads or device may differ, or "
+            "files that your code reads may have changed"
+        )
 
 
 def refitted(row: Record, again: Record, on: str) -> Rows:

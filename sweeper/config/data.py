@@ -169,6 +169,12 @@ class _RowsTable(Table):
     scale: Literal["none", "standard", "minmax"] = Field(
         default="standard", description="how numbers are scaled; fitted on the training rows"
     )
+    target_scale: Literal["standard", "none"] | None = Field(
+        default=None,
+        description="how numeric targets are scaled, whatever scale says; default: none if scale "
+        "is none, else standard",
+        examples=["none"],
+    )
     impute: Impute = Field(
         default="none",
         description="how missing numbers are filled; none: missing values are an error",
@@ -192,6 +198,16 @@ class _RowsTable(Table):
         default="refuse", description="drop: leave out rows without a target value"
     )
     split: SplitTable = Field(default=SplitTable(), description="rows for validation and testing")
+
+    @property
+    def usual_target_scale(self) -> Literal["standard", "none"]:
+        """How numeric targets are scaled unless `target_scale` says it."""
+        return "none" if self.scale == "none" else "standard"
+
+    @property
+    def standardizes_targets(self) -> bool:
+        """Whether numeric targets are scaled to mean 0 and deviation 1."""
+        return (self.target_scale or self.usual_target_scale) == "standard"
 
 
 class _ColumnsTable(_RowsTable):

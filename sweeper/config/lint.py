@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from sweeper.config.alternating import AlternatingTable, idle_parts
+from sweeper.config.alternating import DATA, AlternatingTable, idle_parts
 from sweeper.config.conditions import Wanted
+from sweeper.config.coupled import CoupledTable
 from sweeper.config.jax_pins import overridden
+from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable
 from sweeper.config.optimizer import (
     SHAPES,
@@ -24,7 +26,7 @@ from sweeper.config.rules import inputs_of
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
-from sweeper.config.train import TASK_OF_LOSS, better
+from sweeper.config.train import TASK_OF_LOSS, OwnProgramTable, better
 from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
 
@@ -40,6 +42,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_idle_phases(config),
         *_idle_queue(config),
         *_trained_on(config),
+        *_standardized(config),
         *idle_settings(config),
         *_jax_settings(config),
     )
@@ -147,6 +150,31 @@ def _trained_on(config: StudyConfig) -> Iterator[str]:
             f'trials train on the {also} rows, too (data.split.train_on = "{trained_on}"), so '
             f"{measures} metrics say nothing about new rows"
         )
+
+
+def _standardized(config: StudyConfig) -> Iterator[str]:
+    """Code of the user gets scaled targets, and the file does not say that this is intended."""
+    data, train = config.data, config.train
+    if train.target != "numbers" or data.target_scale is not None or not data.standardizes_targets:
+        return
+    match train:
+        case AlternatingTable():
+            losses = {f"losses.{name}.kind": loss for name, loss in train.by_loss.items()}
+            kinds = {key: loss.kind for key, loss in losses.items() if loss.against == DATA}
+        case CoupledTable():
+            kinds = {"objective": train.objective}
+        case OwnProgramTable():
+            kinds = {"program": train.program}
+        case _:
+            kinds = {"loss": train.loss}
+    for setting, function in kinds.items():
+        if is_function(function):
+            yield (
+                f"train.{setting} = {format_value(function)} gets targets that are scaled to mean "
+                "0 and deviation 1; if it needs them in their own unit, such as counts, write "
+                'data.target_scale = "none"; otherwise data.target_scale = "standard", which ends '
+                "this warning"
+            )
 
 
 def _jax_settings(config: StudyConfig) -> Iterator[str]:
@@ -317,6 +345,11 @@ def _early_stop(config: StudyConfig) -> Iterator[str]:
 
 def _of_data(config: StudyConfig) -> Iterator[str]:
     split = config.data.split
+    if config.data.target_scale is not None and config.train.target != "numbers":
+        is_of_classes = config.train.target == "classes"
+        what = "the target is classes" if is_of_classes else "no target is read"
+        scale = format_value(config.data.target_scale)
+        yield f"data.target_scale = {scale} changes nothing: {what}; remove it"
     if config.study.folds is not None and split.val != type(split).model_fields["val"].default:
         yield (
             f"data.split.val = {split.val} changes nothing: study.folds = {config.study.folds} "

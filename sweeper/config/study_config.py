@@ -102,14 +102,21 @@ class StudyConfig(Table):
         schedule = self.schedule.model_copy(update={"parallel": parallel})
         return self.model_copy(update={"schedule": schedule})
 
+    def with_target_scale(self) -> Self:
+        """The same study, with the scale of numeric targets written out."""
+        if self.train.target != "numbers" or self.data.target_scale is not None:
+            return self
+        update = {"target_scale": self.data.usual_target_scale}
+        return self.model_copy(update={"data": self.data.model_copy(update=update)})
+
     def as_begun(self, record: Mapping[str, Any]) -> Self:
         """The same study under the rules that it began with; `record` is its `canonical` of then.
 
         These are its edition, which floats of its models are traced, and how many trials train at a
-        time.
+        time. How its targets are scaled is written out.
         """
         config = self.under(record.get("edition", 1)).tracing(record.get("traced_arguments", ()))
-        return config.at_a_time(record["schedule"]["parallel"])
+        return config.at_a_time(record["schedule"]["parallel"]).with_target_scale()
 
     @property
     def parallel(self) -> int:
@@ -354,13 +361,16 @@ class StudyConfig(Table):
     def canonical(self) -> dict[str, Any]:
         """All settings including defaults, as JSON; equal for studies that mean the same.
 
-        Edition 1 and no `traced_arguments` are left out, as in records of versions before these.
+        Edition 1, no `traced_arguments` and the usual `data.target_scale` are left out, as in
+        records of versions before these.
         """
         unknown_before = {
             "edition": self.edition == 1,
             "traced_arguments": not self.traced_arguments,
         }
-        exclude = {name for name, is_out in unknown_before.items() if is_out}
+        exclude: dict[str, Any] = {name: True for name, is_out in unknown_before.items() if is_out}
+        if self.data.target_scale in (None, self.data.usual_target_scale):
+            exclude["data"] = {"target_scale"}
         settings = self.model_dump(mode="json", exclude=exclude)
         links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
         return {**settings, "search": {**settings["search"], **links}}

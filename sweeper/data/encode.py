@@ -169,13 +169,13 @@ def _numbers(
     """The targets of every row, with the mean and deviation they were standardised by."""
     target = raw.frame[list(raw.targets)].to_numpy(np.float64)
     n_targets = len(raw.targets)
-    if config.data.scale == "none":
+    if not config.data.standardizes_targets:
         return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets
     # also if features are scaled to [0, 1], since losses expect targets of deviation 1
     scaler: Any = StandardScaler()
     with np.errstate(over="ignore", invalid="ignore"):
         y = scaler.fit(target[parts.train]).transform(target)
-    _check_scaled(config, raw, raw.targets, y, [scaler])
+    _check_scaled(config, raw, raw.targets, y, [scaler], setting="target_scale")
     precision = config.execution.precision
     with np.errstate(over="ignore"):
         is_fit = np.isfinite(np.square(scaler.scale_).astype(precision))
@@ -358,8 +358,9 @@ def _check_scaled(
     columns: NDArray[np.float64],
     scalers: Sequence[Any],
     fills: NDArray[np.float64] | float = 0.0,
+    setting: str = "scale",
 ) -> None:
-    """Refuse columns that scaling has made constant, or not finite.
+    """Refuse columns that scaling by `setting` has made constant, or not finite.
 
     Finite numbers may be so far apart that their differences are not.
 
@@ -372,7 +373,7 @@ def _check_scaled(
     for scaler in scalers:
         is_fit &= np.isfinite(scaler.scale_) & (scaler.scale_ != 0)
     what = f"values too large for {config.execution.precision} once they are filled and scaled"
-    hint = 'write smaller numbers, or scale = "none"'
+    hint = f'write smaller numbers, or {setting} = "none"'
     _refuse_unfit(config, raw, names, is_fit, what, hint)
 
 

@@ -53,7 +53,8 @@ def model_card(
         told = (
             f"The study's own code is copied here: {named}. Other modules that it imports must be "
         )
-        parts += [f"{told}installed; `load.py` runs it."]
+        files = "Files that it reads, such as weights, are not copied: keep them where it looks."
+        parts += [f"{told}installed; `load.py` runs it. {files}"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -162,9 +163,22 @@ def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
         ),
         ("columns", shown),
         ("predicts", ", ".join(data["targets"])),
+        ("outputs", _outputs(config, data)),
         ("classes", classes),
     ]
     return [(name, value) for name, value in found if value]
+
+
+def _outputs(config: StudyConfig, data: Record) -> str:
+    """How predicted numbers follow from the outputs of the model; empty for classes."""
+    if data["class_names"] or not data["targets"]:
+        return ""
+    if not config.data.standardizes_targets:
+        return "predicted as they are, since the targets were not scaled"
+    return (
+        "standardized targets: predictions are the outputs times the deviation of the training "
+        "targets, plus their mean"
+    )
 
 
 def _use(config: StudyConfig, record: Record, output: Path) -> str:

@@ -30,6 +30,7 @@ from sweeper.programs.provenance import WHOSE, NoteError, data_of, misfits, read
 from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
 from sweeper.results.baseline import read_baseline
 from sweeper.results.read import open_results
+from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
@@ -65,7 +66,7 @@ def export(
     number = int(row["trial_number"])
     path = run_dir.saved(number, member)
     if not path.is_file():
-        raise StudyError(_not_kept(config, run_dir, number, member))
+        raise StudyError(_not_kept(config, run_dir, row, member))
     kept = read_saved(path, trusted=trust_code)
     data = _data(config, run_dir, kept, config.members[member].fold)
     _refuse_another(run_dir, kept, row, member, data["digest"])
@@ -189,14 +190,21 @@ def _as_given(file: Path) -> str:
     return quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
 
 
-def _not_kept(config: StudyConfig, run_dir: RunDir, number: int, member: int) -> Problem:
+def _not_kept(config: StudyConfig, run_dir: RunDir, row: Mapping[str, Any], member: int) -> Problem:
+    number = row["trial_number"]
     if not 0 <= member < len(config.members):
         found = f"trial {number} has {len(config.members)} members, but no member {member}"
         return Problem("", "--member", found, f"write 0 to {len(config.members) - 1}")
     saved = [path for path in run_dir.own_models() if path.suffix == ".safetensors"]
     kept = sorted({int(path.stem.split("-")[1]) for path in saved})
-    hint = f"use one of {', '.join(map(str, kept))}" if kept else "set results.keep_models"
+    few = ", ".join(map(str, kept))
     found = f"the weights of trial {number} are not kept"
+    if row["state"] != "COMPLETE":
+        why = row["reason"] or "failed"
+        found += f": it ended early ({why}), and only those of complete trials are"
+        hint = f"use one of {few}" if kept else for_want_of_one(run_dir)
+        return Problem(str(run_dir.root), "", found, hint)
+    hint = f"use one of {few}" if kept else "set results.keep_models"
     again = f"sweeper trial {quote(str(run_dir.root))} {number} -o trial.toml"
     hint = (
         f"{hint}, or train it again: {again}, and run that; or use refit to train it on more rows"

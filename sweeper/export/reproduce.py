@@ -16,7 +16,10 @@ from sweeper.config.load import study_of
 from sweeper.config.toml import Source, toml_text
 from sweeper.data.ahead import preparing
 from sweeper.errors import DataError, StudyError
+from sweeper.executors.claims import claim_devices
+from sweeper.executors.jax_setup import jax_restored
 from sweeper.export.trial_file import trial_of, trial_tables
+from sweeper.preflight.check import fixed_start_of
 from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.results.listing import listed
 from sweeper.results.read import open_results
@@ -24,6 +27,7 @@ from sweeper.rundir import RunDir, read_small
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import joined
+from sweeper.sweep.session.xla_threads import kept_threads
 
 _PLACE = ["epoch", "replicate", "fold", "metric"]
 
@@ -139,8 +143,13 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
         refuse_foreign(config, run_dir)
     with _with_file_lines(file), preparing(config) as prepared:
         data = prepared()
+    weights = None
     with _with_file_lines(file, _HINT.format(file=file.name)):
-        joined(config, sessions, data.digest, None, asks_start=False)
+        if "fixed_start" in sessions[0]:
+            with jax_restored():
+                claim_devices(config, kept_threads(config, run_dir))
+                weights = fixed_start_of(config, data)
+        joined(config, sessions, data.digest, None, asks_start=False, weights=weights)
     return data_spec(config, data)
 
 

@@ -19,6 +19,7 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.trust import Code, building
+from sweeper.config.user_code import describe_error
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins
@@ -280,8 +281,13 @@ def load(
             check_sizes(file, study)
         settings = settings_of(file, place)
         programs = Programs(spec)
-        _check_parameters(file, programs.n_parameters(settings))
-        state = plain_state_of(file, programs.exact(settings), settings)
+        try:
+            _check_parameters(file, programs.n_parameters(settings))
+            state = plain_state_of(file, programs.exact(settings), settings)
+        except OSError as error:
+            found = f"its own code cannot read a file here: {describe_error(error)}"
+            hint = "an export has no files that code reads: put it where the code looks for it"
+            raise SetupError(Problem(str(path), "", found, hint)) from None
     return SavedModel(state, settings, file.record, file.digest)
 
 

@@ -18,6 +18,7 @@ from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results.read import Results, open_results
+from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
@@ -111,7 +112,8 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
     if number is None:
         best = results.best(1)
         if not len(best):
-            raise StudyError(_no_such("no trial is complete, so none is the best", results))
+            found, run_dir = "no trial is complete, so none is the best", results.run_dir
+            raise StudyError(Problem(str(run_dir.root), "", found, for_want_of_one(run_dir)))
         number = int(best["trial_number"].iloc[0])
     row = results.trial(number)
     if row is None:

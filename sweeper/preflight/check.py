@@ -20,6 +20,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError, size_text
 
 if TYPE_CHECKING:
+    from sweeper.preflight.fixed_start import Record
     from sweeper.programs.build import Programs
 
 
@@ -75,6 +76,15 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
     if config.edition > 1:
         check_kept()
     return config, found
+
+
+def fixed_start_of(config: StudyConfig, data: Dataset) -> Record | None:
+    """What a study records about initial weights that no key changes; None if none can be."""
+    if not config.has_user_models:
+        return None
+    from sweeper.preflight.fixed_start import fixed_start
+
+    return fixed_start(config, data.n_features, data.out_size)
 
 
 def _least_compile_s(config: StudyConfig, data: Dataset) -> float:

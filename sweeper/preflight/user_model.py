@@ -140,8 +140,7 @@ class ModelCheck:
 
     def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> _Wrong | None:
         """What was found and how to fix it; None if such a model can be trained."""
-        table = self.filled(params)
-        given = {"in_size": self.in_size, "out_size": self.out_size, **table.arguments}
+        table, given = self.filled(params), self.given(params)
         dtype = jax.dtypes.canonicalize_dtype(self.config.execution.precision)
         x = jax.ShapeDtypeStruct((self.in_size,), dtype)
         try:
@@ -191,6 +190,11 @@ class ModelCheck:
     def _warn(self, found: str, hint: str) -> None:
         if (warning := f"{found}; {hint}") not in self.warnings:
             self.warnings.append(warning)
+
+    def given(self, params: Mapping[str, Scalar]) -> dict[str, Any]:
+        """The arguments of the function besides the key, for a trial with `params`."""
+        sizes = {"in_size": self.in_size, "out_size": self.out_size}
+        return {**sizes, **self.filled(params).arguments}
 
     def filled(self, params: Mapping[str, Scalar]) -> PythonTable:
         """The table for a trial with `params` whose model the function builds."""

@@ -166,7 +166,9 @@ def for_want_of_one(run_dir: RunDir) -> str:
         status = read_status(run_dir)
     except SetupError:  # only the tables were kept
         status = None
-    if status is not None and status.state not in ("finished", "interrupted"):
+    if status is not None and status.state == "interrupted":
+        return "the study was interrupted: resume it with the command that started it"
+    if status is not None and status.state == "running":
         return "wait until a trial is complete"
     change = "change the study, such as the range of optimizer.lr, or run more trials"
     if status is not None and status.infeasible:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -70,6 +73,19 @@ def test_an_empty_list_explains_itself(run_dir: RunDir, capsys: pytest.CaptureFi
 
 def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:
     assert "shows why each trial ended" in for_want_of_one(run_dir)
+    status = json.loads(run_dir.status.read_text(encoding="utf-8"))
+    for state, told in (
+        ("interrupted", "resume it with the command that started it"),
+        ("running", "wait until a trial is complete"),
+        ("failed", "shows why each trial ended"),
+    ):
+        write_status(run_dir, {**status, "state": state, "pid": os.getpid()})
+        assert told in for_want_of_one(run_dir)
+    write_status(run_dir, status)
+
+
+def write_status(run_dir: RunDir, status: Mapping[str, Any]) -> None:
+    run_dir.status.write_text(json.dumps(status), encoding="utf-8")
 
 
 def test_trials_are_filtered_and_sorted(run_dir: RunDir) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import sweeper
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, settings
 from tests.processes import ROOT
 
 FULL = "/dev/full"
@@ -60,3 +62,56 @@ def test_nothing_starts_without_a_current_directory(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert "change into another directory" in done.stderr
+
+
+NETS = """\
+import equinox as eqx
+
+print("imported")
+
+
+def build(in_size, out_size, key):
+    print("built")
+    return Net(eqx.nn.Linear(in_size, out_size, key=key))
+
+
+class Net(eqx.Module):
+    linear: eqx.nn.Linear
+
+    def __call__(self, x):
+        print("called", x.shape)
+        return self.linear(x)
+
+
+def tops(outputs, y):
+    print("measured")
+    return (outputs.argmax(axis=1) == y).mean()
+"""
+MODEL = ("model={kind='python',function='nets:build'}", "train.metrics=['nets:tops']", "search={}")
+
+
+def test_what_user_code_prints_is_not_in_the_answer(command: CommandLine) -> None:
+    (command.directory / "nets.py").write_text(NETS, encoding="utf-8")
+    command.write()
+    overrides = settings(*MODEL, "study.n_trials=1", "optimizer.lr=1e-3", "execution.workers=0")
+    for name, *words in (
+        ["validate", "study.toml", *overrides, "--json"],
+        ["plan", "study.toml", *overrides, "--json"],
+        ["run", "study.toml", *overrides, "--json"],
+        ["reproduce", "runs/wine", "0", "--json"],
+    ):
+        done = command(name, *words)
+        assert done.returncode == 0, done.stderr
+        assert isinstance(json.loads(done.stdout), dict)
+        assert "called (13,)" in done.stderr
+    done = command("export", "runs/wine", "0", "--to", "best")
+    assert done.stdout.startswith("written to best; trial 0; ")
+    (command.directory / "new.csv").write_text(
+        ",".join(sweeper.load(command.directory / "best", base_dir=command.directory).feature_names)
+        + "\n"
+        + ",".join(["1.0"] * 13)
+        + "\n",
+        encoding="utf-8",
+    )
+    done = command("predict", "best", "new.csv")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2), done.stderr

@@ -105,6 +105,9 @@ _WRITTEN: dict[str, list[str]] = {
         *("optimizer.name=sgd", "optimizer.nesterov=true"),
     ],
     "train.early_stop ends no trial: patience = 3 ": ["train.early_stop.patience=3"],
+    "data.target_scale = 'none' changes nothing: the target is classes": [
+        "data.target_scale=none",
+    ],
     "data.split.val = 0.3 changes nothing: study.folds = 3 ": [
         *("study.folds=3", "data.split.val=0.3"),
     ],

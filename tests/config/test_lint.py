@@ -29,6 +29,48 @@ def test_overriding_a_searched_setting_is_reported(read: Read) -> None:
     assert doubts(read("", "", one)) == ()
 
 
+NUMBERS = ("data.name=diabetes", "train.metrics=['r2']")
+OWN = (*NUMBERS, "train.loss=parts:poisson", "train.task=numbers")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "setting"),
+    [
+        (OWN, "train.loss = 'parts:poisson'"),
+        ((*OWN, "train.metrics=['parts:poisson']"), "train.loss = 'parts:poisson'"),
+        ((*OWN, "data.scale=minmax"), "train.loss = 'parts:poisson'"),
+        ((*OWN, "data.scale=none"), None),
+        ((*OWN, "data.target_scale=none"), None),
+        ((*OWN, "data.target_scale=standard"), None),
+        ((*NUMBERS, "train.loss=mse", "train.metrics=['parts:deviance']"), None),
+        (("train.loss=parts:focal", "train.task=classes"), None),
+        (
+            ("data.name=diabetes", "train={program='p:Own',task='numbers',epochs=2,batch_size=8}"),
+            "train.program = 'p:Own'",
+        ),
+    ],
+)
+def test_code_that_gets_standardized_targets_is_reported_unless_the_file_says_so(
+    overrides: tuple[str, ...], setting: str | None, read: Read
+) -> None:
+    config = read("", "", *overrides)
+    told = doubts(config)
+    assert len(told) == (setting is not None)
+    if setting:
+        assert told[0].startswith(f"{setting} gets targets that are scaled to mean 0 and ")
+        assert 'data.target_scale = "none"' in told[0]
+    assert doubts(config.as_begun(config.at_a_time(4).canonical())) == ()
+
+
+def test_only_losses_of_parts_that_see_the_data_are_reported(tmp_path: Path) -> None:
+    def told(*overrides: str) -> tuple[str, ...]:
+        return doubts(parse(PARTS, tmp_path / "study.toml", ["train.task=numbers", *overrides]))
+
+    assert told("train.losses.follow.kind=parts:far") == ()
+    (found,) = told("train.losses.data.kind=parts:far")
+    assert found.startswith("train.losses.data.kind = 'parts:far' gets targets that are scaled ")
+
+
 @pytest.mark.parametrize(("sampler", "heeds"), [("tpe", True), ("cmaes", False)])
 def test_constraints_that_the_sampler_ignores_are_reported(
     sampler: str, heeds: bool, read: Read

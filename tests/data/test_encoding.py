@@ -146,6 +146,34 @@ def test_gaps_without_values_to_fill_them_are_refused(make_study, column: str, i
     ]
 
 
+@pytest.mark.parametrize(
+    ("settings", "of_features", "of_target"),
+    [
+        ("", True, True),
+        ('scale = "none"', False, False),
+        ('target_scale = "none"', True, False),
+        ('scale = "none"\ntarget_scale = "standard"', False, True),
+        ('scale = "standard"\ntarget_scale = "standard"', True, True),
+    ],
+)
+def test_features_and_targets_are_scaled_separately(
+    settings: str, of_features: bool, of_target: bool, make_study
+) -> None:
+    rows = pd.DataFrame({"size": 5.0 + np.arange(N), "price": 100.0 + 3 * np.arange(N)})
+    data = CSV.replace("kind", "price") + settings + "\n"
+    config = make_study(data, rows.to_csv(index=False), loss="mse")
+    dataset = prepare(config)
+
+    own = {name: rows[[name]].iloc[TRAIN] for name in rows}
+    x, y = (StandardScaler().fit_transform(one) for one in own.values())
+    np.testing.assert_allclose(dataset.x_train, x if of_features else own["size"])
+    np.testing.assert_allclose(dataset.y_train, y if of_target else own["price"])
+    unit = dataset.y_train * dataset.y_scale + dataset.y_mean
+    np.testing.assert_allclose(unit, own["price"])
+    # records of versions without the setting are those of studies with its default
+    assert ("target_scale" in config.canonical()["data"]) is (of_features != of_target)
+
+
 UNIQUE = FRAME.assign(size=np.arange(N, dtype=float))
 
 

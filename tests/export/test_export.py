@@ -422,3 +422,46 @@ def test_trials_start_from_the_same_user_defined_model(
         sweeper.run(config, continue_from=study / "best" / MODEL_FILE)
 
     assert not (tmp_path / "run").exists()
+
+
+READING = """
+from pathlib import Path
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+
+def build(in_size, out_size, key):
+    linear = eqx.nn.Linear(in_size, out_size, key=key)
+    bias = jnp.asarray(np.load(Path(__file__).parent / "bias.npy"))
+    return eqx.tree_at(lambda linear: linear.bias, linear, bias)
+"""
+
+
+def test_a_file_that_the_model_reads_is_named_if_it_is_missing(
+    tmp_path: Path, command: CommandLine
+) -> None:
+    ROWS.to_csv(tmp_path / "plants.csv", index=False)
+    (tmp_path / "nets.py").write_text(READING, encoding="utf-8")
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    np.save(tmp_path / "bias.npy", np.ones(1, "f4"))
+    changes = (
+        "model={kind='python',function='nets:build'}",
+        "study={name='plants',metric='val_loss',direction='minimize',n_trials=1}",
+        "search={}",
+    )
+    config = sweeper.load_study(
+        tmp_path / "study.toml", [f"results.dir={tmp_path / 'run'}", *changes]
+    )
+    sweeper.run(config)
+    export(tmp_path / "run", None, 0, tmp_path / "best")
+    card = (tmp_path / "best" / "README.md").read_text(encoding="utf-8")
+    assert "Files that it reads, such as weights, are not copied" in card
+
+    (tmp_path / "bias.npy").unlink()
+    with pytest.raises(SetupError, match=r"its own code cannot read a file here: .*bias\.npy"):
+        sweeper.load(tmp_path / "best", base_dir=tmp_path)
+    done = command("predict", "best", "plants.csv")
+    assert done.returncode == 3
+    assert "bias.npy" in done.stderr and "during the run" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1

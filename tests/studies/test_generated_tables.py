@@ -205,7 +205,8 @@ def test_numbers_too_far_apart_to_be_scaled_are_refused(
     (problem,) = refusal.value.problems
     what = "values too large for float64 once they are filled and scaled"
     assert problem.found == f"column '{column}' of rows.parquet: {what}"
-    assert problem.hint == 'write smaller numbers, or scale = "none"'
+    setting = {"a": "scale", "y": "target_scale"}[column]
+    assert problem.hint == f'write smaller numbers, or {setting} = "none"'
 
 
 def test_fill_values_may_be_too_large(here: Path) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.errors import StudyError
+from sweeper.export import export
 from sweeper.results.read import Results
 from tests.crashes import HEAD, SUPERVISED
 from tests.in_process import study_in, trained
@@ -221,3 +223,20 @@ def test_a_gradient_that_is_not_finite_ends_a_trial_after_a_finite_loss(
     last = measured(results, 1, 3)
     assert last["train_loss"] is not None and last["val_loss"] is None
     assert companions(results, {1}) == companions(plain(IRIS, decays(4, {}), *how), {1})
+
+
+def test_no_model_of_a_study_that_only_diverged_is_promised(tmp_path: Path) -> None:
+    config = study_in(tmp_path, IRIS, "study.n_trials=2", "search={}", "optimizer.lr=1e30")
+    results = trained(config)
+    assert {*results.trials()["reason"]} == {"diverged"}
+    run_dir = results.run_dir.root
+    for number, found in (
+        (None, "no trial is complete, so none is the best"),
+        (0, "it ended early (diverged), and only those of complete trials are"),
+    ):
+        with pytest.raises(StudyError) as refusal:
+            export(run_dir, number, 0, tmp_path / "best")
+        told = str(refusal.value)
+        assert found in told
+        assert "use a finished trial" not in told and "keep_models" not in told
+        assert "change the study, such as the range of optimizer.lr, or run more trials" in told

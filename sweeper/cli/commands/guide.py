@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console, RenderableType
 
-from sweeper.cli.console import console_on
+from sweeper.cli.console import answers, console_on
 from sweeper.errors import Problem, StudyError, did_you_mean
 
 GUIDES = Path(__file__).parents[2] / "guide"
@@ -56,7 +55,7 @@ def guide(
     `guide` lists the guides, `guide results` shows one, `guide settings optimizer.lr` explains a
     setting.
     """
-    console = console_on(sys.stdout)
+    console = console_on(answers())
     console.width = min(console.width, _WIDTH)
     if topic is None:
         console.print(_list_of_guides())

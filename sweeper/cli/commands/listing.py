@@ -17,6 +17,7 @@ from sweeper.cli.commands.arguments import (
     trial_asked,
 )
 from sweeper.cli.commands.printing import baseline_record, print_json, print_shown
+from sweeper.cli.console import answers
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
@@ -71,9 +72,10 @@ def trials(
         rows, names = found.rows(wanted, count), wanted or found.names
         if as_csv:
             cells = ([row[name] for name in names] for row in rows)
-            print(csv_text(names, cells, quote_formulas=quote_formulas), end="")
+            text = csv_text(names, cells, quote_formulas=quote_formulas)
+            print(text, end="", file=answers())
         else:
-            print(json.dumps(rows, indent=1, default=str))
+            print(json.dumps(rows, indent=1, default=str), file=answers())
         return
     shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
     if shown:

@@ -24,7 +24,7 @@ from sweeper.cli.commands.arguments import (
     run_asked,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
-from sweeper.cli.console import console_on
+from sweeper.cli.console import answers, console_on
 from sweeper.errors import did_you_mean
 from sweeper.results.status import Status, newest_run, read_status, runs_in
 from sweeper.rundir import RunDir
@@ -84,7 +84,7 @@ def _watch(run_dir: RunDir, standing: Status) -> None:
     from rich.live import Live
 
     shown = tables.standing(run_dir, standing)
-    with Live(shown, console=console_on(sys.stdout), auto_refresh=False) as live:
+    with Live(shown, console=console_on(answers()), auto_refresh=False) as live:
         while standing.state == "running":
             time.sleep(WATCHED_EVERY_S)
             standing = read_status(run_dir)

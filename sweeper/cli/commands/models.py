@@ -21,7 +21,7 @@ from sweeper.cli.commands.arguments import (
     trial_asked,
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
-from sweeper.cli.console import console_on
+from sweeper.cli.console import answers, console_on
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 
@@ -98,7 +98,7 @@ def predict(
         trust_code=trust_code,
     )
     if output is None:
-        print(text, end="")
+        print(text, end="", file=answers())
     else:
         write_new(output, text)
         print_written(output, counted(n_rows, "row"))

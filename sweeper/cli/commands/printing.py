@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from rich.console import RenderableType
 from typer.core import TyperGroup
 
-from sweeper.cli.console import console_on
+from sweeper.cli.console import answers, console_on
 from sweeper.results.baseline import read_baseline
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
@@ -36,17 +35,17 @@ class CommandGroup(TyperGroup):
 
 
 def print_json(record: Mapping[str, Any]) -> None:
-    print(json.dumps(record, indent=2, default=str))
+    print(json.dumps(record, indent=2, default=str), file=answers())
 
 
 def print_shown(*parts: RenderableType) -> None:
     """Print each part on its own lines."""
-    console_on(sys.stdout).print(*parts, sep="\n")
+    console_on(answers()).print(*parts, sep="\n")
 
 
 def print_written(output: Path | str, use: str) -> None:
     """Report that `output` was written, and how to use it."""
-    console_on(sys.stdout).print(f"written to {output}; {use}", soft_wrap=True)
+    console_on(answers()).print(f"written to {output}; {use}", soft_wrap=True)
 
 
 def print_exported(number: int, output: Path) -> None:

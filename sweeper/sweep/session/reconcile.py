@@ -54,6 +54,9 @@ _READERS = ("pandas", "numpy", "scikit-learn", "scipy")
 # metrics are of the part that the first loss compares with the data.
 _ORDERED = ("search", "train.losses")
 
+Weights = Mapping[str, Mapping[str, str]]
+"""`digests` of initial weights that no key changes, and the `environment` they were built in."""
+
 _FRESH = f"start over with {FRESH}, which moves the old directory aside"
 _ELSEWHERE = "change study.name (or results.dir if it is set)"
 _BACK = f"restore it, {_ELSEWHERE}, or {_FRESH}"
@@ -120,13 +123,15 @@ def joined(
     start: Mapping[str, str] | None,
     *,
     asks_start: bool = True,
+    weights: Weights | None = None,
 ) -> tuple[Change, ...]:
     """The session boundaries if the study resumes after these sessions; none for a new study.
 
-    `digest` is that of the data, None if it was not read.
+    `digest` is that of the data, None if it was not read; `weights` is the result of
+    `preflight.fixed_start`, None if no model was built.
 
     Raises:
-        StudyError: it cannot resume with this study file, data or start model.
+        StudyError: it cannot resume with this study file, data, initial weights or start model.
     """
     if not sessions:
         return ()
@@ -142,6 +147,8 @@ def joined(
     known = data_digest(sessions)
     if not problems and known is not None and digest not in (None, known):
         problems = [_other_data(config, began)]
+    if not problems and weights is not None:
+        problems = [*_other_weights(config, began.get("fixed_start"), weights)]
     if not problems and asks_start:
         problems = [*other_start(config, began["continued_from"], start)]
     if problems:
@@ -235,6 +242,26 @@ def _other_data(config: StudyConfig, began: Mapping[str, Any]) -> Problem:
     )
     fix = f"make it return the same rows, {_ELSEWHERE}, or {_FRESH}"
     return config.problem("data.function", found, fix)
+
+
+def _other_weights(config: StudyConfig, began: Weights | None, now: Weights) -> Iterator[Problem]:
+    """Builders whose weights that no key changes are not those of the first session.
+
+    Earlier versions recorded none, and those of other libraries or another device may differ.
+    """
+    if began is None or began["environment"] != now["environment"]:
+        return
+    names = {key: name for name, key in config.functions.items()}
+    for place, digest in now["digests"].items():
+        if began["digests"].get(place, digest) != digest:
+            key = place.partition(" ")[0]
+            found = (
+                f"'{names.get(key, key)}' returns other initial weights than when "
+                f"the study in {config.run_dir} began, from the same code: a file that it reads "
+                "has changed"
+            )
+            yield config.problem(key, found, _BACK)
+            return
 
 
 def _other_readers(began: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

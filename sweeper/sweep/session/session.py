@@ -24,7 +24,14 @@ from sweeper.sweep.session.crashes import deaths_over, leaving_in_order
 from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
 from sweeper.sweep.session.lock import held
 from sweeper.sweep.session.ownership import signed
-from sweeper.sweep.session.reconcile import Change, code_of, departures, joined, mark_of
+from sweeper.sweep.session.reconcile import (
+    Change,
+    Weights,
+    code_of,
+    departures,
+    joined,
+    mark_of,
+)
 from sweeper.sweep.session.study_copy import copy_study
 
 
@@ -63,11 +70,12 @@ def open_session(
     *,
     fresh: bool = False,
     start: Mapping[str, str] | None = None,
+    weights: Weights | None = None,
 ) -> Iterator[Session]:
     """The session of a study, held until the block ends.
 
     `environment` is what results depend on besides the study, by name. `start` has path and digest
-    of the saved model that trials start from, if any.
+    of the saved model that trials start from, if any; `weights` are as for `joined`.
 
     Raises:
         StudyError: the directory contains a study that this file cannot resume.
@@ -93,7 +101,7 @@ def open_session(
         ledger = backup.open_ledger(run_dir)
         try:
             sessions = ledger.sessions()
-            boundaries = joined(config, sessions, data_digest, start)
+            boundaries = joined(config, sessions, data_digest, start, weights=weights)
             boundaries += _departures(ledger, sessions, environment)
             recorded = Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
             forecast = foreseen if foreseen and recorded is None else foresee(recorded)
@@ -102,6 +110,8 @@ def open_session(
             run_id = uuid.uuid4().hex[:12]
             record = _record(config, data_digest, run_id, boundaries, forecast, start, environment)
             record |= deaths_over(ledger, run_dir)
+            if weights is not None:
+                record["fixed_start"] = weights
             with fault_points(Step.ADD_SESSION):
                 ledger.add_session(record)
             if start is not None and not run_dir.started_from.exists():
@@ -118,8 +128,10 @@ def open_session(
             ledger.close()
 
 
-def check(config: StudyConfig, data_digest: str | None) -> None:
-    """Refuse what `open_session` would refuse, without writing; None if the data was not read.
+def check(config: StudyConfig, data_digest: str | None, weights: Weights | None = None) -> None:
+    """Refuse what `open_session` would refuse, without writing.
+
+    `data_digest` is None if the data was not read, `weights` if no model was built.
 
     Raises:
         SweeperError: as `open_session`.
@@ -128,7 +140,8 @@ def check(config: StudyConfig, data_digest: str | None) -> None:
     check_directory(config, run_dir)
     if run_dir.ledger.exists():
         with held(run_dir), closing(backup.read(run_dir)) as ledger:
-            joined(config, ledger.sessions(), data_digest, None, asks_start=False)
+            past = ledger.sessions()
+            joined(config, past, data_digest, None, asks_start=False, weights=weights)
 
 
 def with_recorded_rules(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:

@@ -35,6 +35,7 @@ REFUSED = [
     "study.pruner={name='median'}",
     "data.name='iris'",
     "data.scale='none'",
+    "data.target_scale='none'",
     "data.split.val=0.3",
     "data.split.group='alcohol'",
     "data.split.time='alcohol'",
@@ -225,3 +226,27 @@ def test_other_versions_are_named_if_the_data_differs(recorded: dict[str, str], 
     assert problem.found == found
     assert ("install pandas==2.1.4, " in problem.hint) == ("2.1.4" in found)
     assert joined(config, [began], "a", None) == ()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "is_refused"),
+    [
+        (None, False),  # by an earlier version
+        ({"digests": {"model.function": "b"}, "environment": {"jax": "0.1"}}, True),
+        ({"digests": {"model.function": "b"}, "environment": {"jax": "0.0"}}, False),
+        ({"digests": {"model.function": "a"}, "environment": {"jax": "0.1"}}, False),
+        ({"digests": {}, "environment": {"jax": "0.1"}}, False),
+    ],
+)
+def test_other_initial_weights_are_refused_if_they_can_be_compared(
+    recorded: dict[str, dict[str, str]] | None, is_refused: bool
+) -> None:
+    config = parse(STUDY, Path("study.toml"))
+    began = {"study": config.canonical(), "code": {}, "data_digest": "a", "continued_from": None}
+    began |= {} if recorded is None else {"fixed_start": recorded}
+    now = {"digests": {"model.function": "a"}, "environment": {"jax": "0.1"}}
+    if not is_refused:
+        assert joined(config, [began], "a", None, weights=now) == ()
+        return
+    with pytest.raises(StudyError, match="returns other initial weights"):
+        joined(config, [began], "a", None, weights=now)

@@ -1,0 +1,75 @@
+"""Digests of initial weights that no key changes, such as those that a builder reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sweeper.config import StudyConfig
+from sweeper.config.search import ends
+from sweeper.config.user_code import RAISED, load_function
+from sweeper.errors import StudyError
+from sweeper.executors.environment import environment
+from sweeper.models.keys import fixed_key
+from sweeper.models.traces import trace
+from sweeper.models.user_network import KEY
+from sweeper.preflight.user_functions import raised
+from sweeper.preflight.user_model import model_checks
+
+Record = dict[str, dict[str, str]]
+
+
+def fixed_start(config: StudyConfig, in_size: int, out_size: int) -> Record | None:
+    """Digests of the fixed arrays of user-defined models; None without such models.
+
+    Models are those that `check_model` builds. The `environment` is recorded, too, since other
+    libraries or devices may give other last digits.
+
+    Raises:
+        StudyError: a function raises.
+    """
+    if not config.has_user_models:
+        return None
+    digests: dict[str, str] = {}
+    for check in model_checks(config, in_size, out_size):
+        name = check.filled({}).function
+        function = load_function(name, config.base_dir)
+        searched = [(entry.column(key), ends(entry)) for key, entry in check.splitting()]
+        drawn = [{column: value} for column, values in searched for value in values]
+        for params in ({}, *drawn):
+            build = partial(function, **check.given(params))
+            try:
+                digest = _digest(lambda key, build=build: build(key=key))
+            except RAISED as error:
+                problem = raised(f"'{name}'", error, "fix the function")
+                raise StudyError(config.problem(f"{check.key}.function", *problem)) from error
+            place = ", ".join(f"{column} = {value!r}" for column, value in params.items())
+            digests[f"{check.key}.function{place and f' with {place}'}"] = digest
+    return {"digests": digests, "environment": environment()}
+
+
+def _digest(build: Callable[[Any], Any]) -> str:
+    """The digest of all floating-point arrays of a model that do not depend on the key."""
+    drawn = trace(build, KEY).depends_on_key()
+
+    @jax.jit
+    def fixed() -> list[jax.Array]:
+        leaves = [one for one in jax.tree.leaves(build(fixed_key())) if isinstance(one, jax.Array)]
+        pairs = zip(leaves, drawn, strict=True)
+        return [one for one, is_drawn in pairs if not is_drawn and _is_float(one)]
+
+    told = blake2b(digest_size=16)
+    for array in map(np.asarray, fixed()):
+        told.update(f"{array.dtype} {array.shape}".encode())
+        told.update(array.tobytes())
+    return told.hexdigest()
+
+
+def _is_float(array: jax.Array) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.floating)
