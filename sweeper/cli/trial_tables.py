@@ -127,8 +127,13 @@ def confirmed(
     told = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
     title = f"finalists, each with {seeds} fresh seeds"
     yield rows(title, headings, [[row[name] for name in told] for row in records])
-    first, former = records[0], next(row for row in records if row["rank_before"] == 1)
     yield ""
+    completed = [row["trial"] for row in records if row["mean"] is not None]
+    if len(completed) < 2:
+        only = f"only trial {completed[0]}" if completed else "no finalist"
+        yield f"{only} completed with these seeds, so nothing is compared"
+        return
+    first, former = records[0], next(row for row in records if row["rank_before"] == 1)
     if first is former:
         is_clear = lead is not None and lead.is_clear
         verdict = "confirmed as the best" if is_clear else "first again"
@@ -138,6 +143,14 @@ def confirmed(
         yield f"{now}; trial {former['trial']}, the former best, has rank {former['rank']}"
     if lead is not None:
         yield _lead(lead)
+
+
+def few_finalists(count: int, top: int) -> str:
+    """Why there are fewer finalists than the `top` that were wanted; empty if there are not."""
+    if count >= top:
+        return ""
+    are = "trial is" if count == 1 else "trials are"
+    return f"only {count} {are} complete; pruned and failed trials cannot be finalists"
 
 
 def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:

@@ -28,7 +28,7 @@ from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
-from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, totals
+from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, row_id_doubts, totals
 from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
@@ -146,6 +146,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
         hints=(
             *leaks(raw, is_classes=is_classes),
             *totals(as_read),
+            *row_id_doubts(raw),
             *days(raw),
             *(
                 f"to learn from the dates in '{name}', {_in_days(raw.frame[name])}, and remove "

@@ -49,6 +49,8 @@ _LARGEST_STEP = 20
 _MAX_CATEGORIES = 20
 # how many pairs of equal values to expect by chance before their absence is significant
 _EXPECTED_PAIRS = 20.0
+# from here on chance is unlikely, with a probability of exp(-3)
+_DOUBTFUL_PAIRS = 3.0
 
 
 def is_written_index(name: str) -> bool:
@@ -79,6 +81,15 @@ def row_id_reason(name: str, column: pd.Series[Any]) -> str:
     return _reason_of_repeated(name.strip(), known)
 
 
+def row_id_doubt(name: str, column: pd.Series[Any]) -> str:
+    """Why a column may be an identifier, if there is no `row_id_reason`; else empty."""
+    known = without_fractions(column)
+    is_doubtful = _pairs_by_chance(name, known) >= _DOUBTFUL_PAIRS
+    if not is_doubtful or row_id_reason(name, column):
+        return ""
+    return "has a different number in every row, so it may be an identifier"
+
+
 def _reason_by_name(name: str, known: pd.Series[Any]) -> str:
     lower, share = name.lower(), known.nunique() / len(known)
     if is_written_index(name) and share > 0.5 and known.min() >= 0:
@@ -100,12 +111,19 @@ def _reason_of_repeated(name: str, known: pd.Series[Any]) -> str:
 
 def _reason_by_values(name: str, column: pd.Series[Any]) -> str:
     """For integers that all differ, whatever the column's name, if that cannot be chance."""
-    if not (is_integer_dtype(column.dtype) and column.is_unique) or _TIME.fullmatch(name):
-        return ""
-    spread = float(column.max()) - float(column.min()) + 1
-    pairs = len(column) * (len(column) - 1) / 2 / spread
-    is_chance = pairs < _EXPECTED_PAIRS or len(column) < _LEAST_NUMBERS
+    is_chance = _pairs_by_chance(name, column) < _EXPECTED_PAIRS
     return "" if is_chance else "has a different number in every row, like an identifier"
+
+
+def _pairs_by_chance(name: str, column: pd.Series[Any]) -> float:
+    """How many pairs of equal values to expect between its ends; 0 if there are any, or few rows.
+
+    Also 0 for numbers that are expected to differ.
+    """
+    if not (is_integer_dtype(column.dtype) and column.is_unique) or _TIME.fullmatch(name):
+        return 0.0
+    spread = float(column.max()) - float(column.min()) + 1
+    return len(column) * (len(column) - 1) / 2 / spread if len(column) >= _LEAST_NUMBERS else 0.0
 
 
 def _reason_by_order(name: str, column: pd.Series[Any]) -> str:

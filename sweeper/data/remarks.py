@@ -20,7 +20,7 @@ from sweeper.data.columns import (
     in_single_quotes,
     is_number,
 )
-from sweeper.data.identifiers import row_id_reason
+from sweeper.data.identifiers import row_id_doubt, row_id_reason
 from sweeper.data.identity import written
 from sweeper.data.raw import RawData
 from sweeper.data.text_numbers import TextNumbers
@@ -74,6 +74,7 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
         *_of_csv(raw),
         *(f"{raw.name}: {remark}" for remark in totals(raw)),
         *_first(row_ids, "look like identifiers"),
+        *_first(row_id_doubts(raw), "may be identifiers"),
         *_first(leaks(raw, is_classes=is_classes), "reveal the target"),
         *_first(days(raw), "hold dates as numbers"),
         *_first(_as_text(raw, texts), "hold numbers as text"),
@@ -87,6 +88,13 @@ def totals(raw: RawData) -> Iterator[str]:
         columns = listed([f"'{name}'" for name in names])
         place = raw.places([len(raw.frame) - 1])
         yield f"{place} is the sum of all other rows in {columns}; if it is a total, remove it"
+
+
+def row_id_doubts(raw: RawData) -> Iterator[str]:
+    """Warnings about features that may number the rows in a way of their own."""
+    for name in raw.features:
+        if why := row_id_doubt(name, raw.frame[name]):
+            yield f"'{name}' {why}: add it to data.drop if it is"
 
 
 def leaks(raw: RawData, *, is_classes: bool) -> Iterator[str]:

@@ -17,7 +17,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
 from sweeper.results import formatting
-from sweeper.results.baseline import Baseline
+from sweeper.results.baseline import Baseline, describe_leak
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
@@ -293,6 +293,7 @@ class Preview:
             "notes": [
                 *doubts(self.config),
                 *data_doubts(self.config, self.data),
+                *filter(None, [describe_leak(self.baseline)]),
                 *hardly_shared(self.plan, self.config.execution.strategy),
                 *self.of_models,
                 *hints(self.config),

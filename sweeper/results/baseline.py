@@ -18,6 +18,11 @@ _WAYS = (
 )
 _TOO_LITTLE = "the columns may say little about the target"
 _PARTS = {"val": "validation", "test": "test"}
+# linear models of real data are hardly ever that exact, except by chance on few rows
+_EXACT = 0.999
+_LEAST_ROWS = 200
+# a constant model is as accurate if almost all rows have the same class
+_MOST_CONSTANT = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,24 @@ def _described(baseline: Baseline, column: str) -> str:
     return ", ".join(shown)
 
 
+def describe_leak(baseline: Baseline | None) -> str:
+    """A warning if a linear model is almost exact, as if it had the target; empty if it is not."""
+    if baseline is None or baseline.rows < _LEAST_ROWS:
+        return ""
+    constant = baseline.models[0].scores
+    for model in baseline.models[1:]:
+        for name in ("val_r2", "val_accuracy"):
+            score = model.scores.get(name)
+            if score is None or score < _EXACT or (constant.get(name) or 0.0) > _MOST_CONSTANT:
+                continue
+            return (
+                f"{model.name} is almost exact: {name} {number(score, 6)}; columns may reveal the "
+                "target together, such as the parts of a sum or a mean: add those that are not "
+                "known before it to data.drop"
+            )
+    return ""
+
+
 def _test_column(baseline: Baseline, objective: str, trial: Mapping[str, Any]) -> str | None:
     """The column of an objective on the test rows; None if `trial` or no simple model has it."""
     column = f"test_{objective.removeprefix('val_')}"
@@ -164,10 +187,13 @@ def describe_doubt(
 ) -> str:
     """A warning if the best trial is not clearly better than the simple models; empty if it is.
 
-    `best` is its row of trials.parquet, or has at least its number and value. Test rows count if
-    they are measured, because the trial was chosen by its value on validation rows. With several
-    objectives no trial is the best.
+    If a linear model is almost exact, it is `describe_leak` instead. `best` is its row of
+    trials.parquet, or has at least its number and value. Test rows count if they are measured,
+    because the trial was chosen by its value on validation rows. With several objectives no trial
+    is the best.
     """
+    if leak := describe_leak(baseline):
+        return leak
     if baseline is None or best is None or len(names(metric)) > 1:
         return ""
     (objective,), (way,) = names(metric), names(direction)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -56,8 +56,10 @@ class Values:
     is_null: Mask
 
 
-def rows_where(condition: str, table: pa.Table) -> Mask:
+def rows_where(condition: str, table: pa.Table, called: Mapping[str, str] | None = None) -> Mask:
     """The rows of a table from `read_light` for which `condition` is true.
+
+    `called` are further names of columns, as for `column_named`.
 
     Raises:
         StudyError: it is not a valid condition, or names an unknown column.
@@ -66,7 +68,7 @@ def rows_where(condition: str, table: pa.Table) -> Mask:
         if len(condition) > _LONGEST:
             raise ValueError(f"longer than {_LONGEST} characters")
         tree = ast.parse(condition.strip(), mode="eval")
-        return _Reader(condition, table).truth(tree.body) == 1
+        return _Reader(condition, table, called or {}).truth(tree.body) == 1
     except (
         SyntaxError,
         ValueError,
@@ -79,14 +81,18 @@ def rows_where(condition: str, table: pa.Table) -> Mask:
         raise _unread(condition, f"cannot be read: {told}") from None
 
 
-def column_named(option: str, name: str, columns: Iterable[str]) -> str:
+def column_named(
+    option: str, name: str, columns: Iterable[str], also: Mapping[str, str] | None = None
+) -> str:
     """The column with this name, or with this heading: parameters need no `params_` prefix.
+
+    `also` are further names of columns, such as those of the objectives.
 
     Raises:
         StudyError: there is none; `option` is where it was named.
     """
     known = dict.fromkeys(columns)
-    called = {heading(column): column for column in known}
+    called = {**(also or {}), **{heading(column): column for column in known}}
     if name in known or name in called:
         return name if name in known else called[name]
     near = get_close_matches(name, {**called, **known}, n=3)
@@ -112,6 +118,7 @@ def _unread(condition: str, found: str, hint: str = _GRAMMAR) -> StudyError:
 class _Reader:
     condition: str
     table: pa.Table
+    called: Mapping[str, str]
 
     def truth(self, node: ast.expr) -> Truth:
         """The value of a condition, or of a part of it, for every row."""
@@ -193,7 +200,8 @@ class _Reader:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def _column(self, name: str) -> Values:
-        return _values(self.table[column_named("--where", name, self.table.column_names)])
+        names = self.table.column_names
+        return _values(self.table[column_named("--where", name, names, self.called)])
 
     def _no_condition(self, node: ast.expr) -> StudyError:
         return _unread(self.condition, f"contains '{ast.unparse(node)}', which is not a condition")

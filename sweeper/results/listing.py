@@ -72,7 +72,15 @@ class TrialRows:
         Raises:
             StudyError: the column does not exist.
         """
-        return [*dict.fromkeys(column_named("--columns", name, self.names) for name in names)]
+        return [*dict.fromkeys(self._column("--columns", name) for name in names)]
+
+    def _column(self, option: str, name: str) -> str:
+        return column_named(option, name, self.names, self._by_objective)
+
+    @property
+    def _by_objective(self) -> dict[str, str]:
+        """The columns of the objectives by the names that the study and `best` call them."""
+        return dict(zip(self.metrics, self.values, strict=True))
 
     def where(self, condition: str) -> TrialRows:
         """The rows for which a condition is true.
@@ -80,7 +88,7 @@ class TrialRows:
         Raises:
             StudyError: it cannot be read.
         """
-        kept = rows_where(condition, self.table)
+        kept = rows_where(condition, self.table, self._by_objective)
         return replace(self, places=self.places[kept[self.places]])
 
     def sorted_by(self, key: str) -> TrialRows:
@@ -89,7 +97,7 @@ class TrialRows:
         Nulls come last; equal rows are in order of trial number.
         """
         turned = key.startswith("-")
-        name = column_named("--sort", key.removeprefix("-"), self.names)
+        name = self._column("--sort", key.removeprefix("-"))
         values = plain(self.table[name])
         ways = dict(zip(self.values, self.directions, strict=True))
         ways["best_value"] = self.directions[0]

@@ -10,12 +10,13 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import sweeper
 from sweeper.errors import StudyError
-from sweeper.results.listing import buckets_of, curves, listed, plain
+from sweeper.results.listing import TrialRows, buckets_of, curves, listed, plain
 from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
@@ -108,6 +109,27 @@ def test_trials_are_filtered_and_sorted(run_dir: RunDir) -> None:
     assert len(str(refused.value)) < 200
     with pytest.raises(StudyError, match="--sort: no column 'vaule'; did you mean value"):
         known.sorted_by("vaule")
+
+
+def test_the_name_of_an_objective_stands_for_its_column(run_dir: RunDir) -> None:
+    known = listed(run_dir)
+    median = sorted(row["value"] for row in known.rows())[3]
+    assert known.metrics == ("val_loss",)
+    by_name, by_column = (known.where(f"{name} < {median}") for name in ("val_loss", "value"))
+    assert len(by_name) == 3
+    assert by_name.rows() == by_column.rows()
+    assert known.sorted_by("-val_loss").rows() == known.sorted_by("-value").rows()
+    assert known.named(["val_loss", "trial"]) == ["value", "trial_number"]
+
+
+def test_several_objectives_stand_for_a_column_each() -> None:
+    table = pa.table({"trial_number": [0, 1], "value": [0.5, 0.9], "value_1": [7.0, 3.0]})
+    both = {"metric": ["val_accuracy", "val_rmse"], "direction": ["maximize", "minimize"]}
+    known = TrialRows(table, both, np.arange(2))
+    assert known.where("val_rmse < 5").rows(["trial_number"]) == [{"trial_number": 1}]
+    assert known.where("val_accuracy < 0.6").rows(["trial_number"]) == [{"trial_number": 0}]
+    with pytest.raises(StudyError, match="'val_acuracy'; did you mean value"):
+        known.where("val_acuracy < 0.6")
 
 
 def test_curves_are_means_over_replicates_and_folds(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sweeper.results import formatting
@@ -299,3 +300,15 @@ def test_plan_says_that_user_defined_models_are_never_padded(command: CommandLin
     assert "the cost model does not cover user-defined code" in shown
     assert "compiles a program per structure" in shown
     assert "about 0.0 s" not in shown
+
+
+def test_plan_says_that_columns_reveal_the_target_together(command: CommandLine) -> None:
+    """The target is the mean of two columns, neither of which is a copy of it."""
+    draws = np.random.default_rng(0).normal(size=(400, 2))
+    lines = [f"{a:.6f},{b:.6f},{(a + b) / 2:.6f}" for a, b in draws]
+    rows = "\n".join(["reading,maths,score", *lines])
+    (command.directory / "rows.csv").write_text(rows, encoding="utf-8")
+    command("init", "--data", "rows.csv", "-o", "rows.toml")
+
+    notes = json.loads(command("plan", "rows.toml", "--json").stdout)["notes"]
+    assert [note for note in notes if note.startswith("ridge is almost exact: val_r2 0.9999")]

@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.cli.new_study import begin
 from sweeper.config import load
-from sweeper.data.identifiers import row_id_reason
+from sweeper.data.identifiers import row_id_doubt, row_id_reason
 from sweeper.data.prepare import prepare
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
@@ -115,6 +115,31 @@ def test_identifiers_are_recognised(name: str, values: Any, expected: str) -> No
 )
 def test_measurements_and_categories_are_not(name: str, values: Any) -> None:
     assert reason(name, values) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "is_reported"),
+    [
+        ("distcod", 60_000 + CHANCE.choice(12_000, 400, replace=False), True),
+        ("distcod", 60_000.0 + CHANCE.choice(12_000, 400, replace=False), True),
+        ("salary", CHANCE.choice(100_000, 400, replace=False), False),
+        ("enrolled", [*range(5, 404), 5], False),
+        ("year", CHANCE.choice(12_000, 400, replace=False), False),
+        ("shuffled", SHUFFLED, False),  # is left out
+    ],
+)
+def test_integers_that_hardly_differ_by_chance_are_reported(
+    name: str, values: Any, is_reported: bool, make_study, tmp_path: Path
+) -> None:
+    assert bool(row_id_doubt(name, pd.Series(values))) == is_reported
+    frame = pd.DataFrame({name: values, "size": CHANCE.normal(size=len(values))})
+    frame["kind"] = np.arange(len(values)) % 2
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    hint = f"'{name}' has a different number in every row, so it may be an identifier: add it to"
+    told = begin(None, tmp_path / "of_init.toml", tmp_path / "rows.csv")
+    assert any(hint in line for line in told) == is_reported
+    notes = prepare(make_study(CSV)).notes
+    assert any(note.startswith(f"column {hint}") for note in notes) == is_reported
 
 
 def test_init_leaves_them_out_and_says_why(tmp_path: Path) -> None:

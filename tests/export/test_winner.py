@@ -19,7 +19,7 @@ from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
 from sweeper.export.refit import refit_study
 from sweeper.export.reproduce import alone, compared
 from sweeper.rundir import RunDir
-from tests.command_line import STUDY, CommandLine
+from tests.command_line import STUDY, CommandLine, settings
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 
@@ -120,7 +120,10 @@ def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dic
             "its mean is 0.03 better than that of trial 15, within 0.04, twice the standard "
             "error of the difference: it may be chance; try more seeds (--seeds N --fresh)",
         ),
-        ([finalist(1, 15, 1, 0.96), finalist(2, 3, 2, None)], "trial 15 is first again"),
+        (
+            [finalist(1, 15, 1, 0.96), finalist(2, 3, 2, None)],
+            "only trial 15 completed with these seeds, so nothing is compared",
+        ),
     ],
 )
 def test_a_winner_is_confirmed_if_its_lead_exceeds_chance(
@@ -129,6 +132,18 @@ def test_a_winner_is_confirmed_if_its_lead_exceeds_chance(
     """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
     _, _, *told = trial_tables.confirmed("accuracy", records, 8, lead(records, 8))
     assert told == said.split("\n")
+
+
+def test_a_single_finalist_is_not_called_the_first(command: CommandLine) -> None:
+    """The other trial was pruned, so there is nothing to compare it with."""
+    command.write()
+    pruner = "study.pruner={name='percentile', percentile=1.0, n_startup_trials=1}"
+    command("run", "study.toml", *settings("study.n_trials=2", "schedule.parallel=1", pruner))
+    told = command("confirm", str(command.run_dir.root), "--seeds", "2", "--quiet").stdout
+
+    assert "only trial 0 completed with these seeds, so nothing is compared" in told
+    assert "only 1 trial is complete; pruned and failed trials cannot be finalists" in told
+    assert "again" not in told
 
 
 def test_splits_can_have_their_own_seed(tmp_path: Path) -> None:

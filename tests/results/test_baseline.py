@@ -13,6 +13,7 @@ from sweeper.results.baseline import (
     compared,
     describe,
     describe_doubt,
+    describe_leak,
     describe_test,
     read_baseline,
     write_baseline,
@@ -152,3 +153,34 @@ def test_a_trial_that_hardly_beats_the_constant_is_reported_as_such() -> None:
         "val_r2 0.019, mean -1e-6, with a standard error of 0.03, so it may be chance; the columns "
         "may say little about the target"
     )
+
+
+@pytest.mark.parametrize(
+    ("metric", "constant", "linear", "rows", "is_reported"),
+    [
+        ("val_r2", -0.01, 0.99998, 300, True),
+        ("val_r2", -0.01, 0.998, 300, False),
+        ("val_r2", -0.01, 1.0, 120, False),
+        ("val_accuracy", 0.6, 1.0, 300, True),
+        ("val_accuracy", 0.998, 0.9995, 300, False),
+        ("val_rmse", 20.0, 3.0, 300, False),
+    ],
+)
+def test_an_almost_exact_linear_model_is_reported(
+    metric: str, constant: float, linear: float, rows: int, is_reported: bool
+) -> None:
+    simple = (
+        SimpleModel("mean", False, {metric: constant}),
+        SimpleModel("ridge", True, {metric: linear}),
+    )
+    baseline = Baseline("d", rows, simple)
+    told = describe_leak(baseline)
+    assert told.startswith(f"ridge is almost exact: {metric} {linear:g}; ") == is_reported
+    assert bool(told) == is_reported
+    if is_reported:  # in place of the advice to train otherwise
+        trial = {"trial_number": 7, "value": 0.99}
+        assert describe_doubt(baseline, metric, "maximize", trial) == told
+
+
+def test_a_skipped_baseline_reveals_nothing() -> None:
+    assert describe_leak(None) == describe_leak(SKIPPED) == ""

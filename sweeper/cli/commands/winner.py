@@ -73,7 +73,10 @@ def confirm(
             told = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
             print_json({"run_dir": str(found.config.run_dir), "finalists": rows, "lead": told})
         else:
-            print_shown(*trial_tables.confirmed(objectives[0], rows, seeds, ahead), "")
+            print_shown(*trial_tables.confirmed(objectives[0], rows, seeds, ahead))
+            if few := trial_tables.few_finalists(len(rows), top):
+                print_shown(few)
+            print_shown("")
             print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
             ways = trial_tables.after_confirming(run_dir, rows[0])
             for way in ways if len(objectives) == 1 else ():
