@@ -341,7 +341,8 @@ def run_prepared(
         held = stack.enter_context(opened)
         watch = CompileWatch(run_dir, observer)
         executor = stack.enter_context(fleet(config, data, run_dir, watch, start, timeline))
-        if held.deaths < MAX:  # the compilation may be what crashes
+        is_left = held.ledger.ended_trials() < options.n_proposals(config)
+        if is_left and held.deaths < MAX:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):

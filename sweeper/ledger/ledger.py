@@ -173,6 +173,10 @@ class Ledger:
             return OpenRound(number, specs, opened["plan"], memory_of(opened["memory"]))
         return None
 
+    def ended_trials(self) -> int:
+        """How many trials have ended in closed rounds."""
+        return int(self._rows("SELECT count(*) FROM ending")[0][0])
+
     def trial_rows(self) -> list[dict[str, Any]]:
         """The row of each finished trial, by number."""
         return self._bodies("SELECT body FROM ending ORDER BY number")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import sweeper
 from sweeper.results import formatting
 from sweeper.results.events import CompileFinished, CompilePlanned, Compiling, Event
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.compiling import CompileWatch
+from tests.command_line import STUDY
+from tests.in_process import study_in
 from tests.live_status import STATUS
 
 PLANNED = CompilePlanned("c", "exact")
@@ -63,3 +66,17 @@ def test_a_status_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     run_dir.root.rename(tmp_path / "gone")
     watch(DONE)
     assert not run_dir.root.exists()
+
+
+def test_nothing_is_compiled_if_all_trials_have_ended(tmp_path: Path) -> None:
+    width = "search.model.width={type='int', low=4, high=16, base=2}"
+    config = study_in(tmp_path, STUDY, width, "execution.strategy='padded'")
+    events: list[Event] = []
+    assert sweeper.run(config, observer=events.append).state == "finished"
+    assert any(isinstance(event, CompilePlanned) for event in events)
+
+    events.clear()
+    status = sweeper.run(config, observer=events.append)
+    assert status.state == "finished"
+    assert not any(isinstance(event, CompilePlanned | CompileFinished) for event in events)
+    assert status.spent_s.get("compile", 0.0) == 0.0
