@@ -50,7 +50,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _switch_classes(preview["switch"])
         yield ""
     elif preview["lattice"]:
-        yield _lattice(preview["lattice"])
+        yield _lattice(preview)
         yield ""
     yield pairs(formatting.prediction(preview["predicted"]))
     yield ""
@@ -135,12 +135,15 @@ def _missing(data: Mapping[str, Any]) -> dict[str, str]:
     return {"missing": "; ".join([f"{words} (data.missing_values)", *found[:_MAX_SHOWN]])}
 
 
-def _lattice(blocks: Sequence[Mapping[str, Any]]) -> Rows:
+def _lattice(preview: Mapping[str, Any]) -> Rows:
     """The classes, with the settings in which their families differ."""
+    blocks: Sequence[Mapping[str, Any]] = preview["lattice"]
+    n_trials, outside = preview["n_trials"], round(preview["trials_outside_lattice"])
+    of = f"{n_trials - outside} of {counted(n_trials, 'trial')}" if outside else "the whole study"
     differing = _differing([block["settings"] for block in blocks])
     has_parts, spans = any("parts" in block for block in blocks), ("for widths", "for depths")
     return rows(
-        "lattice: the programs of the whole study",
+        f"lattice: the programs of {of}",
         (
             *("strategy", "widths", "depth", *(("parts",) if has_parts else spans)),
             *(name.rpartition(".")[2] for name in differing),

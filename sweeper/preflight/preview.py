@@ -16,6 +16,7 @@ from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
+from sweeper.errors import counted
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline, describe_leak
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared
@@ -286,6 +287,7 @@ class Preview:
             "structures_in_space": self.config.n_structures,
             "space": self._space(),
             "lattice": list(self._lattice()),
+            "trials_outside_lattice": self._outside(),
             "switch": list(switch_classes(self.plan, self.devices)),
             "predicted": asdict(self._duration),
             "advice": self._advice(),
@@ -298,6 +300,7 @@ class Preview:
                 *self.of_models,
                 *hints(self.config),
                 *notes(self.config, self.devices),
+                *self._left_out(),
             ],
             "first_round": {
                 "classes": [asdict(program) for program in self.plan.classes],
@@ -365,6 +368,23 @@ class Preview:
                     "why": why(block, compile_s),
                     "settings": json.loads(name),
                 }
+
+    def _outside(self) -> float:
+        """How many trials are expected to fit into no class of the lattice; 0 if it is not used."""
+        inside = [block["trials"] for block in self._lattice()]
+        outside = n_proposals(self.config) - sum(inside) if inside else 0.0
+        return round(max(0.0, outside), _DIGITS)
+
+    def _left_out(self) -> Iterator[str]:
+        """A note on those trials, since neither the lattice nor the predictions include them."""
+        outside = round(self._outside())
+        if outside:
+            trials = counted(outside, "trial")
+            yield (
+                f"about {trials} of {n_proposals(self.config)} will not be of the lattice, because "
+                "their models cannot be padded, such as an MLP without hidden layers; each of "
+                "their structures has its own program, which the predicted times leave out"
+            )
 
     @property
     def _duration(self) -> Duration:

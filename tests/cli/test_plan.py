@@ -38,6 +38,7 @@ def test_plan_shows_data_device_space_lattice_costs_and_buckets(command: Command
     preview = planned(command)
 
     assert preview["notes"] == []
+    assert preview["trials_outside_lattice"] == 0
     assert preview["data"]["features"] == 13
     assert preview["device"]["threads"] == 1
     assert {entry["setting"]: entry["splits_buckets"] for entry in preview["space"]} == {
@@ -53,6 +54,19 @@ def test_plan_shows_data_device_space_lattice_costs_and_buckets(command: Command
     )
     assert predicted["total_s"] < predicted["exact_total_s"]
     assert all(bucket["memory_bytes"] > 0 for bucket in preview["first_round"]["buckets"])
+
+
+def test_trials_that_the_lattice_leaves_out_are_counted(command: CommandLine) -> None:
+    depths = settings("search.model.depth={type='int', low=0, high=3}")
+    preview = planned(command, *depths)
+    inside = sum(block["trials"] for block in preview["lattice"])
+    assert inside == pytest.approx(9)
+    assert preview["trials_outside_lattice"] == pytest.approx(12 - inside)
+    (told,) = [note for note in preview["notes"] if "lattice" in note]
+    assert told.startswith("about 3 trials of 12 will not be of the lattice, because ")
+    shown = command("plan", "study.toml", *SHAPES, *depths).stdout
+    assert "lattice: the programs of 9 of 12 trials\n" in shown
+    assert "about 3 trials of 12 will not be of the lattice" in " ".join(shown.split())
 
 
 def test_one_thread_compiles_a_class_and_all_train_it(command: CommandLine) -> None:
