@@ -79,7 +79,25 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
         *_first(days(raw), "hold dates as numbers"),
         *_first(_as_text(raw, texts), "hold numbers as text"),
         *_first(_sentinels(config, raw), "hold numbers that may mean missing values"),
+        *_first(_merged(config, raw), "have different numbers that are equal in training"),
     )
+
+
+def _merged(config: StudyConfig, raw: RawData) -> Iterator[str]:
+    """Unscaled numbers of which most differ by less than the precision of training."""
+    precision = config.execution.precision
+    settings = dict.fromkeys(raw.numbers if config.data.scale == "none" else (), "scale")
+    if config.train.target == "numbers" and not config.data.standardizes_targets:
+        settings |= dict.fromkeys(raw.targets, "target_scale")
+    for name, setting in settings.items():
+        values = np.unique(raw.frame[name].dropna().to_numpy(np.float64))
+        with np.errstate(over="ignore"):
+            kept = len(np.unique(values.astype(precision)))
+        if kept < len(values) / 2:
+            yield (
+                f"'{name}' has {len(values)} different numbers, but {kept} in {precision}: write "
+                f'data.{setting} = "standard", which keeps them apart, or subtract a constant'
+            )
 
 
 def totals(raw: RawData) -> Iterator[str]:

@@ -56,13 +56,13 @@ def fixed_start(config: StudyConfig, in_size: int, out_size: int) -> Record | No
 
 def _digest(build: Callable[[Any], Any]) -> str:
     """The digest of all floating-point arrays of a model that do not depend on the key."""
-    drawn = trace(build, KEY).depends_on_key()
+    is_drawn = trace(build, KEY).depends_on_key()
 
     @jax.jit
-    def fixed() -> list[jax.Array]:
-        leaves = [one for one in jax.tree.leaves(build(fixed_key())) if isinstance(one, jax.Array)]
-        pairs = zip(leaves, drawn, strict=True)
-        return [one for one, is_drawn in pairs if not is_drawn and _is_float(one)]
+    def fixed() -> list[Any]:
+        drawn, leaves = iter(is_drawn), jax.tree.leaves(build(fixed_key()))
+        kept = [one for one in leaves if not (isinstance(one, jax.Array) and next(drawn))]
+        return [one for one in kept if isinstance(one, jax.Array | np.ndarray) and _is_float(one)]
 
     told = blake2b(digest_size=16)
     for array in map(np.asarray, fixed()):
@@ -71,5 +71,5 @@ def _digest(build: Callable[[Any], Any]) -> str:
     return told.hexdigest()
 
 
-def _is_float(array: jax.Array) -> bool:
+def _is_float(array: jax.Array | np.ndarray) -> bool:
     return jnp.issubdtype(array.dtype, jnp.floating)

@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sweeper.config import StudyConfig
 from sweeper.config.alternating import AlternatingTable
@@ -302,7 +303,7 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
         if takes_key(model):
             outputs.append(trace(with_key, KEY, model, x).result)
     except RAISED as error:
-        fix = _signature_hint(model) or "map one example to its outputs"
+        fix = _signature_hint(model) or "fix the model, which gets one example at a time"
         return raised("the model", error, fix, f" for one example of shape {x.shape}")
     for output in outputs:
         if (shape := getattr(output, "shape", None)) is None:
@@ -336,7 +337,8 @@ def _rename_hint(model: Callable[..., Any]) -> str | None:
 
 
 def _unfit_arrays(model: Any) -> _Wrong | None:
-    arrays = [leaf for leaf in jax.tree.leaves(model) if isinstance(leaf, jax.ShapeDtypeStruct)]
+    kinds = jax.ShapeDtypeStruct | np.ndarray  # both are trained
+    arrays = [leaf for leaf in jax.tree.leaves(model) if isinstance(leaf, kinds)]
     if any(jnp.issubdtype(array.dtype, jnp.complexfloating) for array in arrays):
         return "the model has complex parameters", "store real and imaginary parts separately"
     if any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays):

@@ -17,7 +17,7 @@ from sweeper.results.filter import column_named, rows_where
 from sweeper.results.formatting import names
 from sweeper.results.light import floats, read_light, study_metadata, texts
 from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, where_to_look
 
 Row = dict[str, Any]
 _CURVE = ("trial_number", "epoch", "metric", "value")
@@ -153,7 +153,7 @@ def listed(run_dir: RunDir) -> TrialRows:
     table = read_light(run_dir.trials)
     if table is None:
         found = f"{run_dir.trials.name} does not exist"
-        hint = "name the run directory of a study that was started, such as runs/digits"
+        hint = where_to_look(run_dir.root)
         raise SetupError(Problem(str(run_dir.root), "", found, hint))
     return TrialRows(table, study_metadata(table), np.arange(len(table)))
 

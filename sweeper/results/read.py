@@ -19,7 +19,7 @@ from sweeper.results.formatting import names
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
 from sweeper.results.table_file import refusing_damage
-from sweeper.rundir import RunDir, refuse_links
+from sweeper.rundir import RunDir, refuse_links, where_to_look
 
 # pandas would turn integers and booleans into floats and objects where one of them is null.
 _PANDAS_TYPES = {
@@ -92,7 +92,7 @@ def open_results(path: Path | str) -> Results:
     refuse_links(run_dir)
     if not run_dir.trials.is_file():
         found = f"{run_dir.trials.name} does not exist"
-        hint = "name the run directory of a study that was started, such as runs/digits"
+        hint = where_to_look(path)
         raise SetupError(Problem(str(path), "", found, hint))
     with refusing_damage(run_dir.trials):
         study = study_metadata(parquet.read_schema(run_dir.trials))

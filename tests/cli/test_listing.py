@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import sweeper
-from sweeper.errors import StudyError
+from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import TrialRows, buckets_of, curves, listed, plain
 from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
@@ -249,3 +250,16 @@ def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(
     end = trace.splitlines()
     assert 1 < len(end) <= 12
     assert end[-1].startswith(reason) or "JAX" in shown.stdout
+
+
+def test_the_name_of_a_study_leads_to_its_run_directory(
+    run_dir: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    shutil.copytree(run_dir.root, tmp_path / "runs" / "wine")
+    monkeypatch.chdir(tmp_path)
+    for read in (lambda: listed(RunDir(Path("wine"))), lambda: sweeper.open_results("wine")):
+        with pytest.raises(SetupError, match=r"did you mean runs/wine\?"):
+            read()
+    with pytest.raises(SetupError, match="such as runs/digits"):
+        listed(RunDir(Path("beer")))

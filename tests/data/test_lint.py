@@ -236,3 +236,27 @@ def test_targets_with_few_large_values_are_named(make_study) -> None:
     assert found.startswith("the target 'kind' is skewed: half of its values are below ")
     assert told_of(make_study(CSV, skewed, loss="huber")) == ()
     assert told_of(make_study(CSV, skewed + "3,-5000\n" * 3, loss="mse")) == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ('scale = "none"', ["size", "price"]),
+        ('scale = "none"\ntarget_scale = "standard"', ["size"]),
+        ('target_scale = "none"', ["price"]),
+        ("", []),
+    ],
+)
+def test_numbers_that_are_equal_in_float32_are_named(
+    settings: str, names: list[str], make_study
+) -> None:
+    rows = "".join(f"{10**9 + i % 7},{10**9 + i % 5},{i * i % 11}\n" for i in range(60))
+    data = CSV.replace("kind", "price") + settings + "\n"
+    config = make_study(data, "size,price,other\n" + rows, loss="mse", precision="float32")
+    told = [one for one in told_of(config) if "in float32" in one]
+    assert len(told) == len(names)
+    for name, one in zip(names, told, strict=True):
+        count = {"size": 7, "price": 5}[name]
+        assert one.startswith(
+            f"column '{name}' has {count} different numbers, but 1 in float32: write "
+        )
