@@ -115,6 +115,14 @@ _OF_PYTHON = re.compile(
 # messages of tomllib about a backslash in double quotes, and text that contains one
 _OF_ESCAPES = ("Invalid hex value", "Unescaped '\\' in a string")
 _WITH_BACKSLASH = re.compile(r'"([^"]*\\[^"]*)"')
+# how messages of tomllib begin, and how to fix the line
+_FIXES = {
+    "Unclosed array": "write commas between values, and ] after the last one",
+    "Unclosed inline table": "write it on one line, with commas between settings and } last",
+    "Illegal character '\\n'": "end the text with the quote that it begins with",
+    "Unterminated string": "end the text with the quote that it begins with",
+    'Expected "\'"': "end the text with the quote that it begins with",
+}
 # how messages of tomllib begin if a key or a table occurs twice
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
@@ -245,6 +253,10 @@ def _hint(source: Source, line: int, what: str) -> str:
         return "remove it" if is_none else f"write {python[1].lower()}"
     if what in _OF_ESCAPES and (path := _WITH_BACKSLASH.search(written[0])):
         return with_slashes(path[1])
+    if fix := next((fix for begins, fix in _FIXES.items() if what.startswith(begins)), ""):
+        return fix
+    if written and written[0].lstrip().startswith("["):
+        return "write the name of a table in brackets alone on its line, such as [search]"
     return "write key = value, with text in quotes"
 
 

@@ -35,8 +35,11 @@ from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_me
 
 # read at most this much to guess
 _ROWS = 100_000
-# usual names of columns to predict, the likeliest first
-_TARGETS = ("target", "label", "labels", "class", "y", "outcome", "output", "price", "value")
+# usual names of columns to predict
+_TARGETS = (
+    *("target", "label", "labels", "class", "y", "outcome", "output", "response", "price", "value"),
+    *("survived", "churn", "churned", "diagnosis", "species"),
+)
 # integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
 
@@ -93,7 +96,7 @@ class Guess:
 def guess(path: Path, target: str | None = None) -> Guess:
     """What could be predicted from the table at `path`.
 
-    This is the column `target`; if None, a column with a usual name, or else the last one.
+    This is the column `target`; if None, the only column with a usual name, or else the last one.
 
     Raises:
         DataError: the file does not exist, is not a table, or has no such column.
@@ -245,9 +248,8 @@ def _target(path: Path, whole: RawData, wanted: str | None) -> tuple[str, str]:
     if wanted is not None and wanted not in columns:
         hint = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
         raise DataError(Problem(str(path), "--target", f"no column '{wanted}'", hint))
-    names = {name.lower(): name for name in reversed(columns)}
-    named = (names[name] for name in _TARGETS if name in names)
-    chosen = wanted or next(named, columns[-1])
+    named = [name for name in columns if name.lower() in _TARGETS]
+    chosen = wanted or (named[0] if len(named) == 1 else columns[-1])
     fault = _target_fault(whole, chosen)
     if wanted is None and fault and whole.frame[chosen].count():
         chosen = next((one for one in reversed(columns) if not _target_fault(whole, one)), chosen)
@@ -261,8 +263,7 @@ def _target(path: Path, whole: RawData, wanted: str | None) -> tuple[str, str]:
         return chosen, "as asked"
     if chosen == columns[-1]:
         return chosen, "the last column"
-    is_named = chosen.lower() in _TARGETS
-    return chosen, "by its name" if is_named else "the last column that can be predicted"
+    return chosen, "by its name" if named == [chosen] else "the last column that can be predicted"
 
 
 def _target_fault(raw: RawData, name: str) -> str:

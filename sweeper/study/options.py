@@ -293,7 +293,9 @@ def _option_problems(
         if name == "patient" and key == "wrapped":
             yield from _wrapped_problems(config, f"{table}.wrapped", value, python)
         elif key not in known:
-            hint = f"its options are {', '.join(known)}" if known else "it has none"
+            hint = f"its options are {', '.join(known)}" if known else "it has none: remove it"
+            if f"{table}.name" in config.source.overridden:
+                hint += f", or override the whole table: '{table}={{ name = \"{name}\" }}'"
             yield config.problem(f"{table}.{key}", f"{name!r} has no such option", hint)
         elif hint := known[key].fault(value):
             yield config.problem(f"{table}.{key}", f"{value!r} does not fit", hint)

@@ -725,6 +725,31 @@ def test_python_values_get_a_hint_for_toml(line: str, hint: str) -> None:
     assert (problem.where, problem.hint) == ("study.toml:2", hint)
 
 
+BRACKETS = "write the name of a table in brackets alone on its line, such as [search]"
+QUOTES = "end the text with the quote that it begins with"
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("[search", BRACKETS),
+        ("[[study.enqueue]", BRACKETS),
+        ("[search]]", BRACKETS),
+        ("[search] lr = 1", BRACKETS),
+        ("metrics = [1 2]", "write commas between values, and ] after the last one"),
+        ("data = { source = 1", "write it on one line, with commas between settings"),
+        ('name = "iris', QUOTES),
+        ("name = iris", "write key = value, with text in quotes"),
+    ],
+)
+def test_brackets_and_quotes_that_do_not_match_get_their_own_hint(line: str, hint: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        parse(f"version = 1\n{line}\nepochs = 3\n", Path("study.toml"))
+    (problem,) = caught.value.problems
+    assert problem.where == "study.toml:2"
+    assert problem.hint.startswith(hint)
+
+
 OPTIMIZERS_DRAWN = """\
 optimizer.name = { type = "categorical", choices = ["adam", "sgd", "RAdam"] }
 optimizer.momentum = { type = "float", low = 0.0, high = 0.9, when = { "optimizer.name" = "sgd" } }

@@ -18,7 +18,10 @@ from tests.round_machine import study as config
         ("study.sampler.n_ei_candidates=0", "0 does not fit; write an integer of 1 or more"),
         ("study.sampler.multivariate=1", "1 does not fit; write true or false"),
         ("study.sampler.gamma=3", "'tpe' has no such option; its options are n_startup"),
-        ("study.sampler={name='random',n=1}", "'random' has no such option; it has none"),
+        (
+            "study.sampler={name='random',n=1}",
+            "'random' has no such option; it has none: remove it",
+        ),
         ("study.pruner={name='asha',min_resource='auto'}", "'auto' does not fit"),
         ("study.pruner={name='asha',reduction_factor=2.5}", "2.5 does not fit"),
         ("study.pruner={name='median',n_startup_trials=true}", "True does not fit"),
@@ -63,6 +66,17 @@ def test_an_option_that_does_not_fit_is_refused(override: str, message: str) -> 
         options.check(config([override]))
 
     assert message in str(refused.value)
+
+
+def test_options_left_over_by_another_name_can_be_overridden_together() -> None:
+    pruner = "study.pruner={name='halving',min_resource=2}"
+    with pytest.raises(StudyError) as refused:
+        options.check(config([pruner, "study.pruner.name=none"]))
+    whole = "'study.pruner={ name = \"none\" }'"
+    hint = (
+        f"'none' has no such option; it has none: remove it, or override the whole table: {whole}"
+    )
+    assert f"study.pruner.min_resource: {hint}" in str(refused.value)
 
 
 @pytest.mark.parametrize(("sampler", "package"), [("cmaes", "cmaes"), ("gp", "torch")])

@@ -179,7 +179,8 @@ def test_the_pareto_front_is_of_complete_and_feasible_trials() -> None:
 def test_importance_is_shown_once_it_is_computed() -> None:
     (told,) = importance_view([], 4)
     assert told["text"] == (
-        "Not computed: importances need at least 10 complete trials, but this study has 4."
+        "Not computed: importances need at least 10 complete trials, but this study has 4. "
+        "Pruned trials do not count."
     )
     (told,) = importance_view([], 10)
     assert told["text"].startswith("Not computed yet")

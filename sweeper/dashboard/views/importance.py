@@ -58,7 +58,7 @@ def _not_computed(n_complete: int) -> str:
     if n_complete < LEAST_TRIALS:
         return (
             f"Not computed: importances need at least {LEAST_TRIALS} complete trials, but this "
-            f"study has {n_complete}."
+            f"study has {n_complete}. Pruned trials do not count."
         )
     return (
         "Not computed yet: `sweeper run` computes importances in the background, if parameters are "
