@@ -166,6 +166,17 @@ def test_numbers_that_are_not_read_as_written_are_refused(
             saved.features(CLEAN.assign(x=odd))
 
 
+@pytest.mark.parametrize("name", ["new_row.csv", "new_rows.cvs", "new_row.parquet"])
+def test_a_misspelt_table_is_refused_with_the_one_that_may_be_meant(
+    name: str, best: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new_rows.csv").touch()
+    with pytest.raises(DataError) as refused:
+        predicted(best, tmp_path / name, warnings.warn)
+    assert "no such file" in str(refused.value).lower()
+    assert str(refused.value).endswith(f"; did you mean '{tmp_path / 'new_rows.csv'}'?")
+
+
 def test_one_unknown_value_gets_a_warning(saved: SavedModel) -> None:
     rows = CLEAN.assign(flag=["True", "maybe", "odd"])
     with warnings.catch_warnings(record=True) as doubts:

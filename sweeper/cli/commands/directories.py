@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from sweeper.cli import tables
-from sweeper.cli.commands.arguments import AsJson, RunDirectory, refuse_a_file
+from sweeper.cli.commands.arguments import AsJson, RunDirectory, refuse_a_file, refuse_misspelt
 from sweeper.cli.commands.printing import print_json, print_shown
 from sweeper.errors import SetupError, counted, printable, size_text
 from sweeper.results import formatting
@@ -99,6 +99,7 @@ def delete(
     from sweeper.sweep.session.directory import delete as delete_files
 
     refuse_a_file(directory)
+    refuse_misspelt(directory)
     run_dir = RunDir(directory)
     check_deletable(run_dir)
     if not (without_asking or typer.confirm(f"delete {_described(directory)}?")):

@@ -20,12 +20,13 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     RunDirectory,
     TrustCode,
+    near_run,
     refuse_a_file,
+    refuse_misspelt,
     run_asked,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import console_on
-from sweeper.errors import did_you_mean
 from sweeper.results.status import Status, newest_run, read_status, runs_in
 from sweeper.rundir import RunDir
 
@@ -74,8 +75,7 @@ def _missing(directory: Path) -> str:
         return "it is starting"
     if directory.is_dir():
         return "no study has been run there yet"
-    others = [*runs_in(directory.parent), *runs_in(Path("runs"))]
-    near = did_you_mean(str(directory), [*map(str, others)])
+    near = near_run(directory)
     return f"it does not exist yet{f' ({near})' if near else ''}"
 
 
@@ -109,6 +109,7 @@ def verify(
     """
     run_dir = RunDir(directory)
     refuse_a_file(directory)
+    refuse_misspelt(directory)
     from sweeper.sweep import verify
 
     done = verify.restore_ledger(run_dir) if restore else None
@@ -229,6 +230,7 @@ def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
     named = directories or [newest_run(Path("runs"))]
     for directory in named:
         refuse_a_file(directory)
+        refuse_misspelt(directory)
     chosen = [run for directory in named for run in runs_in(directory) or [directory]]
     from sweeper.dashboard.page import Page
     from sweeper.dashboard.study import PublishedStudy
