@@ -160,11 +160,13 @@ def calibrate(
 ) -> None:
     """Measure the cost of compiling and training on this machine, for `execution.costs`.
 
-    Takes about a minute; run nothing else on the machine during that time.
+    Takes about a minute; run nothing else on the machine during that time. An existing file is
+    replaced if it holds such constants.
     """
     from sweeper.preflight import calibrate
-    from sweeper.results.text_files import write_over
+    from sweeper.results.text_files import refuse_other, write_over
 
+    refuse_other(output, '"fitted_on"')
     console = console_on(sys.stderr)
     with console.status("measuring") as shown:
         record = calibrate.calibrate(
@@ -216,12 +218,16 @@ def report(
         Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
     ] = Path("report.html"),
 ) -> None:
-    """Write the `dashboard` page as one HTML file that works without a network."""
-    page = _page(directories, is_report=True)
-    from sweeper.dashboard.report import report as whole
-    from sweeper.results.text_files import write_over
+    """Write the `dashboard` page as one HTML file that works without a network.
 
-    write_over(output, whole(page))
+    An existing file is replaced if it is such a page.
+    """
+    from sweeper.dashboard.report import MARK
+    from sweeper.dashboard.report import report as whole
+    from sweeper.results.text_files import refuse_other, write_over
+
+    refuse_other(output, MARK)
+    write_over(output, whole(_page(directories, is_report=True)))
     print_written(output, "open it in any browser")
 
 
