@@ -219,7 +219,7 @@ def test_filled_gaps_and_numbers_beyond_the_training_range_are_named(
 
 def test_load_py_warns_of_what_predict_reports(alone: ModuleType) -> None:
     """Gaps that are filled, numbers beyond the training range, and new or missing categories."""
-    rows = CLEAN.assign(x=[0.5, np.nan, 999999.0], flag=["True", "odd", None])
+    rows = CLEAN.assign(x=[0.5, np.nan, 999999.0], flag=np.array(["True", "odd", None], object))
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
         alone.features(rows)
