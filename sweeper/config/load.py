@@ -31,7 +31,7 @@ from sweeper.config.toml import (
     with_slashes,
 )
 from sweeper.config.validate import Draft
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, StudyError, did_you_mean_file
 from sweeper.rundir import read_small
 
 _BRACKETS = re.compile(r"[\[{]")
@@ -143,10 +143,16 @@ def load(
         # some editors write a byte order mark first, which TOML does not allow
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise StudyError(Problem(str(path), "", "no such file", "write its path")) from None
+        near = did_you_mean_file(path.with_suffix(".toml"), _toml_files(path.parent), ".toml")
+        hint = near or "write its path"
+        raise StudyError(Problem(str(path), "", "no such file", hint)) from None
     except (OSError, ValueError) as error:
         raise StudyError(_unreadable(path, f"cannot be read ({error})")) from error
     return parse(text, path, overrides, overridden_by)
+
+
+def _toml_files(directory: Path) -> list[str]:
+    return [file.name for file in directory.glob("*.toml")]
 
 
 def is_toml(path: Path) -> bool:

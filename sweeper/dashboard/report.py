@@ -20,6 +20,10 @@ _STYLE = re.compile(r'<link rel="stylesheet" href="static/([\w.]+)">')
 _SCRIPT = re.compile(r'<script src="static/([\w.]+)"></script>')
 
 
+MARK = '<script type="application/octet-stream" id="report">'
+"""What every report contains, and hardly any other file."""
+
+
 def report(page: Page) -> str:
     """The page with its data, styles and scripts included.
 
@@ -29,7 +33,7 @@ def report(page: Page) -> str:
     studies = [page.payload(index) for index in range(len(page.studies))]
     record = {"studies": studies, "curves": [_curves(study) for study in page.studies]}
     data = base64.b64encode(gzip.compress(as_json(record).encode(), 6, mtime=0)).decode()
-    held = f'<script type="application/octet-stream" id="report">{data}</script>\n'
+    held = f"{MARK}{data}</script>\n"
     scripts = {name: _text(name) for name in STATIC if name.endswith(".js")}
     html = _STYLE.sub(lambda found: f"<style>{_text(found[1])}</style>", page.html())
     html = _SCRIPT.sub(lambda found: f"<script>{scripts[found[1]]}</script>", html)

@@ -27,7 +27,7 @@ from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
-from sweeper.errors import DataError, Problem, counted, did_you_mean, listed
+from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
 from sweeper.process import available_bytes
 
 ALL = "all"
@@ -67,7 +67,8 @@ def read_rows(
         suffix = ".parquet"
     if suffix not in _TYPES:
         if not path.exists():
-            raise DataError(Problem(str(path), "", "no such file", "check the path"))
+            hint = _near_table(path) or "check the path"
+            raise DataError(Problem(str(path), "", "no such file", hint))
         hint = converting(path) or f"name one of {', '.join(_TYPES)}"
         raise DataError(Problem(str(path), "", "not a readable table", hint))
     file = CsvFile(path, dialect) if suffix in SUFFIXES else None
@@ -80,10 +81,12 @@ def read_rows(
             frame = _arrays(path, transform.columns)
     except UnfitTableError as error:
         place = str(path) if file is None else path.name
-        raise DataError(Problem(place, "", error.found, error.hint)) from error
+        near = "" if path.exists() else _near_table(path)
+        raise DataError(Problem(place, "", error.found, near or error.hint)) from error
     except UNREADABLE as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(Problem(str(path), "", f"cannot be read: {told}", "")) from error
+        near = "" if path.exists() else _near_table(path)
+        raise DataError(Problem(str(path), "", f"cannot be read: {told}", near)) from error
     names = [str(name) for name in frame.columns] if ALL in keep else [*dict.fromkeys(keep)]
     known = {*transform.columns, *others, *names}
     unused = [str(name) for name in frame if str(name) not in known]
@@ -98,6 +101,12 @@ def read_rows(
     kept = {name: written[name].astype(object) for name in names}
     values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
     return NewRows(frame[[*transform.columns]], values, table, unused)
+
+
+def _near_table(path: Path) -> str:
+    """A question that offers another table in the same directory; empty if no name is close."""
+    there = [other.name for other in path.parent.glob("*") if suffix_of(other) in _TYPES]
+    return did_you_mean_file(path, there, suffix_of(path))
 
 
 def _csv(file: CsvFile, transform: Transform) -> tuple[CsvFile, pd.DataFrame]:

@@ -29,6 +29,7 @@ from sweeper.trial import Scalar
 
 # ordinal number of a missing value; values that no training row has are UNKNOWN
 MISSING = -2
+_TAKEN = "; it is taken as none of the known categories"
 _SHOWN = 5  # columns or values to list in a message
 
 Doubt = Callable[[str, Sequence[int]], None]
@@ -290,12 +291,13 @@ def _check_known(
         raise UnfitRowsError(found, f"write them as in training: {learnt}", strange)
     if strange:
         in_rows = counted(len(strange), "row")
-        doubt(f"column '{one.name}' has {shown} in {in_rows}, which no training row had", strange)
+        told = f"column '{one.name}' has {shown} in {in_rows}, which no training row had{_TAKEN}"
+        doubt(told, strange)
     absent: list[int] = np.flatnonzero((places == UNKNOWN) & gone).tolist()
     if absent:
         doubt(
             f"column '{one.name}' has a missing value in {counted(len(absent), 'row')}, which no "
-            f"training row had{_hint_on_words(one)}",
+            f"training row had{_TAKEN}{_hint_on_words(one)}",
             absent,
         )
 

@@ -37,6 +37,7 @@ def preprocess(record: Mapping[str, Any]) -> dict[str, Any]:
         **{name: data[name] for name in ("fold", "class_names", "targets", "one_logit")},
         **{name: spec[name] for name in ("dtype", "y_mean", "y_scale")},
         "features": data["feature_names"],
+        "ranges": data.get("ranges"),  # models of earlier versions do not have them
         "words": learnt.words,
         "edition": learnt.edition,
         **generated,
@@ -183,12 +184,22 @@ def _identity() -> str:
     return "\n".join(told) + f"\n{code}"
 
 
+_AS_NONE = '"which no training row had; they are taken as none of the known categories"'
+_TAKEN = "; they are taken as none of the known categories"
 _FEATURES = f"""\
 def scaled(x, by):
     if by is None:
         return x
     scale, shift = np.array(by["scale"]), np.array(by["shift"])
     return x * scale + shift if by["to_range"] else (x - shift) / scale
+
+
+def warn_of(what, places, then=""):
+    \"""Warn about each column of numbers with something in some rows.\"""
+    for name, count in zip(DATA["numbers"], places.sum(axis=0), strict=True):
+        if count:
+            told = f"'{{name}}' has {{what}} in {{count}} of {{len(places)}} rows{{then}}"
+            warnings.warn(told, stacklevel=4)
 
 
 def features(rows):
@@ -199,12 +210,19 @@ def features(rows):
     words, is_exact, parts = DATA["words"], DATA["edition"] > 1, []
     if DATA["numbers"]:
         x = np.stack([floats(rows[n], words, exact=is_exact) for n in DATA["numbers"]], axis=1)
+        gaps = np.isnan(x)
         if DATA["fills"]:
-            x = np.where(np.isnan(x), DATA["fills"], x)
+            warn_of("missing values", gaps, ", filled as in training")
+            x = np.where(gaps, DATA["fills"], x)
         if not np.isfinite(x).all():
             what = "infinite" if DATA["fills"] else "missing or infinite"
             raise ValueError(f"a number is {{what}}")
-        parts.append(scaled(x, DATA["scaling"]))
+        x = scaled(x, DATA["scaling"])
+        if DATA["ranges"]:
+            low, high = (np.array(DATA["ranges"][end], DATA["dtype"]) for end in ("low", "high"))
+            kept = x.astype(DATA["dtype"])
+            warn_of("numbers beyond the training range", ((kept < low) | (kept > high)) & ~gaps)
+        parts.append(x)
     encoded = []
     for one in DATA["categories"]:
         known = KnownValues(one["values"], one["fill"], words, lenient=not is_exact)
@@ -215,8 +233,11 @@ def features(rows):
         if is_new.any() and is_new[~gone].all() and is_other:
             raise ValueError(f"'{{one['name']}}' has no value that training rows had")
         if is_new.any():
-            told = f"'{{one['name']}}' has values that no training row had"
+            told = f"'{{one['name']}}' has values that no training row had{_TAKEN}"
             warnings.warn(told, stacklevel=3)
+        if gone.any() and (one["fill"] is not None or (places[gone] == UNKNOWN).any()):
+            done = "filled as in training" if one["fill"] is not None else {_AS_NONE}
+            warnings.warn(f"'{{one['name']}}' has missing values, {{done}}", stacklevel=3)
         if DATA["one_hot"]:
             encoded.append(places[:, None] == np.arange(len(one["values"])))
         else:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.trust import TRUST
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import Problem, SetupError, did_you_mean_file
 from sweeper.programs.checkpoint import (
     CheckpointError,
     Tensors,
@@ -120,6 +120,8 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     Raises:
         SetupError: it cannot be read, is something else, or is damaged; says where.
     """
+    if not path.exists() and (near := _near_model(path)):
+        raise _refusal(path, "no such file or directory", near)
     path = _model_in(path) if path.is_dir() else path
     if path.suffix == ".eqx" and path.is_file():
         saved = path.with_suffix(".safetensors")
@@ -147,6 +149,12 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     if damaged:
         raise SetupError([Problem(str(path), leaf, what, _WRITE_AGAIN) for leaf, what in damaged])
     return SavedFile(str(path), record, tensors, digest)
+
+
+def _near_model(path: Path) -> str:
+    """A question that offers an exported model next to `path`; empty if none fits."""
+    there = [file.parent.name for file in path.parent.glob(f"*/{MODEL_FILE}")]
+    return did_you_mean_file(path, there, path.suffix)
 
 
 def _refusal(path: Path | str, found: str, hint: str) -> SetupError:

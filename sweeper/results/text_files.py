@@ -62,8 +62,26 @@ def write_new(path: Path, text: str) -> None:
         raise StudyError(Problem(str(path), "", "this file already exists", hint)) from None
 
 
+def refuse_other(path: Path, mark: str) -> None:
+    """Refuse to replace a file that does not contain `mark`, so that another command wrote it.
+
+    Raises:
+        StudyError: there is such a file.
+        SetupError: it cannot be read.
+    """
+    try:
+        is_other = path.is_file() and mark not in path.read_text("utf-8", errors="replace")
+    except OSError as error:
+        found, hint = f"{error.strerror}", "choose another name with -o"
+        raise SetupError(Problem(str(path), "", found, hint)) from error
+    if is_other:
+        found = "this file already exists, and this command did not write it"
+        hint = "choose another name with -o, or remove it"
+        raise StudyError(Problem(str(path), "", found, hint))
+
+
 def write_over(path: Path, text: str) -> None:
-    """Write a file, replacing an existing one.
+    """Write a file, replacing an existing one: call `refuse_other` first.
 
     Raises:
         SetupError: it cannot be written.

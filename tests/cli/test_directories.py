@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,16 @@ def test_nothing_is_deleted_without_an_answer(
     command("delete", str(run))
     assert sorted(run.rglob("*")) == before
     assert capsys.readouterr().out == "nothing was deleted\n"
+
+
+def test_without_anybody_to_answer_delete_names_the_option(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(run.rglob("*"))
+    monkeypatch.setattr("sys.stdin", StringIO(""))
+    with pytest.raises(StudyError, match="nobody confirmed this; use --yes to delete it"):
+        command("delete", str(run))
+    assert sorted(run.rglob("*")) == before
 
 
 def test_what_is_not_a_run_directory_is_not_deleted(run: Path, tmp_path: Path) -> None:

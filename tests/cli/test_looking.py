@@ -56,6 +56,35 @@ def test_watching_waits_for_a_study_and_says_what_is_missing(
     assert f"digits ({awaited})" in shown.out
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("best", "runs/digit"), "runs/digits"),
+        (("trials", "digits"), "runs/digits"),
+        (("status", "runs/digit"), "runs/digits"),
+        (("verify", "runs/digit"), "runs/digits"),
+        (("report", "runs/digit"), "runs/digits"),
+        (("delete", "runs/digit", "--yes"), "runs/digits"),
+        (("validate", "hous.toml"), "house.toml"),
+        (("run", "house.tml"), "house.toml"),
+        (("predict", "best_house", "rows.csv"), "best_houses"),
+    ],
+)
+def test_a_misspelt_path_is_refused_with_the_one_that_may_be_meant(
+    words: tuple[str, ...], meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    begin(Path("runs/digits"))
+    Path("house.toml").touch()
+    Path("rows.csv").touch()
+    Path("best_houses").mkdir()
+    Path("best_houses", "model.safetensors").touch()
+    with pytest.raises(SweeperError) as refused:
+        sweeper.command(*words)
+    assert str(refused.value).startswith(f"{words[1]}: no such ")
+    assert str(refused.value).endswith(f"; did you mean '{meant}'?")
+
+
 def test_without_watching_a_missing_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SweeperError, match="no study has been run here"):
         sweeper.command("status", str(tmp_path))

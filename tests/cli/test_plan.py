@@ -257,6 +257,10 @@ def test_calibrate_writes_constants_that_a_study_can_use(
     monkeypatch.setattr(calibrate, "_TRAIN_S", 0.01)
     costs = tmp_path / "costs.json"
 
+    costs.write_text("{}", encoding="utf-8")  # another file
+    refused = CliRunner().invoke(main.app_for([]), ["calibrate", "-o", str(costs)])
+    assert "already exists" in str(refused.exception)
+    costs.unlink()
     done = CliRunner().invoke(main.app_for([]), ["calibrate", "-o", str(costs)])
 
     assert done.exit_code == 0

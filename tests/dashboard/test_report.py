@@ -73,6 +73,16 @@ def test_the_command_writes_a_report(run_dir: RunDir, command: CommandLine) -> N
     assert done.stdout == "written to page.html; open it in any browser\n"
     html = (command.directory / "page.html").read_text("utf-8")
     assert held(html)["studies"][0]["name"] == "large"
+    again = command("report", str(run_dir.root), "-o", "page.html")
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_a_report_does_not_replace_another_file(run_dir: RunDir, command: CommandLine) -> None:
+    (command.directory / "page.html").write_text("<p>mine</p>", encoding="utf-8")
+    refused = command("report", str(run_dir.root), "-o", "page.html")
+    assert refused.returncode == 2
+    assert "page.html: this file already exists, and this command did not" in refused.stderr
+    assert (command.directory / "page.html").read_text("utf-8") == "<p>mine</p>"
 
 
 def test_a_directory_without_a_study_is_refused(command: CommandLine) -> None:

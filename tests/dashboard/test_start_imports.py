@@ -60,7 +60,7 @@ def _told_by_server(words: list[str]) -> str:
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout is not None
-        address = process.stdout.readline().split("the page is at ")[1].split(";")[0]
+        address = process.stdout.readline().split("the page is at ")[1].split(" ")[0]
         for path in ("", "studies/0", "studies/0/curves/1"):
             with urllib.request.urlopen(f"{address}{path}", timeout=60) as answer:
                 assert answer.status == 200

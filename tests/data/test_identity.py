@@ -412,7 +412,8 @@ def test_a_single_row_of_an_unknown_category_is_predicted_with_a_warning() -> No
     assert LEARNT.of({"code": 99, "size": 1.0}, lambda found, _: told.append(found)).tolist() == [
         [1, 0, 0]
     ]
-    assert told == ["column 'code' has 99 in 1 row, which no training row had"]
+    taken = "it is taken as none of the known categories"
+    assert told == [f"column 'code' has 99 in 1 row, which no training row had; {taken}"]
     with pytest.raises(UnfitRowsError, match="has only values that no training row had: 'K1A'"):
         LEARNT.of({"code": "K1A", "size": 1.0})
 

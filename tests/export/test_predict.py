@@ -94,6 +94,7 @@ def test_words_may_be_classes(saved: SavedModel) -> None:
     assert saved.class_names == ("No", "None", "Yes")
 
 
+@pytest.mark.filterwarnings("ignore:'x' has numbers beyond")
 @pytest.mark.parametrize("table", TABLES)
 def test_every_type_of_table_gives_the_same_features(
     table: str, saved: SavedModel, alone: ModuleType
@@ -126,7 +127,9 @@ def test_a_stray_value_in_a_file_only_changes_its_own_row(best: Path, tmp_path: 
     ):
         assert lines(odd)[1] == clean[1]
     assert lines(rows_of("True", "maybe", "??"))[:2] == clean[:2]
-    assert "new.csv: column 'zip' has 'K1A' in 1 row, which no training row had (line 4)" in told
+    taken = "it is taken as none of the known categories"
+    hint = f"column 'zip' has 'K1A' in 1 row, which no training row had; {taken} (line 4)"
+    assert f"new.csv: {hint}" in told
 
 
 def test_a_column_without_a_known_category_is_refused_with_its_lines(
@@ -166,13 +169,25 @@ def test_numbers_that_are_not_read_as_written_are_refused(
             saved.features(CLEAN.assign(x=odd))
 
 
+@pytest.mark.parametrize("name", ["new_row.csv", "new_rows.cvs", "new_row.parquet"])
+def test_a_misspelt_table_is_refused_with_the_one_that_may_be_meant(
+    name: str, best: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new_rows.csv").touch()
+    with pytest.raises(DataError) as refused:
+        predicted(best, tmp_path / name, warnings.warn)
+    assert "no such file" in str(refused.value).lower()
+    assert str(refused.value).endswith(f"; did you mean '{tmp_path / 'new_rows.csv'}'?")
+
+
 def test_one_unknown_value_gets_a_warning(saved: SavedModel) -> None:
     rows = CLEAN.assign(flag=["True", "maybe", "odd"])
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
         found = saved.features(rows)
     assert [str(doubt.message) for doubt in doubts] == [
-        "column 'flag' has 'odd' in 1 row, which no training row had"
+        "column 'flag' has 'odd' in 1 row, which no training row had; it is taken as none of the "
+        "known categories"
     ]
     np.testing.assert_array_equal(found[:2], saved.features(CLEAN)[:2])
 
@@ -200,6 +215,21 @@ def test_filled_gaps_and_numbers_beyond_the_training_range_are_named(
         f"{number(x.min())} to {number(x.max())}, such as 999999 (lines 3, 4)",
     ]
     assert all(len(field) <= 12 for line in lines[1:] for field in line.split(",")[1:])
+
+
+def test_load_py_warns_of_what_predict_reports(alone: ModuleType) -> None:
+    """Gaps that are filled, numbers beyond the training range, and new or missing categories."""
+    rows = CLEAN.assign(x=[0.5, np.nan, 999999.0], flag=np.array(["True", "odd", None], object))
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        alone.features(rows)
+    taken = "they are taken as none of the known categories"
+    assert [str(doubt.message) for doubt in doubts] == [
+        "'x' has missing values in 1 of 3 rows, filled as in training",
+        "'x' has numbers beyond the training range in 1 of 3 rows",
+        f"'flag' has values that no training row had; {taken}",
+        f"'flag' has missing values, which no training row had; {taken}",
+    ]
 
 
 def test_a_model_of_an_earlier_version_has_no_training_range(

@@ -96,8 +96,9 @@ def test_unknown_categories_are_reported_even_if_missing() -> None:
         )
         return found
 
-    green = "column 'a' has 'green' in 1 row, which no training row had"
-    missing = "column 'a' has a missing value in 2 rows, which no training row had"
+    taken = "which no training row had; it is taken as none of the known categories"
+    green = f"column 'a' has 'green' in 1 row, {taken}"
+    missing = f"column 'a' has a missing value in 2 rows, {taken}"
     assert told(colour) == [green, missing]
     assert told(Category("a", ("NA", "blue"))) == [
         green,

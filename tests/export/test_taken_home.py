@@ -180,7 +180,8 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
     )
     np.testing.assert_allclose(found[1][names[1:]].sum(axis=1), 1, rtol=1e-6)
     assert told == [
-        "new.csv: column 'island' has 'Dram' in 1 row, which no training row had (line 4)",
+        "new.csv: column 'island' has 'Dram' in 1 row, which no training row had; it is taken as "
+        "none of the known categories (line 4)",
         "new.csv: missing values are filled as in training: 1 of 'bill|mm'",
     ]
     rows.to_csv(tmp_path / "new.csv")  # with the index of pandas, which the model does not know

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from sweeper.cli import tables
-from sweeper.cli.commands.arguments import AsJson, RunDirectory, refuse_a_file
+from sweeper.cli.commands.arguments import AsJson, RunDirectory, refuse_a_file, refuse_misspelt
 from sweeper.cli.commands.printing import print_json, print_shown
-from sweeper.errors import SetupError, counted, printable, size_text
+from sweeper.errors import Problem, SetupError, StudyError, counted, printable, size_text
 from sweeper.results import formatting
 from sweeper.results.status import newest_run, read_status, runs_in
 from sweeper.rundir import RunDir
@@ -99,9 +100,10 @@ def delete(
     from sweeper.sweep.session.directory import delete as delete_files
 
     refuse_a_file(directory)
+    refuse_misspelt(directory)
     run_dir = RunDir(directory)
     check_deletable(run_dir)
-    if not (without_asking or typer.confirm(f"delete {_described(directory)}?")):
+    if not (without_asking or _is_confirmed(directory)):
         print_shown("nothing was deleted")
         return
     left = delete_files(run_dir)
@@ -111,6 +113,22 @@ def delete(
         print_shown(f"left in {directory}, not written by sweeper: {', '.join(shown)}{more}")
     else:
         print_shown(f"deleted {directory}")
+
+
+def _is_confirmed(directory: Path) -> bool:
+    """Whether the user wants to delete a run directory, as asked in the terminal.
+
+    Raises:
+        StudyError: nobody can answer, since the input is not a terminal and at its end.
+    """
+    try:
+        return typer.confirm(f"delete {_described(directory)}?")
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        print()  # ends the line of the question
+        hint = "use --yes to delete it without being asked"
+        raise StudyError(Problem(str(directory), "", "nobody confirmed this", hint)) from None
 
 
 def _described(directory: Path) -> str:

@@ -20,12 +20,13 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     RunDirectory,
     TrustCode,
+    near_run,
     refuse_a_file,
+    refuse_misspelt,
     run_asked,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import answers, console_on
-from sweeper.errors import did_you_mean
 from sweeper.results.status import Status, newest_run, read_status, runs_in
 from sweeper.rundir import RunDir
 
@@ -74,8 +75,7 @@ def _missing(directory: Path) -> str:
         return "it is starting"
     if directory.is_dir():
         return "no study has been run there yet"
-    others = [*runs_in(directory.parent), *runs_in(Path("runs"))]
-    near = did_you_mean(str(directory), [*map(str, others)])
+    near = near_run(directory)
     return f"it does not exist yet{f' ({near})' if near else ''}"
 
 
@@ -109,6 +109,7 @@ def verify(
     """
     run_dir = RunDir(directory)
     refuse_a_file(directory)
+    refuse_misspelt(directory)
     from sweeper.sweep import verify
 
     done = verify.restore_ledger(run_dir) if restore else None
@@ -159,11 +160,13 @@ def calibrate(
 ) -> None:
     """Measure the cost of compiling and training on this machine, for `execution.costs`.
 
-    Takes about a minute; run nothing else on the machine during that time.
+    Takes about a minute; run nothing else on the machine during that time. An existing file is
+    replaced if it holds such constants.
     """
     from sweeper.preflight import calibrate
-    from sweeper.results.text_files import write_over
+    from sweeper.results.text_files import refuse_other, write_over
 
+    refuse_other(output, '"fitted_on"')
     console = console_on(sys.stderr)
     with console.status("measuring") as shown:
         record = calibrate.calibrate(
@@ -205,7 +208,7 @@ def dashboard(
     listening = server.listen(host, port)
     shown = ", ".join(str(study.run_dir.root) for study in page.studies)
     address = server.address_of(listening)
-    print_shown(f"the page is at {address}; it shows {shown}; press Ctrl-C to stop")
+    print_shown(f"the page is at {address} and shows {shown}; press Ctrl-C to stop")
     server.serve(page, host, listening)
 
 
@@ -215,12 +218,16 @@ def report(
         Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
     ] = Path("report.html"),
 ) -> None:
-    """Write the `dashboard` page as one HTML file that works without a network."""
-    page = _page(directories, is_report=True)
-    from sweeper.dashboard.report import report as whole
-    from sweeper.results.text_files import write_over
+    """Write the `dashboard` page as one HTML file that works without a network.
 
-    write_over(output, whole(page))
+    An existing file is replaced if it is such a page.
+    """
+    from sweeper.dashboard.report import MARK
+    from sweeper.dashboard.report import report as whole
+    from sweeper.results.text_files import refuse_other, write_over
+
+    refuse_other(output, MARK)
+    write_over(output, whole(_page(directories, is_report=True)))
     print_written(output, "open it in any browser")
 
 
@@ -229,6 +236,7 @@ def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
     named = directories or [newest_run(Path("runs"))]
     for directory in named:
         refuse_a_file(directory)
+        refuse_misspelt(directory)
     chosen = [run for directory in named for run in runs_in(directory) or [directory]]
     from sweeper.dashboard.page import Page
     from sweeper.dashboard.study import PublishedStudy
