@@ -182,7 +182,7 @@ def test_a_model_predicts_and_trains_on_as_shown(
 
 
 def test_user_code_trains_as_shown(tmp_path: Path) -> None:
-    model, residual, program = code("python", GUIDES["models-and-programs"])
+    model, residual, poisson, program = code("python", GUIDES["models-and-programs"])
     (tmp_path / "nets.py").write_text(model, encoding="utf-8")
     (tmp_path / "smooth.py").write_text(program, encoding="utf-8")
     config = study_in(
@@ -201,6 +201,20 @@ def test_user_code_trains_as_shown(tmp_path: Path) -> None:
         DIGITS,
         *("study.n_trials=2", "train.epochs=2"),
         "model={kind='python', function='residual_mlp:build', width=8, depth=2}",
+        "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
+    )
+    assert trained(config).trials()["value"].notna().all()
+    (tmp_path / "rates").mkdir()
+    returned = "self.layers[1](jax.nn.relu(self.layers[0](x)))"
+    assert returned in model
+    rates = model.replace(returned, f"jax.numpy.exp({returned})")
+    (tmp_path / "rates" / "nets.py").write_text(f"{rates}\n\n{poisson}", encoding="utf-8")
+    config = study_in(
+        tmp_path / "rates",
+        DIGITS,
+        *("data={source='sklearn', name='diabetes', target_scale='none'}", "study.n_trials=2"),
+        "model={kind='python', function='nets:build', width=8}",
+        "train={loss='nets:poisson', task='numbers', epochs=2, batch_size=64}",
         "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
     )
     assert trained(config).trials()["value"].notna().all()
@@ -228,7 +242,7 @@ def test_every_block_of_python_is_run() -> None:
     assert {name.split("/")[-1]: count for name, count in counts.items() if count} == {
         "README.md": 1,
         "clusters.md": 1,
-        "models-and-programs.md": 3,
+        "models-and-programs.md": 4,
         "python.md": 3,
         "results.md": 3,
     }
