@@ -213,4 +213,4 @@ def test_trials_start_from_a_model_with_the_same_parts(study: Path) -> None:
         config = sweeper.load_study(study / "study.toml", [f"results.dir={study / 'no'}", setting])
         with pytest.raises(StudyError) as refusal:
             sweeper.run(config, continue_from=start)
-        assert str(refusal.value) == f"--set: {expected}"
+        assert str(refusal.value) == f"overrides: {expected}"
