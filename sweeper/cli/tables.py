@@ -156,8 +156,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
             facts["more"] = f"{len(status.front) - _FRONT_SHOWN} more, see status --json"
     elif status.best is not None:
         facts["best"] = formatting.best_trial(status.metric, status.best).removeprefix("best ")
-    if told := formatting.none_feasible(status):
-        facts["constraints"] = told
+    if warning := formatting.none_feasible(status):
+        facts["constraints"] = warning
     if status.feasible is not None:
         facts["feasible"] = (
             f"{status.feasible} of {counted(status.counts['COMPLETE'], 'complete trial')}"

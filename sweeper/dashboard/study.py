@@ -71,9 +71,9 @@ class PublishedStudy:
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
-        told = unpublished(self.run_dir)
-        self._versions["status"] += told != self.unpublished
-        self.unpublished = told
+        behind = unpublished(self.run_dir)
+        self._versions["status"] += behind != self.unpublished
+        self.unpublished = behind
 
     def _read_buckets(self, table: pa.Table | None) -> None:
         """Use the new buckets, or the old ones, with the spans of their time."""

@@ -291,8 +291,8 @@ def _check_known(
         raise UnfitRowsError(found, f"write them as in training: {learnt}", strange)
     if strange:
         in_rows = counted(len(strange), "row")
-        told = f"column '{one.name}' has {shown} in {in_rows}, which no training row had{_TAKEN}"
-        doubt(told, strange)
+        found = f"column '{one.name}' has {shown} in {in_rows}, which no training row had{_TAKEN}"
+        doubt(found, strange)
     absent: list[int] = np.flatnonzero((places == UNKNOWN) & gone).tolist()
     if absent:
         doubt(

@@ -198,8 +198,8 @@ def warn_of(what, places, then=""):
     \"""Warn about each column of numbers with something in some rows.\"""
     for name, count in zip(DATA["numbers"], places.sum(axis=0), strict=True):
         if count:
-            told = f"'{{name}}' has {{what}} in {{count}} of {{len(places)}} rows{{then}}"
-            warnings.warn(told, stacklevel=4)
+            message = f"'{{name}}' has {{what}} in {{count}} of {{len(places)}} rows{{then}}"
+            warnings.warn(message, stacklevel=4)
 
 
 def features(rows):
@@ -233,8 +233,8 @@ def features(rows):
         if is_new.any() and is_new[~gone].all() and is_other:
             raise ValueError(f"'{{one['name']}}' has no value that training rows had")
         if is_new.any():
-            told = f"'{{one['name']}}' has values that no training row had{_TAKEN}"
-            warnings.warn(told, stacklevel=3)
+            message = f"'{{one['name']}}' has values that no training row had{_TAKEN}"
+            warnings.warn(message, stacklevel=3)
         if gone.any() and (one["fill"] is not None or (places[gone] == UNKNOWN).any()):
             done = "filled as in training" if one["fill"] is not None else {_AS_NONE}
             warnings.warn(f"'{{one['name']}}' has missing values, {{done}}", stacklevel=3)

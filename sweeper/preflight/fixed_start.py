@@ -64,11 +64,11 @@ def _digest(build: Callable[[Any], Any]) -> str:
         kept = [one for one in leaves if not (isinstance(one, jax.Array) and next(drawn))]
         return [one for one in kept if isinstance(one, jax.Array | np.ndarray) and _is_float(one)]
 
-    told = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for array in map(np.asarray, fixed()):
-        told.update(f"{array.dtype} {array.shape}".encode())
-        told.update(array.tobytes())
-    return told.hexdigest()
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _is_float(array: jax.Array | np.ndarray) -> bool:

@@ -104,8 +104,8 @@ class StudyRun:
                 self._observer(Warned(told))
             if self._sweep.finished and (told := repeats(self._sweep.state.ended.values())):
                 self._observer(Warned(told))
-            if self._sweep.finished and (told := models_left_out(len(status.front), self._kept)):
-                self._observer(Warned(told))
+            if self._sweep.finished and (warning := models_left_out(len(status.front), self._kept)):
+                self._observer(Warned(warning))
             return status
         except BaseException as error:
             # a Fault stands for a death; with another ledger, the directory may be another study's

@@ -76,13 +76,13 @@ def test_an_empty_list_explains_itself(run_dir: RunDir, capsys: pytest.CaptureFi
 def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:
     assert "shows why each trial ended" in for_want_of_one(run_dir)
     status = json.loads(run_dir.status.read_text(encoding="utf-8"))
-    for state, told in (
+    for state, hint in (
         ("interrupted", "resume it with the command that started it"),
         ("running", "wait until a trial is complete"),
         ("failed", "shows why each trial ended"),
     ):
         write_status(run_dir, {**status, "state": state, "pid": os.getpid()})
-        assert told in for_want_of_one(run_dir)
+        assert hint in for_want_of_one(run_dir)
     write_status(run_dir, status)
 
 

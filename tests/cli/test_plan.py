@@ -62,8 +62,8 @@ def test_trials_that_the_lattice_leaves_out_are_counted(command: CommandLine) ->
     inside = sum(block["trials"] for block in preview["lattice"])
     assert inside == pytest.approx(9)
     assert preview["trials_outside_lattice"] == pytest.approx(12 - inside)
-    (told,) = [note for note in preview["notes"] if "lattice" in note]
-    assert told.startswith("about 3 trials of 12 will not be of the lattice, because ")
+    (note,) = [note for note in preview["notes"] if "lattice" in note]
+    assert note.startswith("about 3 trials of 12 will not be of the lattice, because ")
     shown = command("plan", "study.toml", *SHAPES, *depths).stdout
     assert "lattice: the programs of 9 of 12 trials\n" in shown
     assert "about 3 trials of 12 will not be of the lattice" in " ".join(shown.split())

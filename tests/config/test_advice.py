@@ -199,9 +199,9 @@ def test_errors_in_python_name_the_overrides_and_their_key(
 def test_an_override_without_effect_is_reported_as_one(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(VALID)
-    (told,) = doubts(sweeper.load_study(file, {"model.depth": 3}))
-    assert told.startswith("the override model.depth changes nothing: every trial draws its own")
-    assert "--set" not in told
+    (doubt,) = doubts(sweeper.load_study(file, {"model.depth": 3}))
+    assert doubt.startswith("the override model.depth changes nothing: every trial draws its own")
+    assert "--set" not in doubt
 
 
 def test_a_study_is_loaded_from_a_path_only() -> None:

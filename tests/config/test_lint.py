@@ -54,20 +54,20 @@ def test_code_that_gets_standardized_targets_is_reported_unless_the_file_says_so
     overrides: tuple[str, ...], setting: str | None, read: Read
 ) -> None:
     config = read("", "", *overrides)
-    told = doubts(config)
-    assert len(told) == (setting is not None)
+    found = doubts(config)
+    assert len(found) == (setting is not None)
     if setting:
-        assert told[0].startswith(f"{setting} gets targets that are scaled to mean 0 and ")
-        assert 'data.target_scale = "none"' in told[0]
+        assert found[0].startswith(f"{setting} gets targets that are scaled to mean 0 and ")
+        assert 'data.target_scale = "none"' in found[0]
     assert doubts(config.as_begun(config.at_a_time(4).canonical())) == ()
 
 
 def test_only_losses_of_parts_that_see_the_data_are_reported(tmp_path: Path) -> None:
-    def told(*overrides: str) -> tuple[str, ...]:
+    def warnings(*overrides: str) -> tuple[str, ...]:
         return doubts(parse(PARTS, tmp_path / "study.toml", ["train.task=numbers", *overrides]))
 
-    assert told("train.losses.follow.kind=parts:far") == ()
-    (found,) = told("train.losses.data.kind=parts:far")
+    assert warnings("train.losses.follow.kind=parts:far") == ()
+    (found,) = warnings("train.losses.data.kind=parts:far")
     assert found.startswith("train.losses.data.kind = 'parts:far' gets targets that are scaled ")
 
 

@@ -136,8 +136,8 @@ def test_integers_that_hardly_differ_by_chance_are_reported(
     frame["kind"] = np.arange(len(values)) % 2
     frame.to_csv(tmp_path / "rows.csv", index=False)
     hint = f"'{name}' has a different number in every row, so it may be an identifier: add it to"
-    told = begin(None, tmp_path / "of_init.toml", tmp_path / "rows.csv")
-    assert any(hint in line for line in told) == is_reported
+    lines = begin(None, tmp_path / "of_init.toml", tmp_path / "rows.csv")
+    assert any(hint in line for line in lines) == is_reported
     notes = prepare(make_study(CSV)).notes
     assert any(note.startswith(f"column {hint}") for note in notes) == is_reported
 

@@ -253,9 +253,9 @@ def test_numbers_that_are_equal_in_float32_are_named(
     rows = "".join(f"{10**9 + i % 7},{10**9 + i % 5},{i * i % 11}\n" for i in range(60))
     data = CSV.replace("kind", "price") + settings + "\n"
     config = make_study(data, "size,price,other\n" + rows, loss="mse", precision="float32")
-    told = [one for one in told_of(config) if "in float32" in one]
-    assert len(told) == len(names)
-    for name, one in zip(names, told, strict=True):
+    found = [one for one in told_of(config) if "in float32" in one]
+    assert len(found) == len(names)
+    for name, one in zip(names, found, strict=True):
         count = {"size": 7, "price": 5}[name]
         assert one.startswith(
             f"column '{name}' has {count} different numbers, but 1 in float32: write "

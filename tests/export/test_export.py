@@ -236,8 +236,8 @@ def test_a_table_of_any_kind_is_read_by_its_names(study: Path) -> None:
     )
 
     assert done.stdout.splitlines() == [*["True"] * 4, "a number is infinite"]
-    told = {line.partition("UserWarning: ")[2] for line in done.stderr.splitlines()}
-    assert told - {""} == {
+    warned = {line.partition("UserWarning: ")[2] for line in done.stderr.splitlines()}
+    assert warned - {""} == {
         "'water' has missing values in 9 of 80 rows, filled as in training",
         "'soil' has missing values, which no training row had; they are taken as none of the known "
         "categories",

@@ -139,11 +139,11 @@ def test_a_single_finalist_is_not_called_the_first(command: CommandLine) -> None
     command.write()
     pruner = "study.pruner={name='percentile', percentile=1.0, n_startup_trials=1}"
     command("run", "study.toml", *settings("study.n_trials=2", "schedule.parallel=1", pruner))
-    told = command("confirm", str(command.run_dir.root), "--seeds", "2", "--quiet").stdout
+    shown = command("confirm", str(command.run_dir.root), "--seeds", "2", "--quiet").stdout
 
-    assert "only trial 0 completed with these seeds, so nothing is compared" in told
-    assert "only 1 trial is complete; pruned and failed trials cannot be finalists" in told
-    assert "again" not in told
+    assert "only trial 0 completed with these seeds, so nothing is compared" in shown
+    assert "only 1 trial is complete; pruned and failed trials cannot be finalists" in shown
+    assert "again" not in shown
 
 
 def test_splits_can_have_their_own_seed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.preflight.bounds import idle_bounds, sizes
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
+from sweeper.results.events import Warned
 from tests.small_studies import DIGITS, bent
 
 PROGRAMS = Programs(DataSpec(64, 10, 100, (0.0,), (1.0,), has_test=False, dtype="float32", seed=0))
@@ -50,8 +51,8 @@ def test_the_ends_of_the_search_have_the_least_and_the_most_parameters(
     ],
 )
 def test_a_bound_that_all_or_no_models_meet_is_reported(bound: str, found: str | None) -> None:
-    told = [*idle_bounds(study(LIMIT.format(bound)), PROGRAMS)]
-    assert [one.partition("study.constraints.0")[2].lstrip(": ") for one in told] == [
+    warnings = idle_bounds(study(LIMIT.format(bound)), PROGRAMS)
+    assert [one.partition("study.constraints.0")[2].lstrip(": ") for one in warnings] == [
         *filter(None, [found])
     ]
 
@@ -59,5 +60,8 @@ def test_a_bound_that_all_or_no_models_meet_is_reported(bound: str, found: str |
 def test_validate_plan_and_run_report_it(tmp_path: Path) -> None:
     changes = (LIMIT.format("max=10"), f"results.dir='{tmp_path / 'run'}'")
     config = study(*changes)
-    assert any("no trial can meet max = 10" in told for told in api.check(config).warnings)
-    assert any("no trial can meet max = 10" in told for told in api.plan(config).as_dict()["notes"])
+    events: list[object] = []
+    api.run(config, observer=events.append)
+    of_run = [event.message for event in events if isinstance(event, Warned)]
+    for warnings in (api.check(config).warnings, api.plan(config).as_dict()["notes"], of_run):
+        assert any("no trial can meet max = 10" in warning for warning in warnings)

@@ -88,6 +88,6 @@ def test_numpy_arrays_of_another_session_are_refused(directory: Path) -> None:
 def test_an_error_of_the_models_own_gets_no_advice_about_shapes(directory: Path) -> None:
     with pytest.raises(StudyError) as refusal:
         api.check(study_in(directory, STUDY, *SMALL, "model.function=nets:raising"))
-    told = str(refusal.value)
-    assert told.count("no such width") == 1
-    assert "map one example" not in told
+    message = str(refusal.value)
+    assert message.count("no such width") == 1
+    assert "map one example" not in message

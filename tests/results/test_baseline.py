@@ -174,12 +174,12 @@ def test_an_almost_exact_linear_model_is_reported(
         SimpleModel("ridge", True, {metric: linear}),
     )
     baseline = Baseline("d", rows, simple)
-    told = describe_leak(baseline)
-    assert told.startswith(f"ridge is almost exact: {metric} {linear:g}; ") == is_reported
-    assert bool(told) == is_reported
+    hint = describe_leak(baseline)
+    assert hint.startswith(f"ridge is almost exact: {metric} {linear:g}; ") == is_reported
+    assert bool(hint) == is_reported
     if is_reported:  # in place of the advice to train otherwise
         trial = {"trial_number": 7, "value": 0.99}
-        assert describe_doubt(baseline, metric, "maximize", trial) == told
+        assert describe_doubt(baseline, metric, "maximize", trial) == hint
 
 
 def test_a_skipped_baseline_reveals_nothing() -> None:

@@ -288,8 +288,10 @@ def test_a_sampler_may_end_the_study(hook: str, tmp_path: Path) -> None:
         assert (status.state, status.round) == ("finished", ended.round)
         assert status.stopped_by == "stopping:Stopping"
         assert status.counts["WAITING"] == status.counts["RUNNING"] == 0
-        told = "ended by 'stopping:Stopping', which called study.stop: it proposes no more trials"
-        assert ended_by(status) == told
+        message = (
+            "ended by 'stopping:Stopping', which called study.stop: it proposes no more trials"
+        )
+        assert ended_by(status) == message
 
 
 def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path: Path) -> None:
@@ -308,8 +310,8 @@ def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path
         if sweeper.run(parts, stop=stop, observer=after_this_round).state == "finished":
             break
     assert read_status(RunDir(parts.run_dir)).stopped_by == "stopping:Stopping"
-    told = ["trial_number", "value", "params_json"]
-    one, other = (open_results(config.run_dir).trials()[told] for config in (whole, parts))
+    columns = ["trial_number", "value", "params_json"]
+    one, other = (open_results(config.run_dir).trials()[columns] for config in (whole, parts))
     assert one.equals(other)
 
 

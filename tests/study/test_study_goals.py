@@ -121,9 +121,9 @@ def test_the_weights_of_the_front_are_kept_first() -> None:
 def test_a_front_whose_models_are_not_all_kept_is_reported(
     front: int, kept: int, said: bool
 ) -> None:
-    told = models_left_out(front, kept)
-    assert (told is not None) is said
-    assert not said or f"has {front} trials, but results.keep_models = {kept} keeps" in str(told)
+    warning = models_left_out(front, kept)
+    assert (warning is not None) is said
+    assert not said or f"has {front} trials, but results.keep_models = {kept} keeps" in str(warning)
 
 
 def standing(sweep: Sweep, config: Any) -> Any:

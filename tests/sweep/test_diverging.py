@@ -236,7 +236,7 @@ def test_no_model_of_a_study_that_only_diverged_is_promised(tmp_path: Path) -> N
     ):
         with pytest.raises(StudyError) as refusal:
             export(run_dir, number, 0, tmp_path / "best")
-        told = str(refusal.value)
-        assert found in told
-        assert "use a finished trial" not in told and "keep_models" not in told
-        assert "change the study, such as the range of optimizer.lr, or run more trials" in told
+        message = str(refusal.value)
+        assert found in message
+        assert "use a finished trial" not in message and "keep_models" not in message
+        assert "change the study, such as the range of optimizer.lr, or run more trials" in message

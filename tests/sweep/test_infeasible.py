@@ -78,8 +78,8 @@ def test_only_pruned_trials_save_epochs(trials: pd.DataFrame, run_dir: RunDir) -
     assert status.epochs == epochs
     assert epochs_saved(status) is None
     pruned = replace(status, epochs={"trained": 184, "without_pruning": 720, "pruned": 30})
-    told = "trained 184 of 720 epochs: 30 trials were pruned, which saved the others"
-    assert epochs_saved(pruned) == told
+    line = "trained 184 of 720 epochs: 30 trials were pruned, which saved the others"
+    assert epochs_saved(pruned) == line
 
 
 def test_nothing_is_said_about_saved_epochs_if_a_limit_cut_trials_off(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_they_are_counted_apart_from_pruned_trials(trials: pd.DataFrame, run_dir
     status = read_status(run_dir)
     n = (trials["reason"] == "infeasible").sum()
     assert status.infeasible == n
-    told = f"{len(trials) - n} complete, 0 pruned, {n} infeasible, 0 failed"
-    assert formatting.ended(status) == told
+    line = f"{len(trials) - n} complete, 0 pruned, {n} infeasible, 0 failed"
+    assert formatting.ended(status) == line
     assert formatting.outcome({"state": "PRUNED", "reason": "infeasible"}) == "infeasible"
     assert formatting.none_feasible(status) is None
     assert f"{n} infeasible" in str(Page([PublishedStudy(run_dir)]).payload(0)["views"])
@@ -122,5 +122,5 @@ def test_a_study_of_models_that_are_all_too_large_says_so(
     done = command("run", "study.toml", *limited)
     assert done.stdout.startswith("no trial meets study.constraints; relax them, ")
     assert "not trained: the number of parameters violates a constraint" in done.stdout
-    told = " ".join(command("best").stderr.split())
-    assert "had a number of parameters that violates study.constraints: relax them" in told
+    shown = " ".join(command("best").stderr.split())
+    assert "had a number of parameters that violates study.constraints: relax them" in shown

@@ -52,9 +52,9 @@ def test_curves_that_are_not_published_are_counted(run_dir: RunDir) -> None:
     *_, last = run_dir.own_parts()
     last.unlink()
     left = last_round(run_dir.own_parts())
-    told = unpublished(run_dir)
-    assert told is not None
-    assert f": metrics/ has the curves of {left} of 2 rounds; " in told
+    message = unpublished(run_dir)
+    assert message is not None
+    assert f": metrics/ has the curves of {left} of 2 rounds; " in message
 
 
 def test_a_running_study_is_behind_without_a_word(run_dir: RunDir) -> None:

@@ -77,8 +77,8 @@ def tables_asked(directory: str | Path | None) -> RunDir:
     run_dir = run_asked(directory)
     from sweeper.sweep.unpublished import unpublished
 
-    if told := unpublished(run_dir):
-        console_on(sys.stderr).print(told, soft_wrap=True)
+    if warning := unpublished(run_dir):
+        console_on(sys.stderr).print(warning, soft_wrap=True)
     return run_dir
 
 

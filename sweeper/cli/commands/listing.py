@@ -131,8 +131,8 @@ def best(
         simple = baseline_record(run_dir)
         print_json({"run_dir": str(run_dir.root), "best": rows, "baseline": simple})
         return
-    if told := formatting.violates(rows[0]):
-        print_shown(told, "")
+    if warning := formatting.violates(rows[0]):
+        print_shown(warning, "")
     baseline = read_baseline(run_dir)
     print_shown(tables.best_trials(known.metrics, rows), "")
     if tie := formatting.tie(known.metrics, known.tied()):

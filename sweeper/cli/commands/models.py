@@ -48,8 +48,8 @@ def export(
     from sweeper.results.listing import listed
 
     row = listed(run_dir).row(number)
-    if is_best and row is not None and (told := formatting.violates(row)):
-        print_shown(told)
+    if is_best and row is not None and (warning := formatting.violates(row)):
+        print_shown(warning)
     print_exported(number, output)
 
 

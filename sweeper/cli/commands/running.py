@@ -147,8 +147,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
     """Print how trials ended, the best of them, and where the results are."""
     from sweeper.results.listing import listed
 
-    if told := formatting.none_feasible(status):
-        print_shown(told, "")
+    if warning := formatting.none_feasible(status):
+        print_shown(warning, "")
     print_shown(formatting.ended(status), "")
     trials = listed(run_dir)
     found = formatting.outcomes(status)

@@ -22,8 +22,8 @@ def status_view(study: PublishedStudy) -> list[Block]:
     shares = [[word, outcomes.get(word, 0), word] for word in _OUTCOMES]
     bar = {"kind": "shares", "label": "trials by outcome", "shares": shares}
     blocks: list[Block] = [bar, facts(_facts(study))]
-    if told := formatting.none_feasible(status):
-        blocks.append(note(told, is_warning=True))
+    if warning := formatting.none_feasible(status):
+        blocks.append(note(warning, is_warning=True))
     if study.unpublished:
         blocks.append(note(study.unpublished, is_warning=True))
     if told := ended_by(status):
