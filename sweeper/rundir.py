@@ -360,14 +360,6 @@ def _explained(error: OSError, path: Path) -> OSError:
 _MAX_BYTES = 64_000_000
 
 
-def where_to_look(path: Path | str) -> str:
-    """What to write instead of `path`, which is not a run directory with results."""
-    meant = RunDir(Path("runs") / path)
-    if meant.trials.is_file():
-        return f"did you mean {meant.root}?"
-    return "name the run directory of a study that was started, such as runs/digits"
-
-
 def holds(path: Path, content: bytes) -> bool:
     """Whether the file at `path` can be read and has exactly this content."""
     try:

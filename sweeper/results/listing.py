@@ -17,7 +17,8 @@ from sweeper.results.filter import column_named, rows_where
 from sweeper.results.formatting import names
 from sweeper.results.light import floats, read_light, study_metadata, texts
 from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
-from sweeper.rundir import RunDir, where_to_look
+from sweeper.results.status import where_to_look
+from sweeper.rundir import RunDir
 
 Row = dict[str, Any]
 _CURVE = ("trial_number", "epoch", "metric", "value")

@@ -18,8 +18,9 @@ from sweeper.results.decoded import check_published
 from sweeper.results.formatting import names
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
+from sweeper.results.status import where_to_look
 from sweeper.results.table_file import refusing_damage
-from sweeper.rundir import RunDir, refuse_links, where_to_look
+from sweeper.rundir import RunDir, refuse_links
 
 # pandas would turn integers and booleans into floats and objects where one of them is null.
 _PANDAS_TYPES = {
@@ -92,7 +93,7 @@ def open_results(path: Path | str) -> Results:
     refuse_links(run_dir)
     if not run_dir.trials.is_file():
         found = f"{run_dir.trials.name} does not exist"
-        hint = where_to_look(path)
+        hint = where_to_look(run_dir.root)
         raise SetupError(Problem(str(path), "", found, hint))
     with refusing_damage(run_dir.trials):
         study = study_metadata(parquet.read_schema(run_dir.trials))

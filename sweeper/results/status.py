@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -241,6 +242,26 @@ def runs_in(directory: Path) -> list[Path]:
         shown = (run for run in below if "/." not in f"/{run.relative_to(directory).as_posix()}")
         found += [run for run in shown if run.parent not in found]
     return found
+
+
+def near_run(path: Path) -> str:
+    """A question that offers a run directory near `path`, which does not exist, or under runs/.
+
+    Empty if `path` exists, or no name is similar.
+    """
+    if path.exists():
+        return ""
+    others = [*runs_in(Path("runs")), *runs_in(path.parent)]
+    by_name = {run.name.lower(): run for run in others}
+    near = get_close_matches(path.name.lower(), by_name, n=1)
+    return f"did you mean '{by_name[near[0]]}'?" if near else ""
+
+
+def where_to_look(path: Path) -> str:
+    """What to write instead of `path`, which is not a run directory with results."""
+    return (
+        near_run(path) or "name the run directory of a study that was started, such as runs/digits"
+    )
 
 
 def newest_run(directory: Path) -> Path:

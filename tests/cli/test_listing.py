@@ -259,7 +259,7 @@ def test_the_name_of_a_study_leads_to_its_run_directory(
     shutil.copytree(run_dir.root, tmp_path / "runs" / "wine")
     monkeypatch.chdir(tmp_path)
     for read in (lambda: listed(RunDir(Path("wine"))), lambda: sweeper.open_results("wine")):
-        with pytest.raises(SetupError, match=r"did you mean runs/wine\?"):
+        with pytest.raises(SetupError, match=r"did you mean 'runs/wine'\?"):
             read()
     with pytest.raises(SetupError, match="such as runs/digits"):
         listed(RunDir(Path("beer")))

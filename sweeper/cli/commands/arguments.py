@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from sweeper.cli.console import console_on
 from sweeper.errors import Problem, StudyError
-from sweeper.results.status import newest_run, runs_in
+from sweeper.results.status import near_run, newest_run
 from sweeper.rundir import RunDir, refuse_links
 
 if TYPE_CHECKING:
@@ -116,16 +115,8 @@ def refuse_a_file(path: Path) -> None:
 
 def refuse_misspelt(path: Path) -> None:
     """Raise a StudyError if a run directory does not exist, and another one may be meant."""
-    if not path.exists() and (near := near_run(path)):
+    if near := near_run(path):
         raise StudyError(Problem(str(path), "", "no such run directory", near))
-
-
-def near_run(path: Path) -> str:
-    """A question that offers a run directory next to `path` or under runs/; empty if none fits."""
-    others = [*runs_in(Path("runs")), *runs_in(path.parent)]
-    by_name = {run.name.lower(): run for run in others}
-    near = get_close_matches(path.name.lower(), by_name, n=1)
-    return f"did you mean '{by_name[near[0]]}'?" if near else ""
 
 
 def _run_dir_of(path: Path) -> Path | None:

@@ -20,14 +20,13 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     RunDirectory,
     TrustCode,
-    near_run,
     refuse_a_file,
     refuse_misspelt,
     run_asked,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import answers, console_on
-from sweeper.results.status import Status, newest_run, read_status, runs_in
+from sweeper.results.status import Status, near_run, newest_run, read_status, runs_in
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
