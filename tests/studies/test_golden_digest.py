@@ -77,6 +77,13 @@ MORE_GOALS = {
         "study.pruner={name='halving',min_resource=2,reduction_factor=2}",
         "study.constraints=[{metric='n_parameters',max=1500}]",
     ),
+    "halving until a trial in training is good enough": (
+        "study.value=best",
+        "study.stop={value=0.8}",
+        "study.pruner={name='halving',min_resource=2}",
+        "search.optimizer.lr.low=1e-3",
+        "search.optimizer.lr.high=3e-2",
+    ),
     "random and asha": (
         "study.sampler={name='random'}",
         "study.pruner={name='asha',reduction_factor=2}",

@@ -42,6 +42,7 @@ GOALS = {
     "bounded": (
         "study.constraints=[{metric='val_loss',max=0.98},{metric='n_parameters',max=100}]",
     ),
+    "stopped": ("study.value=best", "study.stop={value=0.9}"),
 }
 CONDITIONAL = (
     "search.model.layer_norm={type='categorical',choices=[true,false]}",
