@@ -221,7 +221,7 @@ def _decide_parallel(config: StudyConfig, backend: str) -> tuple[StudyConfig, Pa
         found = default_parallel(config, backend, n_trials)
         config = config.at_a_time(found.trials)
     else:
-        found = Parallel(config.parallel, "by schedule.parallel")
+        found = Parallel(config.parallel, "as schedule.parallel says")
     return config, replace(found, trials=min(found.trials, n_trials))
 
 

@@ -154,6 +154,16 @@ def lanes_per_device(program: ProgramClass, devices: int) -> int:
     return math.ceil(program.capacity / devices) if is_spread else program.capacity
 
 
+def idle_threads(parallel: int, n_trials: int, threads: int) -> Iterator[str]:
+    """A hint if fewer trials train at a time than could."""
+    usable = min(threads, n_trials)
+    if parallel < usable:
+        yield (
+            f"with {counted(parallel, 'trial')} at a time, at most {parallel} of {threads} threads "
+            f"are busy; schedule.parallel = {usable} uses more"
+        )
+
+
 def notes(config: StudyConfig, devices: int) -> Iterator[str]:
     """What users of the study's strategy may not expect."""
     strategy = config.execution.strategy
@@ -300,6 +310,7 @@ class Preview:
                 *self.of_models,
                 *hints(self.config),
                 *notes(self.config, self.devices),
+                *idle_threads(self.parallel.trials, n_proposals(self.config), self.threads),
                 *self._left_out(),
             ],
             "first_round": {

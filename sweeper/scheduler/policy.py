@@ -69,14 +69,14 @@ def default_parallel(config: StudyConfig, backend: str, n_trials: int) -> Parall
     least, most = (4, 32) if is_cpu else (32, 1024)
     if sampler.learns and config.search:
         trials = min(max(generation, least), most)
-        return Parallel(trials, f"so that {sampler.name} learns from those before")
+        return Parallel(trials, f"few, so that {sampler.name} learns from earlier trials")
     if not is_cpu:
-        return Parallel(most, "since this device trains many in little more time than one")
+        return Parallel(most, "many, since this device trains them in little more time than one")
     if pruner.name != "none":
         return Parallel(
-            min(max(generation, least), most), f"so that {pruner.name} finds good ones soon"
+            min(max(generation, least), most), f"few, so that {pruner.name} finds a good trial soon"
         )
-    return Parallel(most, "which keep a CPU busy")
+    return Parallel(most, "enough to keep a CPU busy")
 
 
 def _switching(

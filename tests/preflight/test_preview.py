@@ -1,0 +1,20 @@
+"""Hints in the preview of a study."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeper.preflight.preview import idle_threads
+
+
+@pytest.mark.parametrize(
+    ("parallel", "n_trials", "threads", "better"),
+    [(8, 64, 16, 16), (8, 10, 16, 10), (8, 64, 8, None), (8, 8, 16, None), (32, 64, 2, None)],
+)
+def test_too_few_trials_at_a_time_are_reported(
+    parallel: int, n_trials: int, threads: int, better: int | None
+) -> None:
+    hints = [*idle_threads(parallel, n_trials, threads)]
+    assert [hint.partition("; ")[2] for hint in hints] == [
+        f"schedule.parallel = {number} uses more" for number in [better] if number
+    ]
