@@ -24,7 +24,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
         {
             "study": f"{preview['study']}, {counted(preview['n_trials'], 'trial')}",
             "device": f"{device['kind']}, {_where(device)}",
-            "at a time": f"{counted(parallel['trials'], 'trial')}, {parallel['why']}",
+            "at a time": f"{counted(parallel['trials'], 'trial')}: {parallel['why']}",
             "strategy": f"{preview['strategy']}, lane loop {preview['lane_loop']}",
         }
     )
