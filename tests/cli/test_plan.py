@@ -63,10 +63,10 @@ def test_trials_that_the_lattice_leaves_out_are_counted(command: CommandLine) ->
     assert inside == pytest.approx(9)
     assert preview["trials_outside_lattice"] == pytest.approx(12 - inside)
     (note,) = [note for note in preview["notes"] if "lattice" in note]
-    assert note.startswith("about 3 trials of 12 will not be of the lattice, because ")
+    assert note.startswith("about 3 trials of 12 will not be part of the lattice, because ")
     shown = command("plan", "study.toml", *SHAPES, *depths).stdout
     assert "lattice: the programs of 9 of 12 trials\n" in shown
-    assert "about 3 trials of 12 will not be of the lattice" in " ".join(shown.split())
+    assert "about 3 trials of 12 will not be part of the lattice" in " ".join(shown.split())
 
 
 def test_one_thread_compiles_a_class_and_all_train_it(command: CommandLine) -> None:
