@@ -392,9 +392,9 @@ class Preview:
         if outside:
             trials = counted(outside, "trial")
             yield (
-                f"about {trials} of {n_proposals(self.config)} will not be part of the lattice, because "
-                "their models cannot be padded, such as an MLP without hidden layers; each of "
-                "their structures has its own program, which the predicted times leave out"
+                f"about {trials} of {n_proposals(self.config)} will not be part of the lattice, "
+                "because their models cannot be padded, such as an MLP without hidden layers; each "
+                "of their structures has its own program, which the predicted times leave out"
             )
 
     @property
