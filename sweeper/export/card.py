@@ -13,6 +13,7 @@ from sweeper.config.trust import is_known
 from sweeper.errors import listed, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline, compared, describe_doubt
+from sweeper.results.judged import is_of_earlier_epoch
 from sweeper.results.ranking import value_columns
 
 Record = Mapping[str, Any]
@@ -28,8 +29,8 @@ def model_card(
 ) -> str:
     """The Markdown text of `README.md` for the trial of `row`.
 
-    `record` is the header of its saved model, `modules` are the user's own files next to it, and
-    `baseline` are simple models to compare it with.
+    The row is one of `with_metrics_of_value`, `record` the header of its saved model, `modules` are
+    the user's own files next to it, and `baseline` are simple models to compare it with.
     """
     data = record["data"]
     parts = [
@@ -87,7 +88,10 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     member = len(config.members) > 1
     which = f", {_member(config, record)}" if member else ""
     told = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
-    told += f"{row['epochs_done']} epochs by `{config.train.program}`; {row['state']}"
+    told += f"{row['epochs_done']} epochs by `{config.train.program}`"
+    if is_of_earlier_epoch(row):
+        told += f", with the weights of epoch {row['best_epoch']}, its best"
+    told += f"; {row['state']}"
     trained_on = config.data.split.train_on
     if trained_on != "train":
         told += (
@@ -121,7 +125,7 @@ def _measures(config: StudyConfig, row: Record) -> list[tuple[str, object]]:
     found += [(name, row[name]) for name in others]
     measured = [name for name in row if name.startswith(("final_", "test_"))]
     measured.sort(key=lambda name: "_loss" in name)  # whose unit says less
-    found += [(name, row[name]) for name in measured]
+    found += [(name.removeprefix("final_"), row[name]) for name in measured]
     return [(name, formatting.number(value)) for name, value in found if value is not None]
 
 

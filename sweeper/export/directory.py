@@ -29,6 +29,7 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.provenance import WHOSE, NoteError, data_of, misfits, read_note, whose
 from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
 from sweeper.results.baseline import read_baseline
+from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.read import open_results
 from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
@@ -115,7 +116,11 @@ def _texts(
         "preprocess.json": told,
         "load.py": load_script(record, settings, networks, digests),
         "README.md": model_card(
-            *(config, row, {**record, "versions": versions}, [*modules], output),
+            config,
+            with_metrics_of_value(run_dir, row),
+            {**record, "versions": versions},
+            [*modules],
+            output,
             read_baseline(run_dir),
         ),
     }

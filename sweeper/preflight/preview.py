@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable
@@ -220,8 +221,17 @@ def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
     names = [column.name for column in data.columns if column.role == "target"]
     numbers = data.y_train * data.y_scale + data.y_mean
     for name, values in zip(names, numbers.T, strict=True):
-        measures = {"mean": np.mean, "deviation": np.std, "least": np.min, "greatest": np.max}
-        yield {"name": name, **{what: float(of(values)) for what, of in measures.items()}}
+        yield {"name": name, **target_range(values)}
+
+
+def target_range(values: NDArray[np.floating]) -> dict[str, float]:
+    """Measures of a target, to the digits that scaling to 32-bit floats and back keeps.
+
+    A least value of 0 stays 0.
+    """
+    digits = 6 - int(np.ceil(np.log10(np.abs(values).max() or 1.0)))
+    measures = {"mean": np.mean, "deviation": np.std, "least": np.min, "greatest": np.max}
+    return {what: round(float(of(values)), digits) + 0.0 for what, of in measures.items()}
 
 
 def _modes(data: Dataset) -> Iterator[dict[str, Any]]:

@@ -103,17 +103,16 @@ def compared(
 ) -> tuple[list[str], list[list[object]]]:
     """The headings and rows of a table of the simple models, after a `trial` if given.
 
-    `trial` is a row of trials.parquet. Its metrics other than the objectives are those of its last
-    epoch, so they are left out if its value is that of another one.
+    `trial` is a row of trials.parquet, whose metrics are of the epoch of its value, as
+    `with_metrics_of_value` returns it.
     """
     objectives = names(metric)
     columns = _columns(baseline, objectives)
     records: list[list[object]] = []
     if trial is not None:
         own = dict(zip(objectives, value_columns(len(objectives)), strict=True))
-        is_last = all(trial.get(f"final_{n}") in (None, trial[own[n]]) for n in objectives)
-        last = {n: trial.get(f"final_{n}") if is_last else None for n in columns}
-        values = [trial[own[n]] if n in own else trial.get(n, last[n]) for n in columns]
+        others = {n: trial.get(n, trial.get(f"final_{n}")) for n in columns}
+        values = [trial[own[n]] if n in own else others[n] for n in columns]
         records.append([f"trial {trial['trial_number']}", *values])
     records += [[m.name, *(m.scores.get(n) for n in columns)] for m in baseline.models]
     return ["model", *columns], records

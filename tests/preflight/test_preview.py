@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from sweeper.preflight.preview import idle_threads
+from sweeper.preflight.preview import idle_threads, target_range
 
 
 @pytest.mark.parametrize(
@@ -18,3 +19,11 @@ def test_too_few_trials_at_a_time_are_reported(
     assert [hint.partition("; ")[2] for hint in hints] == [
         f"schedule.parallel = {number} uses more" for number in [better] if number
     ]
+
+
+def test_the_range_of_a_target_is_not_blurred_by_scaling() -> None:
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(2.0, (500, 1)).astype(np.float64)
+    mean, scale = counts.mean(0), counts.std(0)
+    y = ((counts - mean) / scale).astype(np.float32)
+    assert target_range(y[:, 0] * scale + mean)["least"] == 0.0

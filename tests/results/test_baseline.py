@@ -87,11 +87,6 @@ def test_a_table_shows_the_objective_on_the_test_rows_before_other_metrics() -> 
     assert shown["val_loss"][:3] == ["model", "val_loss", "test_loss"]
 
 
-def test_metrics_of_another_epoch_than_the_value_are_left_out() -> None:
-    trial = {"trial_number": 3, "value": 0.6, "final_val_accuracy": 0.5, "final_val_loss": 0.7}
-    assert compared(CLASSES, "val_accuracy", trial)[1][0] == ["trial 3", 0.6, None]
-
-
 def test_a_tested_trial_is_compared_on_the_test_rows() -> None:
     trial = {"trial_number": 3, "value": 0.5, "test_r2": 0.31}
     assert describe_test(TESTED, "val_r2", trial) == (

@@ -74,11 +74,16 @@ def run_asked(directory: str | Path | None) -> RunDir:
 def tables_asked(directory: str | Path | None) -> RunDir:
     """Like `run_asked`, for a command that reads the tables; warns if they are not up to date."""
     run_dir = run_asked(directory)
+    warn_if_behind(run_dir)
+    return run_dir
+
+
+def warn_if_behind(run_dir: RunDir) -> None:
+    """Warn if the tables lack rows of the ledger, unless the study runs."""
     from sweeper.sweep.unpublished import unpublished
 
     if warning := unpublished(run_dir):
         console_on(sys.stderr).print(warning, soft_wrap=True)
-    return run_dir
 
 
 def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int | None]:

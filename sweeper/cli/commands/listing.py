@@ -21,6 +21,7 @@ from sweeper.cli.console import answers
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
+from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.ranking import repeats
 from sweeper.results.status import for_want_of_one
 from sweeper.results.text_files import csv_text
@@ -137,7 +138,8 @@ def best(
     print_shown(tables.best_trials(known.metrics, rows), "")
     if tie := formatting.tie(known.metrics, known.tied()):
         print_shown(tie, "")
-    print_shown(*tables.simple_models(baseline, known.metrics, rows[0]))
+    judged = with_metrics_of_value(run_dir, rows[0])
+    print_shown(*tables.simple_models(baseline, known.metrics, judged))
     if warning := describe_doubt(baseline, known.metrics, known.directions, rows[0]):
         print_shown(printable(warning), "")
     if ends := tables.range_ends(known):

@@ -23,6 +23,7 @@ from sweeper.cli.commands.arguments import (
     refuse_a_file,
     refuse_misspelt,
     run_asked,
+    warn_if_behind,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import answers, console_on
@@ -56,6 +57,7 @@ def status(
         print_json(status_record(run_dir, standing))
     else:
         print_shown(tables.standing(run_dir, standing))
+        warn_if_behind(run_dir)
 
 
 def _wait_for_study(directory: Path) -> None:
