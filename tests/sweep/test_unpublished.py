@@ -64,7 +64,8 @@ def test_a_running_study_is_behind_without_a_word(run_dir: RunDir) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["trials"], ["trials", "--csv"], ["status"], ["best"], ["show"], ["export"], ["trial"]]
+    "words",
+    [["trials"], ["trials", "--csv"], ["status"], ["best"], ["show"], ["export"], ["trial"]],
 )
 def test_commands_that_read_the_tables_say_that_they_are_behind(
     words: list[str], run_dir: RunDir, command: CommandLine
