@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.reading import Named, is_table, tables_of
+from sweeper.config.refusals import MISSING, unknown_setting
 from sweeper.config.table import DECLARED, FIXED, TRACED, Flaw, Table
 from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
 
-OneKind = Literal["mlp", "python"]
+OneKind = Literal["mlp", "tabm", "python"]
 ModelKind = Literal[OneKind, "parts"]
 Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_relu"]
 
 
-class _MlpKeys(Table):
-    """The keys of a multilayer perceptron."""
+class _LayerKeys(Table):
+    """The keys of every network of hidden layers."""
 
     depth: Annotated[int, Field(ge=0, le=1000)] = Field(
         description="hidden layers; 0 is a linear model", examples=[2]
     )
     width: Count = Field(description="units of each hidden layer", examples=[64])
     activation: Activation = Field(default="relu", description="activation after each hidden layer")
-    layer_norm: bool = Field(default=False, description="whether hidden layers are normalised")
     dropout: Annotated[float, Field(ge=0, lt=1), TRACED] = Field(
         default=0.0,
         description="dropout probability of hidden units in training",
         examples=[0.1],
+    )
+
+
+class _MlpKeys(_LayerKeys):
+    """The keys of a multilayer perceptron."""
+
+    layer_norm: bool = Field(default=False, description="whether hidden layers are normalised")
+
+
+class _TabMKeys(Table):
+    """The keys of TabM alone."""
+
+    ensemble_size: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=32, description="members that share weights", examples=[16]
     )
 
 
@@ -65,6 +79,22 @@ class MlpTable(_MlpKeys):
         return {"": (self.width, self.depth)} if self.depth else {}
 
 
+def _has_hidden_layers(depth: int) -> Iterator[Flaw]:
+    if depth == 0:
+        yield Flaw("depth", "TabM has at least one hidden layer", 'write 1, or kind = "mlp"')
+
+
+class TabMTable(_LayerKeys, _TabMKeys):
+    """TabM (Gorishniy et al. 2024): `ensemble_size` MLPs that share most of their weights."""
+
+    rules = (_has_hidden_layers,)
+    with_hidden_layers: ClassVar[Mapping[str, tuple[int, int]]] = {}  # none can be padded
+
+    kind: Annotated[Literal["tabm"], FIXED] = Field(
+        description="TabM, an ensemble of MLPs that share weights"
+    )
+
+
 class PythonTable(_PythonKeys):
     """A model that a user-defined `function` builds."""
 
@@ -78,12 +108,17 @@ class PythonTable(_PythonKeys):
         return self.__pydantic_extra__
 
 
-class MixedTable(_MlpKeys, _PythonKeys):
+class MixedTable(_MlpKeys, _TabMKeys, _PythonKeys):
     """All of them, if `kind` is searched; keys of other kinds are not passed to the function."""
 
     model_config = ConfigDict(extra="allow")
 
     kind: OneKind = Field(description="kind of model")
+    function: Annotated[FunctionName | None, FIXED] = Field(
+        default=None,
+        description="module:function that builds your own model, if some trials have one",
+        examples=["nets:build"],
+    )
 
     def own(self) -> ModelTable:
         """The table of its kind, without the keys of others."""
@@ -94,8 +129,30 @@ class MixedTable(_MlpKeys, _PythonKeys):
         return table.model_construct(**values)
 
 
-ModelTable = MlpTable | PythonTable
-MODELS: Mapping[str, type[ModelTable]] = {"mlp": MlpTable, "python": PythonTable}
+ModelTable = MlpTable | TabMTable | PythonTable
+MODELS: Mapping[str, type[ModelTable]] = {
+    "mlp": MlpTable,
+    "tabm": TabMTable,
+    "python": PythonTable,
+}
+
+
+def check_kinds(
+    table: MixedTable, kinds: Collection[object], searched: Collection[str]
+) -> Iterator[Flaw]:
+    """Check that a function is named if some trials call it, and no arguments otherwise."""
+    if "python" in (*kinds, table.kind):  # a trial that draws no kind has the written one
+        if table.function is None:
+            yield Flaw("model.function", MISSING, 'write function = "module:function"')
+        return
+    known = [f"model.{name}" for name in type(table).model_fields]
+    drawn = [key for key in searched if key.startswith("model.")]
+    for key in dict.fromkeys([*(f"model.{name}" for name in table.__pydantic_extra__), *drawn]):
+        if key not in known:
+            yield unknown_setting(key, key, known)
+    if table.function is not None:
+        found = "no trial has a model of its own"
+        yield Flaw("model.function", found, 'add "python" to the choices, or remove it')
 
 
 def concerns(table: Table, name: str, kind: ModelKind) -> bool:

@@ -15,7 +15,7 @@ from sweeper.config.alternating import (
 from sweeper.config.coupled import CoupledTable, check_models, sizes_of
 from sweeper.config.data import NpzTable
 from sweeper.config.kinds import is_function
-from sweeper.config.model import MlpTable, PartsTable, check_wiring
+from sweeper.config.model import MlpTable, PartsTable, TabMTable, check_wiring
 from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedOptimizerTable, takes
 from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
@@ -226,6 +226,9 @@ def check_parts(
     """Check that the program fits the model: one model, or the parts that it names."""
     if isinstance(train, OwnProgramTable) and model is not None:
         yield from check_dropout(model, searched)
+        if isinstance(model, TabMTable):
+            found = "your own program would train its mean prediction, not its members"
+            yield Flaw("model.kind", found, 'write kind = "mlp", or train.program = "supervised"')
     if not isinstance(train, AlternatingTable | CoupledTable):
         if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | OwnProgramTable):
             found = f"several parts, but the program {train.program} trains one model"

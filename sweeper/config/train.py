@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName, OneOf, is_function
-from sweeper.config.model import MlpTable
+from sweeper.config.model import MlpTable, TabMTable
 from sweeper.config.refusals import format_value
 from sweeper.config.table import BOUND, FIXED, TRACED, Flaw, Table
 
@@ -287,7 +287,7 @@ class OwnProgramTable(EpochsTable):
 def check_dropout(model: Table, drawn: Iterable[str]) -> Iterable[Flaw]:
     """User-defined programs call the model without dropout, so the MLP cannot have any."""
     searched = "model.dropout" in drawn
-    if searched or (isinstance(model, MlpTable) and model.dropout > 0):
+    if searched or (isinstance(model, MlpTable | TabMTable) and model.dropout > 0):
         found = "your own program calls the model without dropout"
         hint = 'remove it, or write kind = "python" and a model that takes a key'
         yield Flaw("model.dropout", found, hint)

@@ -9,6 +9,7 @@ from typing import cast
 from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.execution import ExecutionTable
+from sweeper.config.model import MixedTable, check_kinds
 from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable, each
 from sweeper.config.reading import (
     RawTable,
@@ -122,7 +123,11 @@ class Draft:
             self.faults += check_grid(study["sampler"], study.get("enqueue", ()), search)
         self.faults += self._drawn_faults(search)
         train = tables.get("train")
-        self.faults += check_parts(tables.get("model"), train, self._searched)
+        model = tables.get("model")
+        self.faults += check_parts(model, train, self._searched)
+        kinds = search.get("model.kind")
+        if isinstance(model, MixedTable) and kinds is not None:
+            self.faults += check_kinds(model, kinds.values() or (), self._searched)
         self.faults += check_rows(tables.get("data"), train)
 
     def _measures(self, table: Table | None) -> Measures | None:

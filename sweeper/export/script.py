@@ -21,6 +21,7 @@ from sweeper.config.rules import inputs_of
 from sweeper.data.transform import MISSING, Transform
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
+from sweeper.models.tabm_network import TabMNetwork
 from sweeper.models.user_network import UserNetwork, takes_key
 
 _PLAIN = re.compile(r"\w[\w-]*")  # like all study names, unless the file was edited
@@ -58,7 +59,7 @@ def load_script(
     blocks = [
         _heading(record, settings),
         _imports(settings, dtype, networks, digests),
-        *([_MLP] if any(isinstance(one, MlpNetwork) for one in networks.values()) else []),
+        *(code for kind, code in _CLASSES if any(isinstance(n, kind) for n in networks.values())),
         _built(networks, dtype),
     ]
     if isinstance(settings.train, CoupledTable):
@@ -129,6 +130,49 @@ class MLP(eqx.Module):
 """
 
 
+_TABM = """\
+class SharedLinear(eqx.Module):
+    shared: eqx.nn.Linear
+    r: jax.Array
+    s: jax.Array
+    bias: jax.Array
+
+    def __init__(self, before, after, members):
+        self.shared = eqx.nn.Linear(before, after, use_bias=False, key=jax.random.key(0))
+        self.r = jax.numpy.zeros((members, before))
+        self.s = self.bias = jax.numpy.zeros((members, after))
+
+    def __call__(self, x):
+        return (x * self.r) @ self.shared.weight.T * self.s + self.bias
+
+
+class TabM(eqx.Module):
+    layers: tuple
+    last: eqx.nn.Linear
+    activation: str = eqx.field(static=True)
+    target: str = eqx.field(static=True)
+
+    def __init__(self, sizes, activation, members, target):
+        *hidden, (before, after) = zip(sizes[:-1], sizes[1:], strict=True)
+        self.layers = tuple(SharedLinear(*pair, members) for pair in hidden)
+        keys = jax.random.split(jax.random.key(0), members)
+        self.last = eqx.filter_vmap(lambda key: eqx.nn.Linear(before, after, key=key))(keys)
+        self.activation, self.target = activation, target
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = getattr(jax.nn, self.activation)(layer(x))
+        outputs = jax.numpy.einsum("ki,koi->ko", x, self.last.weight) + self.last.bias
+        if self.target == "numbers":
+            return outputs.mean(axis=0)
+        log_mean = lambda x: jax.nn.logsumexp(x, axis=0) - np.log(len(x))
+        if outputs.shape[-1] == 1:
+            return log_mean(jax.nn.log_sigmoid(outputs)) - log_mean(jax.nn.log_sigmoid(-outputs))
+        return log_mean(jax.nn.log_softmax(outputs))
+"""
+_CLASSES = ((MlpNetwork, _MLP), (TabMNetwork, _TABM))
+
+
 def _built(networks: Mapping[str, Network], dtype: str) -> str:
     """The code for the model with its weights; for several parts, a dict of them by name."""
     body = _made(networks[""]) if [*networks] == [""] else _dict_of(networks)
@@ -152,6 +196,10 @@ def _made(network: Network) -> str:
         given = {**sizes, **dict(network.arguments)}
         told = "".join(keyword_argument(name, value) for name, value in given.items())
         return f"{network.function.replace(':', '.')}({told}key=jax.random.key(0))"
+    if isinstance(network, TabMNetwork):
+        own = network.shape
+        sizes = [own.in_size, *[own.width] * own.depth, own.out_size]
+        return f"TabM({sizes}, {_text(network.activation)}, {own.members}, {_text(network.target)})"
     assert isinstance(network, MlpNetwork)
     shape = network.shape
     sizes = [shape.in_size, *[shape.width] * shape.depth, shape.out_size]

@@ -32,14 +32,14 @@ from sweeper.models.mlp import (
     PaddedMLP,
     Padding,
 )
-from sweeper.models.network import Stretch, Traced, Vector, VectorLayout
+from sweeper.models.network import Network, Stretch, Traced, Vector, VectorLayout
 
 # numbers of a vector and its moments that approximately fit the second cache of a processor
 _IN_CACHE = 1 << 17
 
 
 @dataclass(frozen=True)
-class MlpNetwork:
+class MlpNetwork(Network):
     """An MLP of one shape, or of every shape up to it if it is `padded`.
 
     If there are several `activations`, the program gets the index of each lane's own. `looped` says

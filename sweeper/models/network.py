@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import equinox as eqx
 import jax
@@ -45,6 +45,14 @@ class VectorLayout:
     dtype: str
     decay: Decay
     shapes: Callable[[], PyTree[jax.ShapeDtypeStruct]]
+
+    @staticmethod
+    def by_decay(shapes: PyTree, dtype: str, decay: Decay) -> VectorLayout:
+        """Arrays that decay more come first, so that few stretches of the vector do."""
+        shares, leaves = amounts(shapes, decay), jax.tree.leaves(shapes)
+        order = sorted(range(len(shares)), key=lambda place: -shares[place])
+        arrays = [leaves[place].shape for place in order]
+        return VectorLayout(arrays, order, dtype, decay, lambda: shapes)
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -90,8 +98,10 @@ class Network(Protocol):
     """A kind of model with the parameters of one trial, or of every trial of a padded class.
 
     `needs_keys` says that outputs take keys in training: for dropout, and for what a user-defined
-    model draws.
+    model draws. `is_ensemble` says that members of an ensemble are trained, each with its own loss.
     """
+
+    is_ensemble: ClassVar[bool] = False
 
     @property
     def vector(self) -> VectorLayout: ...
@@ -129,6 +139,18 @@ class Network(Protocol):
         are the room of the next step.
         """
         ...
+
+    def fitted(
+        self,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        keys: PRNGKeyArray | None = None,
+        dropout: Float[AnyArray, ""] | float = 0.0,
+        room: Workspace | None = None,
+    ) -> tuple[Float[Array, "*members batch out"], Activations | None]:
+        """The outputs that training fits to the targets: those of each member of an ensemble."""
+        return self.outputs(parameters, x, traced, keys, dropout, room)
 
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> eqx.Module:
         """The model in Equinox, with these parameters or only their shapes.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.config.study import EDITION
 from sweeper.config.user_code import RAISED, load_function
-from sweeper.models.decay import DEFAULT, Decay, amounts
+from sweeper.models.decay import DEFAULT, Decay
 from sweeper.models.keys import fixed_key, key_of
 from sweeper.models.layer_loop import Workspace
 from sweeper.models.mlp import AnyArray
@@ -123,12 +123,7 @@ class UserNetwork(Network):
 
     @cached_property
     def _vector(self) -> VectorLayout:
-        # arrays that decay more come first, so that few stretches of the vector do
-        shapes = self._abstract[0]
-        shares, leaves = amounts(shapes, self.decay), jax.tree.leaves(shapes)
-        order = sorted(range(len(shares)), key=lambda place: -shares[place])
-        arrays = [leaves[place].shape for place in order]
-        return VectorLayout(arrays, order, self.dtype, self.decay, lambda: shapes)
+        return VectorLayout.by_decay(self._abstract[0], self.dtype, self.decay)
 
     @property
     def has_fixed_start(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
-from sweeper.config.model import MlpTable, PartsTable, PythonTable, in_order
+from sweeper.config.model import MlpTable, PartsTable, PythonTable, TabMTable, in_order
 from sweeper.config.rules import inputs_of, sizes_of_parts
 from sweeper.config.settings import TrainTable, arguments_of
 from sweeper.config.train import OwnProgramTable
@@ -20,6 +20,8 @@ from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
 from sweeper.models.part_networks import PartNetworks
+from sweeper.models.tabm import TabMShape
+from sweeper.models.tabm_network import TabMNetwork
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.alternating import Alternating
 from sweeper.programs.continued import Continuation, SavedStart, spec_of
@@ -160,6 +162,15 @@ class Programs:
                 dtype=dtype,
                 decay=decay,
                 edition=settings.edition,
+            )
+        elif isinstance(model, TabMTable):
+            network = TabMNetwork(
+                TabMShape(in_size, out_size, model.width, model.depth, model.ensemble_size),
+                activation=model.activation,
+                has_dropout=settings.has("model.dropout"),
+                target="classes" if settings.train.target == "classes" else "numbers",
+                dtype=dtype,
+                decay=decay,
             )
         else:
             assert isinstance(model, MlpTable)

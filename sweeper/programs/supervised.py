@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sweeper.models.keys import key_of
@@ -52,15 +53,15 @@ class Supervised(OfParts):
         def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Activations | None]]:
             dropout = lane.hparams.get("model.dropout", 0.0)
             told = batch.x, lane.traced, keys, dropout, state.room
-            outputs, given = self.network.outputs(parameters, *told)
+            outputs, given = self.network.fitted(parameters, *told)
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-            return self._criterion.minimised(outputs, batch.y, hparams), (outputs, given)
+            return self._minimised(outputs, batch.y, hparams), (outputs, given)
 
         (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(
             state.model[""]
         )
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-        told = self._criterion.reported(value, outputs, batch.y, hparams)
+        told = self._reported(value, outputs, batch.y, hparams)
         made = self.settings, lane, self.network, state.step
         before = state.optimizer[""], state.model[""]
         model, moments = updated(*made, gradients, *before, value, after=told)
@@ -76,6 +77,25 @@ class Supervised(OfParts):
         value = self._criterion.minimised(outputs, data.y, hparams)
         loss = self._criterion.reported(value, outputs, data.y, hparams)
         return (loss, *(metric(outputs, data.y) for metric in self._metrics))
+
+    def _minimised(self, fitted: Array, y: Array, hparams: Hparams) -> Float[Array, ""]:
+        """The loss that training minimises: that of an ensemble is the mean over its members."""
+        if not self.network.is_ensemble:
+            return self._criterion.minimised(fitted, y, hparams)
+        return jnp.mean(jax.vmap(lambda own: self._criterion.minimised(own, y, hparams))(fitted))
+
+    def _reported(
+        self, minimised: Float[Array, ""], fitted: Array, y: Array, hparams: Hparams
+    ) -> Float[Array, ""]:
+        """The same in the units of the data."""
+        if not self.network.is_ensemble:
+            return self._criterion.reported(minimised, fitted, y, hparams)
+
+        def of_member(own: Array) -> Array:
+            loss = self._criterion.minimised(own, y, hparams)
+            return self._criterion.reported(loss, own, y, hparams)
+
+        return jnp.mean(jax.vmap(of_member)(fitted))
 
     @cached_property
     def _criterion(self) -> Criterion:

@@ -116,4 +116,28 @@ def test_an_unknown_kind_cannot_be_drawn() -> None:
 
     (problem,) = refusal.value.problems
     assert problem.key == "search.model.kind.choices"
-    assert (problem.found, problem.hint) == ("no kind 'cnn'", "write one of mlp, python")
+    assert (problem.found, problem.hint) == ("no kind 'cnn'", "write one of mlp, tabm, python")
+
+
+TWO_KINDS = 'model.kind = {{ type = "categorical", choices = ["mlp", "{}"] }}\n'
+
+
+@pytest.mark.parametrize(
+    ("other", "more", "found"),
+    [
+        ("python", "", {"model.function": "missing"}),
+        ("tabm", 'function = "nets:build"', {"model.function": "no trial has a model of its own"}),
+        ("tabm", "wdith = 3", {"model.wdith": "no such setting"}),
+        ("tabm", "", {}),
+    ],
+)
+def test_a_function_and_its_arguments_are_written_if_some_trials_call_it(
+    other: str, more: str, found: dict[str, str]
+) -> None:
+    text = VALID.replace('kind = "mlp"', f'kind = "mlp"\n{more}') + TWO_KINDS.format(other)
+    try:
+        parse(text, Path("study.toml"))
+        problems = {}
+    except StudyError as refusal:
+        problems = {problem.key: problem.found for problem in refusal.problems}
+    assert problems == found

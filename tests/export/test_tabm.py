@@ -1,0 +1,70 @@
+"""TabM is trained, resumed, exported and predicts, and refused where it has no meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sweeper
+from sweeper.errors import StudyError
+from sweeper.export import export
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
+from tests.standalone import standalone
+
+TABM = (
+    "model={kind='tabm', ensemble_size=3, depth=2, width=8, dropout=0.1}",
+    "search={optimizer.lr={type='float', low=1e-4, high=1e-2, log=true}}",
+    "train.epochs=2",
+    "train.metrics=[]",
+    "study.n_trials=1",
+)
+NUMBERS = ("data.name=diabetes", "data.split.stratify=false", "train.loss=mse")
+BINARY = ("data.name=breast_cancer", "train.loss=binary_cross_entropy")
+
+
+@pytest.mark.parametrize("case", [(), NUMBERS, BINARY], ids=["classes", "numbers", "one logit"])
+def test_an_export_predicts_the_same_without_this_package(
+    case: tuple[str, ...], tmp_path: Path
+) -> None:
+    study = study_in(tmp_path, DIGITS, *TABM, *case)
+    results = trained(study)
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+    model = sweeper.load(tmp_path / "best")
+    rows = np.random.default_rng(0).normal(size=(7, len(model.feature_names)))
+    calls = {"found": "load.predict(given['rows'])"}
+    found = standalone(tmp_path / "best", tmp_path, calls, rows=rows)["found"]
+    np.testing.assert_allclose(found, model.predict(rows), rtol=1e-5)
+    assert "TabM" in (tmp_path / "best" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_kind_can_be_searched(tmp_path: Path) -> None:
+    study = study_in(
+        tmp_path,
+        DIGITS,
+        "model={depth=1, width=8, ensemble_size=2}",
+        "search={model.kind={type='categorical', choices=['mlp', 'tabm']}, "
+        "model.ensemble_size={type='int', low=2, high=3, when={model.kind=['tabm']}}}",
+        "study.n_trials=4",
+        "study.sampler={name='random'}",
+        "train.epochs=1",
+    )
+    trials = trained(study).trials()
+    sizes = dict(zip(trials["params_kind"], trials["n_parameters"], strict=True))
+    assert sizes["mlp"] < sizes["tabm"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.depth=0", "model.depth: TabM has at least one hidden layer"),
+        ("model.layer_norm=true", "model.layer_norm"),
+        ("model.ensemble_size=0", "model.ensemble_size"),
+        ("train={program='own:Program', task='classes', epochs=2}", "not its members"),
+    ],
+)
+def test_what_it_has_not_is_refused(change: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=message):
+        study_in(tmp_path, DIGITS, *TABM, change)
