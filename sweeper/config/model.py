@@ -114,7 +114,7 @@ class MixedTable(_MlpKeys, _TabMKeys, _PythonKeys):
     model_config = ConfigDict(extra="allow")
 
     kind: OneKind = Field(description="kind of model")
-    function: Annotated[FunctionName | None, FIXED] = Field(
+    function: Annotated[FunctionName | None, FIXED] = Field(  # pyright: ignore
         default=None,
         description="module:function that builds your own model, if some trials have one",
         examples=["nets:build"],

@@ -16,6 +16,7 @@ from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING, Criterion, cri
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.parts import OfParts, in_blocks, stepped
 from sweeper.programs.program import (
+    AnyArray,
     Batch,
     Epochs,
     Hparams,
@@ -78,14 +79,14 @@ class Supervised(OfParts):
         loss = self._criterion.reported(value, outputs, data.y, hparams)
         return (loss, *(metric(outputs, data.y) for metric in self._metrics))
 
-    def _minimised(self, fitted: Array, y: Array, hparams: Hparams) -> Float[Array, ""]:
+    def _minimised(self, fitted: Array, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
         """The loss that training minimises: that of an ensemble is the mean over its members."""
         if not self.network.is_ensemble:
             return self._criterion.minimised(fitted, y, hparams)
         return jnp.mean(jax.vmap(lambda own: self._criterion.minimised(own, y, hparams))(fitted))
 
     def _reported(
-        self, minimised: Float[Array, ""], fitted: Array, y: Array, hparams: Hparams
+        self, minimised: Float[Array, ""], fitted: Array, y: AnyArray, hparams: Hparams
     ) -> Float[Array, ""]:
         """The same in the units of the data."""
         if not self.network.is_ensemble:
