@@ -38,6 +38,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_directions(config),
         *_constraints(config),
         *_idle_decay(config),
+        *_idle_bins(config),
         *_idle_parts(config),
         *_idle_phases(config),
         *_idle_queue(config),
@@ -97,6 +98,18 @@ def _idle_decay(config: StudyConfig) -> Iterator[str]:
         # a user-defined optimizer has no such setting, and may use the rules in any way
         if config.written(amount) == 0 and (drawn is None or drawn.values() == (0.0,)):
             yield f"[{key}] changes nothing, since {amount} is 0; write e.g. {amount} = 1e-4"
+
+
+def _idle_bins(config: StudyConfig) -> Iterator[str]:
+    """Bins are chosen, but no network encodes numbers by them."""
+    if config.drawn_values("model.numbers") != ("linear",):
+        return
+    for key in ("model.n_bins", "model.bins"):
+        if (
+            config.entry(key) is not None
+            or key.removeprefix("model.") in config.model.model_fields_set
+        ):
+            yield f'{key} has no effect while model.numbers = "linear"; write "ple"'
 
 
 def _idle_parts(config: StudyConfig) -> Iterator[str]:

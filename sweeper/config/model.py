@@ -10,9 +10,11 @@ from pydantic import ConfigDict, Field
 from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.reading import Named, is_table, tables_of
 from sweeper.config.refusals import MISSING, unknown_setting
-from sweeper.config.table import DECLARED, FIXED, TRACED, Flaw, Table
+from sweeper.config.table import DECLARED, FIXED, LATER, TRACED, Flaw, Table
 from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
+
+_MOST_COUNTS = 16
 
 OneKind = Literal["mlp", "tabm", "python"]
 ModelKind = Literal[OneKind, "parts"]
@@ -38,6 +40,25 @@ class _MlpKeys(_LayerKeys):
     """The keys of a multilayer perceptron."""
 
     layer_norm: bool = Field(default=False, description="whether hidden layers are normalised")
+
+
+class _NumberKeys(Table):
+    """How an MLP takes the numbers of its rows."""
+
+    numbers: Annotated[Literal["linear", "ple"], LATER] = Field(
+        default="linear",
+        description="what the first layer gets of a number: the number, or with ple its "
+        "piecewise-linear encoding",
+        examples=["ple"],
+    )
+    n_bins: Annotated[int, Field(ge=1, le=1024), LATER] = Field(
+        default=32, description="the largest number of bins of a number, for ple", examples=[16]
+    )
+    bins: Annotated[Literal["quantile", "tree"], LATER] = Field(
+        default="quantile",
+        description="where bins end, for ple: at quantiles, or where a decision tree splits",
+        examples=["tree"],
+    )
 
 
 class _TabMKeys(Table):
@@ -78,6 +99,29 @@ class MlpTable(_MlpKeys):
         """Width and depth, which can be padded, by the empty name; empty if it is linear."""
         return {"": (self.width, self.depth)} if self.depth else {}
 
+    @property
+    def encoded_by(self) -> str | None:
+        """The name of the bins by which it encodes numbers; None if it takes them as they are."""
+        return None
+
+
+class RowMlpTable(_NumberKeys, MlpTable):
+    """A multilayer perceptron that takes rows of the data, and may encode their numbers."""
+
+    @property
+    def encoded_by(self) -> str | None:
+        return None if self.numbers == "linear" else bins_name(self.bins, self.n_bins)
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Settings without effect."""
+        return ("n_bins", "bins") if self.numbers == "linear" else ()
+
+
+def bins_name(way: str, count: int) -> str:
+    """The name of bins whose edges are chosen in this way, such as `quantile 32`."""
+    return f"{way} {count}"
+
 
 def _has_hidden_layers(depth: int) -> Iterator[Flaw]:
     if depth == 0:
@@ -108,7 +152,7 @@ class PythonTable(_PythonKeys):
         return self.__pydantic_extra__
 
 
-class MixedTable(_MlpKeys, _TabMKeys, _PythonKeys):
+class MixedTable(_PythonKeys, _TabMKeys, _NumberKeys, _MlpKeys):
     """All of them, if `kind` is searched; keys of other kinds are not passed to the function."""
 
     model_config = ConfigDict(extra="allow")
@@ -129,9 +173,9 @@ class MixedTable(_MlpKeys, _TabMKeys, _PythonKeys):
         return table.model_construct(**values)
 
 
-ModelTable = MlpTable | TabMTable | PythonTable
+ModelTable = RowMlpTable | TabMTable | PythonTable
 MODELS: Mapping[str, type[ModelTable]] = {
-    "mlp": MlpTable,
+    "mlp": RowMlpTable,
     "tabm": TabMTable,
     "python": PythonTable,
 }
@@ -153,6 +197,14 @@ def check_kinds(
     if table.function is not None:
         found = "no trial has a model of its own"
         yield Flaw("model.function", found, 'add "python" to the choices, or remove it')
+
+
+def check_bins(counts: Sequence[object]) -> Iterator[Flaw]:
+    """Check that few numbers of bins are searched: each has its own edges and programs."""
+    if len(counts) > _MOST_COUNTS:
+        found = f"{len(counts)} numbers of bins, each with programs of its own"
+        hint = f"write base = 2, a step or choices, for at most {_MOST_COUNTS}"
+        yield Flaw("search.model.n_bins", found, hint)
 
 
 def concerns(table: Table, name: str, kind: ModelKind) -> bool:

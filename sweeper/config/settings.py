@@ -30,7 +30,15 @@ from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.space import table_around
 from sweeper.config.study import EDITION, StudyTable
-from sweeper.config.table import Flaw, Role, Table, field_of, settings_of, value_of
+from sweeper.config.table import (
+    Flaw,
+    Role,
+    Table,
+    field_of,
+    is_left_out,
+    settings_of,
+    value_of,
+)
 from sweeper.config.train import OwnProgramTable, SupervisedTable
 from sweeper.trial import Scalar
 
@@ -292,4 +300,5 @@ class Settings:
             f"{table}.{name}": value_of(values, name) if "." in name else getattr(values, name)
             for table, values in self._tables
             for name in settings_of(type(values), role)
+            if not is_left_out(values, name)
         }

@@ -45,6 +45,11 @@ class Table(BaseModel):
 
     rules: ClassVar[tuple[Rule, ...]] = ()
 
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Settings without effect, because of others."""
+        return ()
+
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
@@ -123,6 +128,17 @@ class Fixed:
 FIXED = Fixed()
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Marks a structural setting that studies were begun without.
+
+    It is left out of what is compiled into a program if it has its default.
+    """
+
+
+LATER = Later()
+
+
 @cache
 def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
     """The settings of `table` and of the tables in it with this `role`, in the file's order.
@@ -157,6 +173,15 @@ def fixed_part(table: type[Table], setting: str) -> str | None:
     names = setting.split(".")
     parts = (".".join(names[:end]) for end in range(1, len(names) + 1))
     return next((part for part in parts if FIXED in _marks(table, part)), None)
+
+
+def is_left_out(table: Table, setting: str) -> bool:
+    """Whether a setting marked `LATER` has its default, or no effect."""
+    holder, _, name = setting.rpartition(".")
+    if LATER not in _marks(type(table), setting):
+        return False
+    own: Table = value_of(table, holder) if holder else table
+    return name in own.idle or getattr(own, name) == type(own).model_fields[name].default
 
 
 def _marks(table: type[Table], setting: str) -> list[object]:

@@ -9,7 +9,7 @@ from typing import cast
 from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.model import MixedTable, check_kinds
+from sweeper.config.model import MixedTable, check_bins, check_kinds
 from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable, each
 from sweeper.config.reading import (
     RawTable,
@@ -125,6 +125,8 @@ class Draft:
         train = tables.get("train")
         model = tables.get("model")
         self.faults += check_parts(model, train, self._searched)
+        if "model.n_bins" in search:
+            self.faults += check_bins(search["model.n_bins"].values() or ())
         kinds = search.get("model.kind")
         if isinstance(model, MixedTable) and kinds is not None:
             self.faults += check_kinds(model, kinds.values() or (), self._searched)

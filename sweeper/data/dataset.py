@@ -52,8 +52,10 @@ class Dataset:
     row; its features times `fold_scale` plus `fold_shift`, both shaped (folds, n_features), are
     scaled by the training rows of that fold.
 
-    `transform` says how a row as read becomes features, in the JSON form of `Transform`. `notes`
-    are messages for the user about the data; they are not part of the digest.
+    `bins` are the edges of the bins of each number, by how they are chosen; empty if no network
+    encodes numbers by them. `transform` says how a row as read becomes features, in the JSON form
+    of `Transform`. `notes` are messages for the user about the data; they are not part of the
+    digest.
     """
 
     x_train: NDArray[Any]
@@ -77,6 +79,7 @@ class Dataset:
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+    bins: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -167,6 +170,8 @@ class Dataset:
         """Everything except arrays and notes."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         del values["notes"]
+        if not self.bins:  # data of studies without them keeps its digest
+            del values["bins"]
         return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
 
 

@@ -16,6 +16,7 @@ from sklearn import datasets
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable, SklearnTable
 from sweeper.data import first_edition
+from sweeper.data.bins import bins_of
 from sweeper.data.checks import problems
 from sweeper.data.columns import (
     declared_categories,
@@ -196,6 +197,7 @@ def prepare(config: StudyConfig) -> Dataset:
     check_room(config, raw, categories)
     data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
     data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
+    data = replace(data, bins=bins_of(config, raw, data.x_train, data.y_train))
     of_training = None if groups is None else groups[parts.train]
     return with_folds(config, data, scaled_features(config, raw, data), of_training)
 

@@ -106,7 +106,7 @@ def _texts(
     networks = Programs(spec).networks(settings)
     modules = texts_of(config, config.functions)
     versions = open_results(run_dir.root).study["versions"]
-    told = json.dumps(preprocess(record), indent=1) + "\n"
+    told = json.dumps(preprocess(record, networks), indent=1) + "\n"
     digests = {"model.eqx": weights, "preprocess.json": sha256(told.encode()).hexdigest()}
     return {
         **modules,

@@ -19,6 +19,7 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.rules import inputs_of
 from sweeper.data.transform import MISSING, Transform
+from sweeper.models.encoding import PiecewiseLinear
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
 from sweeper.models.tabm_network import TabMNetwork
@@ -27,13 +28,19 @@ from sweeper.models.user_network import UserNetwork, takes_key
 _PLAIN = re.compile(r"\w[\w-]*")  # like all study names, unless the file was edited
 
 
-def preprocess(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What `load.py` needs to know about the data: how rows become features, and predictions."""
+def preprocess(record: Mapping[str, Any], networks: Mapping[str, Network]) -> dict[str, Any]:
+    """What `load.py` needs to know about the data: how rows become features, and predictions.
+
+    `networks` are the parts of the model.
+    """
+    encoding = _encoding(networks)
     data, learnt = record["data"], Transform.of_record(record)
     spec, transform = data["spec"], data["transform"]
     kept = ("columns", "numbers", "fills", "scaling", "categories", "one_hot", "place_scaling")
     generated = {name: spec[name] for name in ("x_mean", "x_scale") if spec[name]}
+    encoded = {"edges": encoding.edges} if encoding is not None else {}
     return {
+        **encoded,
         **{name: transform[name] for name in (*kept, "classes")},
         **{name: data[name] for name in ("fold", "class_names", "targets", "one_logit")},
         **{name: spec[name] for name in ("dtype", "y_mean", "y_scale")},
@@ -59,6 +66,7 @@ def load_script(
     blocks = [
         _heading(record, settings),
         _imports(settings, dtype, networks, digests),
+        *([] if _encoding(networks) is None else [_ENCODED]),
         *(code for kind, code in _CLASSES if any(isinstance(n, kind) for n in networks.values())),
         _built(networks, dtype),
     ]
@@ -114,15 +122,17 @@ class MLP(eqx.Module):
     layers: tuple
     norms: tuple
     activation: str = eqx.field(static=True)
+    encoding: object = eqx.field(static=True)
 
-    def __init__(self, sizes, activation, layer_norm):
+    def __init__(self, sizes, activation, layer_norm, encoding=lambda x: x):
         keys = jax.random.split(jax.random.key(0), len(sizes) - 1)
         layers = zip(sizes[:-1], sizes[1:], keys, strict=True)
         self.layers = tuple(eqx.nn.Linear(before, after, key=key) for before, after, key in layers)
         self.norms = tuple(eqx.nn.LayerNorm(size) for size in sizes[1:-1] if layer_norm)
-        self.activation = activation
+        self.activation, self.encoding = activation, encoding
 
     def __call__(self, x):
+        x = self.encoding(x)
         for place, layer in enumerate(self.layers[:-1]):
             x = self.norms[place](layer(x)) if self.norms else layer(x)
             x = getattr(jax.nn, self.activation)(x)
@@ -170,6 +180,24 @@ class TabM(eqx.Module):
             return log_mean(jax.nn.log_sigmoid(outputs)) - log_mean(jax.nn.log_sigmoid(-outputs))
         return log_mean(jax.nn.log_softmax(outputs))
 """
+_ENCODED = """\
+def encoded(x):
+    \"""Each number as its place in each of its bins; the first and the last bin have no end.\"""
+    place, start, slope, low, high = BINS
+    parts = jax.numpy.clip((x[place.astype(int)] - start) * slope, low, high)
+    return jax.numpy.concatenate([parts, x[len(DATA["edges"]) :]])
+
+
+def bins():
+    for number, edges in enumerate(DATA["edges"]):
+        ends = list(zip(edges[:-1], edges[1:]))
+        for place, (start, end) in enumerate(ends):
+            low, high = 0 if place else -np.inf, 1 if place < len(ends) - 1 else np.inf
+            yield number, start, 1 / (end - start), low, high
+
+
+BINS = np.array(list(bins()), DATA["dtype"]).T
+"""
 _CLASSES = ((MlpNetwork, _MLP), (TabMNetwork, _TABM))
 
 
@@ -189,6 +217,12 @@ def _dict_of(networks: Mapping[str, Network]) -> str:
     return "{\n" + "".join(lines) + "    }"
 
 
+def _encoding(networks: Mapping[str, Network]) -> PiecewiseLinear | None:
+    """How a model encodes numbers; None if it does not."""
+    network = networks.get("")
+    return network.encoding if isinstance(network, MlpNetwork) else None
+
+
 def _made(network: Network) -> str:
     """The call that creates a part of the model."""
     if isinstance(network, UserNetwork):
@@ -203,7 +237,8 @@ def _made(network: Network) -> str:
     assert isinstance(network, MlpNetwork)
     shape = network.shape
     sizes = [shape.in_size, *[shape.width] * shape.depth, shape.out_size]
-    return f"MLP({sizes}, {_text(network.activations[0])}, layer_norm={shape.layer_norm})"
+    given = f"{sizes}, {_text(network.activations[0])}, layer_norm={shape.layer_norm}"
+    return f"MLP({given}{'' if network.encoding is None else ', encoding=encoded'})"
 
 
 def keyword_argument(name: str, value: object) -> str:

@@ -23,6 +23,8 @@ from jax import lax
 from jaxtyping import Array, Bool, DTypeLike, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
+from sweeper.models.encoding import PiecewiseLinear
+
 AnyArray = Array | np.ndarray
 Activation = Callable[[Array], Array]
 
@@ -40,12 +42,16 @@ OTHER_THAN_ZERO = frozenset({"sigmoid"})
 
 
 class MLP(eqx.Module):
-    """`depth` hidden layers of `width` units: linear, LayerNorm, activation, dropout."""
+    """`depth` hidden layers of `width` units: linear, LayerNorm, activation, dropout.
+
+    The first layer gets the `encoding` of features, if there is one, which has `in_size` numbers.
+    """
 
     layers: tuple[eqx.nn.Linear, ...]
     norms: tuple[eqx.nn.LayerNorm, ...]
     activation: Activation = eqx.field(static=True)
     has_dropout: bool = eqx.field(static=True)
+    encoding: PiecewiseLinear | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -57,6 +63,7 @@ class MLP(eqx.Module):
         activation: str = "relu",
         layer_norm: bool = False,
         has_dropout: bool = False,
+        encoding: PiecewiseLinear | None = None,
         dtype: DTypeLike = jnp.float32,
         key: PRNGKeyArray,
     ) -> None:
@@ -71,10 +78,11 @@ class MLP(eqx.Module):
         )
         self.activation = ACTIVATIONS[activation]
         self.has_dropout = has_dropout
+        self.encoding = encoding
 
     def __call__(
         self,
-        x: Float[AnyArray, "*batch in_size"],
+        x: Float[AnyArray, "*batch features"],
         *,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
@@ -85,6 +93,7 @@ class MLP(eqx.Module):
         `keys`, one per example, are only passed in training; `activation` only if lanes of one
         program have different ones.
         """
+        x = x if self.encoding is None else self.encoding(x)
         for index, layer in enumerate(self.layers[:-1]):
             x = linear(layer, x)
             if self.norms:
@@ -281,7 +290,7 @@ class PaddedMLP(eqx.Module):
 
     def __call__(
         self,
-        x: Float[AnyArray, "batch in_size"],
+        x: Float[AnyArray, "batch features"],
         *,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
@@ -289,6 +298,7 @@ class PaddedMLP(eqx.Module):
     ) -> Float[Array, "batch out_size"]:
         """The outputs for each example, as in `MLP`."""
         *hidden, last = self.mlp.layers
+        x = x if self.mlp.encoding is None else self.mlp.encoding(x)
         for index, layer in enumerate(hidden):
 
             def apply(x: AnyArray, index: int = index, layer: eqx.nn.Linear = layer) -> Array:

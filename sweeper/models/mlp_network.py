@@ -20,6 +20,7 @@ from sweeper.config.model import MlpTable
 from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay
 from sweeper.models.decay_masks import Amounts, Places, spread
+from sweeper.models.encoding import PiecewiseLinear
 from sweeper.models.keys import fixed_key
 from sweeper.models.layer_loop import Activations, LaneInputs, LayerLoop, Workspace
 from sweeper.models.mlp import (
@@ -44,7 +45,8 @@ class MlpNetwork(Network):
 
     If there are several `activations`, the program gets the index of each lane's own. `looped` says
     that its hidden layers are a loop, which is faster if lanes run one by one. Then there may be
-    several `widths`, up to that of `shape`, and a lane runs at the smallest that holds its own.
+    several `widths`, up to that of `shape`, and a lane runs at the smallest that holds its own. The
+    first layer gets the `encoding` of features, if there is one, of the `in_size` of `shape`.
     """
 
     shape: MlpShape
@@ -55,6 +57,7 @@ class MlpNetwork(Network):
     decay: Decay = DEFAULT
     looped: bool = False
     widths: tuple[int, ...] = ()
+    encoding: PiecewiseLinear | None = None
 
     @property
     def vector(self) -> VectorLayout:
@@ -106,7 +109,8 @@ class MlpNetwork(Network):
         if self._is_loop:
             sizes = {name: traced[name] for name in LaneInputs._fields if name in traced}
             told = LaneInputs(**sizes, keys=keys, dropout=dropout)
-            given = jnp.asarray(parameters), jnp.asarray(x), told, room
+            x = jnp.asarray(x) if self.encoding is None else self.encoding(x)
+            given = jnp.asarray(parameters), x, told, room
             return layer_loop.outputs_over(self.loops, *given)
         model: Any = self.model(parameters, traced)
         activation = self._activation(traced)
@@ -172,6 +176,7 @@ class MlpNetwork(Network):
             activation=self.activations[0],
             layer_norm=self.shape.layer_norm,
             has_dropout=self.has_dropout,
+            encoding=self.encoding,
             dtype=jnp.dtype(self.dtype),
             key=fixed_key(),
         )

@@ -16,6 +16,7 @@ from sweeper.config.settings import TrainTable, arguments_of
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import is_raised
 from sweeper.models.decay import Decay
+from sweeper.models.encoding import PiecewiseLinear
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
@@ -49,6 +50,7 @@ class Programs:
         self._known: dict[str, Program] = {}
         self._switches: dict[str, Switch] = {}
         self._networks: dict[Network, Network] = {}
+        self._encodings: dict[str, PiecewiseLinear] = {}
 
     def of_class(self, program_class: ProgramClass, settings: Settings) -> Program:
         """The program of a class; `settings` are those of any of its trials."""
@@ -174,6 +176,8 @@ class Programs:
             )
         else:
             assert isinstance(model, MlpTable)
+            encoding = self._encoding(model)
+            in_size = in_size if encoding is None else encoding.size(in_size)
             network = MlpNetwork(
                 shape=MlpShape(in_size, out_size, model.width, model.depth, model.layer_norm),
                 activations=(model.activation,),
@@ -181,8 +185,16 @@ class Programs:
                 padded=False,
                 dtype=dtype,
                 decay=decay,
+                encoding=encoding,
             )
         return self._networks.setdefault(network, network)
+
+    def _encoding(self, model: MlpTable) -> PiecewiseLinear | None:
+        """How a model encodes numbers: the same for all with the same bins."""
+        name = model.encoded_by
+        if name is not None and name not in self._encodings:
+            self._encodings[name] = PiecewiseLinear(dict(self._data.bins)[name])
+        return None if name is None else self._encodings[name]
 
 
 BuiltIn = Supervised | Alternating | Coupled | Own

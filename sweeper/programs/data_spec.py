@@ -6,7 +6,7 @@ The states of zeros are views, which take neither memory nor time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
+from sweeper.models.encoding import Edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class DataSpec:
     `y * y_scale + y_mean` are targets in the data's own units, in which metrics are reported.
     `class_weights` are the weights of classes, empty if all are equal. `train_rows` are those of
     the smallest fold. For generated rows, `x * x_scale + x_mean` are features in the data's own
-    units, and `mode_means` the means of each mode in them.
+    units, and `mode_means` the means of each mode in them. `bins` are the edges of the bins of each
+    number, by how they are chosen.
     """
 
     in_size: int
@@ -39,14 +41,17 @@ class DataSpec:
     x_mean: tuple[float, ...] = ()
     x_scale: tuple[float, ...] = ()
     mode_means: tuple[tuple[float, ...], ...] = ()
+    bins: tuple[tuple[str, Edges], ...] = ()
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The spec as JSON; without bins if it has none, as before there were any."""
+        return {name: value for name, value in asdict(self).items() if name != "bins" or value}
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> DataSpec:
         """The spec from its JSON form."""
-        values: dict[str, Any] = {}
-        for name, value in body.items():
-            values[name] = tuple(value) if isinstance(value, list) else value
-        return DataSpec(**values)
+        return DataSpec(**{name: _tuples(value) for name, value in body.items()})
 
 
 def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
@@ -64,7 +69,13 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
         x_mean=tuple(data.x_mean.tolist()),
         x_scale=tuple(data.x_scale.tolist()),
         mode_means=tuple(map(tuple, data.mode_means.tolist())),
+        bins=_tuples([*data.bins.items()]),
     )
+
+
+def _tuples(value: Any) -> Any:
+    """A value with tuples in place of all lists."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def blank_of(abstract: PyTree) -> Any:

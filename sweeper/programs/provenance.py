@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -126,7 +125,7 @@ def note_of(data: Dataset, spec: DataSpec) -> str:
     folds = {"scale": data.fold_scale.tolist(), "shift": data.fold_shift.tolist()}
     numbers = data.x_train[:, : len(data.transform.get("numbers", ()))]  # as scaled
     note: dict[str, Any] = {
-        "spec": asdict(spec),
+        "spec": spec.body,
         "feature_names": data.feature_names,
         "class_names": data.class_names,
         "targets": [one.name for one in data.columns if one.role == "target"],

@@ -7,7 +7,7 @@ recorded. It assumes that trials are drawn at random, without knowledge of resul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
@@ -36,12 +36,16 @@ from sweeper.trial import Scalar
 
 @dataclass(frozen=True, slots=True)
 class DataSizes:
-    """The properties of the data that affect the cost of a trial."""
+    """The properties of the data that affect the cost of a trial.
+
+    `encoded` are the sizes of inputs whose numbers are encoded, by the name of their bins.
+    """
 
     in_size: int
     out_size: int
     train_rows: int
     val_rows: int
+    encoded: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,8 +355,9 @@ def workload_of(
     mean = train.epochs
     if epochs is not None:
         mean = sum(float(value) * chance for value, chance in chances(epochs).items())
+    encoded_by = model.encoded_by if isinstance(model, MlpTable) else None
     return Workload(
-        in_size=data.in_size,
+        in_size=data.in_size if encoded_by is None else data.encoded[encoded_by],
         out_size=data.out_size,
         batch_size=train.batch_size,
         steps=max(1, data.train_rows // train.batch_size),

@@ -14,6 +14,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file
 from sweeper.errors import Problem, StudyError, listed
 from sweeper.executors.claims import devices_of, n_devices
+from sweeper.models.encoding import PiecewiseLinear
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.rundir import read_json
@@ -55,7 +56,10 @@ def make_forecast(
 
 
 def _sizes(data: Dataset) -> DataSizes:
-    return DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows)
+    encoded = {
+        name: PiecewiseLinear(edges).size(data.n_features) for name, edges in data.bins.items()
+    }
+    return DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows, encoded)
 
 
 def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,76 @@
+"""The bins of numbers for piecewise-linear encoding, fitted to the training rows.
+
+By quantiles or by a decision tree, as in Gorishniy et al. 2022 (arXiv 2203.05556, sections 3.2 and
+3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from sweeper.config import StudyConfig
+from sweeper.config.model import bins_name
+from sweeper.data.raw import RawData
+from sweeper.errors import DataError
+
+Edges = tuple[tuple[float, ...], ...]
+
+
+def bins_of(
+    config: StudyConfig, raw: RawData, x: NDArray[Any], y: NDArray[Any]
+) -> dict[str, Edges]:
+    """The edges of the bins of each number, for each way that trials may choose them.
+
+    `x` are the training rows as networks see them, numbers first; with folds, all rows that are not
+    for testing. Keys are as in `bins_name`.
+
+    Raises:
+        DataError: there are no numbers, or none that differs between rows.
+    """
+    places = range(len(raw.numbers))
+    found = {
+        bins_name(way, count): tuple(_edges(way, count, x[:, place], y, config) for place in places)
+        for way, count in _drawn(config)
+    }
+    if any(max(map(len, edges), default=0) < 2 for edges in found.values()):
+        what = "no column of numbers" if not raw.numbers else "only numbers that never change"
+        hint = 'write "linear"'
+        raise DataError(config.problem("model.numbers", f"{raw.name} has {what} to encode", hint))
+    return found
+
+
+def _drawn(config: StudyConfig) -> Iterator[tuple[str, int]]:
+    """The ways to choose bins, and how many."""
+    if "ple" not in (config.drawn_values("model.numbers") or ()):
+        return
+    ways, counts = (config.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
+    yield from ((str(way), int(count)) for way, count in product(ways, counts))
+
+
+def _edges(
+    way: str, count: int, x: NDArray[Any], y: NDArray[Any], config: StudyConfig
+) -> tuple[float, ...]:
+    """The edges of the bins of one number, increasing; only one if it is constant."""
+    if way == "tree":
+        inner = _thresholds(count, x, y, is_class=config.train.target == "classes")
+        edges = np.array([x.min(), *inner, x.max()], np.float64)
+    else:
+        edges = np.quantile(x.astype(np.float64), np.linspace(0, 1, count + 1))
+    # in the precision of training, in which two edges may be equal
+    return tuple(np.unique(edges.astype(x.dtype)).tolist())
+
+
+def _thresholds(count: int, x: NDArray[Any], y: NDArray[Any], *, is_class: bool) -> list[float]:
+    """Where a decision tree with `count` leaves splits a number to predict the target."""
+    tree: Any = (DecisionTreeClassifier if is_class else DecisionTreeRegressor)(
+        max_leaf_nodes=count, random_state=0
+    )
+    tree.fit(x[:, None], y)
+    fitted = tree.tree_
+    return sorted(fitted.threshold[fitted.children_left != fitted.children_right].tolist())
