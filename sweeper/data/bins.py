@@ -31,7 +31,7 @@ def bins_of(
     for testing. Keys are as in `bins_name`.
 
     Raises:
-        DataError: there are no numbers, or none that differs between rows.
+        DataError: no column has different numbers.
     """
     places = range(len(raw.numbers))
     found = {

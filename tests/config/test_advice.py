@@ -113,7 +113,11 @@ def test_layer_sizes_are_searched_by_depth_and_width_or_as_text(read: Read) -> N
         ("study.stop={valeu=1}", "did you mean 'study.stop.value'?"),
         ("study.max=3", "did you mean 'study.constraints.max'?"),
         ("train.patience=3", "did you mean 'train.early_stop.patience'?"),
-        ("model.max=3", "[model] has depth, width, activation, dropout, layer_norm, kind, numbers, n_bins, bins"),
+        (
+            "model.max=3",
+            "[model] has depth, width, activation, dropout, layer_norm, kind, numbers, n_bins, "
+            "bins",
+        ),
     ],
 )
 def test_a_setting_of_another_table_is_suggested_only_if_it_may_be_meant(
