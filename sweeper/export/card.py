@@ -84,8 +84,10 @@ def _parameters(params: Record) -> str:
 def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     model = config.filled(record["params"]).model
     what = {"python": "A user-defined model", "parts": "A model of several parts"}
-    described = str(type(model).model_fields["kind"].description)
-    made = what.get(model.kind) or described[0].upper() + described[1:]
+    made = what.get(model.kind)
+    if made is None:
+        described = str(type(model).model_fields["kind"].description)
+        made = described[0].upper() + described[1:]
     member = len(config.members) > 1
     which = f", {_member(config, record)}" if member else ""
     told = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
