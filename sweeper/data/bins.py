@@ -68,6 +68,8 @@ def _edges(
 
 def _thresholds(count: int, x: NDArray[Any], y: NDArray[Any], *, is_class: bool) -> list[float]:
     """Where a decision tree with `count` leaves splits a number to predict the target."""
+    if count == 1:  # fewer leaves than a tree may be asked for
+        return []
     tree: Any = (DecisionTreeClassifier if is_class else DecisionTreeRegressor)(
         max_leaf_nodes=count, random_state=0
     )

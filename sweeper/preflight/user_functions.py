@@ -420,7 +420,7 @@ def _traced_again(config: StudyConfig, data: Dataset, module: str) -> Trace | No
 
 def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
     """Fresh weights, one step and its evaluation."""
-    settings, programs = config.filled(config.params_of("python")), programs_to_trace(config, data)
+    settings, programs = config.filled(_traced_params(config)), programs_to_trace(config, data)
     program = programs.exact(settings)
     networks = programs.networks(settings).values()
     state, lane = program.layout.abstract(), program.layout.lane(0, settings)
@@ -433,6 +433,18 @@ def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
         return fresh, moved, measured, program.evaluate(moved, batch, lane)
 
     return trace(trained, KEY, state, batch)
+
+
+def _traced_params(config: StudyConfig) -> dict[str, Scalar]:
+    """What trials drew that a program cannot be built without: the values as written need not fit.
+
+    If any trials have a model of the user's, of these; with bins that are fitted.
+    """
+    found = config.params_of("python" if config.has_user_models else config.kinds[0])
+    for key in ("model.n_bins", "model.bins"):
+        if (entry := config.entry(key)) is not None and (values := config.drawn_values(key)):
+            found[entry.column(config.same_as.get(key, key))] = values[0]
+    return found
 
 
 def programs_to_trace(config: StudyConfig, data: Dataset) -> Programs:

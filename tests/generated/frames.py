@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sweeper.config.json_schema import kinds_of
+from sweeper.config.model import MixedTable, TabMTable
 from sweeper.config.table import Table
 from sweeper.config.train import TASK_OF_LOSS, TASK_OF_METRIC, reported
 
@@ -36,6 +37,11 @@ class Frame:
     task: str
     loss: str
     metrics: list[str]
+
+    @property
+    def may_be_tabm(self) -> bool:
+        """Whether some trial may be a TabM, which has a hidden layer."""
+        return self.model in (TabMTable, MixedTable)
 
     @property
     def reported(self) -> tuple[str, ...]:

@@ -44,6 +44,9 @@ def fitting_searches(draw: Draw, study: Study, frame: Frame, *, finite: bool) ->
         name: [target for target in found if target.key not in unfit]
         for name, found in choices.items()
     }
+    if frame.may_be_tabm:
+        few = Target("model.depth", st.integers(1, 3), ("int", "categorical"), (1, 2, 3))
+        fit["model"] = [few if target.key == few.key else target for target in fit["model"]]
     if len(schedules) > 1:
         fit["optimizer"].append(
             Target("optimizer.schedule.name", st.sampled_from(schedules), ("categorical",))
@@ -100,7 +103,9 @@ def write_schedule(draw: Draw, study: Study, names: list[str]) -> None:
 
 
 def drop_idle_keys(study: Study, frame: Frame, search: Search) -> None:
-    """If the optimizer is searched, only settings that one of them accepts."""
+    """If model or optimizer are searched, only settings that one of them accepts."""
+    if frame.model is MixedTable:
+        _fit_kinds(study, search)
     if frame.optimizer is not MixedOptimizerTable:
         return
     names = possible_names(study, search, "optimizer.name")
@@ -117,6 +122,22 @@ def drop_idle_keys(study: Study, frame: Frame, search: Search) -> None:
         _forget(search, key)
     if idle:  # on one of which the optimizer may have depended
         drop_idle_keys(study, frame, search)
+
+
+def _fit_kinds(study: Study, search: Search) -> None:
+    """A function and its arguments, if it builds the model of some trial."""
+    model = study["model"]
+    drawn = possible(search["model.kind"])
+    if model["kind"] not in drawn and "when" not in search["model.kind"]:
+        model["kind"] = drawn[0]
+    if "python" in (*drawn, model["kind"]):
+        model.setdefault("function", "nets:build")
+        return
+    for key in ("function", "fixed_start"):
+        model.pop(key, None)
+    for key in [key for key in search if key.startswith("model.")]:
+        if key.partition(".")[2] not in MixedTable.model_fields:
+            _forget(search, key)
 
 
 def _forget(search: Search, key: str) -> None:

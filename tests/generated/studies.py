@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sweeper.config.model import MixedTable, PythonTable
+from sweeper.config.model import MixedTable, PythonTable, RowMlpTable
 from sweeper.config.optimizer import (
     OPTIMIZERS,
     AdafactorTable,
@@ -97,6 +97,8 @@ def train_tables(draw: Draw, frame: Frame) -> Study:
 @st.composite
 def model_tables(draw: Draw, frame: Frame) -> Study:
     table = draw(settings(form_of(frame.model), "model"))
+    if frame.may_be_tabm:
+        table["depth"] = max(table["depth"], 1)
     if frame.model is PythonTable:
         own = {"units": st.integers(1, 9), "mode": st.just("a"), "flag": st.booleans()}
         table |= draw(st.fixed_dictionaries({}, optional=own))
@@ -114,7 +116,7 @@ def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
     study["study"]["n_trials"] = 1
     write_schedule(draw, study, draw(schedule_names(study, frame))[:1])
     model, train, optimizer = study["model"], study["train"], study["optimizer"]
-    is_mlp = frame.model is not PythonTable
+    is_mlp = frame.model is RowMlpTable
     elementwise = frame.optimizer not in (AdafactorTable, UserOptimizerTable)
     may_pad = bool(is_mlp and model["depth"] and elementwise)
     study["trial"] = draw(given_trials(train["epochs"], may_pad=may_pad))

@@ -70,3 +70,21 @@ def test_a_module_may_draw_with_a_fixed_seed_and_hold_what_training_does_not_use
 def test_a_module_that_draws_when_it_is_imported_is_refused(case: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="'drawn_nets' gives different results each time"):
         check(tmp_path, **OTHERS[case])
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "choices"),
+    [
+        ("{kind='mlp',depth=1,width=4}", "kind", "['mlp','tabm']"),
+        ("{kind='mlp',depth=1,width=4,numbers='ple',n_bins=12}", "n_bins", "[3,5]"),
+        ("{kind='mlp',depth=1,width=4,numbers='ple',bins='quantile'}", "bins", "['tree']"),
+    ],
+)
+def test_values_that_no_trial_has_are_not_traced(
+    model: str, key: str, choices: str, tmp_path: Path
+) -> None:
+    (tmp_path / "drawn_nets.py").write_text(NETS.format(**PLAIN), encoding="utf-8")
+    searched = f"search.model.{key}={{type='categorical',choices={choices}}}"
+    own = (f"model={model}", "train.metrics=['drawn_nets:noisy']", "search={}", searched)
+    config = parse(STUDY, tmp_path / "study.toml", own)
+    check_training(config, prepare(config))

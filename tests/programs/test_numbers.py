@@ -77,6 +77,8 @@ def test_edges_are_quantiles_or_splits_of_the_training_rows(bench: Callable[...,
     tree = DecisionTreeRegressor(max_leaf_nodes=6, random_state=0).fit(x[:, None], data.y_train)
     inner = sorted(tree.tree_.threshold[tree.tree_.feature >= 0])
     np.testing.assert_allclose(splits[place], [x.min(), *inner, x.max()])
+    (one,) = bench(*NUMBERS[:-1], "model.n_bins=1", "model.bins=tree").data.bins.values()
+    np.testing.assert_allclose(one[place], [x.min(), x.max()])
 
 
 def test_numbers_with_few_values_have_few_bins() -> None:
