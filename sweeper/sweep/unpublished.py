@@ -8,7 +8,6 @@ from __future__ import annotations
 from shlex import quote
 
 from sweeper.errors import SetupError
-from sweeper.results.light import readable
 from sweeper.results.status import is_published, read_status
 from sweeper.rundir import RunDir
 
@@ -17,8 +16,9 @@ def unpublished(run_dir: RunDir) -> str | None:
     """What the tables of a study lack, and how to publish it; None if nothing or if it runs."""
     if is_published(run_dir) or _is_running(run_dir):
         return None
-    # most studies ended normally: commands that read their tables do not need the ledger
+    # most studies ended normally: commands that read little start sooner without these
     from sweeper.ledger import count_committed
+    from sweeper.results.light import readable
     from sweeper.results.publish import last_round
 
     committed = count_committed(run_dir.ledger)
