@@ -51,8 +51,8 @@ def folder(tmp_path: Path) -> Path:
 def test_tools_train_on_the_rows_of_the_study(
     name: str, seed: int, script: dict[str, Any], folder: Path
 ) -> None:
-    table = script["known_tables"](folder)[name]
-    space = script["space_of"](table, folder, script["Size"](), seed)
+    table = script["known_tables"](folder, folder)[name]
+    space = script["space_of"](table, script["Size"](), seed)
     ours = prepare(sweeper.load_study(DIGITS, space.overrides()))
     theirs = space.problem.load()
 
@@ -60,12 +60,14 @@ def test_tools_train_on_the_rows_of_the_study(
     np.testing.assert_allclose(theirs.x_val, ours.x_val, atol=1e-5)
     np.testing.assert_allclose(theirs.y, ours.y_train.squeeze(), atol=1e-5)
     np.testing.assert_allclose(theirs.y_val, ours.y_val.squeeze(), atol=1e-5)
+    np.testing.assert_allclose(theirs.x_test, ours.x_test, atol=1e-5)
+    np.testing.assert_allclose(theirs.y_test, ours.y_test.squeeze(), atol=1e-5)
 
 
 def test_each_way_is_a_study_that_stops_at_the_target(script: dict[str, Any], folder: Path) -> None:
     target = script["Figure"]("", 0, "sklearn", "", 30.0, 0.0, 0.97, 0.97)
-    for table in script["known_tables"](folder).values():
-        space = script["space_of"](table, folder, script["Size"](), 3)
+    for table in script["known_tables"](folder, folder).values():
+        space = script["space_of"](table, script["Size"](), 3)
         for way in script["WAYS"]:
             config = sweeper.load_study(DIGITS, script["until"](target, way, space).overrides())
             assert config.study.stop is not None
@@ -92,6 +94,24 @@ def test_ratios_are_to_the_run_of_the_same_seed(script: dict[str, Any]) -> None:
         "| 4.0 (3.0 to 5.0), CPU 4.0, 1 of 2 missed |  |  | 2.0, CPU 2.0 |"
     )
     assert second == "|  | PyTorch and joblib | 0.9600 | 6 |  |  |  |  |"
+
+
+def test_a_tool_is_as_good_as_another_from_when_its_score_rises(script: dict[str, Any]) -> None:
+    figure = script["Figure"]
+    rises = [*script["rising"]([(9.0, 0.97), (4.0, 0.9), (6.0, 0.8), (12.0, 0.96)])]
+    runs = [
+        figure("digits", 0, "sklearn", "", 30.0, 60.0, 0.97, 0.97, test=0.96),
+        figure("digits", 0, "sklearn", "halving", 10.0, 15.0, 0.97, 0.98),
+        figure("digits", 0, "torch", "", 20.0, 0.0, 0.97, 0.97, rises=rises),
+        figure("digits", 0, "realmlp", "", 0.0, 0.0, 0.0, 0.0, failed="not finished in 600 s"),
+    ]
+
+    assert rises == [(4.0, 0.9), (9.0, 0.97)]
+    _, _, first, second, third = script["results_table"](runs)
+    title = "scikit-learn, RandomizedSearchCV"
+    assert first == f"| `digits` | {title} | 30 | 0.9700 | 0.9600 | 30 |  |"
+    assert second == "|  | PyTorch and joblib | 20 | 0.9700 |  | 9 |  |"
+    assert third == "|  | RealMLP-TD | not finished in 600 s |  |  |  |  |"
 
 
 def test_idle_core_seconds_add_up_by_what_the_others_do(script: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from problem import Data, Problem
+from problem import Data, Problem, Result
 from torch_joblib import train
 
 NAME = "search"
@@ -40,7 +40,9 @@ def search(task: Problem, data: Data, directory: str) -> None:
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-        return train(task, points[trial.number], data, trial.number, judge)
+        result = train(task, points[trial.number], data, trial.number, judge)
+        trial.set_user_attr("result", result)
+        return result.score
 
     pruner = optuna.pruners.HyperbandPruner(max_resource=task.epochs)
     study = optuna.load_study(study_name=NAME, storage=storage(directory), pruner=pruner)
@@ -57,7 +59,8 @@ def main() -> None:
         jobs = [delayed(search)(task, data, directory)] * (os.cpu_count() or 1)
         Parallel(n_jobs=len(jobs))(jobs)
         complete = study.get_trials(states=[TrialState.COMPLETE])
-        problem.report([trial.value for trial in complete])
+        results = [Result(*trial.user_attrs["result"]) for trial in complete]
+        problem.report([result.score for result in results], results)
 
 
 if __name__ == "__main__":

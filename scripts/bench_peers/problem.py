@@ -1,14 +1,16 @@
 """The task of every peer: the data, the trials and how long to train them.
 
 A peer is a program with one argument, a problem as JSON, which prints one line of JSON: the best
-and the mean of the validation scores after the last epoch, and the number of trials.
+and the mean of the validation scores after the last epoch, the number of trials, when each ended,
+and the test score of the best one.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -37,7 +39,7 @@ class Trial(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The training and the validation part, inputs scaled by the training part.
+    """The training, the validation and the test part, inputs scaled by the training part.
 
     Targets are classes that count from 0, or scaled numbers.
     """
@@ -46,11 +48,24 @@ class Data(NamedTuple):
     y: NDArray[Any]
     x_val: NDArray[np.float32]
     y_val: NDArray[Any]
+    x_test: NDArray[np.float32]
+    y_test: NDArray[Any]
 
     @property
     def n_outputs(self) -> int:
         """How many outputs a network needs: one for each class, or one for a number."""
         return int(self.y.max()) + 1 if self.y.dtype == np.int32 else 1
+
+
+class Frames(NamedTuple):
+    """The same rows as they are in the table; targets are classes that count from 0, or numbers."""
+
+    x: pd.DataFrame
+    y: NDArray[Any]
+    x_val: pd.DataFrame
+    y_val: NDArray[Any]
+    x_test: pd.DataFrame
+    y_test: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +101,40 @@ class Problem:
 
     def load(self) -> Data:
         """The data, split and scaled as the project does."""
+        x, y = self._rows()
+        train, val, test = self._parts(y)
+        x = _scaled(x, train)
+        y = _scaled(y, train) if self.score == "r2" else y.astype(np.int32)
+        return Data(x[train], y[train], x[val], y[val], x[test], y[test])
+
+    def load_frames(self) -> Frames:
+        """The same rows as data frames: numbers as they are, text as pandas' categories."""
+        import pandas as pd
+
+        x, y = self._rows()
+        frame = pd.DataFrame(x).rename(columns=str)
+        texts = frame.select_dtypes(exclude="number").columns
+        frame[texts] = frame[texts].astype("category")
+        train, val, test = self._parts(y)
+        parts = [part for rows in (train, val, test) for part in (frame.iloc[rows], y[rows])]
+        return Frames(*parts)
+
+    def _parts(self, y: NDArray[Any]) -> tuple[NDArray[np.intp], ...]:
+        """The rows for training, validation and test, as the project draws them."""
         # only here, because some programs need only the trials
         from sklearn.model_selection import train_test_split
 
-        x, y = self._rows()
-        rows, is_number = np.arange(len(y)), self.score == "r2"
+        rows, drawn = np.arange(len(y)), []
         for share in (0.1, 0.2):
-            rest, drawn = train_test_split(
+            rows, part = train_test_split(
                 rows,
                 test_size=ceil(share * len(y)),
                 random_state=self.seed,
-                stratify=None if is_number else y[rows],
+                stratify=None if self.score == "r2" else y[rows],
             )
-            rows = rest
-        x = _scaled(x, rows)
-        y = _scaled(y, rows) if is_number else y.astype(np.int32)
-        return Data(x[rows], y[rows], x[drawn], y[drawn])
+            drawn.append(part)
+        test, val = drawn
+        return rows, val, test
 
     def _rows(self) -> tuple[NDArray[np.float64] | pd.DataFrame, NDArray[Any]]:
         if self.data.endswith(".parquet"):
@@ -135,10 +168,34 @@ def read() -> Problem:
     return Problem(**json.loads(sys.argv[1]))
 
 
-def report(scores: Sequence[float]) -> None:
-    """Print the results of the trials."""
+class Result(NamedTuple):
+    """The validation and the test score of a trial, and its end in seconds since 1970."""
+
+    score: float
+    test: float | None
+    ended: float
+
+
+def report(
+    scores: Sequence[float],
+    results: Sequence[Result] = (),
+    *,
+    test: float | None = None,
+    **more: float,
+) -> None:
+    """Print the results of the trials; `test` is the score of the best one."""
     best, mean = max(scores), sum(scores) / len(scores)
-    print(json.dumps({"best": best, "mean": mean, "trials": len(scores)}))
+    if results:
+        test = max(results, key=lambda result: result.score).test
+    ended = [(result.ended, result.score) for result in results]
+    found = {"best": best, "mean": mean, "trials": len(scores), "test": test, "ended": ended}
+    print(json.dumps(found | more))
+
+
+def report_model(score: Callable[[Any, Any], float], data: Frames) -> None:
+    """Print the results of a single model, of which `score` is called with rows and targets."""
+    found = score(data.x_val, data.y_val), score(data.x_test, data.y_test)
+    report(found[:1], [Result(*map(float, found), time.time())])
 
 
 def _scaled(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import NamedTuple
 
 import numpy as np
@@ -31,20 +33,35 @@ class Timed(NamedTuple):
     out: str
 
 
-def timed(command: list[str], environment: Mapping[str, str] | None = None) -> Timed:
+def timed(
+    command: list[str],
+    environment: Mapping[str, str] | None = None,
+    limit_s: float | None = None,
+) -> Timed:
     """Run a whole process.
 
     Raises:
-        FailedError: it failed.
+        FailedError: it failed, or took longer than `limit_s`.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         before = time.perf_counter()
         child = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=out, stderr=errors
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdout=out,
+            stderr=errors,
+            start_new_session=limit_s is not None,
         )
+        limit = Timer(limit_s or 0.0, os.killpg, (child.pid, signal.SIGKILL))
+        if limit_s is not None:
+            limit.start()
         # unlike subprocess, tells the memory; of this process or the largest of its workers
         _, status, usage = os.wait4(child.pid, 0)
         wall_s = time.perf_counter() - before
+        limit.cancel()
+        if limit_s is not None and wall_s >= limit_s:
+            raise FailedError(f"not finished in {limit_s:.0f} s")
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0), errors.seek(0)
         if child.returncode:

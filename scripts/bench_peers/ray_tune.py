@@ -12,7 +12,7 @@ from typing import Any
 
 import problem
 import ray
-from problem import Data, Problem, Trial
+from problem import Data, Problem, Result, Trial
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from torch_joblib import train
@@ -20,16 +20,16 @@ from torch_joblib import train
 
 def trainable(
     config: dict[str, Any], task: Problem, trials: list[Trial], data: Data
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """The function that Ray Tune calls for a trial: its last result."""
     number = config["number"]
-    if not task.prunes:
-        return {"score": train(task, trials[number], data, number)}
 
     def report(epoch: int, score: float) -> None:
-        tune.report({"score": score, "epoch": epoch})  # the scheduler may end the trial in it
+        if task.prunes and epoch < task.epochs:  # the last one comes with the test score
+            tune.report({"score": score, "epoch": epoch})  # the scheduler may end the trial in it
 
-    return {"score": train(task, trials[number], data, number, report), "epoch": task.epochs}
+    result = train(task, trials[number], data, number, report)
+    return {**result._asdict(), "epoch": task.epochs}
 
 
 def main() -> None:
@@ -40,7 +40,10 @@ def main() -> None:
     ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     scheduler = None
     if task.prunes:
-        scheduler = ASHAScheduler("epoch", max_t=task.epochs, grace_period=3, reduction_factor=3)
+        shortest = min(3, task.epochs)
+        scheduler = ASHAScheduler(
+            "epoch", max_t=task.epochs, grace_period=shortest, reduction_factor=3
+        )
     with tempfile.TemporaryDirectory() as directory:
         tuner = tune.Tuner(
             tune.with_resources(tune.with_parameters(trainable, **known), {"cpu": 1}),
@@ -51,7 +54,10 @@ def main() -> None:
             run_config=tune.RunConfig(storage_path=directory, verbose=0),
         )
         results = tuner.fit()
-    problem.report([result.metrics["score"] for result in results])
+    found = [result.metrics for result in results]
+    # a trial that the scheduler ended has no test score
+    ends = [(one["score"], one.get("test"), one.get("ended", one["timestamp"])) for one in found]
+    problem.report([score for score, *_ in ends], [Result(*end) for end in ends])
 
 
 if __name__ == "__main__":

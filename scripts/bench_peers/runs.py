@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,9 @@ NEEDS = {
     "torch_joblib": ("torch",),
     "optuna_torch": ("torch",),
     "ray_tune": ("torch", "ray"),
+    "lightgbm_default": ("lightgbm",),
+    "flaml_automl": ("flaml", "lightgbm", "xgboost"),
+    "realmlp": ("torch", "pytabkit"),
 }
 STRATEGIES = {"cold": "auto", "warm": "auto"}  # of the project's runs; others are named like it
 OURS = ("cold", "warm", "exact", "padded", "process")
@@ -26,7 +30,11 @@ OURS = ("cold", "warm", "exact", "padded", "process")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Times and results of one run; `status` is that of the project's own study."""
+    """Times and results of one run; `status` is that of the project's own study.
+
+    `test` is the test score of the best trial, and `ended` when trials were complete, in seconds
+    since the start, each with its validation score; of some peers they are not known.
+    """
 
     wall_s: float
     cpu_s: float
@@ -35,6 +43,8 @@ class Ran:
     mean: float
     trials: int
     status: Mapping[str, Any] = field(default_factory=dict)
+    test: float | None = None
+    ended: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,9 @@ def is_installed(run: str) -> bool:
     return all(find_spec(name) is not None for name in NEEDS.get(run, ()))
 
 
-def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
+def run_ours(
+    run: str, space: Space, directory: Path, drawn: Path, limit_s: float | None = None
+) -> Ran:
     """The project on `space`, in a new directory; the warm run uses the programs of the cold one.
 
     The trials of the cold run are written to `drawn`, for the peers.
@@ -83,14 +95,19 @@ def run_ours(run: str, space: Space, directory: Path, drawn: Path) -> Ran:
     settings = [*space.overrides(), f"execution.strategy={strategy}", f"results.dir={root}"]
     command = command_of(settings)
     cache = directory / f"cache-{'cold' if run == 'warm' else run}"
-    took = timed(command, {"SWEEPER_CACHE_DIR": str(cache)})
+    began = time.time()
+    took = timed(command, {"SWEEPER_CACHE_DIR": str(cache)}, limit_s)
     rows = parquet.read_table(root / "trials.parquet").sort_by("trial_number").to_pylist()
-    values = [row["value"] for row in rows if row["state"] == "COMPLETE"]
+    complete = [row for row in rows if row["state"] == "COMPLETE"]
+    values = [row["value"] for row in complete]
     if run == "cold":
         drawn.write_text(json.dumps([_trial(row) for row in rows]))
     mean = sum(values) / len(values)
     scores = max(values), mean, len(values)
-    return Ran(took.wall_s, took.cpu_s, took.peak_bytes, *scores, json.loads(took.out))
+    best = max(complete, key=lambda row: (row["value"], -row["trial_number"]))
+    ended = [(row["finished_at"].timestamp() - began, row["value"]) for row in complete]
+    test, status = best.get(f"test_{space.problem.score}"), json.loads(took.out)
+    return Ran(took.wall_s, took.cpu_s, took.peak_bytes, *scores, status, test, ended)
 
 
 def command_of(settings: Iterable[str]) -> list[str]:
@@ -99,13 +116,20 @@ def command_of(settings: Iterable[str]) -> list[str]:
     return [*command, *(word for setting in settings for word in ("--set", setting))]
 
 
-def run_peer(run: str, space: Space, drawn: Path) -> Ran:
-    """A peer on the trials in `drawn`, or on its own if the project has not drawn any."""
+def run_peer(run: str, space: Space, drawn: Path, limit_s: float | None = None) -> Ran:
+    """A peer on the trials in `drawn`, or on its own if the project has not drawn any.
+
+    Raises:
+        FailedError: it failed, or took longer than `limit_s`.
+    """
     asked = asdict(space.problem) | {"drawn": str(drawn) if drawn.exists() else None}
     command = [sys.executable, str(PEERS / f"{run}.py"), json.dumps(asked)]
-    took = timed(command)
+    began = time.time()
+    took = timed(command, limit_s=limit_s)
     found = json.loads(took.out.splitlines()[-1])
-    return Ran(took.wall_s, took.cpu_s, took.peak_bytes, **found)
+    extra_s = found.pop("extra_s", 0.0)
+    found["ended"] = [(ended - began, score) for ended, score in found["ended"]]
+    return Ran(took.wall_s - extra_s, took.cpu_s - extra_s, took.peak_bytes, **found)
 
 
 def _trial(row: Mapping[str, Any]) -> Trial:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ import numpy as np
 import problem
 import torch
 from joblib import Parallel, delayed
-from problem import Data, Problem, Trial
+from problem import Data, Problem, Result, Trial
 from torch import nn
 
 
@@ -29,11 +30,12 @@ def train(
     data: Data,
     number: int,
     watch: Callable[[int, float], object] = lambda epoch, score: None,
-) -> float:
-    """The validation score after the last epoch; `watch` is called after each one."""
+) -> Result:
+    """The scores after the last epoch; `watch` is called with the validation score of each one."""
     torch.set_num_threads(1)
     torch.manual_seed(number)
-    x, x_val, y, y_val = map(torch.tensor, (data.x, data.x_val, *_targets(data)))
+    x, x_val, x_test = map(torch.tensor, (data.x, data.x_val, data.x_test))
+    y, y_val, y_test = map(torch.tensor, _targets(data))
     model = network(trial, x.shape[1], data.n_outputs)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=trial.lr, weight_decay=trial.weight_decay, fused=True
@@ -41,26 +43,28 @@ def train(
     is_number = task.score == "r2"
     loss = nn.MSELoss() if is_number else nn.CrossEntropyLoss()
     score = 0.0
+
+    def scored(x: torch.Tensor, y: torch.Tensor) -> float:
+        with torch.no_grad():
+            outputs = model(x)
+        if is_number:
+            return 1 - (loss(outputs, y) / y.var(correction=0)).item()
+        return (outputs.argmax(1) == y).float().mean().item()
+
     for epoch in range(task.epochs):
         for rows in torch.randperm(len(x)).split(task.batch_size)[: len(x) // task.batch_size]:
             optimizer.zero_grad()
             loss(model(x[rows]), y[rows]).backward()
             optimizer.step()
-        with torch.no_grad():
-            outputs = model(x_val)
-        if is_number:
-            score = 1 - (loss(outputs, y_val) / y_val.var(correction=0)).item()
-        else:
-            score = (outputs.argmax(1) == y_val).float().mean().item()
+        score = scored(x_val, y_val)
         watch(epoch + 1, score)
-    return score
+    return Result(score, scored(x_test, y_test), time.time())
 
 
-def _targets(data: Data) -> tuple[np.ndarray, np.ndarray]:
+def _targets(data: Data) -> list[np.ndarray]:
     """The targets as losses of PyTorch take them: long integers, or numbers in a column."""
-    if data.n_outputs == 1:
-        return data.y[:, None], data.y_val[:, None]
-    return data.y.astype(np.int64), data.y_val.astype(np.int64)
+    targets = data.y, data.y_val, data.y_test
+    return [y[:, None] if data.n_outputs == 1 else y.astype(np.int64) for y in targets]
 
 
 def main() -> None:
@@ -68,7 +72,8 @@ def main() -> None:
     task = problem.read()
     data = task.load()
     jobs = [delayed(train)(task, trial, data, number) for number, trial in enumerate(task.draw())]
-    problem.report(Parallel(n_jobs=os.cpu_count())(jobs))
+    results = Parallel(n_jobs=os.cpu_count())(jobs)
+    problem.report([result.score for result in results], results)
 
 
 if __name__ == "__main__":
