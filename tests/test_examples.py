@@ -182,7 +182,7 @@ def test_a_model_predicts_and_trains_on_as_shown(
 
 
 def test_user_code_trains_as_shown(tmp_path: Path) -> None:
-    model, residual, poisson, program = code("python", GUIDES["models-and-programs"])
+    model, residual, applied, poisson, program = code("python", GUIDES["models-and-programs"])
     (tmp_path / "nets.py").write_text(model, encoding="utf-8")
     (tmp_path / "smooth.py").write_text(program, encoding="utf-8")
     config = study_in(
@@ -201,6 +201,17 @@ def test_user_code_trains_as_shown(tmp_path: Path) -> None:
         DIGITS,
         *("study.n_trials=2", "train.epochs=2"),
         "model={kind='python', function='residual_mlp:build', width=8, depth=2}",
+        "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
+    )
+    assert trained(config).trials()["value"].notna().all()
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "applied.py").write_text(applied, encoding="utf-8")
+    config = study_in(
+        tmp_path / "others",
+        DIGITS,
+        *("study.n_trials=2", "train.epochs=2"),
+        "model={kind='python', function='applied:build', width=8}",
+        "optimizer={name='adamw', decay={other=false, where=[{ndim=2, decay=true}]}}",
         "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
     )
     assert trained(config).trials()["value"].notna().all()
@@ -242,7 +253,7 @@ def test_every_block_of_python_is_run() -> None:
     assert {name.split("/")[-1]: count for name, count in counts.items() if count} == {
         "README.md": 1,
         "clusters.md": 1,
-        "models-and-programs.md": 4,
+        "models-and-programs.md": 5,
         "python.md": 3,
         "results.md": 3,
     }
