@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, is_string_dtype
 
 from sweeper.config import StudyConfig
@@ -26,9 +27,8 @@ from sweeper.results.decoded import decoded_bytes
 
 # the start of Arrow's message about ambiguous columns
 _TWICE = re.compile(r"Multiple matches for FieldRef\.Name\((.*?)\) in ")
-# each column is freed once it is converted, and the file is not kept next to them: otherwise
-# reading takes three times the memory of the rows
-_IN_PLACE: Any = {"split_blocks": True, "self_destruct": True}
+# columns in the names of directories are added later
+_ALONE: Any = {"partitioning": None}
 # the last one is what Arrow raises for a Parquet feature that it does not support
 _UNREADABLE = OSError, ValueError, TypeError, KeyError, RuntimeError
 # Hive's directory name for rows without a value
@@ -76,7 +76,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     notes += tuple(
         f"the index '{level}' of {paths[0].name} is not read as a column: "
         "write the table after df.reset_index() if the model should learn from it"
-        for level in pd.read_parquet(paths[0], columns=[]).index.names
+        for level in pd.read_parquet(paths[0], columns=[], **_ALONE).index.names
         if level is not None and str(level) not in frame and config.edition > 1
     )
     return RawData(name, "data.path", frame, data.target, drop=data.drop, notes=notes)
@@ -165,7 +165,11 @@ def _check_size(paths: Sequence[Path]) -> None:
 
 def _read(path: Path) -> pd.DataFrame:
     try:
-        frame = pd.read_parquet(path, pre_buffer=False, to_pandas_kwargs=_IN_PLACE)
+        # Each column is freed once it is converted, and the file is not kept next to them:
+        # otherwise reading takes three times the memory of the rows. Not by pandas, which uses
+        # Arrow's table afterwards: with pyarrow < 26 that crashes (pandas-dev/pandas#66509).
+        table = pq.read_table(path, use_pandas_metadata=True, pre_buffer=False, **_ALONE)
+        frame = table.to_pandas(split_blocks=True, self_destruct=True)
         return _with_integers(path, with_text_labels(frame))
     except _UNREADABLE as error:
         reason = " ".join(str(error).split()).rstrip(".")
@@ -181,7 +185,9 @@ def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     names = [str(n) for n in frame if frame[n].dtype == np.float64 and _has_large(frame[n])]
     if not names:
         return frame
-    typed = with_text_labels(pd.read_parquet(path, columns=names, dtype_backend="numpy_nullable"))
+    typed = with_text_labels(
+        pd.read_parquet(path, columns=names, dtype_backend="numpy_nullable", **_ALONE)
+    )
     return frame.assign(**{n: typed[n].array for n in names if is_integer_dtype(typed[n].dtype)})
 
 

@@ -135,9 +135,7 @@ def test_columns_of_every_type_are_numbers_or_categories(make_study, tmp_path: P
 def test_invalid_parquet_is_refused(make_study, tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_text("size\n1\n")
     (line,) = refusal(make_study(PARQUET, loss="mse"))
-    assert line.startswith(
-        "study.toml:11: data.path: rows.parquet cannot be read as Parquet: Could not open Parquet"
-    )
+    assert line.startswith("study.toml:11: data.path: rows.parquet cannot be read as Parquet: ")
     assert line.endswith("; write it again")
 
 
