@@ -47,7 +47,7 @@ DOORS = {
     "packaging": {"preflight"},
     "pandas": {"data", "results"},
     "platformdirs": {"rundir"},
-    "pyarrow": {"dashboard", "results"},
+    "pyarrow": {"dashboard", "data", "results"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},
     "ray": {"executors"},

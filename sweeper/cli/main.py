@@ -52,6 +52,7 @@ COMMANDS = {
     "report": "looking",
     "trial": "writing",
     "export-optuna": "writing",
+    "ensemble": "winner",
     "confirm": "winner",
     "reproduce": "winner",
     "refit": "winner",

@@ -11,7 +11,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from sweeper.cli.tables import Record, Rows, pairs, rows
+from sweeper.errors import counted
 from sweeper.results import formatting
+from sweeper.results.ensemble import EnsembleRecord, verdict
 from sweeper.results.filter import heading
 from sweeper.rundir import RunDir
 from sweeper.trial import Reason
@@ -101,12 +103,16 @@ def explain_failure(message: str) -> Iterator[str]:
             yield "\n".join(lines).rstrip()
 
 
-def with_the_best(run_dir: RunDir, row: Record) -> Table:
-    """Where the model of the best trial is, and the commands to continue with it."""
+def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Table:
+    """Where the model of the best trial is, and the commands to continue with it.
+
+    `averages` says that an ensemble of several trials can be selected.
+    """
     number, root = row["trial_number"], quote(str(run_dir.root))
     kept = "not kept: train it again with refit"
     facts: dict[str, object] = {
         "model": kept if row["model_path"] is None else run_dir.root / row["model_path"],
+        **({"ensemble": f"python -m sweeper ensemble {root}"} if averages else {}),
         "confirm": f"python -m sweeper confirm {root}",
         "reproduce": f"python -m sweeper reproduce {root} {number}",
         "refit": f"python -m sweeper refit {root} {number} --to refit/",
@@ -143,6 +149,26 @@ def confirmed(
         yield f"{now}; trial {former['trial']}, the former best, has rank {former['rank']}"
     if lead is not None:
         yield _lead(lead)
+
+
+def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
+    """The members of an ensemble, and how it compares with the best trial."""
+    members = [[one.trial, one.count] for one in record.members]
+    title = f"ensemble of {len(members)} of {counted(record.candidates, 'model')}, by weight"
+    yield rows(title, ("trial", "weight"), members)
+    yield ""
+    metric = record.metric.removeprefix("val_")
+    compared = {"validation": record.validation, "test": record.test}
+    parts = [
+        [name, gain.rows, gain.single, gain.ensemble, gain.standard_error]
+        for name, gain in compared.items()
+        if gain is not None
+    ]
+    headings = ("rows", "count", f"trial {record.single}", "ensemble", "standard error")
+    yield rows(f"{metric}, with the standard error of the difference", headings, parts)
+    yield ""
+    yield verdict(record)
+    yield ""
 
 
 def few_finalists(count: int, top: int) -> str:

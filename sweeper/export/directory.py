@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -56,11 +56,42 @@ def export(
         StudyError: the trial or member does not exist, its weights are not kept, or the source of
         its model has changed.
     """
+    refuse_existing(output)
+    with staged_at(output) as staged:
+        return write_model(RunDir(directory), number, member, staged, output, trust_code)
+
+
+def refuse_existing(output: Path) -> None:
+    """Refuse to write to what exists already."""
     if output.exists():
         found = f"this {'directory' if output.is_dir() else 'file'} already exists"
         raise StudyError(Problem(str(output), "", found, "choose another with --to, or remove it"))
-    run_dir = RunDir(directory)
-    config, row = trial_of(directory, number)
+
+
+@contextmanager
+def staged_at(output: Path) -> Iterator[Path]:
+    """A directory of the same name that becomes `output` if nothing fails."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    staged = place / output.name
+    try:
+        staged.mkdir()
+        yield staged
+        staged.replace(output)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def write_model(
+    run_dir: RunDir,
+    number: int | None,
+    member: int,
+    staged: Path,
+    output: Path,
+    trust_code: bool,
+) -> int:
+    """Write a trial into the directory `staged`, which will be at `output`, as `export` does."""
+    config, row = trial_of(run_dir.root, number)
     if not trust_code:
         refuse_foreign(config, run_dir)
     refuse_edited(config, backup.sessions(run_dir))
@@ -70,25 +101,17 @@ def export(
         raise StudyError(_not_kept(config, run_dir, row, member))
     kept = read_saved(path, trusted=trust_code)
     data = _data(config, run_dir, kept, config.members[member].fold)
-    _refuse_another(run_dir, kept, row, member, data["digest"])
+    refuse_misfit(run_dir, kept, row, member, data["digest"])
     told = {name: value for name, value in kept.record.items() if name != WHOSE}
     record = {**told, **_record(config, row, member), "data": data}
     content = content_of(kept.tensors, record, kept.record["versions"])
-    output.parent.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    staged = place / output.name
-    try:
-        staged.mkdir()
-        (staged / MODEL_FILE).write_bytes(content)
-        shutil.copyfile(run_dir.model(number, member), staged / "model.eqx")
-        with (staged / "model.eqx").open("rb") as file:
-            weights = file_digest(file, sha256).hexdigest()
-        for name, text in _texts(config, run_dir, row, record, output, weights).items():
-            (staged / name).parent.mkdir(parents=True, exist_ok=True)
-            (staged / name).write_text(text, encoding="utf-8", newline="")
-        staged.replace(output)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    (staged / MODEL_FILE).write_bytes(content)
+    shutil.copyfile(run_dir.model(number, member), staged / "model.eqx")
+    with (staged / "model.eqx").open("rb") as file:
+        weights = file_digest(file, sha256).hexdigest()
+    for name, text in _texts(config, run_dir, row, record, output, weights).items():
+        (staged / name).parent.mkdir(parents=True, exist_ok=True)
+        (staged / name).write_text(text, encoding="utf-8", newline="")
     return number
 
 
@@ -126,7 +149,7 @@ def _texts(
     }
 
 
-def _refuse_another(
+def refuse_misfit(
     run_dir: RunDir, kept: SavedFile, row: Mapping[str, Any], member: int, data_digest: str
 ) -> None:
     """Refuse a model that is not that of the trial of `row`, or differs between its two files.

@@ -17,6 +17,7 @@ from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import DataError, Problem, StudyError, counted, listed
 from sweeper.executors.jax_setup import configure_jax, jax_restored
+from sweeper.export.members import first_model
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.programs.saved_file import as_written, read_saved
 from sweeper.results.formatting import number
@@ -60,7 +61,7 @@ def predicted(
 def _predicted(
     model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str], trust_code: bool
 ) -> tuple[dict[str, Any], int]:
-    record = read_saved(model, trusted=trust_code).record
+    record = read_saved(first_model(model), trusted=trust_code).record
     with as_written(str(model)):
         data = record.get("data", {})
         configure_jax(data.get("spec", {}).get("dtype", "float32"))

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from sweeper.config.user_code import describe_error
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins
+from sweeper.export.members import SavedMember, members_in
+from sweeper.models.ensemble import Ensemble
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import check_sizes, settings_of, spec_of, study_of_model
 from sweeper.programs.saved_file import (
@@ -67,7 +70,9 @@ class SavedModel:
         """One line: which trial's model it is, its inputs and its predictions."""
         told, data = self.info, self.info["data"]
         columns = len(data["transform"]["columns"])
-        whose = f"trial {told.get('trial')} of the study {told.get('study')!r}"
+        members = told.get("members")
+        what = f"trial {told.get('trial')}" if members is None else f"{len(members)} models"
+        whose = f"{what} of the study {told.get('study')!r}"
         gives = f", predicts {', '.join(data['targets'])}" if data.get("targets") else ""
         return f"<SavedModel: {whose}, of {columns} columns{gives}>"
 
@@ -89,7 +94,10 @@ class SavedModel:
 
     @property
     def optimizer(self) -> Any:
-        """The optimizer of the trial, by part if there are several; its `init` returns a state."""
+        """The optimizer of the trial, by part if there are several; its `init` returns a state.
+
+        None for an ensemble.
+        """
         return self.state.optimizer
 
     @property
@@ -146,7 +154,7 @@ class SavedModel:
             )
         x = self.features(rows)
         with with_pins():
-            outputs = _in_blocks(self._of_each, x)
+            outputs = in_blocks(self._of_each, x)
         if isinstance(train, AlternatingTable):  # for the part that is compared with the data
             assert train.of_data is not None, "studies without one are refused"
             outputs = outputs[train.by_loss[train.of_data].of]
@@ -210,7 +218,7 @@ class SavedModel:
         assert latent_size is not None, "checked in the study file"
         noise = np.random.default_rng(seed).standard_normal((count, latent_size))
         with with_pins():
-            x = np.asarray(_in_blocks(each_of(generator), noise.astype(spec["dtype"])))
+            x = np.asarray(in_blocks(each_of(generator), noise.astype(spec["dtype"])))
         scale, shift = self._of_fold(x.dtype)
         return (x - shift) / scale * np.array(spec["x_scale"]) + np.array(spec["x_mean"])
 
@@ -230,7 +238,7 @@ def _warn(found: str, rows: Sequence[int]) -> None:
     warnings.warn(warning, stacklevel=level)
 
 
-def _in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
+def in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
     """The result of `of_each` for each example.
 
     Examples are processed in blocks, each padded to a power of two, since JAX compiles for every
@@ -252,15 +260,19 @@ def load(
 ) -> SavedModel:
     """The model that `sweeper export` wrote to the directory `path`, with every leaf checked.
 
-    The file `model.safetensors` alone is enough. Functions that its settings name run if they
-    belong to Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory
-    has the source that the model was trained with; the model's own directory does not count. With
+    An ensemble is loaded as one model, without an optimizer. Of a single model the file
+    `model.safetensors` alone is enough. Functions that its settings name run if they belong to
+    Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory has the
+    source that the model was trained with; the model's own directory does not count. With
     `trust_code`, any function runs, if necessary from the source saved in the file: only use it for
     files that you trust.
 
     Raises:
         SweeperError: it is damaged, names code that is not trusted, or cannot be built here.
     """
+    if members := members_in(Path(path)):
+        models = [load(one.path, base_dir=base_dir, trust_code=trust_code) for one in members]
+        return _together(models, members)
     file = read_saved(Path(path), trusted=trust_code)
     with as_written(str(path)):
         study, spec = study_of_model(file), spec_of(file)
@@ -289,6 +301,28 @@ def load(
             hint = "an export has no files that code reads: put it where the code looks for it"
             raise SetupError(Problem(str(path), "", found, hint)) from None
     return SavedModel(state, settings, file.record, file.digest)
+
+
+def _together(models: Sequence[SavedModel], members: Sequence[SavedMember]) -> SavedModel:
+    """The mean of the predictions of several models of one study, as one model.
+
+    Raises:
+        SetupError: they are not those of the ensemble.
+    """
+    first = models[0]
+    for model, member in zip(models, members, strict=True):
+        if model.digest != member.digest or model.info["data"] != first.info["data"]:
+            found = "another model than the ensemble was made of"
+            raise SetupError(Problem(str(member.path), "", found, "export the ensemble again"))
+    target = "classes" if first.class_names else "numbers"
+    counts = tuple(member.count for member in members)
+    together = Ensemble(tuple(model.model for model in models), counts, target)
+    trials = [model.info["trial"] for model in models]
+    parts = [{"trial": trial, "count": n} for trial, n in zip(trials, counts, strict=True)]
+    info = {**first.info, "trial": None, "params": {}, "value": None, "members": parts}
+    digest = blake2b("".join(model.digest for model in models).encode(), digest_size=16)
+    state = PlainState(together, together, optimizer=None, opt_state=None)
+    return SavedModel(state, first.settings, info, digest.hexdigest())
 
 
 def _check_parameters(file: SavedFile, declared: int) -> None:

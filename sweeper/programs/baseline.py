@@ -37,7 +37,7 @@ def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
     With folds, models are fitted to the training part of each, and values are means over the folds,
     like those of a trial.
     """
-    if skipped := _not_comparable(config, data):
+    if skipped := not_comparable(config, data):
         return Baseline(data.digest, skipped=skipped)
     try:
         return _measured(config, data)
@@ -45,7 +45,7 @@ def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
         return Baseline(data.digest, skipped=f"{type(error).__name__}: {error}")
 
 
-def _not_comparable(config: StudyConfig, data: Dataset) -> str:
+def not_comparable(config: StudyConfig, data: Dataset) -> str:
     """Why simple models cannot be compared with the trials of a study; empty if they can."""
     train = config.train
     if not isinstance(train, SupervisedTable | AlternatingTable):
@@ -77,7 +77,7 @@ class _Scored:
 
 def _measured(config: StudyConfig, data: Dataset) -> Baseline:
     folds, rows = max(1, data.n_folds), _rows_to_fit(data)
-    score = _scoring(config, data)
+    score = scoring(config, data)
     constant: list[_Scored] = []
     linear: list[_Scored] = []
     for fold in range(folds):
@@ -129,7 +129,7 @@ def _fold(data: Dataset, fold: int) -> _Fold:
     )
 
 
-def _scoring(config: StudyConfig, data: Dataset) -> Callable[..., dict[str, Any]]:
+def scoring(config: StudyConfig, data: Dataset) -> Callable[..., dict[str, Any]]:
     """The losses and metrics of a study by the names of their columns, as one compiled function."""
     settings, spec = config.filled({}), data_spec(config, data)
     # the code of a user-defined metric only runs where trials are trained

@@ -234,7 +234,7 @@ class PlainState:
 
     model: eqx.Module
     trained: eqx.Module
-    optimizer: optax.GradientTransformation
+    optimizer: optax.GradientTransformation | None
     opt_state: PyTree | None
     untrained: PyTree[NDArray[Any]] = None
 

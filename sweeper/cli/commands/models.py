@@ -18,6 +18,7 @@ from sweeper.cli.commands.arguments import (
     QuoteFormulas,
     TrustCode,
     loaded,
+    run_asked,
     trial_asked,
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
@@ -27,6 +28,8 @@ from sweeper.results import formatting
 
 if TYPE_CHECKING:
     from sweeper.preflight.check_program import ProgramFinding
+
+ENSEMBLE = "ensemble"
 
 
 def export(
@@ -39,7 +42,17 @@ def export(
     output: ModelDirectory = Path("best"),
     trust_code: TrustCode = False,
 ) -> None:
-    """Write the model of a trial, and everything needed to use it elsewhere, to a directory."""
+    """Write the model of a trial, and everything needed to use it elsewhere, to a directory.
+
+    With `ensemble` as TRIAL, write the trials that `sweeper ensemble` selected, as one model.
+    """
+    if ENSEMBLE in (directory, trial):
+        run_dir = run_asked(None if directory == ENSEMBLE else directory)
+        from sweeper.export.ensemble_directory import export_ensemble
+
+        export_ensemble(run_dir.root, output, trust_code=trust_code)
+        print_exported(None, output)
+        return
     run_dir, number = trial_asked(directory, trial)
     from sweeper.export import export as write
 

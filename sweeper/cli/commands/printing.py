@@ -48,17 +48,19 @@ def print_written(output: Path | str, use: str) -> None:
     console_on(answers()).print(f"written to {output}; {use}", soft_wrap=True)
 
 
-def print_exported(number: int, output: Path) -> None:
-    """Report that a model was exported to `output`, and how to use it."""
+def print_exported(number: int | None, output: Path) -> None:
+    """Report that a trial, or an ensemble if None, was exported to `output`, and how to use it."""
     from sweeper.export.card import trust_needed
+    from sweeper.export.members import first_model
     from sweeper.programs.saved_file import read_saved
 
     by_command = f"`python -m sweeper predict {output} new.csv` predicts rows, "
-    record = read_saved(output, trusted=True).record
+    record = read_saved(first_model(output), trusted=True).record
+    what = "the ensemble" if number is None else f"trial {number}"
     predicts, trust = bool(record["data"]["targets"]), trust_needed(record)
     print_written(
         output,
-        f"trial {number}; README.md describes it, "
+        f"{what}; README.md describes it, "
         f'{by_command if predicts else ""}`sweeper.load("{output}")` loads it in Python'
         f"{f'; {trust}' if trust else ''}",
     )

@@ -1,4 +1,4 @@
-"""Commands that train the best trials again: confirm, reproduce, refit."""
+"""Commands about the best trials: ensemble, confirm, reproduce, refit."""
 
 from __future__ import annotations
 
@@ -82,6 +82,33 @@ def confirm(
             for way in ways if len(objectives) == 1 else ():
                 print_shown(way)
     raise typer.Exit(code)
+
+
+def ensemble(
+    directory: MaybeDirectory = None,
+    size: Annotated[
+        int,
+        typer.Option("--size", metavar="N", min=1, max=1000, help="How many models to average."),
+    ] = 20,
+    trust_code: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Select trials whose averaged predictions are better than those of the best one.
+
+    `sweeper export DIR ensemble` then writes them as one model. They are selected on validation
+    rows, from the models that results.keep_models keeps.
+    """
+    run_dir = tables_asked(directory)
+    from sweeper.export.ensemble import measure_ensemble
+    from sweeper.results.ensemble import write_ensemble
+
+    record = measure_ensemble(run_dir, size, trust_code=trust_code)
+    write_ensemble(run_dir, record)
+    if as_json:
+        print_json({"run_dir": str(run_dir.root), **asdict(record)})
+        return
+    print_shown(*trial_tables.ensemble(record))
+    print_shown(f"export     python -m sweeper export {run_dir.root} ensemble --to ensemble/")
 
 
 def reproduce(

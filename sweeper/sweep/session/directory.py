@@ -34,7 +34,7 @@ _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 # names that sweeper writes in .staging, including those of earlier versions
 _STAGED_FILES = re.compile(
     r"data\.npz|meeting|ledger(\.backup)?\.db(-journal)?|study\.toml|status\.json|SCHEMA\.md"
-    r"|(trials|buckets|spans|importance|part-.*)\.parquet|(preparation|baseline)\.json"
+    r"|(trials|buckets|spans|importance|part-.*)\.parquet|(preparation|baseline|ensemble)\.json"
     r"|continued_from\.safetensors|trial-\d+.*\.(eqx|safetensors)"
 )
 _STAGED_DIRECTORIES = re.compile(rf"{STAGED}\w+|data")
@@ -141,6 +141,7 @@ def _files(run_dir: RunDir) -> Iterator[Path]:
         run_dir.buckets,
         run_dir.importance,
         run_dir.baseline,
+        run_dir.ensemble,
         run_dir.schema,
     )
     yield from (run_dir.spans, run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)

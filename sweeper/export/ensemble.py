@@ -1,0 +1,275 @@
+"""Selects trials of a study whose averaged predictions are better than those of the best one.
+
+Greedy forward selection with replacement from the trained models that are kept, as in Caruana et
+al. 2004, "Ensemble Selection from Libraries of Models".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig
+from sweeper.config.load import study_of
+from sweeper.config.train import SupervisedTable
+from sweeper.data.ahead import preparing
+from sweeper.data.dataset import Dataset
+from sweeper.errors import Problem, StudyError
+from sweeper.executors.claims import claim_devices
+from sweeper.executors.jax_setup import jax_restored, with_pins
+from sweeper.export.directory import refuse_misfit
+from sweeper.export.saved_model import in_blocks
+from sweeper.models.user_network import each_of
+from sweeper.programs.baseline import not_comparable, scoring
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.saved_file import plain_state_of, read_saved
+from sweeper.results.ensemble import EnsembleRecord, Gain, Member
+from sweeper.results.listing import Row, listed
+from sweeper.rundir import RunDir
+from sweeper.sweep.session import backup
+from sweeper.sweep.session.ownership import refuse_foreign
+from sweeper.sweep.session.reconcile import data_digest
+
+MOST_CANDIDATES = 50
+# groups of rows that are left out one by one for the standard error of a gain
+_GROUPS = 20
+_MOST_ROWS = 1_000_000
+_LEAST_ROWS = 20  # in each half of the validation part
+
+Score = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+"""Of predictions shaped (models, rows, outputs) and targets: shaped (models, 2), a number of each
+model to maximise, and one that decides ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The trained models of a study, best first, and their predictions.
+
+    `models` are numbers of trials, each with the index of a member. Predictions are probabilities
+    or scaled numbers, shaped (models, rows, classes or targets).
+    """
+
+    models: tuple[tuple[int, int], ...]
+    val: NDArray[Any]
+    test: NDArray[Any]
+
+
+def select(predictions: NDArray[Any], y: NDArray[Any], size: int, score: Score) -> list[int]:
+    """The indices of the models to average, at most `size`, some perhaps repeated.
+
+    Begins with the best model, and adds the one with which the mean is best, again and again;
+    returns the beginning that was best, the shortest of several. `predictions` are shaped
+    (models, rows, outputs).
+    """
+    chosen: list[int] = []
+    values: list[tuple[float, float]] = []
+    total = np.zeros_like(predictions[0])
+    for count in range(1, size + 1):
+        found = score((total + predictions) / count, y)
+        best = max(range(len(found)), key=lambda index: (*found[index], -index))
+        chosen.append(best)
+        values.append((float(found[best, 0]), float(found[best, 1])))
+        total += predictions[best]
+    return chosen[: 1 + max(range(size), key=lambda index: (*values[index], -index))]
+
+
+def measure_ensemble(run_dir: RunDir, size: int, *, trust_code: bool = False) -> EnsembleRecord:
+    """Select an ensemble of at most `size` of a study's kept models, and measure what it gains.
+
+    Raises:
+        SetupError: nothing was published, kept files are damaged, or code is not trusted.
+        StudyError: the study has too few kept models, or none that can be averaged.
+        DataError: the data is missing, or has changed.
+    """
+    known = listed(run_dir)
+    config = study_of(known.study["settings"], Path(known.study["study_file"]))
+    if not trust_code:
+        refuse_foreign(config, run_dir)
+    rows = _with_kept_models(config, run_dir, known.of(known.best(MOST_CANDIDATES)))
+    with preparing(config) as prepared:
+        data = prepared()
+    _refuse_unfit(config, run_dir, data)
+    with jax_restored():
+        claim_devices(config)
+        score = _score(config, data)
+        found = _predicted(config, run_dir, data, rows, trust_code)
+        return _measured(config, data, found, size, score)
+
+
+def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
+    kept = [row for row in rows if run_dir.saved(row["trial_number"]).is_file()]
+    if len(kept) * len(config.members) < 2:
+        found = f"the weights of {len(kept)} trials are kept, and an ensemble needs 2"
+        hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, which new trials heed"
+        raise StudyError(Problem(str(run_dir.root), "results.keep_models", found, hint))
+    return kept
+
+
+def _refuse_unfit(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
+    """Refuse a study whose models cannot be averaged, or data that it was not trained on."""
+    where, objectives = str(run_dir.root), config.study.objectives
+    if found := _why_not(config, data):
+        raise StudyError(Problem(where, "", f"no ensemble: {found}", "export a single trial"))
+    if len(objectives) > 1:
+        found, hint = "an ensemble is selected by one metric", "search for one objective"
+        raise StudyError(Problem(where, "study.metric", found, hint))
+    with closing(backup.read(run_dir)) as ledger:
+        began = data_digest(ledger.sessions())
+    if began not in (None, data.digest):
+        found, hint = "the data is not what the study was trained on", "restore it"
+        raise StudyError(Problem(where, "data", found, hint))
+    if len(data.x_val) < 2 * _LEAST_ROWS:
+        found = f"{len(data.x_val)} validation rows are too few to select by"
+        hint = f"use data with at least {2 * _LEAST_ROWS}"
+        raise StudyError(Problem(where, "data.split.val", found, hint))
+
+
+def _why_not(config: StudyConfig, data: Dataset) -> str:
+    if not isinstance(config.train, SupervisedTable):
+        return f'predictions of train.program = "{config.train.program}" cannot be averaged'
+    if config.study.folds:
+        return "with folds, no rows are left that no model was trained on"
+    (metric, *_) = config.study.objectives
+    known = (*config.train.metrics, "loss")
+    if not metric.startswith("val_") or metric.removeprefix("val_") not in known:
+        return f"{metric} is not measured on validation rows"
+    if ":" in metric:
+        return f"{metric} is user-defined, so means may have another meaning"
+    return not_comparable(config, data)
+
+
+def _score(config: StudyConfig, data: Dataset) -> Score:
+    """The study's metric, larger if it is better; ties of classes go to the likelier one."""
+    name = config.study.objectives[0].removeprefix("val_")
+    sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
+    measured = jax.jit(jax.vmap(scoring(config, data), in_axes=(0, None)))
+
+    def score(predictions: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        found = measured(_outputs(data, predictions), y)
+        value = sign * np.nan_to_num(np.asarray(found[name], np.float64), nan=-math.inf)
+        return np.stack([value, _likelihood(data, predictions, y)], axis=1)
+
+    return score
+
+
+def _likelihood(data: Dataset, predictions: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """The mean logarithm of the probability of the class, or 0 for numbers."""
+    if not data.class_names:
+        return np.zeros(len(predictions))
+    of_class = predictions[:, np.arange(len(y)), y]
+    return np.mean(np.log(np.maximum(of_class, np.finfo(predictions.dtype).tiny)), axis=1)
+
+
+def _outputs(data: Dataset, predictions: NDArray[Any]) -> NDArray[Any]:
+    """Predictions as the outputs of a model: scaled numbers, or logits."""
+    if not data.class_names:
+        return predictions
+    logits = np.log(np.maximum(predictions, np.finfo(predictions.dtype).tiny))
+    return logits[..., 1:] - logits[..., :1] if data.one_logit else logits
+
+
+def _predictions(data: Dataset, outputs: NDArray[Any]) -> NDArray[Any]:
+    """What is averaged of a model's outputs: its probabilities, or its scaled numbers."""
+    if not data.class_names:
+        return outputs
+    if data.one_logit:  # the log-odds of the second class
+        outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=-1)
+    return np.asarray(jax.nn.softmax(outputs, axis=-1))
+
+
+def _predicted(
+    config: StudyConfig, run_dir: RunDir, data: Dataset, rows: Sequence[Row], trust_code: bool
+) -> Candidates:
+    programs = Programs(data_spec(config, data))
+    models: list[tuple[int, int]] = []
+    found: list[NDArray[Any]] = []
+    x = np.concatenate([data.x_val, data.x_test])
+    for row in rows:
+        settings = config.filled(json.loads(row["params_json"]))
+        program = programs.exact(settings)
+        for member in range(len(config.members)):
+            number = int(row["trial_number"])
+            kept = read_saved(run_dir.saved(number, member), trusted=trust_code)
+            refuse_misfit(run_dir, kept, row, member, data.digest)
+            model = plain_state_of(kept, program, settings).model
+            with with_pins():
+                outputs = np.asarray(in_blocks(each_of(model), x))
+            models.append((number, member))
+            found.append(_predictions(data, outputs))
+    predictions = np.stack(found)
+    val, test = np.split(predictions, [len(data.x_val)], axis=1)
+    return Candidates(tuple(models), val, test)
+
+
+def _measured(
+    config: StudyConfig, data: Dataset, found: Candidates, size: int, score: Score
+) -> EnsembleRecord:
+    """The ensemble selected on all validation rows, and its gains on rows that it has not seen."""
+    sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
+    chosen = select(found.val, data.y_val, size, score)
+    counts = {index: chosen.count(index) for index in sorted(set(chosen))}
+    test = None
+    if len(data.x_test):
+        pair = np.stack([found.test[0], found.test[chosen].mean(axis=0)])
+        test = _gain(pair, data.y_test, score, sign)
+    return EnsembleRecord(
+        metric=config.study.objectives[0],
+        direction=config.study.directions[0],
+        candidates=len(found.models),
+        members=tuple(Member(*found.models[index], count) for index, count in counts.items()),
+        single=found.models[0][0],
+        validation=_gain(_unseen(config, data, found, size, score), data.y_val, score, sign),
+        test=test,
+        data=data.digest,
+    )
+
+
+def _unseen(
+    config: StudyConfig, data: Dataset, found: Candidates, size: int, score: Score
+) -> NDArray[Any]:
+    """Predictions for validation rows of models that were chosen on the other half of them.
+
+    First those of the best single model, then those of the ensemble.
+    """
+    rows = np.random.default_rng(config.study.seed).permutation(len(data.y_val))
+    halves = np.sort(rows[: len(rows) // 2]), np.sort(rows[len(rows) // 2 :])
+    pair = np.empty((2, *found.val.shape[1:]), found.val.dtype)
+    for own, other in (halves, halves[::-1]):
+        seen, y = found.val[:, other], data.y_val[other]
+        pair[0, own] = found.val[select(seen, y, 1, score)[0], own]
+        pair[1, own] = found.val[select(seen, y, size, score)][:, own].mean(axis=0)
+    return pair
+
+
+def _gain(pair: NDArray[Any], y: NDArray[Any], score: Score, sign: float) -> Gain:
+    """What the second of two predictions gains, with the error of the delete-a-group jackknife."""
+    single, ensemble = (sign * float(value) for value in score(pair, y)[:, 0])
+    return Gain(len(y), single, ensemble, _error_of_difference(pair, y, score))
+
+
+def _error_of_difference(pair: NDArray[Any], y: NDArray[Any], score: Score) -> float | None:
+    n_rows = len(y) - len(y) % _GROUPS
+    if not n_rows or n_rows > _MOST_ROWS:
+        return None
+    group = np.arange(n_rows) % _GROUPS
+    kept = (np.flatnonzero(group != left_out) for left_out in range(_GROUPS))
+    values = [score(pair[:, rows], y[rows])[:, 0] for rows in kept]
+    error = float(np.std([second - first for first, second in values]) * math.sqrt(_GROUPS - 1))
+    return error if math.isfinite(error) else None
+
+
+def not_measured(run_dir: RunDir) -> Problem:
+    """What to do if an ensemble is to be exported that was not selected."""
+    hint = f"select one with: python -m sweeper ensemble {quote(str(run_dir.root))}"
+    return Problem(str(run_dir.root), "", "no ensemble was selected", hint)

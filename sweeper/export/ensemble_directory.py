@@ -1,0 +1,163 @@
+"""Exports an ensemble as one directory: its models, each as a trial is exported, and their mean.
+
+`ensemble.json` lists them for `sweeper.load`, `load.py` only needs Equinox and NumPy, and
+`README.md` explains both.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sweeper.errors import StudyError
+from sweeper.export.directory import refuse_existing, staged_at, write_model
+from sweeper.export.ensemble import not_measured
+from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
+from sweeper.programs.saved_file import read_saved
+from sweeper.results.ensemble import EnsembleRecord, read_ensemble, verdict
+from sweeper.results.formatting import number
+from sweeper.rundir import RunDir
+
+
+def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) -> EnsembleRecord:
+    """Write the ensemble that was selected in a run directory to the directory `output`.
+
+    Raises:
+        SetupError: kept files are damaged, or code is not trusted.
+        StudyError: none was selected, or the weights of a trial in it are not kept.
+    """
+    refuse_existing(output)
+    run_dir = RunDir(directory)
+    record = read_ensemble(run_dir)
+    if record is None:
+        raise StudyError(not_measured(run_dir))
+    with staged_at(output) as staged:
+        members = []
+        for one in record.members:
+            name = run_dir.model(one.trial, one.member).stem
+            place = staged / MEMBERS / name
+            place.mkdir(parents=True)
+            shown = output / MEMBERS / name
+            write_model(run_dir, one.trial, one.member, place, shown, trust_code)
+            saved = read_saved(place, trusted=trust_code)
+            members.append({"name": name, "count": one.count, "digest": saved.digest})
+        counts = {member["name"]: member["count"] for member in members}
+        texts = {
+            ENSEMBLE_FILE: json.dumps({"members": members}, indent=1) + "\n",
+            "load.py": _SCRIPT.replace("COUNTS = {}", f"COUNTS = {json.dumps(counts)}"),
+            "README.md": _card(record, output),
+        }
+        for name, text in texts.items():
+            (staged / name).write_text(text, encoding="utf-8", newline="")
+    return record
+
+
+def _card(record: EnsembleRecord, output: Path) -> str:
+    metric, name = record.metric.removeprefix("val_"), output.name
+    gains = {"validation": record.validation, "test": record.test}
+    measured = [
+        f"| {part} | {gain.rows} | {number(gain.single)} | {number(gain.ensemble)} |"
+        for part, gain in gains.items()
+        if gain is not None
+    ]
+    members = [f"| {member.trial} | {member.count} |" for member in record.members]
+    told = verdict(record)
+    return "\n".join(
+        [
+            "# An ensemble of trials",
+            "",
+            "The mean of the predictions of several trials of one study, for classes of their",
+            f"probabilities. They were selected from {record.candidates} models by {metric} on",
+            "validation rows.",
+            "",
+            f"{told[0].upper()}{told[1:]}.",
+            "",
+            f"| rows | count | {metric} of trial {record.single} | of the ensemble |",
+            "| --- | --- | --- | --- |",
+            *measured,
+            "",
+            "Validation rows are predicted by ensembles that were selected on the other half.",
+            "",
+            "| trial | weight |",
+            "| --- | --- |",
+            *members,
+            "",
+            f"`{MEMBERS}/` has each of them, with its own README.",
+            "",
+            "## How to use it",
+            "",
+            "With sweeper:",
+            "",
+            f'    sweeper.load("{name}/").predict(rows)',
+            "",
+            f"    python -m sweeper predict {name}/ new.csv -o out.csv",
+            "",
+            "Without sweeper, with only equinox and numpy, in this directory:",
+            "",
+            "    import load",
+            "    load.predict(rows)",
+            "",
+        ]
+    )
+
+
+_SCRIPT = '''\
+"""The mean of several models: only needs equinox and numpy.
+
+    import load
+    load.predict(rows)  # a dict or a DataFrame of columns, or an array with all in their order
+"""
+
+import importlib.util
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+COUNTS = {}  # how often each model counts
+
+
+def _load(name):
+    file = HERE / "members" / name / "load.py"
+    spec = importlib.util.spec_from_file_location(f"load_{name}".replace("-", "_"), file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MODELS = {name: _load(name) for name in COUNTS}
+FIRST = next(iter(MODELS.values()))
+DATA = FIRST.DATA
+
+
+def _mean(of_model):
+    """The mean of what a function returns for each model."""
+    total = 0
+    for name, model in MODELS.items():
+        with warnings.catch_warnings():
+            if model is not FIRST:  # which has warned of the same rows
+                warnings.simplefilter("ignore")
+            total = total + COUNTS[name] * of_model(model)
+    return total / sum(COUNTS.values())
+
+
+def probabilities(rows):
+    """The probability of each class, shaped (rows, classes)."""
+
+    def of_model(model):
+        outputs = np.asarray(model.outputs(rows), np.float64)
+        if DATA["one_logit"]:  # the log-odds of the second class
+            outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
+        odds = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    return _mean(of_model)
+
+
+def predict(rows):
+    """The class of each row, by its name in the data, or numbers in the units of the data."""
+    if DATA["class_names"]:
+        return np.array(DATA["classes"])[probabilities(rows).argmax(axis=1)]
+    return _mean(lambda model: model.predict(rows))
+'''

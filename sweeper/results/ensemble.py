@@ -1,0 +1,111 @@
+"""`ensemble.json`: the trials whose predictions are averaged, and what that gains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweeper.results.formatting import number
+from sweeper.rundir import RunDir, read_json, swapped
+
+_ERRORS_APART = 2.0  # a difference of fewer standard errors may be chance
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A trained model of an ensemble, counted `count` times; `member` is a replicate's index."""
+
+    trial: int
+    member: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The metric of the best single trial and of the ensemble on `rows` rows.
+
+    `standard_error` is that of their difference; None if the rows are too few or too many for it.
+    """
+
+    rows: int
+    single: float
+    ensemble: float
+    standard_error: float | None
+
+    def lead(self, direction: str) -> float:
+        """How much better the ensemble is; negative if it is worse."""
+        return (self.ensemble - self.single) * (1.0 if direction == "maximize" else -1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleRecord:
+    """An ensemble of trials of one study.
+
+    It was chosen among `candidates` trained models, for `metric`. `single` is the best trial.
+    `validation` is measured on validation rows by ensembles that were selected on the other half of
+    them; `test` on the test rows by this one, None without test rows. `data` is the digest of the
+    prepared data.
+    """
+
+    metric: str
+    direction: str
+    candidates: int
+    members: tuple[Member, ...]
+    single: int
+    validation: Gain
+    test: Gain | None
+    data: str
+
+    @staticmethod
+    def from_dict(body: Mapping[str, Any]) -> EnsembleRecord:
+        """The record from its JSON form.
+
+        Raises:
+            TypeError, KeyError: it is not one.
+        """
+        members = tuple(Member(**{n: int(v) for n, v in one.items()}) for one in body["members"])
+        test = None if body["test"] is None else Gain(**body["test"])
+        return EnsembleRecord(
+            **{**body, "members": members, "validation": Gain(**body["validation"]), "test": test}
+        )
+
+    @property
+    def size(self) -> int:
+        """How many models are averaged, repeated ones included."""
+        return sum(member.count for member in self.members)
+
+
+def read_ensemble(run_dir: RunDir) -> EnsembleRecord | None:
+    """The ensemble in a run directory; None if there is none, or it cannot be read."""
+    try:
+        return EnsembleRecord.from_dict(read_json(run_dir.ensemble))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def write_ensemble(run_dir: RunDir, record: EnsembleRecord) -> None:
+    """Replace the ensemble of a study."""
+    text = json.dumps(asdict(record), indent=1, allow_nan=False) + "\n"
+    swapped(run_dir.ensemble, run_dir.staging, text.encode())
+
+
+def verdict(record: EnsembleRecord) -> str:
+    """Whether the ensemble is better than the best trial, or whether that may be luck."""
+    gain, where = record.validation, "validation rows that it was not selected on"
+    if record.test is not None and record.test.standard_error is not None:
+        gain, where = record.test, "test rows"
+    metric = record.metric.removeprefix("val_")
+    lead, error = gain.lead(record.direction), gain.standard_error
+    told = f"by {number(abs(lead), 2)} in {metric} on {gain.rows:,} {where}"
+    if error is None:
+        how = "better" if lead > 0 else "not better"
+        return f"the ensemble is {how} than trial {record.single}, {told}"
+    within = f"with a standard error of {number(error, 2)}"
+    if lead > _ERRORS_APART * error:
+        return f"the ensemble is better than trial {record.single} {told}, {within}"
+    if lead < -_ERRORS_APART * error:
+        return f"the ensemble is worse than trial {record.single} {told}, {within}: use the trial"
+    how = "better" if lead > 0 else "worse"
+    return f"the ensemble is {how} than trial {record.single} {told}, {within}: that may be luck"

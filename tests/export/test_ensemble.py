@@ -1,0 +1,250 @@
+"""Trials whose predictions are averaged: how they are selected, measured, exported and used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, log_loss, r2_score
+
+import sweeper
+from sweeper.data.prepare import prepare
+from sweeper.errors import SetupError, StudyError
+from sweeper.export.ensemble import measure_ensemble, select
+from sweeper.export.ensemble_directory import export_ensemble
+from sweeper.results.ensemble import EnsembleRecord, Gain, Member, verdict, write_ensemble
+from sweeper.rundir import RunDir
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
+
+CLASSES = (
+    *("study.n_trials=6", "results.keep_models=6", "train.epochs=3", "study.metric=val_accuracy"),
+    *("study.direction=maximize", "search.optimizer.lr={type='float', low=1e-3, high=1e-2}"),
+)
+NUMBERS = (
+    *("data.name=diabetes", "data.split.stratify=false", "train.loss=mse", "train.metrics=['r2']"),
+    *("study.metric=val_r2", "train.batch_size=16"),
+)
+ONE_LOGIT = ("data.name=breast_cancer", "train.loss=binary_cross_entropy", "study.metric=val_loss")
+STUDIES = {
+    "classes": CLASSES,
+    "numbers": (*CLASSES, *NUMBERS),
+    "one logit": (*CLASSES, *ONE_LOGIT, "study.direction=minimize"),
+}
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The run directory of a finished study, its data and its ensemble."""
+    directory = tmp_path_factory.mktemp("ensemble")
+    config = study_in(directory, DIGITS, *STUDIES[request.param])
+    trained(config)
+    run_dir = RunDir(config.run_dir)
+    record = measure_ensemble(run_dir, 8)
+    write_ensemble(run_dir, record)
+    return run_dir, config, record
+
+
+@pytest.fixture(scope="module")
+def exported(study: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("exported") / "together"
+    export_ensemble(study[0].root, output)
+    return output
+
+
+def raw(config: Any) -> NDArray[Any]:
+    """Rows of the table, before they are prepared."""
+    from sklearn import datasets
+
+    return getattr(datasets, f"load_{config.data.name}")(return_X_y=True)[0][:40]
+
+
+def test_selection_adds_the_model_with_which_the_mean_is_best() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    predictions = rng.dirichlet([1, 1, 1], (7, 60)) + 0.3 * np.eye(3)[y]
+    predictions /= predictions.sum(axis=-1, keepdims=True)
+
+    def score(found: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        rows = [(accuracy_score(y, p.argmax(1)), -log_loss(y, p, labels=[0, 1, 2])) for p in found]
+        return np.array(rows)
+
+    chosen: list[int] = []
+    history = []
+    for _ in range(9):  # by hand, model by model
+        tried = []
+        for index in range(7):
+            mean = np.mean([predictions[i] for i in (*chosen, index)], axis=0)
+            tried.append((accuracy_score(y, mean.argmax(1)), -log_loss(y, mean, labels=[0, 1, 2])))
+        chosen.append(max(range(7), key=lambda index: tried[index]))
+        history.append(max(tried))
+    length = 1 + history.index(max(history))
+
+    assert select(predictions, y, 9, score) == chosen[:length]
+    assert length > 2
+    assert select(predictions, y, 1, score) == chosen[:1]
+
+
+def test_an_ensemble_is_measured_as_its_members_together_predict(study: Any) -> None:
+    run_dir, config, record = study
+    data = prepare(config)
+    models = {one.trial: one.count for one in record.members}
+    assert record.candidates == 6
+    assert 1 <= record.size <= 8
+    outputs = {
+        trial: predictions_of(run_dir, trial, data.x_test, data.one_logit, data.class_names)
+        for trial in (*models, record.single)
+    }
+    together = sum(count * outputs[trial] for trial, count in models.items()) / record.size
+    expected = [measured(config, data, one) for one in (outputs[record.single], together)]
+
+    assert record.test is not None
+    np.testing.assert_allclose([record.test.single, record.test.ensemble], expected, rtol=1e-5)
+    assert record.test.rows == len(data.x_test)
+    assert record.validation.rows == len(data.x_val)
+
+
+def predictions_of(
+    run_dir: RunDir, trial: int, x: NDArray[Any], one_logit: bool, classes: Any
+) -> NDArray[Any]:
+    place = run_dir.root.parent / f"single-{trial}"
+    if not place.exists():
+        sweeper.command("export", str(run_dir.root), str(trial), "--to", str(place))
+    outputs = np.stack([np.asarray(sweeper.load(place).model(row)) for row in x]).astype(float)
+    if not classes:
+        return outputs
+    if one_logit:
+        outputs = np.concatenate([0 * outputs, outputs], axis=1)
+    odds = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def measured(config: Any, data: Any, predictions: NDArray[Any]) -> float:
+    if not data.class_names:
+        return float(r2_score(data.y_test, predictions))
+    if config.study.metric == "val_loss":
+        return float(log_loss(data.y_test, predictions))
+    return float(accuracy_score(data.y_test, predictions.argmax(axis=1)))
+
+
+def test_an_exported_ensemble_is_one_model(study: Any, exported: Path, tmp_path: Path) -> None:
+    _, config, record = study
+    rows = raw(config)
+    saved = sweeper.load(exported)
+    members = {
+        one.trial: sweeper.load(exported / "members" / f"trial-{one.trial:06d}")
+        for one in record.members
+    }
+    assert saved.info["members"] == [
+        {"trial": one.trial, "count": one.count} for one in record.members
+    ]
+    assert "models of the study 'digits'" in repr(saved)
+    if saved.class_names:
+        of_each = {trial: one.probabilities(rows) for trial, one in members.items()}
+        mean = sum(one.count * of_each[one.trial] for one in record.members) / record.size
+        np.testing.assert_allclose(saved.probabilities(rows), mean, rtol=1e-5, atol=1e-7)
+    else:
+        of_each = {trial: one.predict(rows) for trial, one in members.items()}
+        mean = sum(one.count * of_each[one.trial] for one in record.members) / record.size
+        np.testing.assert_allclose(saved.predict(rows), mean, rtol=1e-5)
+
+    np.save(tmp_path / "rows.npy", rows)
+    text = "import load, numpy; numpy.save('out.npy', load.predict(numpy.load('rows.npy')))"
+    environment = {**os.environ, "PYTHONPATH": str(exported)}
+    subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, check=True)
+    alone = np.load(tmp_path / "out.npy", allow_pickle=True)
+    if saved.class_names:
+        assert list(map(str, alone)) == list(map(str, saved.predict(rows)))
+    else:
+        np.testing.assert_allclose(alone.astype(float), saved.predict(rows), rtol=1e-5)
+
+    columns = saved.info["data"]["transform"]["columns"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "rows.csv", index=False)
+    output = tmp_path / "out.csv"
+    sweeper.command("predict", str(exported), str(tmp_path / "rows.csv"), "-o", str(output))
+    first = pd.read_csv(output).iloc[:, 0]
+    if saved.class_names:
+        likeliest = saved.probabilities(rows).argmax(axis=1)
+        assert [*first.astype(str)] == [saved.class_names[index] for index in likeliest]
+    else:
+        np.testing.assert_allclose(first, saved.predict(rows), rtol=1e-5)
+    card = (exported / "README.md").read_text(encoding="utf-8")
+    assert verdict(record)[1:] in card
+
+
+def test_an_ensemble_with_another_model_is_refused(exported: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(exported, copy)
+    listed = json.loads((copy / "ensemble.json").read_text())
+    for change, match in (
+        ([{**listed["members"][0], "digest": "0"}], "another model than the ensemble was made of"),
+        ([{**listed["members"][0], "name": "../../elsewhere"}], "cannot be read"),
+        ([{**listed["members"][0], "count": 0}], "cannot be read"),
+        ([], "names no models"),
+    ):
+        (copy / "ensemble.json").write_text(json.dumps({"members": change}))
+        with pytest.raises(SetupError, match=match):
+            sweeper.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "match"),
+    [
+        (("results.keep_models=1",), "the weights of 1 trials are kept, and an ensemble needs 2"),
+        (
+            ("study.metric=['val_loss','val_accuracy']", "study.direction=['minimize','maximize']"),
+            "by one metric",
+        ),
+        (("study.folds=2", "data.split={test=0.1}"), "with folds, no rows are left"),
+        (("study.metric=n_parameters",), "n_parameters is not measured on validation rows"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused(
+    overrides: tuple[str, ...], match: str, tmp_path: Path
+) -> None:
+    config = study_in(tmp_path, DIGITS, "study.n_trials=2", "train.epochs=1", *overrides)
+    trained(config)
+    with pytest.raises(StudyError, match=match):
+        measure_ensemble(RunDir(config.run_dir), 4)
+
+
+def test_an_ensemble_that_was_not_selected_is_not_exported(study: Any, tmp_path: Path) -> None:
+    run_dir = study[0]
+    with pytest.raises(StudyError, match="no ensemble was selected"):
+        export_ensemble(run_dir.confirm, tmp_path / "out")
+
+
+def record_of(single: float, ensemble: float, error: float | None, way: str) -> EnsembleRecord:
+    gain = Gain(200, single, ensemble, error)
+    return EnsembleRecord("val_r2", way, 5, (Member(3, 0, 2),), 7, gain, gain, "")
+
+
+@pytest.mark.parametrize(
+    ("single", "ensemble", "error", "way", "told"),
+    [
+        (
+            0.8,
+            0.9,
+            0.01,
+            "maximize",
+            "the ensemble is better than trial 7 by 0.1 in r2 on 200 test rows",
+        ),
+        (0.8, 0.81, 0.01, "maximize", "that may be luck"),
+        (0.9, 0.8, 0.01, "maximize", "the ensemble is worse than trial 7"),
+        (0.9, 0.8, 0.01, "minimize", "the ensemble is better than trial 7"),
+        (0.8, 0.9, None, "maximize", "the ensemble is better than trial 7"),
+    ],
+)
+def test_a_gain_within_two_standard_errors_may_be_luck(
+    single: float, ensemble: float, error: float | None, way: str, told: str
+) -> None:
+    assert told in verdict(record_of(single, ensemble, error, way))
