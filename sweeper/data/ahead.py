@@ -223,6 +223,7 @@ def _kept_at(config: StudyConfig) -> Path | None:
         settings["study"]["seed"],
         settings["study"]["folds"],
         settings["execution"]["precision"],
+        [config.drawn_values(f"model.{name}") for name in ("numbers", "bins", "n_bins")],
         content,
         _versions(),
     ]

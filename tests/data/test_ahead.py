@@ -226,6 +226,9 @@ def test_every_file_of_a_pattern_counts(tmp_path: Path) -> None:
         'data.split.group="b"',
         'data.split.time="a"',
         'data.split={val=0.2, test=0.1, time="a", as_feature=true}',
+        'data.scale="quantile"',
+        'model.numbers="ple"',
+        'search.model.numbers={type="categorical", choices=["linear", "ple"]}',
     ],
 )
 def test_other_settings_are_prepared_again(setting: str, tmp_path: Path) -> None:
