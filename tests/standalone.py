@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-_BLOCKED = ("sweeper", "optax", "optuna", "pandas", "sklearn", "scipy", "pyarrow", "pydantic")
+# not SciPy, which JAX requires
+_BLOCKED = ("sweeper", "optax", "optuna", "pandas", "sklearn", "pyarrow", "pydantic")
 _TOLD = """
 import sys
 for name in {blocked}:

@@ -161,13 +161,15 @@ def _unknown_encoding(encoding: str) -> Iterable[Flaw]:
         yield Flaw("encoding", f"unknown text encoding '{encoding}'", hint)
 
 
-class _RowsTable(Table):
+class RowsTable(Table):
     """Settings of every source of rows."""
 
     rules = (_nothing_to_train_on, _several_ways_to_split, _no_column_to_learn_from)
 
-    scale: Literal["none", "standard", "minmax"] = Field(
-        default="standard", description="how numbers are scaled; fitted on the training rows"
+    scale: Literal["none", "standard", "minmax", "robust", "quantile"] = Field(
+        default="standard",
+        description="how numbers are scaled; fitted on the training rows. robust: by median and "
+        "quartiles; quantile: to normal deviates of their ranks",
     )
     target_scale: Literal["standard", "none"] | None = Field(
         default=None,
@@ -210,17 +212,17 @@ class _RowsTable(Table):
         return (self.target_scale or self.usual_target_scale) == "standard"
 
 
-class _ColumnsTable(_RowsTable):
+class _ColumnsTable(RowsTable):
     """A source whose columns have names."""
 
-    rules = (*_RowsTable.rules, _repeated_target)
+    rules = (*RowsTable.rules, _repeated_target)
 
     drop: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(), description="columns to leave out", examples=[["id"]]
     )
 
 
-class SklearnTable(_RowsTable):
+class SklearnTable(RowsTable):
     """A data set that ships with scikit-learn."""
 
     source: Literal["sklearn"] = Field(description="the source of the rows")
@@ -270,7 +272,7 @@ class ParquetTable(_ColumnsTable):
     target: _Target
 
 
-class NpzTable(_RowsTable):
+class NpzTable(RowsTable):
     """Arrays of an .npz file, whose first axis is the row."""
 
     source: Literal["npz"] = Field(description="the source of the rows")

@@ -13,7 +13,7 @@ from sweeper.config.alternating import (
     idle_parts,
 )
 from sweeper.config.coupled import CoupledTable, check_models, sizes_of
-from sweeper.config.data import NpzTable
+from sweeper.config.data import NpzTable, RowsTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable, TabMTable, check_wiring
 from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedOptimizerTable, takes
@@ -265,6 +265,9 @@ def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
             yield Flaw("data.source", f"rows have a target, but {found}", hint)
         elif data.y is not None:
             yield Flaw("data.y", found, "remove it")
+    if of_rows and isinstance(data, RowsTable) and data.scale == "quantile":
+        found = "generated rows are scaled back by a factor and a shift"
+        yield Flaw("data.scale", found, 'write "robust" or "standard"')
     if isinstance(data, NpzTable) and data.mode is not None and not (of_rows and train.generates):
         found = "no model generates rows to compare with the modes"
         yield Flaw("data.mode", found, "remove it")

@@ -14,7 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import Constant
@@ -23,10 +28,18 @@ from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.memory import blocks
 from sweeper.data.raw import RawData
 from sweeper.data.split import Rows, Split
-from sweeper.data.transform import Category, Scaling, Transform, ordinal
+from sweeper.data.transform import Category, Quantiles, Scaling, Transform, ordinal
 from sweeper.errors import DataError, did_you_mean, listed
 
-SCALERS: dict[str, type[Any]] = {"standard": StandardScaler, "minmax": MinMaxScaler}
+SCALERS: dict[str, type[Any]] = {
+    "standard": StandardScaler,
+    "minmax": MinMaxScaler,
+    "robust": RobustScaler,
+}
+# as many quantiles as Gorishniy et al. 2021 (arXiv 2106.11959) use; fewer for many columns, since
+# each saved model contains them
+_ROWS_A_QUANTILE, _FEWEST_QUANTILES, _MOST_QUANTILES = 30, 10, 1000
+_MOST_STORED = 100_000
 
 
 def class_weights(
@@ -114,10 +127,14 @@ def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray
 
 
 def _of_rows(
-    config: StudyConfig, raw: RawData, parts: Split, x: NDArray[Any], scaling: Scaling | None
+    config: StudyConfig,
+    raw: RawData,
+    parts: Split,
+    x: NDArray[Any],
+    scaling: Scaling | Quantiles | None,
 ) -> dict[str, Any]:
     """What a program that generates rows needs: their units, and the modes of the data."""
-    if config.train.program != "coupled":
+    if config.train.program != "coupled" or isinstance(scaling, Quantiles):
         return {}
     mean, scale = _units(x.shape[1], scaling)
     found = {"x_mean": mean, "x_scale": scale}
@@ -299,10 +316,20 @@ class _Encoder:
         self, columns: NDArray[np.float64], order: Literal["C", "F"], scalers: list[Any]
     ) -> NDArray[np.float64]:
         """The columns, scaled by a new one of the `scalers`; unchanged without scaling."""
-        if self._config.data.scale not in SCALERS:
+        if self._config.data.scale == "none":
             return columns
+        if self._config.data.scale == "quantile":
+            scalers.append(self._quantiles(columns[self._rows[0]]))
+            return scalers[-1].of(columns)
         scalers.append(SCALERS[self._config.data.scale]())
         return self._through(scalers[-1], columns, order)
+
+    def _quantiles(self, training: NDArray[np.float64]) -> Quantiles:
+        n_columns = len(self._raw.numbers) + len(self._categories)
+        wanted = min(len(training) // _ROWS_A_QUANTILE, _MOST_QUANTILES, _MOST_STORED // n_columns)
+        count = min(max(wanted, _FEWEST_QUANTILES), len(training))
+        transformer: Any = QuantileTransformer(n_quantiles=count, subsample=len(training))
+        return Quantiles(tuple(map(tuple, transformer.fit(training).quantiles_.T.tolist())))
 
     def _through(
         self, transformer: Any, columns: NDArray[np.float64], order: Literal["C", "F"]
@@ -371,7 +398,8 @@ def _check_scaled(
         is_fit = np.isfinite(columns.astype(config.execution.precision)).all(axis=0)
         is_fit &= np.isfinite(fills)
     for scaler in scalers:
-        is_fit &= np.isfinite(scaler.scale_) & (scaler.scale_ != 0)
+        if not isinstance(scaler, Quantiles):
+            is_fit &= np.isfinite(scaler.scale_) & (scaler.scale_ != 0)
     what = f"values too large for {config.execution.precision} once they are filled and scaled"
     hint = f'write smaller numbers, or {setting} = "none"'
     _refuse_unfit(config, raw, names, is_fit, what, hint)
@@ -406,10 +434,17 @@ def _imputers(config: StudyConfig) -> list[Any]:
             return [SimpleImputer(strategy=method, keep_empty_features=True)]
 
 
-def _scaled_by(scalers: Sequence[Any]) -> Scaling | None:
+def _scaled_by(scalers: Sequence[Any]) -> Scaling | Quantiles | None:
     if not scalers:
         return None
+    if isinstance(scalers[0], Quantiles):
+        return Quantiles(tuple(one for scaler in scalers for one in scaler.quantiles))
     to_range = isinstance(scalers[0], MinMaxScaler)
-    shifts = [scaler.min_ if to_range else scaler.mean_ for scaler in scalers]
+    shifts = [_shift(scaler) for scaler in scalers]
     scales = [scaler.scale_ for scaler in scalers]
     return Scaling(to_range, tuple(np.hstack(scales).tolist()), tuple(np.hstack(shifts).tolist()))
+
+
+def _shift(scaler: Any) -> NDArray[np.float64]:
+    names = {MinMaxScaler: "min_", StandardScaler: "mean_", RobustScaler: "center_"}
+    return getattr(scaler, names[type(scaler)])

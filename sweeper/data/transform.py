@@ -29,6 +29,9 @@ from sweeper.trial import Scalar
 
 # ordinal number of a missing value; values that no training row has are UNKNOWN
 MISSING = -2
+# the largest number that scaling by quantiles gives training rows, the normal deviate of a rank of
+# 1 - 1e-7, and the one of numbers beyond them
+DEVIATE, BEYOND = 5.199337582187471, 5.2
 _TAKEN = "; it is taken as none of the known categories"
 _SHOWN = 5  # columns or values to list in a message
 
@@ -64,6 +67,42 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantiles:
+    """The normal deviate of a number's rank among the training rows.
+
+    `quantiles` are those of each column, at equal steps of probability from 0 to 1. Between two of
+    them ranks are interpolated; equal numbers have the middle of their ranks, and deviates end at
+    `DEVIATE`, as in scikit-learn's `QuantileTransformer`. Unlike there, numbers that equal the
+    first or last quantile have the middle of their ranks, too, and those beyond are `BEYOND`.
+    """
+
+    quantiles: tuple[tuple[float, ...], ...]
+
+    def of(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The columns `x`, scaled."""
+        from scipy.special import ndtri
+
+        scaled = np.empty(x.shape)
+        for place, of in enumerate(self.quantiles):
+            known, column = np.array(of), x[:, place]
+            steps = np.linspace(0, 1, len(known))
+            first = -np.interp(-column, -known[::-1], -steps[::-1])
+            rank = 0.5 * (first + np.interp(column, known, steps))
+            scaled[:, place] = np.clip(ndtri(rank), -DEVIATE, DEVIATE)
+            scaled[column < known[0], place] = -BEYOND
+            scaled[column > known[-1], place] = BEYOND
+        return scaled
+
+    def undo(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The columns that scaling made `x` of, between the smallest and largest quantile."""
+        from scipy.special import ndtr
+
+        columns = zip(np.transpose(ndtr(x)), map(np.array, self.quantiles), strict=True)
+        each = [np.interp(ranks, np.linspace(0, 1, len(of)), of) for ranks, of in columns]
+        return np.stack(each, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Category:
     """A column that is encoded value by value; None among `values` means missing.
 
@@ -87,10 +126,10 @@ class Transform:
     columns: tuple[str, ...]
     numbers: tuple[str, ...]
     fills: tuple[float, ...]
-    scaling: Scaling | None
+    scaling: Scaling | Quantiles | None
     categories: tuple[Category, ...]
     one_hot: bool
-    place_scaling: Scaling | None
+    place_scaling: Scaling | Quantiles | None
     classes: tuple[Scalar, ...]
     edition: int = 1
     words: tuple[str, ...] = ()
@@ -328,9 +367,11 @@ def _of_pandas(rows: Any) -> Any:
     return as_pandas(rows)
 
 
-def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:
+def _scaling(body: Mapping[str, Any] | None) -> Scaling | Quantiles | None:
     if body is None:
         return None
+    if "quantiles" in body:
+        return Quantiles(tuple(map(tuple, body["quantiles"])))
     return Scaling(body["to_range"], tuple(body["scale"]), tuple(body["shift"]))
 
 

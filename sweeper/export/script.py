@@ -18,7 +18,7 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.rules import inputs_of
-from sweeper.data.transform import MISSING, Transform
+from sweeper.data.transform import BEYOND, DEVIATE, MISSING, Transform
 from sweeper.models.encoding import PiecewiseLinear
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
@@ -65,7 +65,7 @@ def load_script(
     dtype = record["data"]["spec"]["dtype"]
     blocks = [
         _heading(record, settings),
-        _imports(settings, dtype, networks, digests),
+        _imports(record, settings, networks, digests),
         *([] if _encoding(networks) is None else [_ENCODED]),
         *(code for kind, code in _CLASSES if any(isinstance(n, kind) for n in networks.values())),
         _built(networks, dtype),
@@ -73,8 +73,15 @@ def load_script(
     if isinstance(settings.train, CoupledTable):
         blocks += [_generate(settings)] if settings.train.generates else []
     else:
-        blocks += [_identity(), _FEATURES, _outputs(settings, networks), _PREDICT]
+        blocks += [_identity(), _RANKED if _is_ranked(record) else _SCALED, _FEATURES]
+        blocks += [_outputs(settings, networks), _PREDICT]
     return "\n\n".join(blocks)
+
+
+def _is_ranked(record: Mapping[str, Any]) -> bool:
+    """Whether numbers are scaled by their ranks."""
+    transform = record["data"]["transform"]
+    return any("quantiles" in (transform[name] or {}) for name in ("scaling", "place_scaling"))
 
 
 def _heading(record: Mapping[str, Any], settings: Settings) -> str:
@@ -92,18 +99,22 @@ def _heading(record: Mapping[str, Any], settings: Settings) -> str:
 
 
 def _imports(
-    settings: Settings, dtype: str, networks: Mapping[str, Network], digests: Mapping[str, str]
+    record: Mapping[str, Any],
+    settings: Settings,
+    networks: Mapping[str, Network],
+    digests: Mapping[str, str],
 ) -> str:
     users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
     standard = ["hashlib", "json", *(["sys"] if users else [])]
     standard += [] if isinstance(settings.train, CoupledTable) else ["warnings"]
     lines = [*(f"import {name}" for name in standard), "from pathlib import Path", ""]
-    lines += ["import equinox as eqx", "import jax", "import numpy as np", ""]
+    lines += ["import equinox as eqx", "import jax", "import numpy as np"]
+    lines += ["from scipy.special import ndtri", ""] if _is_ranked(record) else [""]
     lines += ["HERE = Path(__file__).parent", "DIGESTS = {"]
     lines += [f"    {_text(name)}: {_text(digest)}," for name, digest in digests.items()]
     lines += ["}", *_CHECK]
     lines += ['DATA = json.loads((HERE / "preprocess.json").read_text(encoding="utf-8"))']
-    if dtype == "float64":
+    if record["data"]["spec"]["dtype"] == "float64":
         lines += ['jax.config.update("jax_enable_x64", True)']
     if users:
         lines += ["sys.path.insert(0, str(HERE))  # the study's own code, copied here"]
@@ -269,14 +280,31 @@ def _identity() -> str:
 
 _AS_NONE = '"which no training row had; they are taken as none of the known categories"'
 _TAKEN = "; they are taken as none of the known categories"
-_FEATURES = f"""\
+_RANKED = f"""\
+def deviate(column, known):
+    steps = np.linspace(0, 1, len(known))
+    first = -np.interp(-column, -known[::-1], -steps[::-1])
+    rank = 0.5 * (first + np.interp(column, known, steps))
+    found = np.clip(ndtri(rank), -{DEVIATE}, {DEVIATE})
+    found[column < known[0]] = -{BEYOND}
+    found[column > known[-1]] = {BEYOND}
+    return found
+
+
+def scaled(x, by):
+    if by is None:
+        return x
+    columns = zip(x.T, np.array(by["quantiles"]), strict=True)
+    return np.stack([deviate(*column) for column in columns], axis=1)
+"""
+_SCALED = """\
 def scaled(x, by):
     if by is None:
         return x
     scale, shift = np.array(by["scale"]), np.array(by["shift"])
     return x * scale + shift if by["to_range"] else (x - shift) / scale
-
-
+"""
+_FEATURES = f"""\
 def warn_of(what, places, then=""):
     \"""Warn about each column of numbers with something in some rows.\"""
     for name, count in zip(DATA["numbers"], places.sum(axis=0), strict=True):

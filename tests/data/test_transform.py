@@ -21,7 +21,7 @@ def transform(make_study: MakeStudy, data: str, table: str = TABLE) -> Transform
     return Transform.from_dict(json.loads(json.dumps(prepare(make_study(data, table)).transform)))
 
 
-@pytest.mark.parametrize("scale", ["standard", "minmax", "none"])
+@pytest.mark.parametrize("scale", ["standard", "minmax", "robust", "quantile", "none"])
 @pytest.mark.parametrize("categorical", ["onehot", "ordinal"])
 @pytest.mark.parametrize("impute", ['"median"', '"most_frequent"', "{ constant = -9 }"])
 def test_rows_are_transformed_as_in_the_study(

@@ -77,7 +77,7 @@ def _studies(draw: Draw, names: list[str], file: str, loss: str) -> Study:
     fills: list[Any] = ["mean", "median", "most_frequent", {"constant": 0}, {"constant": 1e300}]
     optional: dict[str, st.SearchStrategy[Any]] = {
         "impute": st.sampled_from(["none", *fills]),
-        "scale": st.sampled_from(["none", "standard", "minmax"]),
+        "scale": st.sampled_from(["none", "standard", "minmax", "robust", "quantile"]),
         "categorical": st.sampled_from(["onehot", "ordinal"]),
     }
     data |= draw(st.fixed_dictionaries({}, optional=optional))

@@ -19,6 +19,7 @@ from scipy.stats import wasserstein_distance
 
 from sweeper.config import parse
 from sweeper.data.order import epoch_order
+from sweeper.errors import StudyError
 from sweeper.executors.executor import Outcome
 from sweeper.executors.trainer import Trainer
 from sweeper.programs.build import Programs
@@ -431,7 +432,12 @@ def test_a_loss_with_a_gradient_to_its_input_part_is_reported(coupled: Make) -> 
     assert "the loss of critic has a gradient to generator" in lane.failure.error_message
 
 
-@pytest.mark.parametrize("scale", ["standard", "minmax", "none"])
+def test_generated_rows_cannot_be_scaled_by_ranks(coupled: Make) -> None:
+    with pytest.raises(StudyError, match=r"data\.scale: generated rows are scaled back by"):
+        coupled(*GAN, "data.scale=quantile")
+
+
+@pytest.mark.parametrize("scale", ["standard", "minmax", "robust", "none"])
 def test_generated_rows_are_measured_in_the_units_of_the_data(scale: str, coupled: Make) -> None:
     study = coupled(*GAN, f"data.scale={scale}")
     program, state, lane, _ = begun(study)
