@@ -6,12 +6,13 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sweeper.cli.advice import Effort, Line, advice, budget
 from sweeper.config.json_schema import study_schema
 from sweeper.config.toml import Source, toml_value
 from sweeper.errors import DataError, Problem, StudyError
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 # how many omitted columns to explain one by one
 _MAX_TOLD = 6
 SCHEMA_FILE = "study.schema.json"
-# rows of the training part, so that an epoch has some steps; and columns to drop by name
-_STEPS, _LARGEST_BATCH = 8, 64
-_MAX_REASONS = 20
+_MAX_REASONS = 20  # columns to drop by name
 _LONGEST_NAME = 100
+_ARCHITECTURES = re.compile(r"\d+ MLPs of \d+ architectures")
 
 
 class Template(StrEnum):
@@ -41,19 +41,24 @@ _KINDS = {Template.CSV: "classes", Template.REGRESSION: "numbers"}
 
 
 def begin(
-    template: str | None, output: Path, data: Path | None, target: str | None = None
+    template: str | None,
+    output: Path,
+    data: Path | None,
+    target: str | None = None,
+    effort: Effort = Effort.NORMAL,
 ) -> tuple[str, ...]:
     """Write a study file to `output`, for the table `data` if given.
 
-    It predicts `target`, or a guessed column if that is None. The schema that the file names is
-    written next to it unless it exists. Returns messages about what was guessed.
+    It predicts `target`, or a guessed column if that is None, and searches with this `effort`. The
+    schema that the file names is written next to it unless it exists. Returns messages about what
+    was guessed.
 
     Raises:
         StudyError: the file already exists, the template is unknown, or it does not
         take a table or a target.
         DataError: the table cannot be read or has no such column.
     """
-    text, told = _begun(_template(template), output, data, target)
+    text, told = _begun(_template(template), output, data, target, effort)
     write_new(output, text)
     if not output.with_name(SCHEMA_FILE).exists():
         text = json.dumps(study_schema(), indent=2) + "\n"
@@ -82,13 +87,14 @@ def _template(name: str | None) -> Template | None:
 
 
 def _begun(
-    template: Template | None, output: Path, data: Path | None, target: str | None
+    template: Template | None, output: Path, data: Path | None, target: str | None, effort: Effort
 ) -> tuple[str, tuple[str, ...]]:
     """The text of the study file, and messages about it."""
     if data is None:
         if target is not None:
             raise StudyError(Problem("", "--target", "needs a table", "add --data FILE"))
-        return study_text(template or Template.DIGITS, output), ()
+        text = study_text(template or Template.DIGITS, output)
+        return (text if effort is Effort.NORMAL else _with_lines(text, budget(effort))), ()
     if template is Template.DIGITS:
         found, hint = "the digits study takes no table", "use csv or regression, or omit it"
         raise StudyError(Problem("", "--data", found, hint))
@@ -102,7 +108,7 @@ def _begun(
         found = f"the target '{guessed.target}' is text, not numbers"
         hint = "use `init csv` to predict it as classes, or choose another column with --target"
         raise DataError(Problem(str(data), "", found, hint))
-    text = filled_in(chosen, data, guessed, output)
+    text = filled_in(chosen, data, guessed, output, effort)
     sizes = part_sizes(parse(text, output), guessed.rows)
     if sizes.train < 1:
         found = f"{guessed.rows} rows are too few to train, validate and test on"
@@ -196,22 +202,35 @@ def _study_name(template: Template, data: Path, guessed: Guess) -> str:
     return "-".join(filter(None, words))[:_LONGEST_NAME].rstrip("-") or "study"
 
 
-def filled_in(template: Template, data: Path, guessed: Guess, written_to: Path) -> str:
+def filled_in(
+    template: Template,
+    data: Path,
+    guessed: Guess,
+    written_to: Path,
+    effort: Effort = Effort.NORMAL,
+) -> str:
     """A study file for the table `data`, named after it."""
     text = study_text(template, written_to)
     path = data if data.is_absolute() else Path(os.path.relpath(data, written_to.parent))
-    batch = max(1, min(_LARGEST_BATCH, guessed.rows // 2 // _STEPS))
-    for key, value in {
-        "study.name": _study_name(template, data, guessed),
-        "data.source": guessed.source,
-        "data.path": path.as_posix(),
-        "data.target": guessed.target,
-        "data.drop": list(guessed.drop),
-        "train.batch_size": batch,
-    }.items():
-        text = _with(text, key, value)
+    suggested = {
+        line.key: line for line in advice(guessed, effort, is_classes=template is Template.CSV)
+    }
+    weights = suggested.pop("data.class_weights", None)
+    text = _with_lines(
+        text,
+        [
+            Line("study.name", _study_name(template, data, guessed)),
+            Line("data.source", guessed.source),
+            Line("data.path", path.as_posix()),
+            Line("data.target", guessed.target),
+            Line("data.drop", list(guessed.drop)),
+            *suggested.values(),
+        ],
+    )
     settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.is_left_out else {})}
     others = [f"{name} = {toml_value(value)}\n" for name, value in settings.items()]
+    if weights is not None:
+        others.append(_setting("class_weights ", weights.value, weights.why))
     if guessed.words:
         names = ", ".join(f"'{name}'" for name in guessed.words)
         kept = f"missing_values = {toml_value([*guessed.missing_values])}"
@@ -231,15 +250,33 @@ def _comment(text: str) -> str:
     return f"# {''.join(c if c.isprintable() else ' ' for c in text)}\n"
 
 
-def _with(text: str, key: str, value: str | int | list[str]) -> str:
-    """The file with a new value for a setting that has its own line."""
-    lines, line = text.splitlines(keepends=True), _line(text, key)
-    setting, _, old = lines[line - 1].partition("= ")
-    comment = re.search(r' *#[^"]*$', old)
-    said = f"{setting}= {toml_value(value)}"
-    told = "" if comment is None else comment[0].strip()
-    lines[line - 1] = f"{said:<34} {told}".rstrip() + "\n"
-    return "".join(lines)
+def _with_lines(text: str, changed: Iterable[Line]) -> str:
+    """The file with other values for settings that have their own lines, or without them."""
+    for one in changed:
+        lines, place = text.splitlines(keepends=True), _line(text, one.key) - 1
+        if one.value is None:
+            del lines[place]
+        else:
+            name, _, old = lines[place].partition("= ")
+            comment = re.search(r'# *([^"]*)$', old.rstrip())
+            lines[place] = _setting(name, one.value, one.why or (comment[1] if comment else ""))
+        text = "".join(lines)
+    return _ARCHITECTURES.sub(_architectures(text), text, count=1)
+
+
+def _architectures(text: str) -> str:
+    """What the first comment of a file says that it searches."""
+    from sweeper.config import parse
+
+    config = parse(text, Path())
+    depths, widths = (config.drawn_values(f"model.{name}") or () for name in ("depth", "width"))
+    return f"{config.study.n_trials} MLPs of {len(depths) * len(widths)} architectures"
+
+
+def _setting(name: str, value: Any, why: str) -> str:
+    """A line of the file; `name` may end with spaces."""
+    said = f"{name}= {toml_value(value)}"
+    return (f"{said:<34} # {why}" if why else said) + "\n"
 
 
 def _line(text: str, key: str) -> int:

@@ -55,16 +55,17 @@ _SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
 class Guess:
     """How a study could use a table; `source` is the kind of file, `rows` its number of rows.
 
-    `because` says how the target was found. `drop` are columns that a study cannot learn from, each
-    with the reason; `features` is how many are left. The target has `values` different values, the
-    rarest of them in `rarest` rows; `gaps` rows without a target are not counted in `rows`. `stray`
-    says what keeps the target from being numbers and where, and is empty if nothing does; `is_text`
-    says that it is text in any case. `codes` describes the values of a target that could be taken
-    as classes or as numbers, such as a rating; else it is empty. `as_text` are columns of numbers
-    written as text, and how to read them. `settings` read a CSV file that is not in UTF-8 with
-    commas. `words` says which words in text columns were read as missing values; they would stay
-    text if only `missing_values` meant missing. `hints` are further remarks about columns. `time`
-    is a column by which the rows can be split in the order of time; else it is empty.
+    `because` says how the target was found. `drop` are columns that a study cannot learn from,
+    each with the reason; `features` is how many are left, `numbers` how many of these are
+    numbers. The target has `values` different values, from `rarest` rows to `commonest` rows
+    each; `gaps` rows without a target are not counted in `rows`. `stray` says what keeps the
+    target from being numbers and where, and is empty if nothing does; `is_text` says that it is
+    text in any case. `codes` describes the values of a target that could be taken as classes or
+    as numbers, such as a rating; else it is empty. `as_text` are columns of numbers written as
+    text, and how to read them. `settings` read a CSV file that is not in UTF-8 with commas.
+    `words` says which words in text columns were read as missing values; they would stay text
+    if only `missing_values` meant missing. `hints` are further remarks about columns. `time` is
+    a column by which the rows can be split in the order of time; else it is empty.
     """
 
     source: str
@@ -76,6 +77,8 @@ class Guess:
     drop: Mapping[str, str] = field(default_factory=dict[str, str])
     values: int = 0
     rarest: int = 0
+    commonest: int = 0
+    numbers: int = 0
     gaps: int = 0
     as_text: Mapping[str, str] = field(default_factory=dict[str, str])
     stray: str = ""
@@ -135,9 +138,11 @@ def guess(path: Path, target: str | None = None) -> Guess:
         is_classes=is_classes,
         rows=n_rows,
         features=len(kept),
+        numbers=len(raw.numbers),
         drop=drop,
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
+        commonest=int(counts.max()) if len(counts) else 0,
         gaps=len(table) - n_rows,
         as_text={**_gap_classes(raw, of_target, words), **_as_text(raw, words)},
         stray=stray,

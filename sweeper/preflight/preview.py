@@ -309,7 +309,7 @@ class Preview:
             "lattice": list(self._lattice()),
             "trials_outside_lattice": self._outside(),
             "switch": list(switch_classes(self.plan, self.devices)),
-            "predicted": asdict(self._duration),
+            "predicted": asdict(self.predicted),
             "advice": self._advice(),
             "rules_without_use_in_some_trials": list(self.idle_rules),
             "notes": [
@@ -408,7 +408,7 @@ class Preview:
             )
 
     @property
-    def _duration(self) -> Duration:
+    def predicted(self) -> Duration:
         busy = max(1, self.threads or self.workers)
         return duration(self.config, self.forecast, self.plan, busy, self.devices)
 
@@ -423,7 +423,7 @@ class Preview:
         ):
             return None
         told = f"{100 * share:.0f} % of the trials will have another of the same structure"
-        waste_s = self._duration.waste_s
+        waste_s = self.predicted.waste_s
         widths = self.config.entry("model.width")
         if not isinstance(widths, IntSearch) or widths.base == 2:
             return f"{told}; padding them costs {waste_s:.1f} s of training"

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from sweeper.cli.advice import Effort
 from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
@@ -20,6 +21,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_written
 from sweeper.cli.console import console_on
+from sweeper.errors import SweeperError
 
 
 def init(
@@ -36,6 +38,9 @@ def init(
         str | None,
         typer.Option("--target", metavar="NAME", help="The column to predict; guessed if omitted."),
     ] = None,
+    effort: Annotated[
+        Effort, typer.Option("--effort", help="How much to search: trials, epochs and widths.")
+    ] = Effort.NORMAL,
 ) -> None:
     """Write a first study file for your own table, or for the digits example.
 
@@ -43,9 +48,26 @@ def init(
     """
     from sweeper.cli.new_study import begin
 
-    for told in begin(template, output, data, target):
-        console_on(sys.stderr).print(told, soft_wrap=True)
+    console = console_on(sys.stderr)
+    for told in begin(template, output, data, target, effort):
+        console.print(told, soft_wrap=True)
     print_written(output, f"run it with `python -m sweeper run {output}`")
+    if data is not None:
+        console.print(_time_of(output), soft_wrap=True)
+
+
+def _time_of(study_file: Path) -> str:
+    """How long a study will take, or why it cannot be run yet."""
+    from sweeper.api import plan
+    from sweeper.config import load
+    from sweeper.results.formatting import duration
+
+    try:
+        predicted = plan(load(study_file)).predicted
+    except SweeperError as error:
+        return f"it cannot be run yet: {error}"
+    ways = "`--effort quick` searches less, `--effort thorough` more"
+    return f"it takes about {duration(predicted.total_s)} on this machine; {ways}"
 
 
 def export_optuna(
