@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import problem
-from pytabkit import RealMLP_TD_Classifier, RealMLP_TD_Regressor
 
 
-def main() -> None:
-    """Train the model; the validation part chooses its epoch. It takes no gaps in numbers."""
+def train(regressor: Any, classifier: Any) -> None:
+    """Train a model of pytabkit, which takes no gaps in numbers.
+
+    The validation part chooses its epoch.
+    """
     task = problem.read()
     data = task.load_frames()
-    kind = RealMLP_TD_Regressor if task.score == "r2" else RealMLP_TD_Classifier
+    kind = regressor if task.score == "r2" else classifier
     more = {"n_epochs": task.epochs} if task.trials <= 2 else {}  # a quick test
     model = kind(device="cpu", random_state=task.seed, **more)
     medians = data.x.median(numeric_only=True)
@@ -20,4 +24,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from pytabkit import RealMLP_TD_Classifier, RealMLP_TD_Regressor
+
+    train(RealMLP_TD_Regressor, RealMLP_TD_Classifier)

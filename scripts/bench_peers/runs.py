@@ -23,6 +23,7 @@ NEEDS = {
     "lightgbm_default": ("lightgbm",),
     "flaml_automl": ("flaml", "lightgbm", "xgboost"),
     "realmlp": ("torch", "pytabkit"),
+    "tabm": ("torch", "pytabkit"),
 }
 STRATEGIES = {"cold": "auto", "warm": "auto"}  # of the project's runs; others are named like it
 OURS = ("cold", "warm", "exact", "padded", "process")
