@@ -13,7 +13,7 @@ from rich.table import Table
 from sweeper.cli.tables import Record, Rows, pairs, rows
 from sweeper.errors import counted
 from sweeper.results import formatting
-from sweeper.results.ensemble import EnsembleRecord, verdict
+from sweeper.results.ensemble import EnsembleRecord, better_trees, verdict
 from sweeper.results.filter import heading
 from sweeper.rundir import RunDir
 from sweeper.trial import Reason
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sweeper.export.reproduce import Reproduction
 
 _CURVE_WIDTH = 40
+_COLUMNS_SHOWN = 10
 _TRACEBACK_LINES = 12
 # what `show` says about a trial's training, if known
 _TRAINING = ("epochs_done", "n_parameters", "train_s", "compile_share_s", "peak_memory_bytes")
@@ -160,14 +161,24 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
     metric = record.metric.removeprefix("val_")
     compared = {"validation": record.validation, "test": record.test}
     parts = [
-        [name, gain.rows, gain.single, gain.ensemble, gain.standard_error]
+        [name, gain.rows, gain.single, gain.ensemble, gain.standard_error, gain.trees]
         for name, gain in compared.items()
         if gain is not None
     ]
-    headings = ("rows", "count", f"trial {record.single}", "ensemble", "standard error")
-    yield rows(f"{metric}, with the standard error of the difference", headings, parts)
+    names = (f"trial {record.single}", "ensemble", "standard error", "gradient boosting")
+    title = f"{metric}, with the standard error of the first difference"
+    yield rows(title, ("rows", "count", *names), parts)
     yield ""
+    if record.importance:
+        title = f"how much {metric} worsens on test rows if a column is shuffled"
+        falls = sorted(record.importance.items(), key=lambda one: -one[1])
+        yield rows(title, ("column", "worse by"), [[*one] for one in falls[:_COLUMNS_SHOWN]])
+        if more := len(falls[_COLUMNS_SHOWN:]):
+            yield f"and {counted(more, 'other column')}"
+        yield ""
     yield verdict(record)
+    if trees := better_trees(record):
+        yield trees
     yield ""
 
 

@@ -1,7 +1,7 @@
-"""Constant and linear models of the prepared rows, to compare trials with.
+"""Constant and linear models and boosted trees of the prepared rows, to compare trials with.
 
-The linear ones are scikit-learn's LogisticRegression and Ridge, whose import takes most of a second
-and so happens where they are fitted.
+All but the constant ones are scikit-learn's, whose import takes most of a second and so happens
+where they are fitted.
 """
 
 from __future__ import annotations
@@ -37,6 +37,24 @@ def linear_model(data: Dataset, x: NDArray[Any], y: NDArray[Any]) -> Predict:
     """A linear model, fitted to these rows: of logits, with the study's class weights, or ridge."""
     x = np.asarray(x, np.float64)
     return _logistic(data, x, y) if data.class_names else _ridge(x, y)
+
+
+def boosted_trees(data: Dataset, seed: int) -> Predict:
+    """HistGradientBoosting with its defaults, fitted to the training rows; for one target."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    if not data.class_names:
+        trees = HistGradientBoostingRegressor(random_state=seed)
+        trees.fit(data.x_train, data.y_train[:, 0])
+        return lambda rows: trees.predict(rows)[:, None]
+    classifier = HistGradientBoostingClassifier(random_state=seed).fit(data.x_train, data.y_train)
+
+    def outputs(rows: NDArray[Any]) -> NDArray[Any]:
+        shares = np.zeros((len(rows), len(data.class_names)))
+        shares[:, classifier.classes_] = classifier.predict_proba(rows)
+        return _as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE)))
+
+    return outputs
 
 
 def _as_outputs(data: Dataset, logits: NDArray[Any]) -> NDArray[Any]:

@@ -189,6 +189,16 @@ class Transform:
         parts += [self._places(columns, doubt)] if self.categories else []
         return np.concatenate(parts, axis=1).astype(precision)
 
+    def places(self) -> dict[str, range]:
+        """The model inputs that each column becomes, by name."""
+        found = {name: range(place, place + 1) for place, name in enumerate(self.numbers)}
+        first = len(found)
+        for one in self.categories:
+            count = len(one.values) if self.one_hot else 1
+            found[one.name] = range(first, first + count)
+            first += count
+        return found
+
     def _columns(self, rows: Any) -> Mapping[str, Any]:
         if isinstance(rows, str | bytes | PathLike):
             raise UnfitRowsError(f"{rows!r} is text, not rows", "read it first: pandas.read_csv")

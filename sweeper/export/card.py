@@ -34,7 +34,7 @@ def model_card(
     """
     data = record["data"]
     parts = [
-        f"# Trial {record['trial']} of the study {_cell(record['study'])}",
+        f"# Trial {record['trial']} of the study {in_cell(record['study'])}",
         _summary(config, row, record),
         "## Measures",
         _of_all(config),
@@ -144,7 +144,7 @@ def _simple_models(config: StudyConfig, row: Record, baseline: Baseline | None) 
     shown = [list(map(formatting.number, one)) for one in rows]
     table = f"{title}:\n\n{_table(headings, shown)}"
     told = describe_doubt(baseline, objectives, config.study.directions, row)
-    return f"{table}\n\n{_cell(told)}." if told else table
+    return f"{table}\n\n{in_cell(told)}." if told else table
 
 
 def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
@@ -212,7 +212,7 @@ def _use(config: StudyConfig, record: Record, output: Path) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [_line(map(_cell, row)) for row in rows]
+    lines = [_line(map(in_cell, row)) for row in rows]
     if not lines:
         return ""
     return "\n".join([_line(headings), _line(["---"] * len(headings)), *lines])
@@ -222,7 +222,7 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(value: object) -> str:
+def in_cell(value: object) -> str:
     """A value as a cell of a Markdown table, with special characters escaped."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     for found, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " ")):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -24,6 +24,8 @@ from sweeper.config.load import study_of
 from sweeper.config.train import SupervisedTable
 from sweeper.data.ahead import preparing
 from sweeper.data.dataset import Dataset
+from sweeper.data.simple_models import Predict, boosted_trees
+from sweeper.data.transform import Transform
 from sweeper.errors import Problem, StudyError
 from sweeper.executors.claims import claim_devices
 from sweeper.executors.jax_setup import jax_restored, with_pins
@@ -46,6 +48,8 @@ MOST_CANDIDATES = 50
 _GROUPS = 20
 _MOST_ROWS = 1_000_000
 _LEAST_ROWS = 20  # in each half of the validation part
+_MOST_OF_TREES = 20_000_000  # numbers that boosted trees are fitted to in some seconds
+_SHUFFLES, _SHUFFLED_ROWS = 3, 200_000  # of a column, and rows that are predicted in all
 
 Score = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 """Of predictions shaped (models, rows, outputs) and targets: shaped (models, 2), a number of each
@@ -56,11 +60,12 @@ model to maximise, and one that decides ties."""
 class Candidates:
     """The trained models of a study, best first, and their predictions.
 
-    `models` are numbers of trials, each with the index of a member. Predictions are probabilities
-    or scaled numbers, shaped (models, rows, classes or targets).
+    `models` are numbers of trials, each with the index of a member; `predict` are these models.
+    Predictions are probabilities or scaled numbers, shaped (models, rows, classes or targets).
     """
 
     models: tuple[tuple[int, int], ...]
+    predict: tuple[Predict, ...]
     val: NDArray[Any]
     test: NDArray[Any]
 
@@ -193,8 +198,7 @@ def _predicted(
 ) -> Candidates:
     programs = Programs(data_spec(config, data))
     models: list[tuple[int, int]] = []
-    found: list[NDArray[Any]] = []
-    x = np.concatenate([data.x_val, data.x_test])
+    predict: list[Predict] = []
     for row in rows:
         settings = config.filled(json.loads(row["params_json"]))
         program = programs.exact(settings)
@@ -202,14 +206,22 @@ def _predicted(
             number = int(row["trial_number"])
             kept = read_saved(run_dir.saved(number, member), trusted=trust_code)
             refuse_misfit(run_dir, kept, row, member, data.digest)
-            model = plain_state_of(kept, program, settings).model
-            with with_pins():
-                outputs = np.asarray(in_blocks(each_of(model), x))
             models.append((number, member))
-            found.append(_predictions(data, outputs))
-    predictions = np.stack(found)
+            predict.append(_predict(data, plain_state_of(kept, program, settings).model))
+    x = np.concatenate([data.x_val, data.x_test])
+    predictions = np.stack([model(x) for model in predict])
     val, test = np.split(predictions, [len(data.x_val)], axis=1)
-    return Candidates(tuple(models), val, test)
+    return Candidates(tuple(models), tuple(predict), val, test)
+
+
+def _predict(data: Dataset, model: Any) -> Predict:
+    of_each = each_of(model)
+
+    def predictions(x: NDArray[Any]) -> NDArray[Any]:
+        with with_pins():
+            return _predictions(data, np.asarray(in_blocks(of_each, x)))
+
+    return predictions
 
 
 def _measured(
@@ -219,20 +231,65 @@ def _measured(
     sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
     chosen = select(found.val, data.y_val, size, score)
     counts = {index: chosen.count(index) for index in sorted(set(chosen))}
+    validation = _gain(_unseen(config, data, found, size, score), data.y_val, score, sign)
     test = None
     if len(data.x_test):
         pair = np.stack([found.test[0], found.test[chosen].mean(axis=0)])
         test = _gain(pair, data.y_test, score, sign)
+    if len(data.x_train) * data.n_features <= _MOST_OF_TREES and (
+        data.class_names or data.y_train.shape[1] == 1
+    ):
+        trees = boosted_trees(data, config.study.seed)
+
+        def with_trees(gain: Gain, x: NDArray[Any], y: NDArray[Any]) -> Gain:
+            outputs = _predictions(data, trees(x).astype(x.dtype))
+            return replace(gain, trees=sign * float(score(outputs[None], y)[0, 0]))
+
+        validation = with_trees(validation, data.x_val, data.y_val)
+        test = None if test is None else with_trees(test, data.x_test, data.y_test)
     return EnsembleRecord(
         metric=config.study.objectives[0],
         direction=config.study.directions[0],
         candidates=len(found.models),
         members=tuple(Member(*found.models[index], count) for index, count in counts.items()),
         single=found.models[0][0],
-        validation=_gain(_unseen(config, data, found, size, score), data.y_val, score, sign),
+        validation=validation,
         test=test,
         data=data.digest,
+        importance=_importance(config, data, found, counts, score),
     )
+
+
+def _importance(
+    config: StudyConfig,
+    data: Dataset,
+    found: Candidates,
+    counts: Mapping[int, int],
+    score: Score,
+) -> dict[str, float]:
+    """How much worse the ensemble is on test rows of which one column was shuffled.
+
+    The mean over some shuffles; as in Breiman 2001, "Random Forests", but on test rows.
+    """
+    places = Transform.from_dict(data.transform).places()
+    n_rows = min(len(data.x_test), _SHUFFLED_ROWS // max(1, _SHUFFLES * len(places)))
+    if n_rows < min(len(data.x_test), _LEAST_ROWS) or not n_rows:
+        return {}
+    rng = np.random.default_rng(config.study.seed)
+    rows = np.sort(rng.choice(len(data.x_test), n_rows, replace=False))
+    x, y = data.x_test[rows], data.y_test[rows]
+    shuffled = [x]
+    for of_column in places.values():
+        for _ in range(_SHUFFLES):
+            other = x.copy()
+            other[:, of_column] = x[rng.permutation(n_rows)][:, of_column]
+            shuffled.append(other)
+    stacked = np.concatenate(shuffled)
+    total = sum(count * found.predict[index](stacked) for index, count in counts.items())
+    means = np.asarray(total).reshape(len(shuffled), n_rows, -1) / sum(counts.values())
+    values = np.concatenate([score(one[None], y)[:, 0] for one in means])
+    falls = (values[0] - values[1:]).reshape(len(places), _SHUFFLES).mean(axis=1)
+    return dict(zip(places, falls.tolist(), strict=True))
 
 
 def _unseen(

@@ -10,11 +10,12 @@ import json
 from pathlib import Path
 
 from sweeper.errors import StudyError
+from sweeper.export.card import in_cell
 from sweeper.export.directory import refuse_existing, staged_at, write_model
 from sweeper.export.ensemble import not_measured
 from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
-from sweeper.results.ensemble import EnsembleRecord, read_ensemble, verdict
+from sweeper.results.ensemble import EnsembleRecord, better_trees, read_ensemble, verdict
 from sweeper.results.formatting import number
 from sweeper.rundir import RunDir
 
@@ -56,12 +57,17 @@ def _card(record: EnsembleRecord, output: Path) -> str:
     metric, name = record.metric.removeprefix("val_"), output.name
     gains = {"validation": record.validation, "test": record.test}
     measured = [
-        f"| {part} | {gain.rows} | {number(gain.single)} | {number(gain.ensemble)} |"
+        f"| {part} | {gain.rows} | {number(gain.single)} | {number(gain.ensemble)} | "
+        f"{number(gain.trees)} |"
         for part, gain in gains.items()
         if gain is not None
     ]
     members = [f"| {member.trial} | {member.count} |" for member in record.members]
-    told = verdict(record)
+    told = ". ".join(
+        f"{one[0].upper()}{one[1:]}" for one in (verdict(record), better_trees(record)) if one
+    )
+    falls = sorted(record.importance.items(), key=lambda one: -one[1])
+    columns = [f"| {in_cell(name)} | {number(by)} |" for name, by in falls]
     return "\n".join(
         [
             "# An ensemble of trials",
@@ -70,14 +76,19 @@ def _card(record: EnsembleRecord, output: Path) -> str:
             f"probabilities. They were selected from {record.candidates} models by {metric} on",
             "validation rows.",
             "",
-            f"{told[0].upper()}{told[1:]}.",
+            f"{told}.",
             "",
-            f"| rows | count | {metric} of trial {record.single} | of the ensemble |",
-            "| --- | --- | --- | --- |",
+            f"| rows | count | {metric} of trial {record.single} | of the ensemble | of trees |",
+            "| --- | --- | --- | --- | --- |",
             *measured,
             "",
             "Validation rows are predicted by ensembles that were selected on the other half.",
+            "Trees are scikit-learn's HistGradientBoosting with its defaults, fitted to the same",
+            "rows.",
             "",
+            *(["| column shuffled | worse on test rows by |", "| --- | --- |"] if columns else []),
+            *columns,
+            *([""] if columns else []),
             "| trial | weight |",
             "| --- | --- |",
             *members,

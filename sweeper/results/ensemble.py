@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.results.formatting import number
@@ -27,12 +27,14 @@ class Gain:
     """The metric of the best single trial and of the ensemble on `rows` rows.
 
     `standard_error` is that of their difference; None if the rows are too few or too many for it.
+    `trees` is the metric of boosted trees; None if they were not measured.
     """
 
     rows: int
     single: float
     ensemble: float
     standard_error: float | None
+    trees: float | None = None
 
     def lead(self, direction: str) -> float:
         """How much better the ensemble is; negative if it is worse."""
@@ -45,8 +47,9 @@ class EnsembleRecord:
 
     It was chosen among `candidates` trained models, for `metric`. `single` is the best trial.
     `validation` is measured on validation rows by ensembles that were selected on the other half of
-    them; `test` on the test rows by this one, None without test rows. `data` is the digest of the
-    prepared data.
+    them; `test` on the test rows by this one, None without test rows. `importance` is how much
+    worse the ensemble is, on average, on test rows of which one column was shuffled; empty without
+    test rows, or with too many columns. `data` is the digest of the prepared data.
     """
 
     metric: str
@@ -57,6 +60,7 @@ class EnsembleRecord:
     validation: Gain
     test: Gain | None
     data: str
+    importance: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> EnsembleRecord:
@@ -89,6 +93,19 @@ def write_ensemble(run_dir: RunDir, record: EnsembleRecord) -> None:
     """Replace the ensemble of a study."""
     text = json.dumps(asdict(record), indent=1, allow_nan=False) + "\n"
     swapped(run_dir.ensemble, run_dir.staging, text.encode())
+
+
+def better_trees(record: EnsembleRecord) -> str:
+    """That boosted trees are better than the ensemble; empty if they are not."""
+    gain = record.validation if record.test is None else record.test
+    if gain.trees is None or replace(gain, single=gain.trees).lead(record.direction) >= 0:
+        return ""
+    metric = record.metric.removeprefix("val_")
+    where = "validation" if record.test is None else "test"
+    return (
+        "gradient boosting with scikit-learn's defaults, fitted to the same rows, is better on "
+        f"{where} rows: {metric} {number(gain.trees)} instead of {number(gain.ensemble)}"
+    )
 
 
 def verdict(record: EnsembleRecord) -> str:

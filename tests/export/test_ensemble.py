@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,23 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 import sweeper
 from sweeper.data.prepare import prepare
+from sweeper.data.transform import Category, Transform
 from sweeper.errors import SetupError, StudyError
 from sweeper.export.ensemble import measure_ensemble, select
 from sweeper.export.ensemble_directory import export_ensemble
-from sweeper.results.ensemble import EnsembleRecord, Gain, Member, verdict, write_ensemble
+from sweeper.results.ensemble import (
+    EnsembleRecord,
+    Gain,
+    Member,
+    better_trees,
+    verdict,
+    write_ensemble,
+)
 from sweeper.rundir import RunDir
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
@@ -111,6 +121,55 @@ def test_an_ensemble_is_measured_as_its_members_together_predict(study: Any) -> 
     np.testing.assert_allclose([record.test.single, record.test.ensemble], expected, rtol=1e-5)
     assert record.test.rows == len(data.x_test)
     assert record.validation.rows == len(data.x_val)
+
+
+def test_boosted_trees_are_measured_on_the_same_rows(study: Any) -> None:
+    _, config, record = study
+    data = prepare(config)
+    kind = HistGradientBoostingClassifier if data.class_names else HistGradientBoostingRegressor
+    trees = kind(random_state=config.study.seed).fit(data.x_train, np.ravel(data.y_train))
+    found = trees.predict(data.x_test)
+    if data.class_names:
+        found = trees.predict_proba(data.x_test)
+    assert record.test.trees == pytest.approx(measured(config, data, found), rel=1e-4)
+
+
+def test_importance_is_what_shuffling_a_column_costs(study: Any) -> None:
+    _, config, record = study
+    data = prepare(config)
+    assert list(record.importance) == list(data.transform["columns"])
+    constant = [
+        name for name, x in zip(record.importance, data.x_test.T, strict=True) if not x.any()
+    ]
+    assert all(record.importance[name] == 0 for name in constant)
+    if config.data.name == "diabetes":  # what is known about it
+        best = sorted(record.importance, key=lambda name: -record.importance[name])[:3]
+        assert "bmi" in best
+
+
+def test_a_text_column_is_shuffled_as_a_whole() -> None:
+    categories = (Category("kind", ("a", "b", None)), Category("town", ("x", "y")))
+    known = Transform(("size", "kind", "town"), ("size",), (), None, categories, True, None, ())
+    assert known.places() == {"size": range(1), "kind": range(1, 4), "town": range(4, 6)}
+    assert replace(known, one_hot=False).places()["town"] == range(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("trees", "way", "is_better"),
+    [
+        (0.95, "maximize", True),
+        (0.8, "maximize", False),
+        (0.8, "minimize", True),
+        (None, "", False),
+    ],
+)
+def test_trees_that_are_better_are_named(trees: float | None, way: str, is_better: bool) -> None:
+    gain = Gain(200, 0.85, 0.9, 0.01, trees)
+    record = EnsembleRecord("val_r2", way, 5, (Member(3, 0, 2),), 7, gain, gain, "")
+    told = better_trees(record)
+    assert bool(told) is is_better
+    if told:
+        assert told.endswith(f"is better on test rows: r2 {trees} instead of 0.9")
 
 
 def predictions_of(
