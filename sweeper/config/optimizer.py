@@ -15,13 +15,16 @@ from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.reading import Named, RawTable, is_table, tables_of
 from sweeper.config.table import FIXED, TRACED, Table
 
-ScheduleName = Literal["constant", "cosine", "warmup_cosine", "exponential", "one_cycle"]
+ScheduleName = Literal[
+    "constant", "cosine", "warmup_cosine", "flat_cosine", "exponential", "one_cycle"
+]
 
 # the numbers that each schedule uses, with their defaults; those of one_cycle are Optax's
 SHAPES: Mapping[str, Mapping[str, float]] = {
     "constant": {},
     "cosine": {"end": 0.0},
     "warmup_cosine": {"warmup": 0.1, "start": 0.0, "end": 0.0},
+    "flat_cosine": {"flat": 0.5, "end": 0.0},
     "exponential": {"end": 0.01},
     "one_cycle": {"warmup": 0.3, "start": 1 / 25, "end": 1 / 25e4},
 }
@@ -30,7 +33,7 @@ _Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, TRACED]
 
 
 class LrScheduleTable(Table):
-    """`[optimizer.schedule]`; `optimizer.lr` is the highest rate, at the end of the warm-up.
+    """`[optimizer.schedule]`; `optimizer.lr` is the highest rate.
 
     All numbers are relative to the rate and to the number of steps that the trial trains.
     """
@@ -47,10 +50,15 @@ class LrScheduleTable(Table):
         description="first rate as a share of lr; for warmup_cosine (0) and one_cycle (1/25)",
         examples=[0.1],
     )
+    flat: Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED] = Field(
+        default=None,
+        description="share of all steps in which the rate is lr; for flat_cosine (0.5)",
+        examples=[0.3],
+    )
     end: _Share = Field(
         default=None,
-        description="rate after the last step as a share of lr; for cosine and warmup_cosine (0), "
-        "exponential (0.01) and one_cycle (1/250000)",
+        description="rate after the last step as a share of lr; for cosine, warmup_cosine and "
+        "flat_cosine (0), exponential (0.01) and one_cycle (1/250000)",
         examples=[0.05],
     )
 

@@ -51,6 +51,12 @@ def warmup_cosine(step: Number, steps: Number, shape: Mapping[str, Number]) -> R
     return jnp.where(step < top, rising, falling)
 
 
+def flat_cosine(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
+    """1, and in the last steps to `end` along half a cosine."""
+    flat = jnp.round(steps * shape["flat"])
+    return _along(1.0, shape["end"], (step - flat) / jnp.maximum(steps - flat, 1))
+
+
 def exponential(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
     """From 1 to `end`, by the same factor in each step."""
     return jnp.power(shape["end"], step / steps)
@@ -67,6 +73,7 @@ def one_cycle(step: Number, steps: Number, shape: Mapping[str, Number]) -> Rate:
 SCHEDULES: Mapping[str, Schedule] = {
     "cosine": cosine,
     "warmup_cosine": warmup_cosine,
+    "flat_cosine": flat_cosine,
     "exponential": exponential,
     "one_cycle": one_cycle,
 }

@@ -70,7 +70,8 @@ def searched(program: str, key: str) -> tuple[StudyConfig, str]:
     beside = list(BESIDE.get(key.rpartition(".")[2], ()))
     around = key.rpartition(".")[0]
     if around.endswith(".schedule"):
-        beside.append(f"{around}.name=one_cycle")
+        name = "flat_cosine" if key.endswith(".flat") else "one_cycle"
+        beside.append(f"{around}.name={name}")
     when = f"{{'{other}'={5 if 'width' in other else 1}}}"
     entry = f"search.{key}={{type='float',low=0.1,high=0.5,when={when}}}"
     return parse(text, Path("study.toml"), [*beside, entry]), other
@@ -100,7 +101,7 @@ def test_every_optional_number_has_a_neutral_value() -> None:
     assert last == {
         *BESIDE,
         *OF_OPTIMIZERS,
-        *("clip_norm", "clip_value", "warmup", "start", "end"),
+        *("clip_norm", "clip_value", "warmup", "flat", "start", "end"),
         *("lr", "ema", "label_smoothing"),
     }
 

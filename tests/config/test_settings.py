@@ -117,7 +117,7 @@ def test_every_setting_is_structural_or_traced(optimizer: str, read: Read) -> No
         for table in ("model", "optimizer", "train")
         for setting in settings_within(type(getattr(settings, table)), table)
     }
-    left_out = {f"optimizer.schedule.{name}" for name in ("warmup", "start", "end")}
+    left_out = {f"optimizer.schedule.{name}" for name in ("warmup", "flat", "start", "end")}
     left_out |= {"train.huber_delta", "train.early_stop.patience", "train.early_stop.min_delta"}
     left_out |= {"model.numbers", "model.n_bins", "model.bins"}  # while they have their defaults
     left_out |= {key for key in written if key.startswith("optimizer.decay.")}  # in a single text

@@ -34,7 +34,7 @@ def fitting_searches(draw: Draw, study: Study, frame: Frame, *, finite: bool) ->
     used = {key for name in schedules for key in SHAPES[name]}
     if "exponential" in schedules:
         used -= {"end"}
-    unfit |= {f"optimizer.schedule.{key}" for key in {"warmup", "start", "end"} - used}
+    unfit |= {f"optimizer.schedule.{key}" for key in {"warmup", "flat", "start", "end"} - used}
     needed = {"model.kind"} if frame.model is MixedTable else set[str]()
     if frame.optimizer is MixedOptimizerTable:
         needed.add("optimizer.name")

@@ -147,6 +147,10 @@ def optax_schedule(name: str, steps: int, numbers: dict[str, float]) -> optax.Sc
             top = round(number["warmup"] * steps)
             first, last = 2 * number["start"], 2 * number["end"]
             return optax.warmup_cosine_decay_schedule(first, 2.0, top, steps, last)
+        case "flat_cosine":
+            flat = round(number["flat"] * steps)
+            falling = optax.cosine_decay_schedule(2.0, steps - flat, number["end"])
+            return optax.join_schedules([optax.constant_schedule(2.0), falling], [flat])
         case "exponential":
             return optax.exponential_decay(2.0, steps, number["end"])
         case _:
@@ -154,7 +158,7 @@ def optax_schedule(name: str, steps: int, numbers: dict[str, float]) -> optax.Sc
             return optax.cosine_onecycle_schedule(steps, 2.0, number["warmup"], first, last)
 
 
-@pytest.mark.parametrize("numbers", [{}, {"warmup": 0.25, "start": 0.1, "end": 0.05}])
+@pytest.mark.parametrize("numbers", [{}, {"warmup": 0.25, "flat": 0.75, "start": 0.1, "end": 0.05}])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_equals_that_of_optax(name: str, numbers: dict[str, float]) -> None:
     steps = 40
@@ -180,8 +184,8 @@ def test_the_rate_follows_the_steps_of_each_trial(
     name: str, way: str, bench: Callable[..., Bench]
 ) -> None:
     """Trials of different lengths are lanes of one program, each with its own schedule."""
-    numbers = {"warmup": 0.25, "start": 0.1, "end": 0.05}
-    each = {"warmup": "warmup=0.25", "start": "start=0.1", "end": "end=0.05"}
+    numbers = {"warmup": 0.25, "flat": 0.75, "start": 0.1, "end": 0.05}
+    each = {"warmup": "warmup=0.25", "flat": "flat=0.75", "start": "start=0.1", "end": "end=0.05"}
     written = ",".join(each[key] for key in SHAPES[name])
     study = bench(
         "train.metrics=[]",
