@@ -36,8 +36,8 @@ _ROWS_A_UNIT = 4
 _NARROWEST = 16
 # the smallest batch of an epoch of some steps, and larger ones for tables of so many rows
 _STEPS, _BATCHES = 8, {0: 64, 20_000: 128, 50_000: 256, 100_000: 512}
-# piecewise-linear encoding: bins of a number, rows in a bin, and inputs of the network
-_MOST_BINS, _FEWEST_BINS, _ROWS_A_BIN, _MOST_INPUTS = 32, 4, 50, 1024
+# piecewise-linear encoding: bins of a number, rows in each, inputs of a network, rows for each
+_MOST_BINS, _FEWEST_BINS, _ROWS_A_BIN, _MOST_INPUTS, _ROWS_AN_INPUT = 32, 4, 50, 1024, 4
 # the share of rows of one class from which accuracy says little
 _IMBALANCED = 0.85
 
@@ -85,13 +85,12 @@ def _width(widest: int) -> Line:
 
 def _numbers(guessed: Guess) -> Iterator[Line]:
     """How numbers are encoded: in bins, if there are enough rows for them."""
+    inputs = min(_MOST_INPUTS, guessed.rows // _ROWS_AN_INPUT)
+    most = min(guessed.rows // _ROWS_A_BIN, inputs // max(1, guessed.numbers))
     bins = _MOST_BINS
-    while bins > _FEWEST_BINS and (
-        bins * _ROWS_A_BIN > guessed.rows or bins * guessed.numbers > _MOST_INPUTS
-    ):
+    while bins > max(most, _FEWEST_BINS):
         bins //= 2
-    fits = bins * _ROWS_A_BIN <= guessed.rows and bins * guessed.numbers <= _MOST_INPUTS
-    if guessed.numbers and fits:
+    if guessed.numbers and bins <= most:
         yield Line("model.n_bins", bins)
         return
     yield Line("model.numbers", None)

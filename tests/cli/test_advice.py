@@ -37,7 +37,7 @@ def test_widths_and_batches_follow_from_the_rows(rows: int, widest: int, batch: 
     ("rows", "numbers", "bins"),
     [
         *((20_000, 4, 32), (20_000, 32, 32), (20_000, 64, 16), (20_000, 256, 4)),
-        *((1_000, 4, 16), (200, 4, 4)),
+        *((1_000, 4, 16), (200, 4, 4), (1_800, 61, 4)),
     ],
 )
 def test_numbers_are_binned_as_far_as_rows_and_columns_allow(
