@@ -349,4 +349,12 @@ def run_prepared(
             from sweeper.sweep.run import StudyRun
 
         begun = StudyRun(config, data, held, executor.train, watch, timeline)
-        return begun.to_the_end(stop)
+        status = begun.to_the_end(stop)
+        if config.results.ensemble is not None and status.state == "finished":
+            from sweeper.export.ensemble import average
+
+            try:
+                average(config, run_dir, data)
+            except StudyError as error:  # too few trials completed, or they cannot be averaged
+                observer(Warned(f"no ensemble: {error}"))
+        return status

@@ -23,16 +23,17 @@ def script() -> dict[str, Any]:
         return runpy.run_path(str(ROOT / "scripts" / "bench_winner"))
 
 
-def test_ranks_are_of_splits_that_every_tool_has_finished(script: dict[str, Any]) -> None:
-    figure, ranked = script["Figure"], script["RANKED"]
-    runs = [figure("HI", 0, tool, test) for tool, test in zip(ranked, (5, 3, 4, 2, 1), strict=True)]
-    runs += [figure("HI", 1, tool, 0.5) for tool in ranked]
-    runs += [figure("HI", 2, tool, 0.5) for tool in ranked[1:]]
-    runs += [figure("HI", 2, ranked[0], failed="exit 1"), figure("HI", 0, "tabm", 9)]
+def test_ranks_are_of_tools_that_ran_on_every_split(script: dict[str, Any]) -> None:
+    figure, (own, *others, last) = script["Figure"], script["RANKED"]
+    runs = [
+        figure("HI", 0, tool, test) for tool, test in zip((own, *others), (3, 1, 2, 4), strict=True)
+    ]
+    runs += [figure("HI", 1, tool, 0.5) for tool in (own, *others[:2])]
+    runs += [figure("HI", 1, others[2], failed="exit 1"), figure("HI", 0, last, 9)]
 
     found = script["ranks"](runs)
 
-    assert found == dict(zip(ranked, (2, 3, 2.5, 3.5, 4), strict=True))
+    assert found == dict(zip((own, *others), (2, 3, 2.5, 2.5), strict=True))
 
 
 def test_the_report_has_means_times_and_the_gain_of_the_ensemble(script: dict[str, Any]) -> None:
@@ -46,7 +47,7 @@ def test_the_report_has_means_times_and_the_gain_of_the_ensemble(script: dict[st
         "| `HI` | accuracy | 0.8000 ± 0.0000 | 0.8300 ± 0.0100, 44 s | not finished in 1200 s |"
     )
     assert said.startswith("The ensemble's error is 15.0 % below that of the best single trial")
-    assert said.endswith("takes 10 % of the time of the run (median).")
+    assert said.endswith("takes 4 s by itself (median).")
 
 
 def test_a_tool_gets_the_split_of_the_project(script: dict[str, Any], tmp_path: Path) -> None:

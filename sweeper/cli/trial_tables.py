@@ -13,7 +13,7 @@ from rich.table import Table
 from sweeper.cli.tables import Record, Rows, pairs, rows
 from sweeper.errors import counted
 from sweeper.results import formatting
-from sweeper.results.ensemble import EnsembleRecord, better_trees, verdict
+from sweeper.results.ensemble import EnsembleRecord, verdicts
 from sweeper.results.filter import heading
 from sweeper.rundir import RunDir
 from sweeper.trial import Reason
@@ -176,9 +176,7 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
         if more := len(falls[_COLUMNS_SHOWN:]):
             yield f"and {counted(more, 'other column')}"
         yield ""
-    yield verdict(record)
-    if trees := better_trees(record):
-        yield trees
+    yield from verdicts(record)
     yield ""
 
 

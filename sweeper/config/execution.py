@@ -184,6 +184,12 @@ class ResultsTable(Table):
     keep_models: NonNegativeInt = Field(
         default=5, description="number of best trials whose weights are kept"
     )
+    ensemble: Count | None = Field(
+        default=None,
+        description="number of kept models to average at the end, at most, as `sweeper ensemble` "
+        "does; default: none",
+        examples=[20],
+    )
     save_optimizer: bool = Field(
         default=False,
         description="whether the optimizer state is kept too, to continue training",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -43,18 +44,30 @@ def boosted_trees(data: Dataset, seed: int) -> Predict:
     """HistGradientBoosting with its defaults, fitted to the training rows; for one target."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    if not data.class_names:
-        trees = HistGradientBoostingRegressor(random_state=seed)
-        trees.fit(data.x_train, data.y_train[:, 0])
-        return lambda rows: trees.predict(rows)[:, None]
-    classifier = HistGradientBoostingClassifier(random_state=seed).fit(data.x_train, data.y_train)
+    kind = HistGradientBoostingClassifier if data.class_names else HistGradientBoostingRegressor
+    trees: Any = kind(random_state=seed)
 
     def outputs(rows: NDArray[Any]) -> NDArray[Any]:
-        shares = np.zeros((len(rows), len(data.class_names)))
-        shares[:, classifier.classes_] = classifier.predict_proba(rows)
+        with _one_thread():
+            if not data.class_names:
+                return trees.predict(rows)[:, None]
+            shares = np.zeros((len(rows), len(data.class_names)))
+            shares[:, trees.classes_] = trees.predict_proba(rows)
         return _as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE)))
 
+    with _one_thread():
+        trees.fit(data.x_train, np.ravel(data.y_train))
     return outputs
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Keeps scikit-learn's loops to one thread.
+
+    Threads of OpenMP wait for each other busily, which takes minutes where others use the cores.
+    """
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="openmp")
 
 
 def _as_outputs(data: Dataset, logits: NDArray[Any]) -> NDArray[Any]:

@@ -118,7 +118,7 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
     return tables | {
         "study": study,
         "data": tables["data"] | {"split": split},
-        "results": tables["results"] | {"dir": str(run_dir.confirm)},
+        "results": tables["results"] | {"dir": str(run_dir.confirm), "ensemble": None},
     }
 
 

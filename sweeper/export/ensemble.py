@@ -36,7 +36,7 @@ from sweeper.programs.baseline import not_comparable, scoring
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.saved_file import plain_state_of, read_saved
-from sweeper.results.ensemble import EnsembleRecord, Gain, Member
+from sweeper.results.ensemble import EnsembleRecord, Gain, Member, write_ensemble
 from sweeper.results.listing import Row, listed
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
@@ -105,11 +105,38 @@ def measure_ensemble(run_dir: RunDir, size: int, *, trust_code: bool = False) ->
     with preparing(config) as prepared:
         data = prepared()
     _refuse_unfit(config, run_dir, data)
+    _refuse_changed(run_dir, data)
     with jax_restored():
         claim_devices(config)
-        score = _score(config, data)
-        found = _predicted(config, run_dir, data, rows, trust_code)
-        return _measured(config, data, found, size, score)
+        return _selected(config, run_dir, data, rows, size, trust_code=trust_code)
+
+
+def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleRecord:
+    """Select the ensemble of a study that has just ended in this process, and record it.
+
+    Raises:
+        StudyError: as `measure_ensemble`.
+    """
+    known = listed(run_dir)
+    rows = _with_kept_models(config, run_dir, known.of(known.best(MOST_CANDIDATES)))
+    _refuse_unfit(config, run_dir, data)
+    size = config.results.ensemble or 1
+    record = _selected(config, run_dir, data, rows, size, trust_code=True)
+    write_ensemble(run_dir, record)
+    return record
+
+
+def _selected(
+    config: StudyConfig,
+    run_dir: RunDir,
+    data: Dataset,
+    rows: Sequence[Row],
+    size: int,
+    *,
+    trust_code: bool,
+) -> EnsembleRecord:
+    found = _predicted(config, run_dir, data, rows, trust_code)
+    return _measured(config, data, found, size, _score(config, data))
 
 
 def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
@@ -122,22 +149,26 @@ def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row])
 
 
 def _refuse_unfit(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
-    """Refuse a study whose models cannot be averaged, or data that it was not trained on."""
+    """Refuse a study whose models cannot be averaged, or data of too few rows."""
     where, objectives = str(run_dir.root), config.study.objectives
     if found := _why_not(config, data):
         raise StudyError(Problem(where, "", f"no ensemble: {found}", "export a single trial"))
     if len(objectives) > 1:
         found, hint = "an ensemble is selected by one metric", "search for one objective"
         raise StudyError(Problem(where, "study.metric", found, hint))
-    with closing(backup.read(run_dir)) as ledger:
-        began = data_digest(ledger.sessions())
-    if began not in (None, data.digest):
-        found, hint = "the data is not what the study was trained on", "restore it"
-        raise StudyError(Problem(where, "data", found, hint))
     if len(data.x_val) < 2 * _LEAST_ROWS:
         found = f"{len(data.x_val)} validation rows are too few to select by"
         hint = f"use data with at least {2 * _LEAST_ROWS}"
         raise StudyError(Problem(where, "data.split.val", found, hint))
+
+
+def _refuse_changed(run_dir: RunDir, data: Dataset) -> None:
+    """Refuse data that the study was not trained on."""
+    with closing(backup.read(run_dir)) as ledger:
+        began = data_digest(ledger.sessions())
+    if began not in (None, data.digest):
+        found, hint = "the data is not what the study was trained on", "restore it"
+        raise StudyError(Problem(str(run_dir.root), "data", found, hint))
 
 
 def _why_not(config: StudyConfig, data: Dataset) -> str:

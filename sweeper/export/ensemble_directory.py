@@ -15,7 +15,7 @@ from sweeper.export.directory import refuse_existing, staged_at, write_model
 from sweeper.export.ensemble import not_measured
 from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
-from sweeper.results.ensemble import EnsembleRecord, better_trees, read_ensemble, verdict
+from sweeper.results.ensemble import EnsembleRecord, read_ensemble, verdicts
 from sweeper.results.formatting import number
 from sweeper.rundir import RunDir
 
@@ -63,9 +63,7 @@ def _card(record: EnsembleRecord, output: Path) -> str:
         if gain is not None
     ]
     members = [f"| {member.trial} | {member.count} |" for member in record.members]
-    told = ". ".join(
-        f"{one[0].upper()}{one[1:]}" for one in (verdict(record), better_trees(record)) if one
-    )
+    told = ". ".join(f"{one[0].upper()}{one[1:]}" for one in verdicts(record))
     falls = sorted(record.importance.items(), key=lambda one: -one[1])
     columns = [f"| {in_cell(name)} | {number(by)} |" for name, by in falls]
     return "\n".join(

@@ -30,7 +30,7 @@ def refit_study(
     tables["train"] |= {"early_stop": None}
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
     directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
-    tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1}
+    tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1, "ensemble": None}
     # all epochs have the same number of parameters
     best_epoch = row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
     of_class = tables["trial"]["class"]

@@ -69,7 +69,7 @@ def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig
     """
     config, row = trial_of(run_dir.root, number)
     tables = trial_tables(config, row)
-    tables["results"] |= {"dir": str(place), "keep_models": 0}
+    tables["results"] |= {"dir": str(place), "keep_models": 0, "ensemble": None}
     return parse(toml_text(tables), config.source.path), int(row["trial_number"])
 
 

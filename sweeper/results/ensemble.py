@@ -95,6 +95,11 @@ def write_ensemble(run_dir: RunDir, record: EnsembleRecord) -> None:
     swapped(run_dir.ensemble, run_dir.staging, text.encode())
 
 
+def verdicts(record: EnsembleRecord) -> list[str]:
+    """What the ensemble gains, and whether boosted trees are better."""
+    return [told for told in (verdict(record), better_trees(record)) if told]
+
+
 def better_trees(record: EnsembleRecord) -> str:
     """That boosted trees are better than the ensemble; empty if they are not."""
     gain = record.validation if record.test is None else record.test
@@ -115,6 +120,10 @@ def verdict(record: EnsembleRecord) -> str:
         gain, where = record.test, "test rows"
     metric = record.metric.removeprefix("val_")
     lead, error = gain.lead(record.direction), gain.standard_error
+    if lead == 0:
+        return (
+            f"the ensemble is as good as trial {record.single} in {metric} on {gain.rows:,} {where}"
+        )
     told = f"by {number(abs(lead), 2)} in {metric} on {gain.rows:,} {where}"
     if error is None:
         how = "better" if lead > 0 else "not better"

@@ -129,6 +129,7 @@ _WRITTEN: dict[str, list[str]] = {
     ],
     "execution.max_failures = 8 changes nothing: ": ["execution.max_failures=8"],
     "execution.retries = 3 changes nothing: ": ["execution.workers=0", "execution.retries=3"],
+    "results.ensemble = 4 changes nothing: ": ["results.keep_models=1", "results.ensemble=4"],
     "results.save_optimizer changes nothing: ": [
         *("results.keep_models=0", "results.save_optimizer=true"),
     ],

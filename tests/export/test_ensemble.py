@@ -29,6 +29,7 @@ from sweeper.results.ensemble import (
     Gain,
     Member,
     better_trees,
+    read_ensemble,
     verdict,
     write_ensemble,
 )
@@ -282,6 +283,25 @@ def test_an_ensemble_that_was_not_selected_is_not_exported(study: Any, tmp_path:
         export_ensemble(run_dir.confirm, tmp_path / "out")
 
 
+def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None:
+    config = study_in(tmp_path, DIGITS, *CLASSES, "results.ensemble=4")
+    trained(config)
+    run_dir = RunDir(config.run_dir)
+    chosen = read_ensemble(run_dir)
+    assert chosen is not None
+    assert chosen == measure_ensemble(run_dir, 4)
+
+
+def test_a_study_that_cannot_be_averaged_ends_with_a_warning(tmp_path: Path) -> None:
+    more = "study.folds=2", "data.split={test=0.1}", "results.ensemble=4"
+    config = study_in(tmp_path, DIGITS, "study.n_trials=2", "train.epochs=1", *more)
+    told: list[object] = []
+    status = sweeper.run(config, observer=told.append)
+    assert status.state == "finished"
+    assert any("no ensemble: " in str(one) and "with folds" in str(one) for one in told)
+    assert not RunDir(config.run_dir).ensemble.exists()
+
+
 def record_of(single: float, ensemble: float, error: float | None, way: str) -> EnsembleRecord:
     gain = Gain(200, single, ensemble, error)
     return EnsembleRecord("val_r2", way, 5, (Member(3, 0, 2),), 7, gain, gain, "")
@@ -301,6 +321,7 @@ def record_of(single: float, ensemble: float, error: float | None, way: str) -> 
         (0.9, 0.8, 0.01, "maximize", "the ensemble is worse than trial 7"),
         (0.9, 0.8, 0.01, "minimize", "the ensemble is better than trial 7"),
         (0.8, 0.9, None, "maximize", "the ensemble is better than trial 7"),
+        (0.8, 0.8, 0.0, "maximize", "the ensemble is as good as trial 7 in r2 on 200 test rows"),
     ],
 )
 def test_a_gain_within_two_standard_errors_may_be_luck(

@@ -21,7 +21,7 @@ from sweeper.cli.console import answers
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
-from sweeper.results.ensemble import better_trees, read_ensemble, verdict
+from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.ranking import repeats
 from sweeper.results.status import for_want_of_one
@@ -148,7 +148,7 @@ def best(
     if told := repeats(known.rows(["state", "params_json"])):
         print_shown(told, "")
     if chosen := read_ensemble(run_dir):
-        print_shown(verdict(chosen), *filter(None, [better_trees(chosen)]), "")
+        print_shown(*verdicts(chosen), "")
     train, n_kept = known.study["settings"]["train"], len(run_dir.own_models()) // 2
     averages = len(known.metrics) == 1 and train["program"] == "supervised" and n_kept > 1
     print_shown(trial_tables.with_the_best(run_dir, rows[0], averages=averages))

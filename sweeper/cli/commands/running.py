@@ -26,6 +26,7 @@ from sweeper.cli.console import announced
 from sweeper.errors import Problem, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe, describe_doubt, describe_test, read_baseline
+from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.ranking import Row
 from sweeper.results.status import Status, epochs_saved, read_status
 from sweeper.rundir import RunDir
@@ -163,6 +164,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         if ends := tables.range_ends(trials):
             print_shown(ends, "")
         _print_baseline(run_dir, status, trials.row(best[0]))
+        if chosen := read_ensemble(run_dir):
+            print_shown(*verdicts(chosen), "")
     elif status.state == "finished":
         print_shown("no trial completed; `sweeper show` explains each", "")
     if len(trials):

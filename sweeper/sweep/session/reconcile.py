@@ -36,6 +36,7 @@ _FREE = (
     "execution.costs",
     "results.dir",
     "results.keep_models",
+    "results.ensemble",
 )
 # How trials are asked, planned and cut into rounds: valid, but rows may differ from here on.
 _BOUNDARY = (
