@@ -14,6 +14,7 @@ from sweeper.dashboard.buckets import Buckets, Spans
 from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.results.baseline import Baseline, read_baseline
+from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
@@ -35,6 +36,7 @@ class PublishedStudy:
     buckets: Buckets | None = None
     importance: pa.Table | None = None
     baseline: Baseline | None = None
+    ensemble: EnsembleRecord | None = None
     unpublished: str | None = None
     curves: Curves = field(default_factory=Curves)
     _versions: Counter[Source] = field(default_factory=Counter[Source])
@@ -68,6 +70,8 @@ class PublishedStudy:
             )
         if self._has_changed(self.run_dir.baseline, "status"):
             self.baseline = read_baseline(self.run_dir)
+        if self._has_changed(self.run_dir.ensemble, "status"):
+            self.ensemble = read_ensemble(self.run_dir)
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)

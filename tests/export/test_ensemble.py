@@ -19,6 +19,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 import sweeper
+from sweeper.dashboard.study import PublishedStudy
+from sweeper.dashboard.views.status import status_view
 from sweeper.data.prepare import prepare
 from sweeper.data.transform import Category, Transform
 from sweeper.errors import SetupError, StudyError
@@ -290,6 +292,12 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
     chosen = read_ensemble(run_dir)
     assert chosen is not None
     assert chosen == measure_ensemble(run_dir, 4)
+
+
+def test_the_page_says_what_the_ensemble_gains(study: Any) -> None:
+    run_dir, _, record = study
+    (shown,) = (b for b in status_view(PublishedStudy(run_dir)) if b["kind"] == "facts")
+    assert dict(shown["items"])["ensemble"].startswith(verdict(record))
 
 
 def test_a_study_that_cannot_be_averaged_ends_with_a_warning(tmp_path: Path) -> None:
