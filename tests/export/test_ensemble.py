@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -181,7 +182,7 @@ def predictions_of(
     place = run_dir.root.parent / f"single-{trial}"
     if not place.exists():
         sweeper.command("export", str(run_dir.root), str(trial), "--to", str(place))
-    outputs = np.stack([np.asarray(sweeper.load(place).model(row)) for row in x]).astype(float)
+    outputs = np.asarray(jax.vmap(sweeper.load(place).model)(x)).astype(float)
     if not classes:
         return outputs
     if one_logit:
