@@ -20,7 +20,7 @@ from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
-from sweeper.errors import DataError, StudyError
+from sweeper.errors import DataError, StudyError, SweeperError
 from sweeper.executors.signals import end_program
 from sweeper.preflight.check import (
     can_build_models,
@@ -355,6 +355,6 @@ def run_prepared(
 
             try:
                 average(config, run_dir, data)
-            except StudyError as error:  # too few trials completed, or they cannot be averaged
+            except SweeperError as error:  # too few trials completed, or they cannot be averaged
                 observer(Warned(f"no ensemble: {error}"))
         return status

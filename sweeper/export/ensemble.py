@@ -263,6 +263,9 @@ def _measured(
     chosen = select(found.val, data.y_val, size, score)
     counts = {index: chosen.count(index) for index in sorted(set(chosen))}
     validation = _gain(_unseen(config, data, found, size, score), data.y_val, score, sign)
+    if validation is None:
+        what = f"{config.study.objectives[0]} has no value on validation rows"
+        raise StudyError(Problem("", "data.split", f"no ensemble: {what}", "use more rows"))
     test = None
     if len(data.x_test):
         pair = np.stack([found.test[0], found.test[chosen].mean(axis=0)])
@@ -274,7 +277,8 @@ def _measured(
 
         def with_trees(gain: Gain, x: NDArray[Any], y: NDArray[Any]) -> Gain:
             outputs = _predictions(data, trees(x).astype(x.dtype))
-            return replace(gain, trees=sign * float(score(outputs[None], y)[0, 0]))
+            value = sign * float(score(outputs[None], y)[0, 0])
+            return replace(gain, trees=value if math.isfinite(value) else None)
 
         validation = with_trees(validation, data.x_val, data.y_val)
         test = None if test is None else with_trees(test, data.x_test, data.y_test)
@@ -287,7 +291,7 @@ def _measured(
         validation=validation,
         test=test,
         data=data.digest,
-        importance=_importance(config, data, found, counts, score),
+        importance={} if test is None else _importance(config, data, found, counts, score),
     )
 
 
@@ -319,6 +323,8 @@ def _importance(
     total = sum(count * found.predict[index](stacked) for index, count in counts.items())
     means = np.asarray(total).reshape(len(shuffled), n_rows, -1) / sum(counts.values())
     values = np.concatenate([score(one[None], y)[:, 0] for one in means])
+    if not np.isfinite(values).all():
+        return {}
     falls = (values[0] - values[1:]).reshape(len(places), _SHUFFLES).mean(axis=1)
     return dict(zip(places, falls.tolist(), strict=True))
 
@@ -340,9 +346,14 @@ def _unseen(
     return pair
 
 
-def _gain(pair: NDArray[Any], y: NDArray[Any], score: Score, sign: float) -> Gain:
-    """What the second of two predictions gains, with the error of the delete-a-group jackknife."""
+def _gain(pair: NDArray[Any], y: NDArray[Any], score: Score, sign: float) -> Gain | None:
+    """What the second of two predictions gains, with the error of the delete-a-group jackknife.
+
+    None if the metric has no value on these rows, such as auroc of a single class.
+    """
     single, ensemble = (sign * float(value) for value in score(pair, y)[:, 0])
+    if not (math.isfinite(single) and math.isfinite(ensemble)):
+        return None
     return Gain(len(y), single, ensemble, _error_of_difference(pair, y, score))
 
 
@@ -353,8 +364,9 @@ def _error_of_difference(pair: NDArray[Any], y: NDArray[Any], score: Score) -> f
     group = np.arange(n_rows) % _GROUPS
     kept = (np.flatnonzero(group != left_out) for left_out in range(_GROUPS))
     values = [score(pair[:, rows], y[rows])[:, 0] for rows in kept]
-    error = float(np.std([second - first for first, second in values]) * math.sqrt(_GROUPS - 1))
-    return error if math.isfinite(error) else None
+    with np.errstate(invalid="ignore"):
+        error = np.std([second - first for first, second in values]) * math.sqrt(_GROUPS - 1)
+    return float(error) if math.isfinite(error) else None
 
 
 def not_measured(run_dir: RunDir) -> Problem:

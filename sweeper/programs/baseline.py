@@ -191,7 +191,8 @@ def _standard_errors(
         return {}
     group = np.arange(n_rows) % groups
     found = [score(outputs[:n_rows][group != g], y[:n_rows][group != g]) for g in range(groups)]
-    spread = {name: np.std([float(one[name]) for one in found]) for name in found[0]}
+    with np.errstate(invalid="ignore"):  # a metric of too few rows may be infinite
+        spread = {name: np.std([float(one[name]) for one in found]) for name in found[0]}
     return {name: float(std * math.sqrt(groups - 1)) for name, std in spread.items()}
 
 

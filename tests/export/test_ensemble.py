@@ -295,6 +295,21 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
     assert chosen == measure_ensemble(run_dir, 4)
 
 
+def test_test_rows_of_one_class_have_no_auroc_to_compare(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    kinds = np.where(np.arange(400) < 4, "rare", "usual")
+    pd.DataFrame({"x": rng.random(400), "kind": kinds}).to_csv(tmp_path / "rows.csv", index=False)
+    data = "data={source='csv',path='rows.csv',target='kind',split={val=0.4,test=0.05}}"
+    metric = "study.metric=val_auroc", "train.metrics=['auroc']", "train.batch_size=32"
+    config = study_in(tmp_path, DIGITS, *CLASSES, data, *metric, "results.ensemble=4")
+    trained(config)
+    chosen = read_ensemble(RunDir(config.run_dir))
+    assert chosen is not None
+    assert chosen.test is None
+    assert chosen.importance == {}
+    assert "validation rows" in verdict(chosen)
+
+
 def test_the_page_says_what_the_ensemble_gains(study: Any) -> None:
     run_dir, _, record = study
     (shown,) = (b for b in status_view(PublishedStudy(run_dir)) if b["kind"] == "facts")
