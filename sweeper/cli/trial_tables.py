@@ -111,9 +111,11 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Ta
     """
     number, root = row["trial_number"], quote(str(run_dir.root))
     kept = "not kept: train it again with refit"
+    average = f"python -m sweeper export {root} ensemble --to ensemble/"
     facts: dict[str, object] = {
         "model": kept if row["model_path"] is None else run_dir.root / row["model_path"],
         **({"ensemble": f"python -m sweeper ensemble {root}"} if averages else {}),
+        **({"average": average} if run_dir.ensemble.exists() else {}),
         "confirm": f"python -m sweeper confirm {root}",
         "reproduce": f"python -m sweeper reproduce {root} {number}",
         "refit": f"python -m sweeper refit {root} {number} --to refit/",
@@ -165,8 +167,11 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
         for name, gain in compared.items()
         if gain is not None
     ]
-    names = (f"trial {record.single}", "ensemble", "standard error", "gradient boosting")
-    title = f"{metric}, with the standard error of the first difference"
+    names = ("best trial", "ensemble", "standard error", "gradient boosting")
+    title = (
+        f"{metric}, with the standard error of the first difference; on validation rows, of models "
+        "that were selected on the other half of them"
+    )
     yield rows(title, ("rows", "count", *names), parts)
     yield ""
     if record.importance:

@@ -22,6 +22,8 @@ Predict = Callable[[NDArray[Any]], NDArray[Any]]
 _MAX_ITERATIONS = 1000
 # the share that counts for a class without training rows
 _LEAST_SHARE = 1e-12
+# how scikit-learn begins a warning, where rows of a class are few
+_MANY_CLASSES = "The number of unique classes"
 
 
 def constant_model(data: Dataset, y: NDArray[Any]) -> Predict:
@@ -55,6 +57,7 @@ def boosted_trees(data: Dataset, seed: int) -> Predict:
             shares[:, trees.classes_] = trees.predict_proba(rows)
         return _as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE)))
 
+    warnings.filterwarnings("ignore", message=_MANY_CLASSES, category=UserWarning)
     with _one_thread():
         trees.fit(data.x_train, np.ravel(data.y_train))
     return outputs
@@ -93,6 +96,7 @@ def _logistic(data: Dataset, x: NDArray[Any], y: NDArray[Any]) -> Predict:
     weights = np.asarray(data.class_weights or np.ones(len(data.class_names)))[y]
     # for good: what `catch_warnings` restores is of all threads
     warnings.filterwarnings("ignore", category=ConvergenceWarning, module="sklearn")
+    warnings.filterwarnings("ignore", message=_MANY_CLASSES, category=UserWarning)
     fitted = LogisticRegression(max_iter=_MAX_ITERATIONS).fit(x, y, sample_weight=weights)
 
     def outputs(rows: NDArray[Any]) -> NDArray[Any]:

@@ -26,7 +26,7 @@ from sweeper.data.ahead import preparing
 from sweeper.data.dataset import Dataset
 from sweeper.data.simple_models import Predict, boosted_trees
 from sweeper.data.transform import Transform
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, StudyError, counted
 from sweeper.executors.claims import claim_devices
 from sweeper.executors.jax_setup import jax_restored, with_pins
 from sweeper.export.directory import refuse_misfit
@@ -43,7 +43,7 @@ from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import data_digest
 
-MOST_CANDIDATES = 50
+MOST_CANDIDATES, USUAL_SIZE = 50, 20
 # groups of rows that are left out one by one for the standard error of a gain
 _GROUPS = 20
 _MOST_ROWS = 1_000_000
@@ -89,8 +89,12 @@ def select(predictions: NDArray[Any], y: NDArray[Any], size: int, score: Score) 
     return chosen[: 1 + max(range(size), key=lambda index: (*values[index], -index))]
 
 
-def measure_ensemble(run_dir: RunDir, size: int, *, trust_code: bool = False) -> EnsembleRecord:
+def measure_ensemble(
+    run_dir: RunDir, size: int | None = None, *, trust_code: bool = False
+) -> EnsembleRecord:
     """Select an ensemble of at most `size` of a study's kept models, and measure what it gains.
+
+    Without `size`, as many as the study says in `results.ensemble`, or 20.
 
     Raises:
         SetupError: nothing was published, kept files are damaged, or code is not trusted.
@@ -108,7 +112,8 @@ def measure_ensemble(run_dir: RunDir, size: int, *, trust_code: bool = False) ->
     _refuse_changed(run_dir, data)
     with jax_restored():
         claim_devices(config)
-        return _selected(config, run_dir, data, rows, size, trust_code=trust_code)
+        most = size or config.results.ensemble or USUAL_SIZE
+        return _selected(config, run_dir, data, rows, most, trust_code=trust_code)
 
 
 def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleRecord:
@@ -142,8 +147,11 @@ def _selected(
 def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
     kept = [row for row in rows if run_dir.saved(row["trial_number"]).is_file()]
     if len(kept) * len(config.members) < 2:
-        found = f"the weights of {len(kept)} trials are kept, and an ensemble needs 2"
+        found = f"the weights of {counted(len(kept), 'trial')} are kept, and an ensemble needs 2"
         hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, which new trials heed"
+        if len(rows) <= len(kept):
+            found = f"{counted(len(rows), 'trial')} completed, and an ensemble needs 2"
+            hint = "let more complete: train more trials, without study.stop, or prune fewer"
         raise StudyError(Problem(str(run_dir.root), "results.keep_models", found, hint))
     return kept
 

@@ -115,6 +115,11 @@ def better_trees(record: EnsembleRecord) -> str:
 
 def verdict(record: EnsembleRecord) -> str:
     """Whether the ensemble is better than the best trial, or whether that may be luck."""
+    if [(one.trial, one.member) for one in record.members] == [(record.single, 0)]:
+        return (
+            f"the ensemble is trial {record.single} alone: no average of the {record.candidates} "
+            "kept models is better on the validation rows"
+        )
     gain, where = record.validation, "validation rows that it was not selected on"
     if record.test is not None and record.test.standard_error is not None:
         gain, where = record.test, "test rows"

@@ -262,7 +262,7 @@ def test_an_ensemble_with_another_model_is_refused(exported: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("overrides", "match"),
     [
-        (("results.keep_models=1",), "the weights of 1 trials are kept, and an ensemble needs 2"),
+        (("results.keep_models=1",), "the weights of 1 trial are kept, and an ensemble needs 2"),
         (
             ("study.metric=['val_loss','val_accuracy']", "study.direction=['minimize','maximize']"),
             "by one metric",
@@ -324,6 +324,19 @@ def test_a_study_that_cannot_be_averaged_ends_with_a_warning(tmp_path: Path) -> 
     assert status.state == "finished"
     assert any("no ensemble: " in str(one) and "with folds" in str(one) for one in told)
     assert not RunDir(config.run_dir).ensemble.exists()
+
+
+def test_an_ensemble_of_the_best_trial_alone_is_called_so() -> None:
+    gain = Gain(200, 0.8, 0.8, 0.0)
+    record = EnsembleRecord("val_r2", "maximize", 5, (Member(7, 0, 1),), 7, gain, gain, "")
+    assert verdict(record).startswith("the ensemble is trial 7 alone: no average of the 5 kept")
+
+
+def test_too_few_complete_trials_are_named_as_the_reason(tmp_path: Path) -> None:
+    config = study_in(tmp_path, DIGITS, "study.n_trials=1", "train.epochs=1")
+    trained(config)
+    with pytest.raises(StudyError, match="1 trial completed, and an ensemble needs 2; let more"):
+        measure_ensemble(RunDir(config.run_dir), 4)
 
 
 def record_of(single: float, ensemble: float, error: float | None, way: str) -> EnsembleRecord:

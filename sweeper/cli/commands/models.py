@@ -18,7 +18,7 @@ from sweeper.cli.commands.arguments import (
     QuoteFormulas,
     TrustCode,
     loaded,
-    run_asked,
+    tables_asked,
     trial_asked,
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
@@ -47,7 +47,7 @@ def export(
     With `ensemble` as TRIAL, write the trials that `sweeper ensemble` selected, as one model.
     """
     if ENSEMBLE in (directory, trial):
-        run_dir = run_asked(None if directory == ENSEMBLE else directory)
+        run_dir = tables_asked(None if directory == ENSEMBLE else directory)
         from sweeper.export.ensemble_directory import export_ensemble
 
         export_ensemble(run_dir.root, output, trust_code=trust_code)

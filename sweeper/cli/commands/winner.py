@@ -87,9 +87,15 @@ def confirm(
 def ensemble(
     directory: MaybeDirectory = None,
     size: Annotated[
-        int,
-        typer.Option("--size", metavar="N", min=1, max=1000, help="How many models to average."),
-    ] = 20,
+        int | None,
+        typer.Option(
+            "--size",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="How many models to average, at most; default: results.ensemble, or 20.",
+        ),
+    ] = None,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:

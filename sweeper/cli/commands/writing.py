@@ -53,10 +53,10 @@ def init(
         console.print(told, soft_wrap=True)
     print_written(output, f"run it with `python -m sweeper run {output}`")
     if data is not None:
-        console.print(_time_of(output), soft_wrap=True)
+        console.print(_time_of(output, effort), soft_wrap=True)
 
 
-def _time_of(study_file: Path) -> str:
+def _time_of(study_file: Path, effort: Effort) -> str:
     """How long a study will take, or why it cannot be run yet."""
     from sweeper.api import plan
     from sweeper.config import load
@@ -66,8 +66,9 @@ def _time_of(study_file: Path) -> str:
         predicted = plan(load(study_file)).predicted
     except SweeperError as error:
         return f"it cannot be run yet: {error}"
-    ways = "`--effort quick` searches less, `--effort thorough` more"
-    return f"it takes about {duration(predicted.total_s)} on this machine; {ways}"
+    others = [one for one in Effort if one is not effort]
+    ways = " or ".join(f"`--effort {one}`" for one in others)
+    return f"it takes about {duration(predicted.total_s)} on this machine; or choose {ways}"
 
 
 def export_optuna(
