@@ -63,7 +63,7 @@ def _card(record: EnsembleRecord, output: Path) -> str:
         if gain is not None
     ]
     members = [f"| {member.trial} | {member.count} |" for member in record.members]
-    told = ". ".join(f"{one[0].upper()}{one[1:]}" for one in verdicts(record))
+    summary = ". ".join(f"{one[0].upper()}{one[1:]}" for one in verdicts(record))
     falls = sorted(record.importance.items(), key=lambda one: -one[1])
     columns = [f"| {in_cell(name)} | {number(by)} |" for name, by in falls]
     return "\n".join(
@@ -74,7 +74,7 @@ def _card(record: EnsembleRecord, output: Path) -> str:
             f"probabilities. They were selected from {record.candidates} models by {metric} on",
             "validation rows.",
             "",
-            f"{told}.",
+            f"{summary}.",
             "",
             f"| rows | count | {metric} of the best trial | of the ensemble | of trees |",
             "| --- | --- | --- | --- | --- |",

@@ -97,7 +97,7 @@ def write_ensemble(run_dir: RunDir, record: EnsembleRecord) -> None:
 
 def verdicts(record: EnsembleRecord) -> list[str]:
     """What the ensemble gains, and whether boosted trees are better."""
-    return [told for told in (verdict(record), better_trees(record)) if told]
+    return [sentence for sentence in (verdict(record), better_trees(record)) if sentence]
 
 
 def better_trees(record: EnsembleRecord) -> str:
@@ -129,14 +129,14 @@ def verdict(record: EnsembleRecord) -> str:
         return (
             f"the ensemble is as good as trial {record.single} in {metric} on {gain.rows:,} {where}"
         )
-    told = f"by {number(abs(lead), 2)} in {metric} on {gain.rows:,} {where}"
+    by = f"by {number(abs(lead), 2)} in {metric} on {gain.rows:,} {where}"
     if error is None:
         how = "better" if lead > 0 else "not better"
-        return f"the ensemble is {how} than trial {record.single}, {told}"
+        return f"the ensemble is {how} than trial {record.single}, {by}"
     within = f"with a standard error of {number(error, 2)}"
     if lead > _ERRORS_APART * error:
-        return f"the ensemble is better than trial {record.single} {told}, {within}"
+        return f"the ensemble is better than trial {record.single} {by}, {within}"
     if lead < -_ERRORS_APART * error:
-        return f"the ensemble is worse than trial {record.single} {told}, {within}: use the trial"
+        return f"the ensemble is worse than trial {record.single} {by}, {within}: use the trial"
     how = "better" if lead > 0 else "worse"
-    return f"the ensemble is {how} than trial {record.single} {told}, {within}: that may be luck"
+    return f"the ensemble is {how} than trial {record.single} {by}, {within}: that may be luck"

@@ -67,14 +67,14 @@ KEYS = [
 def searched(program: str, key: str) -> tuple[StudyConfig, str]:
     """The study with `key` searched for some values of another setting, and this other one."""
     text, other = STUDIES[program]
-    beside = list(BESIDE.get(key.rpartition(".")[2], ()))
+    others = list(BESIDE.get(key.rpartition(".")[2], ()))
     around = key.rpartition(".")[0]
     if around.endswith(".schedule"):
         name = "flat_cosine" if key.endswith(".flat") else "one_cycle"
-        beside.append(f"{around}.name={name}")
+        others.append(f"{around}.name={name}")
     when = f"{{'{other}'={5 if 'width' in other else 1}}}"
     entry = f"search.{key}={{type='float',low=0.1,high=0.5,when={when}}}"
-    return parse(text, Path("study.toml"), [*beside, entry]), other
+    return parse(text, Path("study.toml"), [*others, entry]), other
 
 
 @pytest.mark.parametrize(("program", "key"), KEYS)

@@ -170,10 +170,10 @@ def test_a_text_column_is_shuffled_as_a_whole() -> None:
 def test_trees_that_are_better_are_named(trees: float | None, way: str, is_better: bool) -> None:
     gain = Gain(200, 0.85, 0.9, 0.01, trees)
     record = EnsembleRecord("val_r2", way, 5, (Member(3, 0, 2),), 7, gain, gain, "")
-    told = better_trees(record)
-    assert bool(told) is is_better
-    if told:
-        assert told.endswith(f"is better on test rows: r2 {trees} instead of 0.9")
+    sentence = better_trees(record)
+    assert bool(sentence) is is_better
+    if sentence:
+        assert sentence.endswith(f"is better on test rows: r2 {trees} instead of 0.9")
 
 
 def predictions_of(
@@ -319,10 +319,10 @@ def test_the_page_says_what_the_ensemble_gains(study: Any) -> None:
 def test_a_study_that_cannot_be_averaged_ends_with_a_warning(tmp_path: Path) -> None:
     more = "study.folds=2", "data.split={test=0.1}", "results.ensemble=4"
     config = study_in(tmp_path, DIGITS, "study.n_trials=2", "train.epochs=1", *more)
-    told: list[object] = []
-    status = sweeper.run(config, observer=told.append)
+    events: list[object] = []
+    status = sweeper.run(config, observer=events.append)
     assert status.state == "finished"
-    assert any("no ensemble: " in str(one) and "with folds" in str(one) for one in told)
+    assert any("no ensemble: " in str(one) and "with folds" in str(one) for one in events)
     assert not RunDir(config.run_dir).ensemble.exists()
 
 
@@ -345,7 +345,7 @@ def record_of(single: float, ensemble: float, error: float | None, way: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("single", "ensemble", "error", "way", "told"),
+    ("single", "ensemble", "error", "way", "expected"),
     [
         (
             0.8,
@@ -362,6 +362,6 @@ def record_of(single: float, ensemble: float, error: float | None, way: str) -> 
     ],
 )
 def test_a_gain_within_two_standard_errors_may_be_luck(
-    single: float, ensemble: float, error: float | None, way: str, told: str
+    single: float, ensemble: float, error: float | None, way: str, expected: str
 ) -> None:
-    assert told in verdict(record_of(single, ensemble, error, way))
+    assert expected in verdict(record_of(single, ensemble, error, way))

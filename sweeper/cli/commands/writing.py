@@ -49,8 +49,8 @@ def init(
     from sweeper.cli.new_study import begin
 
     console = console_on(sys.stderr)
-    for told in begin(template, output, data, target, effort):
-        console.print(told, soft_wrap=True)
+    for message in begin(template, output, data, target, effort):
+        console.print(message, soft_wrap=True)
     print_written(output, f"run it with `python -m sweeper run {output}`")
     if data is not None:
         console.print(_time_of(output, effort), soft_wrap=True)
