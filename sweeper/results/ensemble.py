@@ -120,23 +120,23 @@ def verdict(record: EnsembleRecord) -> str:
             f"the ensemble is trial {record.single} alone: no average of the {record.candidates} "
             "kept models is better on the validation rows"
         )
-    gain, where = record.validation, "validation rows that it was not selected on"
+    gain, where = record.validation, "validation rows that neither was selected on"
+    single = "the best trial"  # one for each half of the validation rows
     if record.test is not None and record.test.standard_error is not None:
         gain, where = record.test, "test rows"
+        single = f"trial {record.single}"
     metric = record.metric.removeprefix("val_")
     lead, error = gain.lead(record.direction), gain.standard_error
     if lead == 0:
-        return (
-            f"the ensemble is as good as trial {record.single} in {metric} on {gain.rows:,} {where}"
-        )
+        return f"the ensemble is as good as {single} in {metric} on {gain.rows:,} {where}"
     by = f"by {number(abs(lead), 2)} in {metric} on {gain.rows:,} {where}"
     if error is None:
         how = "better" if lead > 0 else "not better"
-        return f"the ensemble is {how} than trial {record.single}, {by}"
+        return f"the ensemble is {how} than {single}, {by}"
     within = f"with a standard error of {number(error, 2)}"
     if lead > _ERRORS_APART * error:
-        return f"the ensemble is better than trial {record.single} {by}, {within}"
+        return f"the ensemble is better than {single} {by}, {within}"
     if lead < -_ERRORS_APART * error:
-        return f"the ensemble is worse than trial {record.single} {by}, {within}: use the trial"
+        return f"the ensemble is worse than {single} {by}, {within}: use the trial"
     how = "better" if lead > 0 else "worse"
-    return f"the ensemble is {how} than trial {record.single} {by}, {within}: that may be luck"
+    return f"the ensemble is {how} than {single} {by}, {within}: that may be luck"
