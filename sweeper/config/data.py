@@ -177,6 +177,12 @@ class RowsTable(Table):
         "is none, else standard",
         examples=["none"],
     )
+    target_transform: Literal["none", "log", "log1p"] = Field(
+        default="none",
+        description="what is learnt of numeric targets: the numbers, or their logarithms, for "
+        "skewed ones; metrics and predictions stay in the unit of the data",
+        examples=["log"],
+    )
     impute: Impute = Field(
         default="none",
         description="how missing numbers are filled; none: missing values are an error",

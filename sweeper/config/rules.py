@@ -20,7 +20,13 @@ from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedO
 from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry
-from sweeper.config.settings import OPTIONAL_PARTS, arguments_of, is_optional, is_required
+from sweeper.config.settings import (
+    OPTIONAL_PARTS,
+    TrainTable,
+    arguments_of,
+    is_optional,
+    is_required,
+)
 from sweeper.config.space import any_value
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
 from sweeper.config.table import Flaw, Table
@@ -249,6 +255,20 @@ def check_parts(
     yield from check_metrics(train, inputs)
     if not faults:
         yield from _unfit_sizes(model, train)
+
+
+def check_target_transform(data: Table | None, train: Table | None) -> Iterator[Flaw]:
+    """Check that transformed targets are numbers, and that the program undoes it."""
+    if not isinstance(data, RowsTable) or not isinstance(train, TrainTable):
+        return
+    found, hint = "", "remove it"
+    if train.target != "numbers":
+        found = f"the target is {'classes' if train.target == 'classes' else 'not read'}"
+    elif isinstance(train, CoupledTable | OwnProgramTable):
+        found = f"the program {train.program} is not told how targets are transformed"
+        hint = "remove it, and transform the column in the file"
+    if found and data.target_transform != "none":
+        yield Flaw("data.target_transform", found, hint)
 
 
 def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:

@@ -34,6 +34,7 @@ from sweeper.config.rules import (
     check_room,
     check_rows,
     check_schedules,
+    check_target_transform,
     check_to_stop,
     check_traced,
     check_training,
@@ -131,6 +132,7 @@ class Draft:
         if isinstance(model, MixedTable) and kinds is not None:
             self.faults += check_kinds(model, kinds.values() or (), self._searched)
         self.faults += check_rows(tables.get("data"), train)
+        self.faults += check_target_transform(tables.get("data"), train)
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""

@@ -21,6 +21,7 @@ from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import text_fix
+from sweeper.data.target import LEAST
 from sweeper.errors import Problem, counted, listed
 
 # floats with more different values than this are measurements, not classes
@@ -145,6 +146,7 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             if numbers := raw.text_numbers(name):
                 instead = f"{text_fix(raw, name, numbers)}; or {instead}"
             yield from _cell_problem(config, raw, name, rows, what, instead)
+            yield from _logarithm_problems(config, raw, name)
     if config.train.target == "classes":
         yield from _class_problems(config, raw, hint)
 
@@ -217,6 +219,21 @@ def _range_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> 
             numbers = column.to_numpy(np.float64).astype(precision)
         what = f"infinite or too large for {precision}"
         yield from _cell_problem(config, raw, name, _rows(np.isinf(numbers)), what, hint)
+
+
+def _logarithm_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
+    """Targets that have no logarithm."""
+    transform, column = config.data.target_transform, raw.frame[name]
+    if transform == "none" or not is_numeric_dtype(column.dtype):
+        return
+    numbers, least = column.to_numpy(np.float64), LEAST[transform]
+    if without := _rows(numbers <= least):
+        are = "is" if len(without) == 1 else "are"
+        found = raw.describe_rows(name, without, f"{are} {least:g} or less")
+        others = ["'none'"] if numbers.min() <= LEAST["log1p"] else ["'log1p'", "'none'"]
+        hint = f"write target_transform = {listed(others, 'or')}"
+        key = "data.target_transform"
+        yield config.problem(key, f"{transform} has no value: {found}", hint)
 
 
 def _changed_problems(config: StudyConfig, raw: RawData, name: str, drop: str) -> Iterator[Problem]:

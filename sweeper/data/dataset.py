@@ -16,6 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeper.data.target import in_unit
+
 _DIGEST = "content_digest"  # key in what `save` writes
 
 
@@ -41,8 +43,9 @@ class Dataset:
     `x_*` are shaped (rows, n_features). For classes, `y_*` are indices into `class_names`, int32,
     shaped (rows,); `class_weights` are their weights, empty if all are equal; `one_logit` says that
     a model has one output for two classes: the log-odds of the second. For numbers, `y_*` are
-    shaped (rows, targets), and `y * y_scale + y_mean` are the targets in the data's own units; if
-    nothing is predicted, there are 0 targets.
+    shaped (rows, targets), and `targets_in_unit` returns them in the data's own units, in which
+    they were transformed by `y_transform` and then scaled by `y_scale` and `y_mean`; if nothing is
+    predicted, there are 0 targets.
 
     For generated rows, `x * x_scale + x_mean` are features in the data's own units, and
     `mode_means`, shaped (modes, n_features), are the mean training rows of each mode in these
@@ -68,6 +71,7 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     y_mean: tuple[float, ...] = (0.0,)
     y_scale: tuple[float, ...] = (1.0,)
+    y_transform: str = "none"
     class_weights: tuple[float, ...] = ()
     one_logit: bool = False
     columns: tuple[TableColumn, ...] = ()
@@ -114,6 +118,10 @@ class Dataset:
         if self.class_names:
             return 1 if self.one_logit else len(self.class_names)
         return self.y_train.shape[1]
+
+    def targets_in_unit(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Numeric targets `y`, shaped (rows, targets), in the data's own units."""
+        return in_unit(y, self.y_scale, self.y_mean, self.y_transform)
 
     @property
     def nbytes(self) -> int:
@@ -170,8 +178,9 @@ class Dataset:
         """Everything except arrays and notes."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         del values["notes"]
-        if not self.bins:  # data of studies without them keeps its digest
-            del values["bins"]
+        for name, absent in (("bins", {}), ("y_transform", "none")):
+            if values[name] == absent:  # data of studies without them keeps its digest
+                del values[name]
         return {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
 
 

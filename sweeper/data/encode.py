@@ -28,6 +28,7 @@ from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.memory import blocks
 from sweeper.data.raw import RawData
 from sweeper.data.split import Rows, Split
+from sweeper.data.target import transformed
 from sweeper.data.transform import Category, Quantiles, Scaling, Transform, ordinal
 from sweeper.errors import DataError, did_you_mean, listed
 
@@ -113,6 +114,7 @@ def encode(
         class_names=class_names,
         y_mean=y_mean,
         y_scale=y_scale,
+        y_transform=config.data.target_transform,
         class_weights=weights,
         one_logit=config.train.loss == "binary_cross_entropy",
         columns=tuple(_column(config, raw, name) for name in (*raw.features, *raw.targets)),
@@ -183,8 +185,9 @@ def _class_name(value: Any) -> str:
 def _numbers(
     config: StudyConfig, raw: RawData, parts: Split
 ) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
-    """The targets of every row, with the mean and deviation they were standardised by."""
-    target = raw.frame[list(raw.targets)].to_numpy(np.float64)
+    """The targets of every row, transformed and then standardised by this mean and deviation."""
+    numbers = raw.frame[list(raw.targets)].to_numpy(np.float64)
+    target = transformed(numbers, config.data.target_transform)
     n_targets = len(raw.targets)
     if not config.data.standardizes_targets:
         return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets

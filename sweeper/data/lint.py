@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
@@ -223,22 +224,27 @@ def _imbalance(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 def _skewed(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Targets that are never negative, of which a few large values decide the squared error."""
-    if data.class_names or config.train.loss != "mse" or len(data.y_train) < _ROWS_OF_SKEW:
+    is_squared = config.train.loss == "mse" and data.y_transform == "none"
+    if data.class_names or not is_squared or len(data.y_train) < _ROWS_OF_SKEW:
         return
     import pandas as pd  # slow to import, and most commands read no data
 
     names = [column.name for column in data.columns if column.role == "target"]
     for index, name in enumerate(names[: data.y_train.shape[1]]):
-        scaled = data.y_train[:, index].astype(np.float64)
-        values = scaled * data.y_scale[index] + data.y_mean[index]
+        values = data.targets_in_unit(data.y_train.astype(np.float64))[:, index]
         is_positive = values.min() >= -1e-6 * values.max()  # up to rounding
         if is_positive and float(pd.Series(values).skew()) > _SKEWED:  # type: ignore[arg-type]
             middle, most = number(float(np.median(values)), 3), number(float(values.max()), 3)
             yield (
                 f"the target '{name}' is skewed: half of its values are below {middle}, but the "
-                f"greatest is {most}, so a few rows decide the loss; predict its logarithm "
-                '(numpy.log1p, undone by numpy.expm1), or write train.loss = "huber"'
+                f"greatest is {most}, so a few rows decide the loss; write "
+                f'data.target_transform = "{_logarithm(values)}", or train.loss = "huber"'
             )
+
+
+def _logarithm(values: NDArray[np.float64]) -> str:
+    """A logarithm that all values have."""
+    return "log" if values.min() > 0 else "log1p"
 
 
 def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:

@@ -65,7 +65,7 @@ def _one_class(data: Dataset, y: NDArray[Any], part: str) -> str | None:
 def _constant(data: Dataset, y: NDArray[Any], part: str) -> str | None:
     names = [column.name for column in data.columns if column.role == "target"]
     for place in np.flatnonzero((y == y[:1]).all(axis=0)).tolist():
-        value = float(y[0, place]) * data.y_scale[place] + data.y_mean[place]
+        value = data.targets_in_unit(y[:1].astype(np.float64))[0, place]
         what = f"target '{names[place]}'" if place < len(names) else "the target"
         return f"{what} is {value:g} in every row of {part}"
     return None

@@ -180,10 +180,13 @@ def _outputs(config: StudyConfig, data: Record) -> str:
     """How predicted numbers follow from the outputs of the model; empty for classes."""
     if data["class_names"] or not data["targets"]:
         return ""
+    undone = {"none": "", "log": "exp of ", "log1p": "expm1 of "}[config.data.target_transform]
     if not config.data.standardizes_targets:
-        return "predicted as they are, since the targets were not scaled"
+        how = f"{undone}the outputs" if undone else "predicted as they are"
+        return f"{how}, since the targets were not scaled"
+    what = "the standardized logarithms of targets" if undone else "standardized targets"
     return (
-        "standardized targets: predictions are the outputs times the deviation of the training "
+        f"{what}: predictions are {undone}the outputs times the deviation of the training "
         "targets, plus their mean"
     )
 

@@ -21,6 +21,7 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.trust import Code, building
 from sweeper.config.user_code import describe_error
+from sweeper.data.target import in_unit
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins
@@ -184,7 +185,12 @@ class SavedModel:
     def numbers_by(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Scaled targets in their own units, shaped (rows, targets)."""
         spec = self.info["data"]["spec"]
-        return outputs * np.array(spec["y_scale"]) + np.array(spec["y_mean"])
+        return in_unit(
+            outputs,
+            np.array(spec["y_scale"]),
+            np.array(spec["y_mean"]),
+            spec.get("y_transform", "none"),
+        )
 
     def classes_by(self, outputs: NDArray[Any]) -> NDArray[np.int64]:
         """The class that logits indicate, as an index into `class_names`."""

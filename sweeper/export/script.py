@@ -74,7 +74,7 @@ def load_script(
         blocks += [_generate(settings)] if settings.train.generates else []
     else:
         blocks += [_identity(), _RANKED if _is_ranked(record) else _SCALED, _FEATURES]
-        blocks += [_outputs(settings, networks), _PREDICT]
+        blocks += [_outputs(settings, networks), _predict(record["data"]["spec"])]
     return "\n\n".join(blocks)
 
 
@@ -396,6 +396,14 @@ def _called(model: str, network: Network, x: str) -> str:
     return f"{model}({x}, key=None)" if is_keyed else f"{model}({x})"
 
 
+_UNDO = {"none": "", "log": "    found = np.exp(found)\n", "log1p": "    found = np.expm1(found)\n"}
+
+
+def _predict(spec: Mapping[str, Any]) -> str:
+    undo = _UNDO[spec.get("y_transform", "none")]
+    return f"{_PREDICT}{undo}    return found[:, 0] if found.shape[1] == 1 else found\n"
+
+
 _PREDICT = '''\
 def predict(rows):
     """The class of each row, by its name in the data, or numbers in the units of the data."""
@@ -404,7 +412,6 @@ def predict(rows):
         chosen = (found[:, 0] > 0).astype(int) if DATA["one_logit"] else found.argmax(1)
         return np.array(DATA["classes"])[chosen]
     found = found * np.array(DATA["y_scale"]) + np.array(DATA["y_mean"])
-    return found[:, 0] if found.shape[1] == 1 else found
 '''
 
 

@@ -219,7 +219,7 @@ def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
     if data.class_names:
         return
     names = [column.name for column in data.columns if column.role == "target"]
-    numbers = data.y_train * data.y_scale + data.y_mean
+    numbers = data.targets_in_unit(data.y_train)
     for name, values in zip(names, numbers.T, strict=True):
         yield {"name": name, **target_range(values)}
 

@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
+from sweeper.data.target import in_unit
 from sweeper.models.encoding import Edges
 
 
@@ -22,7 +23,8 @@ from sweeper.models.encoding import Edges
 class DataSpec:
     """Sizes, units of the targets, whether there are test rows, and the study's seed.
 
-    `y * y_scale + y_mean` are targets in the data's own units, in which metrics are reported.
+    `in_unit` returns targets in the data's own units, in which metrics are reported: `y_transform`
+    of these is `y * y_scale + y_mean`.
     `class_weights` are the weights of classes, empty if all are equal. `train_rows` are those of
     the smallest fold. For generated rows, `x * x_scale + x_mean` are features in the data's own
     units, and `mode_means` the means of each mode in them. `bins` are the edges of the bins of each
@@ -42,11 +44,18 @@ class DataSpec:
     x_scale: tuple[float, ...] = ()
     mode_means: tuple[tuple[float, ...], ...] = ()
     bins: tuple[tuple[str, Edges], ...] = ()
+    y_transform: str = "none"
 
     @property
     def body(self) -> dict[str, Any]:
-        """The spec as JSON; without bins if it has none, as before there were any."""
-        return {name: value for name, value in asdict(self).items() if name != "bins" or value}
+        """The spec as JSON, without what earlier versions did not have, unless it is used."""
+        later = {"bins": (), "y_transform": "none"}
+        return {k: value for k, value in asdict(self).items() if value != later.get(k, ...)}
+
+    def in_unit(self, y: Any, xp: Any = np) -> Any:
+        """Numeric targets `y`, shaped (rows, targets), in the data's own units; by `xp`."""
+        scale, mean = np.asarray(self.y_scale, self.dtype), np.asarray(self.y_mean, self.dtype)
+        return in_unit(y, scale, mean, self.y_transform, xp)
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> DataSpec:
@@ -70,6 +79,7 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
         x_scale=tuple(data.x_scale.tolist()),
         mode_means=tuple(map(tuple, data.mode_means.tolist())),
         bins=_tuples([*data.bins.items()]),
+        y_transform=data.y_transform,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,18 +27,18 @@ def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
     """
     if name not in METRICS:
         function = load_function(name, settings.base_dir)
-        if settings.train.target == "classes":
-            return function
-        return lambda outputs, y: function(_own(outputs, data), _own(y, data))
+        return function if settings.train.target == "classes" else _in_unit(function, data)
     metric = METRICS[name]
+    if data.y_transform != "none":
+        return _in_unit(metric, data)
     if name not in _IN_UNITS:
         return metric
     units = np.asarray(data.y_scale, data.dtype)
     return lambda outputs, y: metric(outputs * units, y * units)
 
 
-def _own(values: AnyArray, data: DataSpec) -> AnyArray:
-    return values * np.asarray(data.y_scale, data.dtype) + np.asarray(data.y_mean, data.dtype)
+def _in_unit(metric: Callable[..., Any], data: DataSpec) -> Metric:
+    return lambda outputs, y: metric(data.in_unit(outputs, jnp), data.in_unit(y, jnp))
 
 
 def accuracy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
