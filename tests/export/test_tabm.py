@@ -25,7 +25,11 @@ NUMBERS = ("data.name=diabetes", "data.split.stratify=false", "train.loss=mse")
 BINARY = ("data.name=breast_cancer", "train.loss=binary_cross_entropy")
 
 
-@pytest.mark.parametrize("case", [(), NUMBERS, BINARY], ids=["classes", "numbers", "one logit"])
+@pytest.mark.parametrize(
+    "case",
+    [(), NUMBERS, pytest.param(BINARY, marks=pytest.mark.slow)],
+    ids=["classes", "numbers", "one logit"],
+)
 def test_an_export_predicts_the_same_without_this_package(
     case: tuple[str, ...], tmp_path: Path
 ) -> None:

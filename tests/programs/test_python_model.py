@@ -157,6 +157,7 @@ def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) 
     np.testing.assert_allclose(curve, plain_curve(bench, TRIAL), rtol=RELATIVE)
 
 
+@pytest.mark.slow
 def test_lanes_of_any_dropout_equal_trials_in_plain_equinox(tmp_path: Path) -> None:
     rates = "search.model={rate={type='float',low=0.0,high=0.5}}"
     config = study(tmp_path, rates, "model.channels=2").tracing(["model.rate"])

@@ -152,7 +152,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> np.ndarray:
         ((), "map"),
         (("model.dropout=0.25",), "vmap"),
         (NUMBERS, "vmap"),
-        (HUBER, "map"),
+        pytest.param(HUBER, "map", marks=pytest.mark.slow),
         (BINARY, "map"),
     ],
 )

@@ -14,7 +14,7 @@ LONG = settings("study.n_trials=1_000_000", "schedule.parallel=32", "study.sampl
 
 
 @pytest.mark.parametrize(
-    "seconds", [5, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(180)])]
+    "seconds", [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(180)])]
 )
 def test_a_running_study_can_be_read_at_any_time(seconds: int, command: CommandLine) -> None:
     command.write()
