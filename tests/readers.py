@@ -64,8 +64,9 @@ class Reader(threading.Thread):
 
     @property
     def has_seen_growth(self) -> bool:
-        """Whether both tables had more rows at least twice."""
-        return all(len(set(rows)) > 2 for rows in zip(*self.seen, strict=True))
+        """Whether trials had more rows at least twice, and metrics, written less often, once."""
+        trials, metrics = (len(set(rows)) for rows in zip(*self.seen, strict=True))
+        return trials > 2 and metrics > 1
 
     @property
     def is_waiting(self) -> bool:
