@@ -91,7 +91,7 @@ def ended_by(status: Status) -> str | None:
         )
     if status.stop is not None:
         rules = ", ".join(f"study.stop.{name} = {value}" for name, value in status.stop.items())
-        return f"ended by {rules}; run the same command without it to continue with new trials"
+        return f"ended by {rules}; change or remove it and run again to continue with new trials"
     if status.stopped_by is not None:
         return (
             f"ended by '{status.stopped_by}', which called study.stop: it proposes no more trials"

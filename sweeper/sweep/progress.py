@@ -15,7 +15,7 @@ from sweeper.results.status import Status
 from sweeper.scheduler.classes import Plan, ProgramClass, class_name
 from sweeper.study.options import most_failures, stopped_by
 from sweeper.sweep.state import EndedTrials, SweepState
-from sweeper.sweep.stopping import is_stopped
+from sweeper.sweep.stopping import rules_met
 from sweeper.trial import Reason, TrialState
 
 _CUT_OFF = frozenset({Reason.TIMEOUT, Reason.STOPPED, Reason.MAX_FAILURES})
@@ -117,18 +117,17 @@ class Standing:
 
     def _cut_short(self, state: SweepState, waiting: int) -> str | None:
         """The timeout, if it leaves trials unstarted or has ended some in the last round."""
-        if is_stopped(self.config.study, state.ended.values(), ()):
+        if rules_met(self.config.study, state.ended.values()):
             return None
         is_cut = waiting or _has_cut(state, Reason.TIMEOUT)
         return self.config.study.timeout if is_cut else None
 
     def _stop(self, state: SweepState, waiting: int) -> Mapping[str, float] | None:
-        """The rules of `study.stop`, if one leaves trials unstarted or has ended some."""
-        study = self.config.study
-        if study.stop is None or not is_stopped(study, state.ended.values(), ()):
+        """The rules of `study.stop` that leave trials unstarted or have ended some."""
+        met = rules_met(self.config.study, state.ended.values())
+        if not met or not (waiting or _has_cut(state, Reason.STOPPED)):
             return None
-        rules = study.stop.model_dump(exclude_none=True)
-        return rules if waiting or _has_cut(state, Reason.STOPPED) else None
+        return {name: getattr(self.config.study.stop, name) for name in met}
 
     def _limit(self, failed: int) -> int | float | None:
         """The limit of failed trials, if it was exceeded."""

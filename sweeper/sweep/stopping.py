@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from sweeper.config.study import StudyTable
 from sweeper.results.ranking import is_feasible
@@ -11,18 +11,19 @@ from sweeper.sweep.rows import Verdict
 from sweeper.trial import Reason, TrialState
 
 
-def is_stopped(
-    study: StudyTable, before: Iterable[Mapping[str, Any]], ending: Iterable[Verdict]
-) -> bool:
-    """Whether the study ends after these trials: rows of earlier rounds, and verdicts of this one.
+def rules_met(
+    study: StudyTable, before: Iterable[Mapping[str, Any]], ending: Iterable[Verdict] = ()
+) -> tuple[Literal["value", "patience"], ...]:
+    """The rules of `study.stop` that end the study; empty if it goes on.
 
-    Only feasible complete trials can be good enough, or improve on the best. Until there is one,
-    no trial counts as without improvement; trials that were not trained never count.
-    `ending` are in the order of their numbers, as rows are.
+    It is judged after these trials: rows of earlier rounds, and verdicts of this one. Only feasible
+    complete trials can be good enough, or improve on the best. Until there is one, no trial counts
+    as without improvement; trials that were not trained never count. `ending` are in the order of
+    their numbers, as rows are.
     """
     stop = study.stop
     if stop is None:
-        return False
+        return ()
     sign = -1.0 if study.directions[0] == "maximize" else 1.0
     trained = (row for row in before if row["reason"] != Reason.INFEASIBLE)
     in_order = sorted(trained, key=lambda row: (row["last_round"], row["trial_number"]))
@@ -32,10 +33,10 @@ def is_stopped(
         improves = value is not None and sign * value < best
         best = sign * value if improves and value is not None else best
         idle = 0 if improves else idle + 1
-    if best == float("inf"):
-        return False
-    is_good = stop.value is not None and best <= sign * stop.value
-    return is_good or (stop.patience is not None and idle >= stop.patience)
+    is_one = best < float("inf")
+    is_good = is_one and stop.value is not None and best <= sign * stop.value
+    is_idle = is_one and stop.patience is not None and idle >= stop.patience
+    return (*(("value",) if is_good else ()), *(("patience",) if is_idle else ()))
 
 
 def is_good_enough(study: StudyTable, verdict: Verdict) -> bool:

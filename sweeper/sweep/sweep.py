@@ -35,7 +35,7 @@ from sweeper.sweep.rows import (
 )
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.state import Running, SweepState
-from sweeper.sweep.stopping import is_good_enough, is_stopped
+from sweeper.sweep.stopping import is_good_enough, rules_met
 from sweeper.trial import LaneRecord, Reason, TrialSpec, TrialState
 
 
@@ -265,7 +265,7 @@ class Sweep:
         timeout_s = config.study.timeout_s
         if timeout_s is not None and state.spent_s >= timeout_s:
             return Reason.TIMEOUT
-        is_enough = is_stopped(config.study, state.ended.values(), ending)
+        is_enough = rules_met(config.study, state.ended.values(), ending)
         return Reason.STOPPED if is_enough else None
 
     def _judge(self, lane: LaneRecord) -> Verdict | None:

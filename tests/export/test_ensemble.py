@@ -43,7 +43,11 @@ from tests.small_studies import DIGITS
 CLASSES = (
     *("study.n_trials=6", "results.keep_models=6", "train.epochs=3", "study.metric=val_accuracy"),
     *("study.direction=maximize", "search.optimizer.lr={type='float', low=1e-3, high=1e-2}"),
-    *("data.name=wine", "data.split.val=0.3", "train.batch_size=16"),  # few rows and classes, for boosted trees
+    *(
+        "data.name=wine",
+        "data.split.val=0.3",
+        "train.batch_size=16",
+    ),  # few rows and classes, for boosted trees
 )
 NUMBERS = (
     *("data.name=diabetes", "data.split.stratify=false", "train.loss=mse", "train.metrics=['r2']"),

@@ -9,7 +9,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.sweep.rows import Verdict
-from sweeper.sweep.stopping import is_stopped
+from sweeper.sweep.stopping import rules_met
 from sweeper.trial import Reason, TrialState
 from tests.config.conftest import VALID
 from tests.in_process import study_in, trained
@@ -30,7 +30,7 @@ def stopped(stop: str, *values: float | None, direction: str = "maximize") -> bo
         for number, value in enumerate(values)
     ]
     # however the ledger orders them
-    return is_stopped(study.study, reversed(rows), ())
+    return bool(rules_met(study.study, reversed(rows)))
 
 
 def test_a_study_ends_when_a_complete_trial_is_good_enough() -> None:
@@ -50,11 +50,9 @@ def test_a_study_ends_when_trials_no_longer_improve() -> None:
 def test_verdicts_of_the_round_count_and_infeasible_trials_do_not() -> None:
     study = parse(VALID, Path("study.toml"), ["study.stop={value=0.9}", "study.direction=maximize"])
     good = Verdict(TrialState.COMPLETE, None, (0.95,))
-    assert is_stopped(study.study, (), [good])
-    assert not is_stopped(study.study, (), [Verdict(TrialState.PRUNED, Reason.PRUNED, (0.95,))])
-    assert not is_stopped(
-        study.study, (), [Verdict(TrialState.COMPLETE, None, (0.95,), {"0": 1.0})]
-    )
+    assert rules_met(study.study, (), [good])
+    assert not rules_met(study.study, (), [Verdict(TrialState.PRUNED, Reason.PRUNED, (0.95,))])
+    assert not rules_met(study.study, (), [Verdict(TrialState.COMPLETE, None, (0.95,), {"0": 1.0})])
 
 
 def test_trials_that_were_not_trained_use_up_no_patience() -> None:
@@ -62,12 +60,21 @@ def test_trials_that_were_not_trained_use_up_no_patience() -> None:
     best = Verdict(TrialState.COMPLETE, None, (0.5,))
     idle = Verdict(TrialState.PRUNED, Reason.PRUNED, ())
     untrained = Verdict(TrialState.PRUNED, Reason.INFEASIBLE, ())
-    assert not is_stopped(study.study, (), [best, untrained, untrained, idle])
-    assert is_stopped(study.study, (), [best, idle, untrained, idle])
+    assert not rules_met(study.study, (), [best, untrained, untrained, idle])
+    assert rules_met(study.study, (), [best, idle, untrained, idle])
     row = {"trial_number": 1, "last_round": 1, "state": "PRUNED", "value": None}
     rows = [row | {"reason": reason} for reason in ("infeasible", "pruned")]
     first = {"trial_number": 0, "last_round": 1, "state": "COMPLETE", "value": 0.5, "reason": None}
-    assert not is_stopped(study.study, [first, *rows], ())
+    assert not rules_met(study.study, [first, *rows], ())
+
+
+def test_only_the_rule_that_ends_a_study_is_named() -> None:
+    study = parse(VALID, Path("study.toml"), ["study.stop={value=0.1, patience=2}"])
+    best = Verdict(TrialState.COMPLETE, None, (0.5,))
+    assert rules_met(study.study, (), [best, best]) == ()
+    assert rules_met(study.study, (), [best, best, best]) == ("patience",)
+    good = Verdict(TrialState.COMPLETE, None, (0.05,))
+    assert rules_met(study.study, (), [best, good]) == ("value",)
 
 
 @pytest.mark.parametrize(
