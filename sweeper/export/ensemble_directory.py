@@ -168,5 +168,5 @@ def predict(rows):
     """The class of each row, by its name in the data, or numbers in the units of the data."""
     if DATA["class_names"]:
         return np.array(DATA["classes"])[probabilities(rows).argmax(axis=1)]
-    return _mean(lambda model: model.predict(rows))
+    return FIRST.predictions(_mean(lambda model: model.outputs(rows)))
 '''

@@ -407,7 +407,11 @@ def _predict(spec: Mapping[str, Any]) -> str:
 _PREDICT = '''\
 def predict(rows):
     """The class of each row, by its name in the data, or numbers in the units of the data."""
-    found = outputs(rows)
+    return predictions(outputs(rows))
+
+
+def predictions(found):
+    """What `predict` returns, from the outputs of the model."""
     if DATA["class_names"]:
         chosen = (found[:, 0] > 0).astype(int) if DATA["one_logit"] else found.argmax(1)
         return np.array(DATA["classes"])[chosen]

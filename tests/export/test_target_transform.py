@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,10 @@ import sweeper
 from sweeper.data.prepare import prepare
 from sweeper.errors import SweeperError
 from sweeper.export import export
+from sweeper.export.ensemble import measure_ensemble
+from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.results.baseline import read_baseline
+from sweeper.results.ensemble import Member, write_ensemble
 from tests.in_process import study_in, trained
 from tests.standalone import standalone
 
@@ -98,6 +102,14 @@ def test_logarithms_are_trained_and_scored_in_the_unit_of_the_data(tmp_path: Pat
     np.testing.assert_allclose(alone["y"], found, rtol=2e-6)
     card = (tmp_path / "best" / "README.md").read_text(encoding="utf-8")
     assert "predictions are exp of the outputs times the deviation" in card
+
+    record = measure_ensemble(results.run_dir, 4)
+    both = tuple(Member(trial, 0, 1) for trial in (0, 1))
+    write_ensemble(results.run_dir, replace(record, members=both))
+    export_ensemble(results.run_dir.root, tmp_path / "mean")
+    found = sweeper.load(tmp_path / "mean", base_dir=tmp_path / "of").predict(FRAME)
+    alone = standalone(tmp_path / "mean", tmp_path, {"y": "load.predict(given['x'])"}, x=X)
+    np.testing.assert_allclose(alone["y"], found, rtol=2e-6)
 
     baseline = read_baseline(results.run_dir)
     assert baseline is not None
