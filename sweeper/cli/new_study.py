@@ -26,6 +26,7 @@ _MAX_TOLD = 6
 SCHEMA_FILE = "study.schema.json"
 _MAX_REASONS = 20  # columns to drop by name
 _LONGEST_NAME = 100
+STUDY_FILE = "study.toml"  # where `init` writes, unless it is told
 _ARCHITECTURES = re.compile(r"\d+ MLPs of \d+ architectures")
 
 
@@ -186,9 +187,17 @@ def _split_by_time(name: str) -> str:
 
 
 def study_text(template: Template, written_to: Path) -> str:
-    """The study file of a template, to be written to `written_to`."""
+    """The study file of a template, to be written to `written_to`.
+
+    It is named after its file, if that has a name of its own: two files are two studies, each with
+    its own run directory.
+    """
     text = files("sweeper.cli").joinpath("templates", f"{template}.toml").read_text("utf-8")
-    return text.replace("study.toml", written_to.name)
+    if written_to.name == STUDY_FILE:
+        return text
+    return _with_lines(
+        text.replace(STUDY_FILE, written_to.name), [Line("study.name", _name([written_to.stem]))]
+    )
 
 
 def _study_name(template: Template, data: Path, guessed: Guess) -> str:
@@ -198,6 +207,11 @@ def _study_name(template: Template, data: Path, guessed: Guess) -> str:
         parts.append(guessed.target)
     if guessed.is_classes is not (template is Template.CSV):
         parts.append(_KINDS[template])
+    return _name(parts)
+
+
+def _name(parts: Iterable[str]) -> str:
+    """A name that a study and its directory may have, from these texts."""
     words = (re.sub(r"\W+", "-", part).strip("-_") for part in parts)
     return "-".join(filter(None, words))[:_LONGEST_NAME].rstrip("-") or "study"
 
@@ -216,10 +230,12 @@ def filled_in(
         line.key: line for line in advice(guessed, effort, is_classes=template is Template.CSV)
     }
     weights = suggested.pop("data.class_weights", None)
+    is_named = written_to.name != STUDY_FILE
+    names = [] if is_named else [Line("study.name", _study_name(template, data, guessed))]
     text = _with_lines(
         text,
         [
-            Line("study.name", _study_name(template, data, guessed)),
+            *names,
             Line("data.source", guessed.source),
             Line("data.path", path.as_posix()),
             Line("data.target", guessed.target),

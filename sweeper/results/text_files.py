@@ -58,8 +58,22 @@ def write_new(path: Path, text: str) -> None:
     try:
         _write(path, text, "x")
     except FileExistsError:
-        hint = "choose another name with -o, or remove it"
-        raise StudyError(Problem(str(path), "", "this file already exists", hint)) from None
+        raise _existing(path) from None
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse a file that exists, before long work whose result would be written there.
+
+    Raises:
+        StudyError: it exists.
+    """
+    if path.exists():
+        raise _existing(path)
+
+
+def _existing(path: Path) -> StudyError:
+    hint = "choose another name with -o, or remove it"
+    return StudyError(Problem(str(path), "", "this file already exists", hint))
 
 
 def refuse_other(path: Path, mark: str) -> None:

@@ -484,13 +484,23 @@ def test_each_target_of_a_table_has_a_study_name(tmp_path: Path) -> None:
     asked = [(None, None), (None, "won"), (None, "stars (1-5)"), ("regression", "stars (1-5)")]
     names: list[str] = []
     for number, (template, target) in enumerate(asked):
-        begin(template, tmp_path / f"{number}.toml", tmp_path / "rows.csv", target)
-        names.append(load(tmp_path / f"{number}.toml").study.name)
+        (tmp_path / str(number)).mkdir()
+        file = tmp_path / str(number) / "study.toml"
+        begin(template, file, tmp_path / "rows.csv", target)
+        names.append(load(file).study.name)
     assert names == ["rows", "rows-won", "rows-stars-1-5", "rows-stars-1-5-numbers"]
     long = pd.DataFrame({"size": NUMBERS, "b" * 300: NUMBERS})
     long.to_csv(tmp_path / "long.csv", index=False)
-    begin(None, tmp_path / "long.toml", tmp_path / "long.csv", "b" * 300)
-    assert load(tmp_path / "long.toml").study.name == "long-" + "b" * 95
+    begin(None, tmp_path / "study.toml", tmp_path / "long.csv", "b" * 300)
+    assert load(tmp_path / "study.toml").study.name == "long-" + "b" * 95
+
+
+@pytest.mark.parametrize("data", [None, "rows.csv"])
+def test_a_file_with_a_name_of_its_own_names_its_study(data: str | None, tmp_path: Path) -> None:
+    rows = "".join(f"{n / 7},{n % 2}\n" for n in range(100))
+    (tmp_path / "rows.csv").write_text(f"size,won\n{rows}", encoding="utf-8")
+    begin(None, tmp_path / "my first.toml", None if data is None else tmp_path / data)
+    assert load(tmp_path / "my first.toml").study.name == "my-first"
 
 
 def test_a_model_accepts_gaps_that_its_study_did_not_have(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from sweeper.export.predict import predicted
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
 from sweeper.programs.saved_file import content_of, read_saved
 from sweeper.results.formatting import number
+from tests.command_line import CommandLine
 
 STUDY = """\
 version = 1
@@ -242,3 +243,13 @@ def test_a_model_of_an_earlier_version_has_no_training_range(
     (tmp_path / "old.safetensors").write_bytes(content_of(file.tensors, file.record))
     predicted(tmp_path / "old.safetensors", path, told.append)
     assert told == []
+
+
+def test_an_existing_output_is_refused_before_anything_is_read(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "out.csv").write_text("mine\n", encoding="utf-8")
+    refused = command("predict", "no-model", "no-rows.csv", "-o", "out.csv")
+    assert refused.returncode == 2
+    assert "out.csv: this file already exists" in refused.stderr
+    assert (tmp_path / "out.csv").read_text(encoding="utf-8") == "mine\n"

@@ -98,8 +98,10 @@ def predict(
     the prediction is called `predicted NAME`.
     """
     from sweeper.export.predict import predicted
-    from sweeper.results.text_files import write_new
+    from sweeper.results.text_files import refuse_existing, write_new
 
+    if output is not None:
+        refuse_existing(output)
     warn = console_on(sys.stderr)
     names = [] if keep is None else [name.strip() for name in keep.split(",")]
     text, n_rows = predicted(
