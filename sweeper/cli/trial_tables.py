@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -13,7 +14,7 @@ from rich.table import Table
 from sweeper.cli.tables import Record, Rows, pairs, rows
 from sweeper.errors import counted
 from sweeper.results import formatting
-from sweeper.results.ensemble import EnsembleRecord, verdicts
+from sweeper.results.ensemble import Again, EnsembleRecord, confirmation, verdicts
 from sweeper.results.filter import heading
 from sweeper.rundir import RunDir
 from sweeper.trial import Reason
@@ -183,6 +184,27 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
         yield ""
     yield from verdicts(record)
     yield ""
+
+
+def ensemble_again(found: Sequence[Again], record: EnsembleRecord) -> Iterator[RenderableType]:
+    """How an ensemble and the best trial compare if they are trained with fresh seeds."""
+    metric = record.metric.removeprefix("val_")
+    title = f"{metric} of the ensemble, mean over {len(found[0].single)} seeds"
+    names = ("rows", "count", f"trial {record.single}", "ensemble", "difference", "standard error")
+    parts = [
+        [
+            one.part,
+            one.rows,
+            fmean(one.single),
+            fmean(one.ensemble),
+            one.difference,
+            one.standard_error,
+        ]
+        for one in found
+    ]
+    yield rows(title, names, parts)
+    yield ""
+    yield confirmation(found[-1], record)
 
 
 def few_finalists(count: int, top: int) -> str:

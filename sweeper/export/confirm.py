@@ -17,6 +17,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.config.load import study_of
 from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
+from sweeper.results.ensemble import EnsembleRecord
 from sweeper.results.listing import Row, listed
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import for_want_of_one
@@ -59,21 +60,32 @@ class Lead:
         return self.difference > _ERRORS_APART * self.standard_error
 
 
-def finalists(run_dir: RunDir, top: int, seeds: int) -> Finalists:
+def finalists(
+    run_dir: RunDir, top: int, seeds: int, ensemble: EnsembleRecord | None = None
+) -> Finalists:
     """The `top` best trials of a run directory, to be trained with `seeds` seeds each.
+
+    With an `ensemble`, its trials and the best one instead, whose models are kept.
 
     Raises:
         SetupError: nothing was published yet.
         StudyError: no trial is complete.
     """
     known = listed(run_dir)
-    rows = known.of(known.best(top))
+    wanted = known.best(top)
+    if ensemble is not None:
+        averaged = {ensemble.single, *(member.trial for member in ensemble.members)}
+        wanted = [number for number in known.best(len(known.places)) if number in averaged]
+    rows = known.of(wanted)
     if not rows:
         found, fix = "no trial is complete, so none can be a finalist", for_want_of_one(run_dir)
         raise StudyError(Problem(str(run_dir.root), "", found, fix))
     file = Path(known.study["study_file"])
     before = study_of(known.study["settings"], file)
-    return Finalists(tuple(rows), parse(toml_text(_tables(before, run_dir, rows, seeds)), file))
+    tables = _tables(before, run_dir, rows, seeds)
+    if ensemble is not None:
+        tables["results"]["keep_models"] = len(rows)
+    return Finalists(tuple(rows), parse(toml_text(tables), file))
 
 
 def refuse_others(found: Finalists) -> None:

@@ -36,7 +36,7 @@ from sweeper.programs.baseline import not_comparable, scoring
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.saved_file import plain_state_of, read_saved
-from sweeper.results.ensemble import EnsembleRecord, Gain, Member, write_ensemble
+from sweeper.results.ensemble import Again, EnsembleRecord, Gain, Member, write_ensemble
 from sweeper.results.listing import Row, listed
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
@@ -129,6 +129,45 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
     record = _selected(config, run_dir, data, rows, size, trust_code=True)
     write_ensemble(run_dir, record)
     return record
+
+
+def measure_again(
+    again: StudyConfig, record: EnsembleRecord, numbers: Sequence[int], *, trust_code: bool = False
+) -> tuple[Again, ...]:
+    """Measure an ensemble whose trials were trained again, as `again`, with several seeds.
+
+    `numbers` are those of its trials in the study that it was selected in, in the order of their
+    new numbers. Returns what it scores on validation rows, and on test rows if there are any.
+
+    Raises:
+        StudyError: a trial of the ensemble did not complete with all seeds.
+    """
+    run_dir = RunDir(again.run_dir)
+    known = listed(run_dir)
+    complete = {*known.best(len(numbers))}
+    if failed := [number for new, number in enumerate(numbers) if new not in complete]:
+        found = f"trial {failed[0]} did not complete with these seeds"
+        raise StudyError(Problem(str(run_dir.root), "", found, "try fewer or other seeds"))
+    with preparing(again) as prepared:
+        data = prepared()
+    with jax_restored():
+        claim_devices(again)
+        rows = _with_kept_models(again, run_dir, known.of(range(len(numbers))))
+        found = _predicted(again, run_dir, data, rows, trust_code)
+        counts = np.zeros(len(numbers))
+        for member in record.members:
+            counts[numbers.index(member.trial)] += member.count
+        sign, score = 1.0 if again.study.directions[0] == "maximize" else -1.0, _score(again, data)
+
+        def measured(part: str, predictions: NDArray[Any], y: NDArray[Any]) -> Again:
+            of_trial = predictions.reshape(len(numbers), -1, *predictions.shape[1:])
+            mean = np.tensordot(counts / counts.sum(), of_trial, axes=1).astype(predictions.dtype)
+            pair = of_trial[numbers.index(record.single)], mean
+            single, ensemble = ((sign * score(one, y)[:, 0]).tolist() for one in pair)
+            return Again(part, len(y), tuple(single), tuple(ensemble))
+
+        validation = measured("validation", found.val, data.y_val)
+        return (validation, measured("test", found.test, data.y_test))[: 1 + bool(len(data.y_test))]
 
 
 def _selected(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -79,6 +81,43 @@ class EnsembleRecord:
     def size(self) -> int:
         """How many models are averaged, repeated ones included."""
         return sum(member.count for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The metric of the best trial and of the ensemble on `rows` rows of a part, for each seed."""
+
+    part: str
+    rows: int
+    single: tuple[float, ...]
+    ensemble: tuple[float, ...]
+
+    @property
+    def difference(self) -> float:
+        """The mean of the ensemble's metric minus that of the trial's."""
+        return statistics.mean(self._differences)
+
+    @property
+    def standard_error(self) -> float:
+        """That of the difference, over the seeds."""
+        return statistics.stdev(self._differences) / math.sqrt(len(self.single))
+
+    @property
+    def _differences(self) -> list[float]:
+        return [mean - single for single, mean in zip(self.single, self.ensemble, strict=True)]
+
+
+def confirmation(found: Again, record: EnsembleRecord) -> str:
+    """Whether an ensemble is better than the best trial if both are trained again."""
+    lead = found.difference * (1.0 if record.direction == "maximize" else -1.0)
+    is_clear = abs(lead) > _ERRORS_APART * found.standard_error
+    how = ("better" if lead > 0 else "worse") if is_clear else "not clearly better or worse"
+    metric, error = record.metric.removeprefix("val_"), number(found.standard_error, 2)
+    return (
+        f"with fresh seeds, the ensemble is {how} than trial {record.single}: {metric} differs by "
+        f"{number(found.difference, 2)} on {found.rows:,} {found.part} rows, with a standard error "
+        f"of {error}"
+    )
 
 
 def read_ensemble(run_dir: RunDir) -> EnsembleRecord | None:

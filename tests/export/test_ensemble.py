@@ -25,13 +25,16 @@ from sweeper.dashboard.views.status import status_view
 from sweeper.data.prepare import prepare
 from sweeper.data.transform import Category, Transform
 from sweeper.errors import SetupError, StudyError
-from sweeper.export.ensemble import measure_ensemble, select
+from sweeper.export import export
+from sweeper.export.confirm import finalists
+from sweeper.export.ensemble import measure_again, measure_ensemble, select
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.results.ensemble import (
     EnsembleRecord,
     Gain,
     Member,
     better_trees,
+    confirmation,
     read_ensemble,
     verdict,
     write_ensemble,
@@ -120,7 +123,7 @@ def test_an_ensemble_is_measured_as_its_members_together_predict(study: Any) -> 
     assert record.candidates == 6
     assert 1 <= record.size <= 8
     outputs = {
-        trial: predictions_of(run_dir, trial, data.x_test, data.one_logit, data.class_names)
+        trial: predictions_of(run_dir, trial, data.x_test, data)
         for trial in (*models, record.single)
     }
     together = sum(count * outputs[trial] for trial, count in models.items()) / record.size
@@ -182,26 +185,27 @@ def test_trees_that_are_better_are_named(trees: float | None, way: str, is_bette
 
 
 def predictions_of(
-    run_dir: RunDir, trial: int, x: NDArray[Any], one_logit: bool, classes: Any
+    run_dir: RunDir, trial: int, x: NDArray[Any], data: Any, member: int = 0
 ) -> NDArray[Any]:
-    place = run_dir.root.parent / f"single-{trial}"
+    place = run_dir.root.parent / f"{run_dir.root.name}-{trial}-{member}"
     if not place.exists():
-        sweeper.command("export", str(run_dir.root), str(trial), "--to", str(place))
+        export(run_dir.root, trial, member, place)
     outputs = np.asarray(jax.vmap(sweeper.load(place).model)(x)).astype(float)
-    if not classes:
+    if not data.class_names:
         return outputs
-    if one_logit:
+    if data.one_logit:
         outputs = np.concatenate([0 * outputs, outputs], axis=1)
     odds = np.exp(outputs - outputs.max(axis=1, keepdims=True))
     return odds / odds.sum(axis=1, keepdims=True)
 
 
-def measured(config: Any, data: Any, predictions: NDArray[Any]) -> float:
+def measured(config: Any, data: Any, predictions: NDArray[Any], part: str = "test") -> float:
+    y = getattr(data, f"y_{part}")
     if not data.class_names:
-        return float(r2_score(data.y_test, predictions))
+        return float(r2_score(y, predictions))
     if config.study.metric == "val_loss":
-        return float(log_loss(data.y_test, predictions))
-    return float(accuracy_score(data.y_test, predictions.argmax(axis=1)))
+        return float(log_loss(y, predictions))
+    return float(accuracy_score(y, predictions.argmax(axis=1)))
 
 
 def test_an_exported_ensemble_is_one_model(study: Any, exported: Path, tmp_path: Path) -> None:
@@ -298,6 +302,28 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
     chosen = read_ensemble(run_dir)
     assert chosen is not None
     assert chosen == measure_ensemble(run_dir, 4)
+
+
+def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:
+    run_dir, config, record = study
+    others = [number for number in range(6) if number != record.single]
+    two = replace(record, members=(Member(others[0], 0, 1), Member(others[1], 0, 2)))
+    found = finalists(run_dir, 1, 2, two)
+    numbers = [row["trial_number"] for row in found.rows]
+    assert sorted(numbers) == sorted({record.single, *others[:2]})
+    again = RunDir(trained(found.config).run_dir.root)
+
+    data = prepare(config)
+    new = [numbers.index(one) for one in (record.single, *others[:2])]
+    for part, x, y in (("val", data.x_val, data.y_val), ("test", data.x_test, data.y_test)):
+        each = [[predictions_of(again, trial, x, data, seed) for seed in (0, 1)] for trial in new]
+        means = [(first + 2 * second) / 3 for first, second in zip(*each[1:], strict=True)]
+        expected = [[measured(config, data, one, part) for one in of] for of in (each[0], means)]
+        (one,) = (m for m in measure_again(found.config, two, numbers) if m.part.startswith(part))
+        np.testing.assert_allclose([one.single, one.ensemble], expected, rtol=1e-5)
+        assert one.rows == len(y)
+    text = confirmation(measure_again(found.config, two, numbers)[-1], two)
+    assert text.startswith("with fresh seeds, the ensemble is ")
 
 
 def test_test_rows_of_one_class_have_no_auroc_to_compare(tmp_path: Path) -> None:

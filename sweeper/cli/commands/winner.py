@@ -24,6 +24,7 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
 from sweeper.cli.commands.training import trained
 from sweeper.errors import Problem, StudyError
+from sweeper.results.ensemble import read_ensemble
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
@@ -43,6 +44,12 @@ def confirm(
             "--seeds", metavar="N", min=2, help="How many seeds to train each of them with."
         ),
     ] = 8,
+    of_ensemble: Annotated[
+        bool,
+        typer.Option(
+            "--ensemble", help="Train the trials of the ensemble instead, and average them again."
+        ),
+    ] = False,
     fresh: Fresh = False,
     trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
@@ -54,12 +61,16 @@ def confirm(
     """
     run_dir = tables_asked(directory)
     from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
+    from sweeper.export.ensemble import measure_again, not_measured
     from sweeper.export.reproduce import refuse_another
     from sweeper.export.sizes import refuse_oversized
     from sweeper.sweep.session.ownership import refuse_foreign
 
     spec = refuse_another(run_dir, trust_code=trust_code)
-    found = finalists(run_dir, top, seeds)
+    record = read_ensemble(run_dir) if of_ensemble else None
+    if of_ensemble and record is None:
+        raise StudyError(not_measured(run_dir))
+    found = finalists(run_dir, top, seeds, record)
     if not trust_code:
         refuse_foreign(found.config, run_dir)
         refuse_oversized(found.config, run_dir, spec)
@@ -69,14 +80,24 @@ def confirm(
     if status.state == "finished":
         rows, objectives = confirmed(found), found.config.study.objectives
         ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
+        again = ()
+        if record is not None:
+            numbers = [int(row["trial_number"]) for row in found.rows]
+            again = measure_again(found.config, record, numbers, trust_code=trust_code)
         if as_json:
             told = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
-            print_json({"run_dir": str(found.config.run_dir), "finalists": rows, "lead": told})
+            answer = {"run_dir": str(found.config.run_dir), "finalists": rows, "lead": told}
+            averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
+            print_json({**answer, **averaged})
         else:
             print_shown(*trial_tables.confirmed(objectives[0], rows, seeds, ahead))
-            if few := trial_tables.few_finalists(len(rows), top):
+            few = "" if of_ensemble else trial_tables.few_finalists(len(rows), top)
+            if few:
                 print_shown(few)
             print_shown("")
+            if record is not None:
+                print_shown(*trial_tables.ensemble_again(again, record))
+                print_shown("")
             print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
             ways = trial_tables.after_confirming(run_dir, rows[0])
             for way in ways if len(objectives) == 1 else ():
