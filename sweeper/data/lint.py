@@ -167,14 +167,15 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
         return
     # by details that nobody sees in a table
     common = {_bare(n): f" (did you mean {n!r}?)" for n in rows_of if n not in rare}
-    told = [
+    shown = [
         f"{name!r} has {rows}{common.get(_bare(name), '')}"
         for name, rows in list(rare.items())[:_CLASSES_SHOWN]
     ]
-    more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
+    if others := len(rare) - len(shown):
+        shown.append(f"there {'is' if others == 1 else 'are'} {others} more")
     what, are = ("a class", "is") if len(rare) == 1 else ("classes", "are")
     few = f"{what} with fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
-    yield f"{few}: {listed(told)}{more}; fix the labels, or add rows"
+    yield f"{few}: {listed(shown)}; fix the labels, or add rows"
 
 
 def _rows_of_classes(data: Dataset) -> dict[str, int]:

@@ -140,12 +140,20 @@ def _beyond(
     for place in np.flatnonzero((distance > 0).any(axis=0)):
         name, far = transform.numbers[place], distance[:, place]
         rows = np.flatnonzero(far > 0).tolist()
-        between = " to ".join(number(float(end)) for end in ends[:, place])
+        between = written_range(*ends[:, place].tolist())
         yield (
             float(far.max()) / max(float(high[place] - low[place]), _LEAST_RANGE),
             f"column '{name}': {counted(len(rows), 'row')} beyond the training range, {between}, "
             f"such as {written(found.frame[name].iloc[int(far.argmax())])}{_at(found, rows)}",
         )
+
+
+def written_range(low: float, high: float) -> str:
+    """Both numbers, with as many digits as tell them apart."""
+    for digits in (4, 8, 12):
+        if number(low, digits) != number(high, digits):
+            return f"{number(low, digits)} to {number(high, digits)}"
+    return f"{low} to {high}"
 
 
 def _aside(record: Mapping[str, Any]) -> Iterator[str]:

@@ -37,6 +37,9 @@ def test_rare_classes_are_reported_in_quotes(
         "a class with fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 (did you mean "
         "'Stays'?); fix the labels, or add rows",
     )
+    many = "".join(f"1,{name}\n" for name in "abcdefgh")
+    (told,) = told_of(make_study(CSV, GOOD + many))
+    assert "'e' has 1 and there are 3 more; fix the labels" in told
     monkeypatch.chdir(tmp_path)
     others = make_study(CSV, GOOD + "1,stays\n2,Lost\n3,Lost\n")
     (told,) = check(others).warnings

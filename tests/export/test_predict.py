@@ -19,7 +19,7 @@ from sweeper.data.prepare import read
 from sweeper.data.split import split
 from sweeper.errors import DataError
 from sweeper.export import export
-from sweeper.export.predict import predicted
+from sweeper.export.predict import predicted, written_range
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
 from sweeper.programs.saved_file import content_of, read_saved
 from sweeper.results.formatting import number
@@ -253,3 +253,14 @@ def test_an_existing_output_is_refused_before_anything_is_read(
     assert refused.returncode == 2
     assert "out.csv: this file already exists" in refused.stderr
     assert (tmp_path / "out.csv").read_text(encoding="utf-8") == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.5, 12.0, "0.5 to 12"),
+        (1700000000.5, 1700086400.25, "1700000000.5 to 1700086400.25"),
+    ],
+)
+def test_the_ends_of_a_range_are_told_apart(low: float, high: float, text: str) -> None:
+    assert written_range(low, high) == text
