@@ -106,6 +106,7 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
             "columns": f"{data['numbers']} of numbers, {data['categories']} of categories, "
             f"{counted(data['missing'], 'value')} missing; "
             f"{counted(data['features'], 'feature')}, {counted(data['outputs'], 'output')}",
+            **({"weights": f"of rows in '{data['weight']}'"} if data["weight"] else {}),
             **_missing(data),
         }
     )

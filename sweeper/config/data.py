@@ -72,6 +72,13 @@ ClassWeights = Annotated[
 
 
 _Text = Annotated[str, Field(min_length=1)]
+_Weight = Annotated[
+    _Text | None,
+    Field(
+        description="the weight of each row in the loss and the metrics, 0 or more; not a feature",
+        examples=["weight"],
+    ),
+]
 _Target = Annotated[
     ColumnNames,
     Field(description="the column to predict; for mse, one or more", examples=["price"]),
@@ -208,6 +215,11 @@ class RowsTable(Table):
     split: SplitTable = Field(default=SplitTable(), description="rows for validation and testing")
 
     @property
+    def weight_column(self) -> str | None:
+        """The column of the weights of rows; None if all rows count equally."""
+        return getattr(self, "weight", None)
+
+    @property
     def usual_target_scale(self) -> Literal["standard", "none"]:
         """How numeric targets are scaled unless `target_scale` says it."""
         return "none" if self.scale == "none" else "standard"
@@ -226,6 +238,7 @@ class _ColumnsTable(RowsTable):
     drop: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(), description="columns to leave out", examples=[["id"]]
     )
+    weight: _Weight = None
 
 
 class SklearnTable(RowsTable):
@@ -292,6 +305,7 @@ class NpzTable(RowsTable):
         description="the array to predict; default: y; its columns are separate targets",
         examples=["prices"],
     )
+    weight: _Weight = None
     mode: _Text | None = Field(
         default=None,
         description="labels of the components of a mixture; coupled counts how many of them are "

@@ -288,9 +288,22 @@ def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
     if of_rows and isinstance(data, RowsTable) and data.scale == "quantile":
         found = "generated rows are scaled back by a factor and a shift"
         yield Flaw("data.scale", found, 'write "robust" or "standard"')
+    if isinstance(data, RowsTable) and data.weight_column is not None:
+        yield from _unweighted(train)
     if isinstance(data, NpzTable) and data.mode is not None and not (of_rows and train.generates):
         found = "no model generates rows to compare with the modes"
         yield Flaw("data.mode", found, "remove it")
+
+
+def _unweighted(train: EpochsTable) -> Iterator[Flaw]:
+    """Check that everything which a program computes of rows can count their weights."""
+    if isinstance(train, AlternatingTable | CoupledTable | OwnProgramTable):
+        found = f"the program {train.program} does not weight rows"
+        yield Flaw("data.weight", found, 'remove it, or write train.program = "supervised"')
+    elif isinstance(train, SupervisedTable):
+        for name, setting in train.functions.items():
+            found = f"train.{setting}: '{name}' is user-defined and gets no weights"
+            yield Flaw("data.weight", found, "remove it, or write what is built in")
 
 
 def inputs_of(model: PartsTable) -> dict[str, str | None]:

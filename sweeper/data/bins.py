@@ -16,26 +16,25 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import bins_name
+from sweeper.data.dataset import Dataset
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
 
 Edges = tuple[tuple[float, ...], ...]
 
 
-def bins_of(
-    config: StudyConfig, raw: RawData, x: NDArray[Any], y: NDArray[Any]
-) -> dict[str, Edges]:
+def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges]:
     """The edges of the bins of each number, for each way that trials may choose them.
 
-    `x` are the training rows as networks see them, numbers first; with folds, all rows that are not
-    for testing. Keys are as in `bins_name`.
+    They are fitted to the training rows as networks see them, numbers first; with folds, to all
+    rows that are not for testing. Keys are as in `bins_name`.
 
     Raises:
         DataError: no column has different numbers.
     """
     places = range(len(raw.numbers))
     found = {
-        bins_name(way, count): tuple(_edges(way, count, x[:, place], y, config) for place in places)
+        bins_name(way, count): tuple(_edges(way, count, place, data) for place in places)
         for way, count in _drawn(config)
     }
     if any(max(map(len, edges), default=0) < 2 for edges in found.values()):
@@ -53,12 +52,11 @@ def _drawn(config: StudyConfig) -> Iterator[tuple[str, int]]:
     yield from ((str(way), int(count)) for way, count in product(ways, counts))
 
 
-def _edges(
-    way: str, count: int, x: NDArray[Any], y: NDArray[Any], config: StudyConfig
-) -> tuple[float, ...]:
+def _edges(way: str, count: int, place: int, data: Dataset) -> tuple[float, ...]:
     """The edges of the bins of one number, increasing; only one if it is constant."""
+    x = data.x_train[:, place]
     if way == "tree":
-        inner = _thresholds(count, x, y, is_class=config.train.target == "classes")
+        inner = _thresholds(count, x, data)
         edges = np.array([x.min(), *inner, x.max()], np.float64)
     else:
         edges = np.quantile(x.astype(np.float64), np.linspace(0, 1, count + 1))
@@ -66,13 +64,12 @@ def _edges(
     return tuple(np.unique(edges.astype(x.dtype)).tolist())
 
 
-def _thresholds(count: int, x: NDArray[Any], y: NDArray[Any], *, is_class: bool) -> list[float]:
+def _thresholds(count: int, x: NDArray[Any], data: Dataset) -> list[float]:
     """Where a decision tree with `count` leaves splits a number to predict the target."""
     if count == 1:  # fewer leaves than a tree may be asked for
         return []
-    tree: Any = (DecisionTreeClassifier if is_class else DecisionTreeRegressor)(
-        max_leaf_nodes=count, random_state=0
-    )
-    tree.fit(x[:, None], y)
+    kind = DecisionTreeClassifier if data.class_names else DecisionTreeRegressor
+    tree: Any = kind(max_leaf_nodes=count, random_state=0)
+    tree.fit(x[:, None], data.y_train, sample_weight=data.weights("train"))
     fitted = tree.tree_
     return sorted(fitted.threshold[fitted.children_left != fitted.children_right].tolist())

@@ -22,6 +22,7 @@ from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import text_fix
 from sweeper.data.target import LEAST
+from sweeper.data.weights import weight_problems
 from sweeper.errors import Problem, counted, listed
 
 # floats with more different values than this are measurements, not classes
@@ -41,6 +42,7 @@ def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _target_problems(config, raw)
     if raw.mode is not None:
         yield from _mode_problems(config, raw, raw.mode)
+    yield from weight_problems(config, raw)
     if config.train.loss not in WEIGHED and config.data.class_weights != "none":
         is_of_classes = config.train.target == "classes"
         found = "does not use weights" if is_of_classes else "has no classes to weight"
@@ -55,6 +57,7 @@ def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         *((raw.target_key, name) for name in raw.targets),
         *(("data.drop", name) for name in raw.drop),
         *(("data.categorical_columns", name) for name in given),
+        *(("data.weight", name) for name in (raw.weight,) if name is not None),
     ]
     for key, name in wanted:
         if name not in raw.frame:
@@ -72,7 +75,8 @@ def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
     """Rows below the header that are not data."""
     if raw.csv is None:
         return []
-    columns = [name for name in (*raw.features, *raw.targets) if name in raw.frame]
+    names = *raw.features, *raw.targets, *raw.weights
+    columns = [name for name in names if name in raw.frame]
     n_rows, told = units_rows(raw.frame[columns], raw.categories)
     if not n_rows:
         return []

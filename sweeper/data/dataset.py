@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from sweeper.data.target import in_unit
 
+Part = Literal["train", "val", "test"]
+
 _DIGEST = "content_digest"  # key in what `save` writes
 
 
@@ -55,6 +57,9 @@ class Dataset:
     row; its features times `fold_scale` plus `fold_shift`, both shaped (folds, n_features), are
     scaled by the training rows of that fold.
 
+    `w_*` are the weights of rows in the loss and the metrics, shaped (rows,), whose mean over the
+    training rows is 1; empty if all rows count equally.
+
     `bins` are the edges of the bins of each number, by how they are chosen; empty if no network
     encodes numbers by them. `transform` says how a row as read becomes features, in the JSON form
     of `Transform`. `notes` are messages for the user about the data; they are not part of the
@@ -85,6 +90,28 @@ class Dataset:
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     bins: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    w_train: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    w_val: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    w_test: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have weights."""
+        return len(self.w_train) > 0
+
+    def targets(self, part: Part) -> NDArray[Any]:
+        """The targets of the rows of a split, scaled."""
+        return {"train": self.y_train, "val": self.y_val, "test": self.y_test}[part]
+
+    def weights(self, part: Part) -> NDArray[Any] | None:
+        """The weights of the rows of a split; None if all rows count equally."""
+        found = {"train": self.w_train, "val": self.w_val, "test": self.w_test}
+        return found[part] if self.is_weighted else None
+
+    def counting(self, part: Part) -> NDArray[np.bool_]:
+        """Which rows of a split count: all whose weight is not 0."""
+        weights = self.weights(part)
+        return np.ones(len(self.targets(part)), bool) if weights is None else weights > 0
 
     @property
     def n_folds(self) -> int:
@@ -172,6 +199,8 @@ class Dataset:
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.is_weighted:  # data of studies without weights keeps its digest
+            values = {name: value for name, value in values.items() if not name.startswith("w_")}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def _meta(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from sweeper.data.raw import RawData
 from sweeper.data.split import Rows, Split
 from sweeper.data.target import transformed
 from sweeper.data.transform import Category, Quantiles, Scaling, Transform, ordinal
+from sweeper.data.weights import row_weights
 from sweeper.errors import DataError, did_you_mean, listed
 
 SCALERS: dict[str, type[Any]] = {
@@ -44,9 +45,14 @@ _MOST_STORED = 100_000
 
 
 def class_weights(
-    config: StudyConfig, class_names: tuple[str, ...], y_train: NDArray[Any]
+    config: StudyConfig,
+    class_names: tuple[str, ...],
+    y_train: NDArray[Any],
+    rows: NDArray[Any] | None = None,
 ) -> tuple[float, ...]:
     """The weight of each class, in their order; empty if all are equal.
+
+    `rows` are the weights of the training rows, if they have any.
 
     Raises:
         DataError: a weight names an unknown class, or a class has no training row to balance it.
@@ -55,7 +61,7 @@ def class_weights(
     if weights == "none":
         return ()
     if weights == "balanced":
-        return _balanced(config, class_names, y_train)
+        return _balanced(config, class_names, y_train, rows)
     unknown = [name for name in weights if name not in class_names]
     if unknown:
         raise DataError(
@@ -70,16 +76,20 @@ def class_weights(
 
 
 def _balanced(
-    config: StudyConfig, class_names: tuple[str, ...], y_train: NDArray[Any]
+    config: StudyConfig,
+    class_names: tuple[str, ...],
+    y_train: NDArray[Any],
+    rows: NDArray[Any] | None,
 ) -> tuple[float, ...]:
-    """Like scikit-learn's `compute_class_weight`, on the training rows."""
-    counts = np.bincount(y_train, minlength=len(class_names))
+    """Like scikit-learn's `compute_class_weight`, on the training rows and their weights."""
+    counts = np.bincount(y_train, rows, minlength=len(class_names))
     absent = [f"'{name}'" for name, count in zip(class_names, counts, strict=True) if not count]
     if absent:
         found = f"no training row is of class {listed(absent)}"
         hint = "write split.stratify = true, or a weight for each class"
         raise DataError(config.problem("data.class_weights", found, hint))
-    return tuple((len(y_train) / (len(class_names) * counts)).tolist())
+    total = len(y_train) if rows is None else rows.sum(dtype=np.float64)
+    return tuple((total / (len(class_names) * counts)).tolist())
 
 
 def encode(
@@ -92,13 +102,15 @@ def encode(
     encoder = _Encoder(config, raw, parts, categories)
     transform = encoder.write()
     x_train, x_val, x_test = encoder.parts
+    rows = row_weights(config, raw, parts.train)
     y_mean, y_scale = (0.0,), (1.0,)
     classes, class_names, weights = (), (), ()
     if config.train.target == "classes":
         y, classes = _classes(config, raw)
         named = _class_name if config.edition == 1 else written
         class_names = raw.class_names or tuple(map(named, classes))
-        weights = class_weights(config, class_names, y[parts.train])
+        own = None if rows is None else rows[parts.train]
+        weights = class_weights(config, class_names, y[parts.train], own)
     elif config.train.target == "numbers":
         y, y_mean, y_scale = _numbers(config, raw, parts)
     else:
@@ -120,7 +132,17 @@ def encode(
         columns=tuple(_column(config, raw, name) for name in (*raw.features, *raw.targets)),
         transform=replace(transform, classes=classes).body,
         **_of_rows(config, raw, parts, x_train, transform.scaling),
+        **({} if rows is None else _weights(rows, parts)),
     )
+
+
+def _weights(weights: NDArray[Any], parts: Split) -> dict[str, Any]:
+    """The weights of the rows of each split."""
+    return {
+        "w_train": weights[parts.train],
+        "w_val": weights[parts.val],
+        "w_test": weights[parts.test],
+    }
 
 
 def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray[np.bool_]:

@@ -192,7 +192,8 @@ def _absent_classes(data: Dataset) -> Iterator[str]:
     enough = [rows >= _FEW_ROWS for rows in _rows_of_classes(data).values()]
     for fold in range(max(1, data.n_folds)) if any(enough) else ():
         absent = np.array(enough)
-        absent[data.y_train[data.training_rows(fold)]] = False
+        rows = data.training_rows(fold)
+        absent[data.y_train[rows][data.counting("train")[rows]]] = False
         if absent.any():
             missing = [repr(data.class_names[place]) for place in np.flatnonzero(absent)]
             of_fold = f" of fold {fold + 1}" if data.n_folds else ""
@@ -210,13 +211,14 @@ def _imbalance(config: StudyConfig, data: Dataset) -> Iterator[str]:
     is_weighted = bool(data.class_weights) or is_function(config.train.loss)
     if not data.class_names or is_weighted or not unfair.issuperset(config.study.objectives):
         return
-    counts = np.bincount(data.y_train, minlength=len(data.class_names))
-    share = counts.max() / len(data.y_train)
+    counts = np.bincount(data.y_train, data.weights("train"), minlength=len(data.class_names))
+    share = counts.max() / counts.sum()
     if share < _IMBALANCED or np.count_nonzero(counts) < 2:
         return
     most = data.class_names[counts.argmax()]
+    of_rows = "the weighted training rows" if data.is_weighted else "the training rows"
     yield (
-        f"{percent(share)} of the training rows have the class '{most}', so a model that always "
+        f"{percent(share)} of {of_rows} have the class '{most}', so a model that always "
         f"predicts it has an accuracy of about {share:.2f}; to find the others, too, write "
         'data.class_weights = "balanced", or add "auroc" or "f1" to train.metrics and write '
         'study.metric = "val_auroc" or "val_f1" and study.direction = "maximize"'
@@ -251,7 +253,8 @@ def _logarithm(values: NDArray[np.float64]) -> str:
 def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Metrics that have no value on the test rows."""
     if len(data.y_test):
-        for metric, reason in undefined_on(config, data, data.y_test, "the test part"):
+        y = data.y_test[data.counting("test")]
+        for metric, reason in undefined_on(config, data, y, "the test part"):
             yield f"test_{metric} will be empty: {reason}"
 
 

@@ -47,10 +47,10 @@ def undefined_on(
 
 def _validated(data: Dataset) -> Iterator[tuple[str, NDArray[Any]]]:
     if not data.n_folds:
-        yield "the validation part", data.y_val
+        yield "the validation part", data.y_val[data.counting("val")]
     for fold in range(data.n_folds):
         name = f"the validation part of fold {fold + 1} of {data.n_folds}"
-        yield name, data.y_train[data.fold_of == fold]
+        yield name, data.y_train[(data.fold_of == fold) & data.counting("train")]
 
 
 def _one_class(data: Dataset, y: NDArray[Any], part: str) -> str | None:

@@ -43,7 +43,7 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
     path = find_file(config, data.path, "data.path", ".npz")
     ways = {"data.split.group": data.split.group, "data.split.time": data.split.time}
     y = None if config.train.target is None else data.y or "y"
-    ways["data.mode"] = data.mode
+    ways |= {"data.mode": data.mode, "data.weight": data.weight}
     named = {"data.x": data.x, "data.y": y, **ways}
     wanted = {key: name for key, name in named.items() if name is not None}
     try:

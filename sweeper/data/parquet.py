@@ -48,7 +48,8 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         DataError: no file matches, one cannot be read, or their columns differ.
     """
     paths = find_files(config, data.path, "data.path", ".parquet")
-    wanted = {name for name in (*data.target, data.split.group, data.split.time) if name}
+    others = data.split.group, data.split.time, data.weight
+    wanted = {name for name in (*data.target, *others) if name}
     partitions: Partitions = {}
     try:
         if config.edition > 1:

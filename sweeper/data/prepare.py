@@ -42,6 +42,7 @@ from sweeper.data.remarks import notes
 from sweeper.data.split import Split, groups_of, split
 from sweeper.data.transform import Category
 from sweeper.data.user_rows import read_function
+from sweeper.data.weights import weightless_parts
 from sweeper.errors import DataError, Problem, listed
 
 # columns are filled, scaled and measured in copies of one block at a time
@@ -72,7 +73,7 @@ def peak_bytes(config: StudyConfig, raw: RawData, categories: Sequence[Category]
     size = np.dtype(config.execution.precision).itemsize
     becomes = len(raw.frame) * n_features * size
     read = int(raw.frame.memory_usage(deep=True).sum())
-    n_rows, n_wholes = len(raw.frame), len(raw.targets) + bool(categories)
+    n_rows, n_wholes = len(raw.frame), len(raw.targets) + bool(categories) + len(raw.weights)
     block = block_bytes(n_rows, max(len(raw.numbers), len(categories)))
     return read + becomes + _BLOCKS_AT_ONCE * block + _ROW_BYTES * n_rows * n_wholes
 
@@ -134,7 +135,8 @@ def read(config: StudyConfig) -> RawData:
         raise DataError(config.problem(raw.key, found, "give each column its own name"))
     ways = config.data.split
     splitting = () if ways.as_feature else (ways.group, ways.time)
-    aside = tuple(name for name in (*splitting, raw.mode) if name)
+    weight = config.data.weight_column
+    aside = tuple(name for name in (*splitting, raw.mode, weight) if name)
     listed_ones = config.data.categorical_columns
     classes = raw.targets if config.train.target == "classes" else ()
     if config.edition == 1:
@@ -143,7 +145,8 @@ def read(config: StudyConfig) -> RawData:
         frame, declared = plain(raw.frame, (*listed_ones, *classes))
     categories = declared.union(listed_ones)
     of_truth = frozenset(n for n in raw.targets if n in raw.frame and is_of_truth(raw.frame[n]))
-    raw = replace(raw, frame=frame, aside=aside, categories=categories, of_truth=of_truth)
+    raw = replace(raw, frame=frame, aside=aside, weight=weight)
+    raw = replace(raw, categories=categories, of_truth=of_truth)
     return _with_targets(config, raw) if config.data.missing_target == "drop" else raw
 
 
@@ -197,9 +200,11 @@ def prepare(config: StudyConfig) -> Dataset:
     check_room(config, raw, categories)
     data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
     data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
-    data = replace(data, bins=bins_of(config, raw, data.x_train, data.y_train))
+    data = replace(data, bins=bins_of(config, raw, data))
     of_training = None if groups is None else groups[parts.train]
-    return with_folds(config, data, scaled_features(config, raw, data), of_training)
+    data = with_folds(config, data, scaled_features(config, raw, data), of_training)
+    _refuse(weightless_parts(config, data))
+    return data
 
 
 def _refuse(found: Iterator[Problem]) -> None:

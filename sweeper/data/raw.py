@@ -25,10 +25,11 @@ class RawData:
     """All columns, including those to predict and those to leave out.
 
     `key` is the setting that names the data, `target_key` the one that names the targets. `aside`
-    are columns that only split the rows, `categories` numeric columns that are treated as
-    categories; `mode` is the column in `aside` that labels the components of a mixture. Without
-    anything to predict, there are no `targets`; `of_truth` are targets of booleans, which are
-    numbers in `frame` if some are missing. `class_names` is empty if classes are named by their
+    are columns that no model sees, such as those that only split the rows, `categories` numeric
+    columns that are treated as categories; `mode` is the column in `aside` that labels the
+    components of a mixture, `weight` the one with the weights of rows. Without anything to predict,
+    there are no `targets`; `of_truth` are targets of booleans, which are numbers in `frame` if some
+    are missing. `class_names` is empty if classes are named by their
     value in the data; `csv` is None if the rows do not come from a text file. `kept` are the
     indices in the source of the rows of `frame`, if some were left out; `notes` are messages for
     the user about how the rows were read. `words` counts the words that were read as missing
@@ -45,6 +46,7 @@ class RawData:
     categories: frozenset[str] = frozenset()
     class_names: tuple[str, ...] = ()
     mode: str | None = None
+    weight: str | None = None
     of_truth: frozenset[str] = frozenset()
     csv: CsvFile | None = None
     kept: NDArray[np.intp] | None = None
@@ -56,6 +58,13 @@ class RawData:
         """The columns that a model may use."""
         others = {*self.targets, *self.drop, *self.aside}
         return [name for name in self.frame.columns if name not in others]
+
+    @cached_property
+    def weights(self) -> list[str]:
+        """The column of weights, if there is one."""
+        if self.weight is None or self.weight not in self.frame or self.weight in self.targets:
+            return []
+        return [self.weight]
 
     def is_category(self, name: str) -> bool:
         """Whether a column is encoded value by value; otherwise it is a number."""
@@ -86,7 +95,7 @@ class RawData:
     @cached_property
     def gap_words(self) -> list[str]:
         """The strings that mean or may mean a missing number in some column."""
-        read = self.frame[[*self.features, *self.targets]]
+        read = self.frame[[*self.features, *self.targets, *self.weights]]
         return [*dict.fromkeys([*self.words_of_numbers, *gap_words(read)])]
 
     def text_numbers(self, name: str) -> TextNumbers | None:
@@ -100,7 +109,8 @@ class RawData:
         frame = self.frame.iloc[kept].reset_index(drop=True)
         whole = {name: without_fractions(frame[name]) for name in targets}
         if self.csv is not None:
-            names = [name for name in self.features if name not in self.categories]
+            names = [*self.features, *self.weights]
+            names = [name for name in names if name not in self.categories]
             whole |= {name: without_strays(frame[name], self.frame[name]) for name in names}
         return replace(self, frame=frame.assign(**whole), kept=kept)
 

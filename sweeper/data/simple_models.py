@@ -19,6 +19,9 @@ from sweeper.data.dataset import Dataset
 Predict = Callable[[NDArray[Any]], NDArray[Any]]
 """The outputs for some rows, of the shape and scale of a trial's: logits, or scaled numbers."""
 
+Weights = NDArray[Any] | None
+"""Those of rows; None if all count equally."""
+
 _MAX_ITERATIONS = 1000
 # the share that counts for a class without training rows
 _LEAST_SHARE = 1e-12
@@ -26,20 +29,27 @@ _LEAST_SHARE = 1e-12
 _MANY_CLASSES = "The number of unique classes"
 
 
-def constant_model(data: Dataset, y: NDArray[Any]) -> Predict:
-    """Predicts the shares of the classes in `y`, or its mean."""
+def constant_model(data: Dataset, y: NDArray[Any], weights: Weights = None) -> Predict:
+    """Predicts the shares of the classes in `y`, or its mean, with these weights of its rows."""
     if data.class_names:
-        shares = np.bincount(y, minlength=len(data.class_names)) / len(y)
-        value = _as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE))[None])
-    else:
+        counts = np.bincount(y, weights, minlength=len(data.class_names))
+        total = len(y) if weights is None else counts.sum()
+        value = _as_outputs(data, np.log(np.maximum(counts / total, _LEAST_SHARE))[None])
+    elif weights is None:
         value = y.mean(axis=0, dtype=np.float64)[None]
+    else:
+        value = np.average(np.asarray(y, np.float64), axis=0, weights=weights)[None]
     return lambda x: np.repeat(value, len(x), axis=0)
 
 
-def linear_model(data: Dataset, x: NDArray[Any], y: NDArray[Any]) -> Predict:
+def linear_model(
+    data: Dataset, x: NDArray[Any], y: NDArray[Any], weights: Weights = None
+) -> Predict:
     """A linear model, fitted to these rows: of logits, with the study's class weights, or ridge."""
     x = np.asarray(x, np.float64)
-    return _logistic(data, x, y) if data.class_names else _ridge(x, y)
+    if weights is not None:  # a class of which no row counts does not occur
+        x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
+    return _logistic(data, x, y, weights) if data.class_names else _ridge(x, y, weights)
 
 
 def boosted_trees(data: Dataset, seed: int) -> Predict:
@@ -59,7 +69,7 @@ def boosted_trees(data: Dataset, seed: int) -> Predict:
 
     warnings.filterwarnings("ignore", message=_MANY_CLASSES, category=UserWarning)
     with _one_thread():
-        trees.fit(data.x_train, np.ravel(data.y_train))
+        trees.fit(data.x_train, np.ravel(data.y_train), data.weights("train"))
     return outputs
 
 
@@ -78,26 +88,27 @@ def _as_outputs(data: Dataset, logits: NDArray[Any]) -> NDArray[Any]:
     return logits[:, 1:] - logits[:, :1] if data.one_logit else logits
 
 
-def _ridge(x: NDArray[Any], y: NDArray[Any]) -> Predict:
+def _ridge(x: NDArray[Any], y: NDArray[Any], weights: Weights) -> Predict:
     from sklearn.linear_model import Ridge
 
-    fitted = Ridge().fit(x, np.asarray(y, np.float64))
+    fitted = Ridge().fit(x, np.asarray(y, np.float64), weights)
     # for one target, it returns no axis of targets
     return lambda rows: fitted.predict(rows).reshape(len(rows), *y.shape[1:])
 
 
-def _logistic(data: Dataset, x: NDArray[Any], y: NDArray[Any]) -> Predict:
+def _logistic(data: Dataset, x: NDArray[Any], y: NDArray[Any], weights: Weights) -> Predict:
     from scipy.special import log_softmax
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     if len(np.unique(y)) == 1:
-        return constant_model(data, y)
-    weights = np.asarray(data.class_weights or np.ones(len(data.class_names)))[y]
+        return constant_model(data, y, weights)
+    of_rows = np.asarray(data.class_weights or np.ones(len(data.class_names)))[y]
+    of_rows = of_rows if weights is None else of_rows * weights
     # for good: what `catch_warnings` restores is of all threads
     warnings.filterwarnings("ignore", category=ConvergenceWarning, module="sklearn")
     warnings.filterwarnings("ignore", message=_MANY_CLASSES, category=UserWarning)
-    fitted = LogisticRegression(max_iter=_MAX_ITERATIONS).fit(x, y, sample_weight=weights)
+    fitted = LogisticRegression(max_iter=_MAX_ITERATIONS).fit(x, y, sample_weight=of_rows)
 
     def outputs(rows: NDArray[Any]) -> NDArray[Any]:
         found = fitted.decision_function(rows)

@@ -23,9 +23,9 @@ def device_parts(
     """The data and row orders of a study on the first device of this process, or elsewhere."""
     return jax.device_put(
         DeviceData(
-            train=Batch(data.x_train, data.y_train),
-            val=Batch(data.x_val, data.y_val),
-            test=Batch(data.x_test, data.y_test),
+            train=Batch(data.x_train, data.y_train, weights=data.weights("train")),
+            val=Batch(data.x_val, data.y_val, weights=data.weights("val")),
+            test=Batch(data.x_test, data.y_test, weights=data.weights("test")),
             order=_orders(config, data, batch_size),
             folds=_folds(data),
         ),

@@ -170,6 +170,7 @@ def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:
         ),
         ("columns", shown),
         ("predicts", ", ".join(data["targets"])),
+        ("weights of rows", config.data.weight_column),
         ("outputs", _outputs(config, data)),
         ("classes", classes),
     ]

@@ -23,7 +23,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
 from sweeper.config.train import SupervisedTable
 from sweeper.data.ahead import preparing
-from sweeper.data.dataset import Dataset
+from sweeper.data.dataset import Dataset, Part
 from sweeper.data.simple_models import Predict, boosted_trees
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, StudyError, counted
@@ -51,9 +51,28 @@ _LEAST_ROWS = 20  # in each half of the validation part
 _MOST_OF_TREES = 20_000_000  # numbers that boosted trees are fitted to in some seconds
 _SHUFFLES, _SHUFFLED_ROWS = 3, 200_000  # of a column, and rows that are predicted in all
 
-Score = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+Score = Callable[[NDArray[Any], Any], NDArray[Any]]
 """Of predictions shaped (models, rows, outputs) and targets: shaped (models, 2), a number of each
 model to maximise, and one that decides ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The targets of some rows, and the weights of these; None if all count equally."""
+
+    y: NDArray[Any]
+    weights: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, data: Dataset, part: Part) -> Targets:
+        """Those of a split."""
+        return cls(data.targets(part), data.weights(part))
+
+    def __getitem__(self, rows: Any) -> Targets:
+        return Targets(self.y[rows], None if self.weights is None else self.weights[rows])
+
+    def __len__(self) -> int:
+        return len(self.y)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +89,7 @@ class Candidates:
     test: NDArray[Any]
 
 
-def select(predictions: NDArray[Any], y: NDArray[Any], size: int, score: Score) -> list[int]:
+def select(predictions: NDArray[Any], y: Any, size: int, score: Score) -> list[int]:
     """The indices of the models to average, at most `size`, some perhaps repeated.
 
     Begins with the best model, and adds the one with which the mean is best, again and again;
@@ -159,15 +178,16 @@ def measure_again(
             counts[numbers.index(member.trial)] += member.count
         sign, score = 1.0 if again.study.directions[0] == "maximize" else -1.0, _score(again, data)
 
-        def measured(part: str, predictions: NDArray[Any], y: NDArray[Any]) -> Again:
+        def measured(part: str, predictions: NDArray[Any], y: Targets) -> Again:
             of_trial = predictions.reshape(len(numbers), -1, *predictions.shape[1:])
             mean = np.tensordot(counts / counts.sum(), of_trial, axes=1).astype(predictions.dtype)
             pair = of_trial[numbers.index(record.single)], mean
             single, ensemble = ((sign * score(one, y)[:, 0]).tolist() for one in pair)
             return Again(part, len(y), tuple(single), tuple(ensemble))
 
-        validation = measured("validation", found.val, data.y_val)
-        return (validation, measured("test", found.test, data.y_test))[: 1 + bool(len(data.y_test))]
+        known, test = Targets.of(data, "val"), Targets.of(data, "test")
+        validation = measured("validation", found.val, known)
+        return (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
 
 
 def _selected(
@@ -236,22 +256,25 @@ def _score(config: StudyConfig, data: Dataset) -> Score:
     """The study's metric, larger if it is better; ties of classes go to the likelier one."""
     name = config.study.objectives[0].removeprefix("val_")
     sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
-    measured = jax.jit(jax.vmap(scoring(config, data), in_axes=(0, None)))
+    measured = jax.jit(jax.vmap(scoring(config, data), in_axes=(0, None, None)))
 
-    def score(predictions: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        found = measured(_outputs(data, predictions), y)
+    def score(predictions: NDArray[Any], y: Targets) -> NDArray[Any]:
+        found = measured(_outputs(data, predictions), y.y, y.weights)
         value = sign * np.nan_to_num(np.asarray(found[name], np.float64), nan=-math.inf)
         return np.stack([value, _likelihood(data, predictions, y)], axis=1)
 
     return score
 
 
-def _likelihood(data: Dataset, predictions: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+def _likelihood(data: Dataset, predictions: NDArray[Any], y: Targets) -> NDArray[Any]:
     """The mean logarithm of the probability of the class, or 0 for numbers."""
     if not data.class_names:
         return np.zeros(len(predictions))
-    of_class = predictions[:, np.arange(len(y)), y]
-    return np.mean(np.log(np.maximum(of_class, np.finfo(predictions.dtype).tiny)), axis=1)
+    of_class = predictions[:, np.arange(len(y)), y.y]
+    logarithms = np.log(np.maximum(of_class, np.finfo(predictions.dtype).tiny))
+    if y.weights is None:
+        return np.mean(logarithms, axis=1)
+    return logarithms @ y.weights / (y.weights.sum() or 1.0)
 
 
 def _outputs(data: Dataset, predictions: NDArray[Any]) -> NDArray[Any]:
@@ -307,28 +330,30 @@ def _measured(
 ) -> EnsembleRecord:
     """The ensemble selected on all validation rows, and its gains on rows that it has not seen."""
     sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
-    chosen = select(found.val, data.y_val, size, score)
+    known = Targets.of(data, "val")
+    chosen = select(found.val, known, size, score)
     counts = {index: chosen.count(index) for index in sorted(set(chosen))}
-    validation = _gain(_unseen(config, data, found, size, score), data.y_val, score, sign)
+    validation = _gain(_unseen(config, known, found, size, score), known, score, sign)
     if validation is None:
         what = f"{config.study.objectives[0]} has no value on validation rows"
         raise StudyError(Problem("", "data.split", f"no ensemble: {what}", "use more rows"))
     test = None
     if len(data.x_test):
         pair = np.stack([found.test[0], found.test[chosen].mean(axis=0)])
-        test = _gain(pair, data.y_test, score, sign)
+        test = _gain(pair, Targets.of(data, "test"), score, sign)
     if len(data.x_train) * data.n_features <= _MOST_OF_TREES and (
         data.class_names or data.y_train.shape[1] == 1
     ):
         trees = boosted_trees(data, config.study.seed)
 
-        def with_trees(gain: Gain, x: NDArray[Any], y: NDArray[Any]) -> Gain:
+        def with_trees(gain: Gain, x: NDArray[Any], y: Targets) -> Gain:
             outputs = _predictions(data, trees(x).astype(x.dtype))
             value = sign * float(score(outputs[None], y)[0, 0])
             return replace(gain, trees=value if math.isfinite(value) else None)
 
-        validation = with_trees(validation, data.x_val, data.y_val)
-        test = None if test is None else with_trees(test, data.x_test, data.y_test)
+        validation = with_trees(validation, data.x_val, known)
+        if test is not None:
+            test = with_trees(test, data.x_test, Targets.of(data, "test"))
     return EnsembleRecord(
         metric=config.study.objectives[0],
         direction=config.study.directions[0],
@@ -359,7 +384,7 @@ def _importance(
         return {}
     rng = np.random.default_rng(config.study.seed)
     rows = np.sort(rng.choice(len(data.x_test), n_rows, replace=False))
-    x, y = data.x_test[rows], data.y_test[rows]
+    x, y = data.x_test[rows], Targets.of(data, "test")[rows]
     shuffled = [x]
     for of_column in places.values():
         for _ in range(_SHUFFLES):
@@ -377,23 +402,23 @@ def _importance(
 
 
 def _unseen(
-    config: StudyConfig, data: Dataset, found: Candidates, size: int, score: Score
+    config: StudyConfig, known: Targets, found: Candidates, size: int, score: Score
 ) -> NDArray[Any]:
     """Predictions for validation rows of models that were chosen on the other half of them.
 
     First those of the best single model, then those of the ensemble.
     """
-    rows = np.random.default_rng(config.study.seed).permutation(len(data.y_val))
+    rows = np.random.default_rng(config.study.seed).permutation(len(known))
     halves = np.sort(rows[: len(rows) // 2]), np.sort(rows[len(rows) // 2 :])
     pair = np.empty((2, *found.val.shape[1:]), found.val.dtype)
     for own, other in (halves, halves[::-1]):
-        seen, y = found.val[:, other], data.y_val[other]
+        seen, y = found.val[:, other], known[other]
         pair[0, own] = found.val[select(seen, y, 1, score)[0], own]
         pair[1, own] = found.val[select(seen, y, size, score)][:, own].mean(axis=0)
     return pair
 
 
-def _gain(pair: NDArray[Any], y: NDArray[Any], score: Score, sign: float) -> Gain | None:
+def _gain(pair: NDArray[Any], y: Targets, score: Score, sign: float) -> Gain | None:
     """What the second of two predictions gains, with the error of the delete-a-group jackknife.
 
     None if the metric has no value on these rows, such as auroc of a single class.
@@ -404,7 +429,7 @@ def _gain(pair: NDArray[Any], y: NDArray[Any], score: Score, sign: float) -> Gai
     return Gain(len(y), single, ensemble, _error_of_difference(pair, y, score))
 
 
-def _error_of_difference(pair: NDArray[Any], y: NDArray[Any], score: Score) -> float | None:
+def _error_of_difference(pair: NDArray[Any], y: Targets, score: Score) -> float | None:
     n_rows = len(y) - len(y) % _GROUPS
     if not n_rows or n_rows > _MOST_ROWS:
         return None

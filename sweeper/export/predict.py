@@ -162,7 +162,8 @@ def _aside(record: Mapping[str, Any]) -> Iterator[str]:
     yield from record["data"]["targets"]
     yield from table.get("drop", ())
     ways = table["split"]
-    yield from (name for name in (ways["group"], ways["time"], table.get("mode")) if name)
+    others = ways["group"], ways["time"], table.get("mode"), table.get("weight")
+    yield from (name for name in others if name)
 
 
 def _columns(

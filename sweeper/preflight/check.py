@@ -106,7 +106,8 @@ def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
     limit = config.execution.memory_limit_bytes
     if limit is None:
         return
-    least, what = sum(array.nbytes for array in (data.x_train, data.y_train)), "the training rows"
+    rows = (data.x_train, data.y_train, data.w_train)
+    least, what = sum(array.nbytes for array in rows), "the training rows"
     if not any(key.startswith("model.") for key in config.search) and not config.has_user_models:
         n_parameters = never_run(config, data).n_parameters(config.filled({}))
         least += n_parameters * data.x_train.itemsize

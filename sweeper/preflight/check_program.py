@@ -55,10 +55,10 @@ _BATCHES = 4  # per epoch
 def few(data: Dataset, batch_size: int) -> Dataset:
     """The first rows of each split: enough for a few batches."""
     rows = slice(batch_size * _BATCHES)
-    parts = ("x_train", "y_train", "x_val", "y_val", "x_test", "y_test")
+    parts = [f"{array}_{part}" for array in "xyw" for part in ("train", "val", "test")]
     few = {name: getattr(data, name)[rows] for name in parts}
     if data.n_folds:
-        few |= {name: getattr(data, name) for name in ("x_train", "y_train")}
+        few |= {name: getattr(data, name) for name in ("x_train", "y_train", "w_train")}
     return replace(data, **few)
 
 

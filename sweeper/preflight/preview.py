@@ -180,6 +180,7 @@ def notes(config: StudyConfig, devices: int) -> Iterator[str]:
         )
 
 
+_PARTS = ("train", "val", "test")
 # digits of the mean of a mode
 _NUMBERS_SHOWN = 4
 
@@ -193,6 +194,7 @@ def data_preview(config: StudyConfig, data: Dataset) -> dict[str, Any]:
         "test_rows": len(data.x_test),
         "features": data.n_features,
         "outputs": data.out_size,
+        "weight": config.data.weight_column,
         "rows": sum(len(y) for y in (data.y_train, data.y_val, data.y_test)),
         "numbers": sum(column.kind == "number" for column in features),
         "categories": sum(column.kind == "category" for column in features),
@@ -462,7 +464,7 @@ class Preview:
         working = n_parameters(width, depth, work) * _WORKING_COPIES
         rows = max(work.batch_size, min(work.val_rows, MEASURED_ROWS)) * width * depth
         numbers = 2 * lanes * state + at_once * (working + rows)
-        arrays = (data.x_train, data.y_train, data.x_val, data.y_val, data.x_test, data.y_test)
+        arrays = (getattr(data, f"{array}_{part}") for array in "xyw" for part in _PARTS)
         order = 4 * self.config.max_epochs * work.steps * work.batch_size
         return numbers * work.bytes_per_number + sum(a.nbytes for a in arrays) + order
 

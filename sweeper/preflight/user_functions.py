@@ -455,8 +455,10 @@ def programs_to_trace(config: StudyConfig, data: Dataset) -> Programs:
 
 def abstract_batch(rows: int, data: Dataset) -> Batch:
     """The shapes of a batch with this many rows."""
-    x, y = (
-        jax.ShapeDtypeStruct((rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype))
-        for part in (data.x_train, data.y_train)
+    whole = Batch(data.x_train, data.y_train, weights=data.weights("train"))
+    return jax.tree.map(
+        lambda part: jax.ShapeDtypeStruct(
+            (rows, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype)
+        ),
+        whole,
     )
-    return Batch(x, y)  # type: ignore[arg-type]

@@ -16,14 +16,14 @@ from sweeper.config.alternating import DATA, AlternatingTable
 from sweeper.config.kinds import is_function
 from sweeper.config.train import SupervisedTable
 from sweeper.data.dataset import Dataset
-from sweeper.data.simple_models import Predict, constant_model, linear_model
+from sweeper.data.simple_models import Predict, Weights, constant_model, linear_model
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.losses import HUBER_DELTA, criterion_of
 from sweeper.programs.metrics import metric_of
 from sweeper.programs.program import Hparams
 from sweeper.results.baseline import Baseline, SimpleModel
 
-_Rows = tuple[NDArray[Any], NDArray[Any]]
+_Rows = tuple[NDArray[Any], NDArray[Any], Weights]
 
 # limits that keep fitting the linear model to a few seconds, whatever the data
 _MOST_ROWS, _MOST_NUMBERS, _LEAST_ROWS = 100_000, 10_000_000, 1_000
@@ -82,11 +82,12 @@ def _measured(config: StudyConfig, data: Dataset) -> Baseline:
     linear: list[_Scored] = []
     for fold in range(folds):
         its = _fold(data, fold)
-        x, y = its.train
-        constant.append(_scored(constant_model(data, y), its, score))
+        x, y, weights = its.train
+        constant.append(_scored(constant_model(data, y, weights), its, score))
         if rows:
             chosen = _sample(config, len(x), rows)
-            linear.append(_scored(linear_model(data, x[chosen], y[chosen]), its, score))
+            sample = x[chosen], y[chosen], _of(weights, chosen)
+            linear.append(_scored(linear_model(data, *sample), its, score))
     names = ("majority class", "logistic regression") if data.class_names else ("mean", "ridge")
     models = [_model(names[0], constant, is_linear=False)]
     if linear:
@@ -110,22 +111,27 @@ def _sample(config: StudyConfig, n_rows: int, most: int) -> NDArray[np.intp] | s
     return np.sort(draw.choice(n_rows, most, replace=False))
 
 
+def _of(weights: Weights, rows: Any) -> Weights:
+    """The weights of some rows."""
+    return None if weights is None else weights[rows]
+
+
 def _fold(data: Dataset, fold: int) -> _Fold:
-    tests = {"test": (data.x_test, data.y_test)} if len(data.x_test) else {}
+    train = data.x_train, data.y_train, data.weights("train")
+    test = data.x_test, data.y_test, data.weights("test")
+    tests = {"test": test} if len(data.x_test) else {}
     if not data.n_folds:
-        return _Fold((data.x_train, data.y_train), {"val": (data.x_val, data.y_val), **tests})
+        return _Fold(train, {"val": (data.x_val, data.y_val, data.weights("val")), **tests})
     scale, shift = data.fold_scale[fold], data.fold_shift[fold]
     of_fold = data.fold_of == fold
 
-    def scaled(x: NDArray[Any], y: NDArray[Any]) -> _Rows:
-        return x * scale + shift, y
+    def scaled(rows: _Rows, chosen: Any = slice(None)) -> _Rows:
+        x, y, weights = rows
+        return x[chosen] * scale + shift, y[chosen], _of(weights, chosen)
 
     return _Fold(
-        scaled(data.x_train[~of_fold], data.y_train[~of_fold]),
-        {
-            "val": scaled(data.x_train[of_fold], data.y_train[of_fold]),
-            **{part: scaled(*rows) for part, rows in tests.items()},
-        },
+        scaled(train, ~of_fold),
+        {"val": scaled(train, of_fold), **{part: scaled(rows) for part, rows in tests.items()}},
     )
 
 
@@ -140,11 +146,11 @@ def scoring(config: StudyConfig, data: Dataset) -> Callable[..., dict[str, Any]]
         for name, kind, hparams in _losses(config)
     ]
 
-    def scores(outputs: Any, y: Any) -> dict[str, Any]:
-        found = {name: metric(outputs, y) for name, metric in metrics.items()}
+    def scores(outputs: Any, y: Any, weights: Any = None) -> dict[str, Any]:
+        found = {name: metric(outputs, y, weights) for name, metric in metrics.items()}
         for name, criterion, hparams in losses:
-            minimised = criterion.minimised(outputs, y, hparams)
-            found[name] = criterion.reported(minimised, outputs, y, hparams)
+            minimised = criterion.minimised(outputs, y, hparams, weights)
+            found[name] = criterion.reported(minimised, outputs, y, hparams, weights)
         return found
 
     return jax.jit(scores)
@@ -169,17 +175,20 @@ def _scored(predict: Predict, fold: _Fold, score: Callable[..., dict[str, Any]])
     """The value of each metric on each measured part, such as `val_accuracy`, and its error."""
     values: dict[str, float] = {}
     errors: dict[str, float] = {}
-    for part, (x, y) in fold.measured.items():
+    for part, (x, y, weights) in fold.measured.items():
         outputs = predict(x).astype(x.dtype)
-        own = score(outputs, y)
+        own = score(outputs, y, weights)
         values |= {f"{part}_{name}": float(value) for name, value in own.items()}
-        known = _standard_errors(outputs, y, score)
+        known = _standard_errors(outputs, y, weights, score)
         errors |= {f"{part}_{name}": error for name, error in known.items()}
     return _Scored(values, errors)
 
 
 def _standard_errors(
-    outputs: NDArray[Any], y: NDArray[Any], score: Callable[..., dict[str, Any]]
+    outputs: NDArray[Any],
+    y: NDArray[Any],
+    weights: Weights,
+    score: Callable[..., dict[str, Any]],
 ) -> dict[str, float]:
     """The standard error of each metric, by the delete-a-group jackknife; none for many rows.
 
@@ -190,7 +199,8 @@ def _standard_errors(
     if groups < 2 or n_rows > _MOST_ROWS:
         return {}
     group = np.arange(n_rows) % groups
-    found = [score(outputs[:n_rows][group != g], y[:n_rows][group != g]) for g in range(groups)]
+    kept = (np.flatnonzero(group != left_out) for left_out in range(groups))
+    found = [score(outputs[rows], y[rows], _of(weights, rows)) for rows in kept]
     with np.errstate(invalid="ignore"):  # a metric of too few rows may be infinite
         spread = {name: np.std([float(one[name]) for one in found]) for name in found[0]}
     return {name: float(std * math.sqrt(groups - 1)) for name, std in spread.items()}

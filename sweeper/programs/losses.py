@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,19 @@ from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import AnyArray, Hparams
 
 Outputs = Float[Array, "batch out"]
-Loss = Callable[[Outputs, AnyArray, Hparams], Array]
+Weights = Float[AnyArray, " batch"]
+
+
+class Loss(Protocol):
+    """A loss of a batch, in which examples may have weights."""
+
+    def __call__(
+        self, outputs: Outputs, y: AnyArray, hparams: Hparams, weights: Weights | None = None
+    ) -> Float[Array, ""]: ...
+
+
+Errors = Callable[[Outputs, AnyArray, Hparams], Float[Array, "batch ..."]]
+"""What a loss is the mean of: shaped (batch,), or (batch, out) for numbers."""
 
 LABEL_SMOOTHING = "train.label_smoothing"
 HUBER_DELTA = "train.huber_delta"
@@ -32,14 +45,21 @@ def loss_of(name: str, base_dir: Path, class_weights: Sequence[float] = ()) -> L
     """The loss with this name; a user-defined one only gets outputs and targets.
 
     With class weights, each example is weighted by its class, and the sum is divided by the sum of
-    weights, as in PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's `log_loss`.
+    weights, as in PyTorch's `CrossEntropyLoss(weight=...)` and scikit-learn's `log_loss`. Weights
+    of examples are multiplied by them.
     """
-    if name in _OF_EXAMPLES and class_weights:
-        return _weighted(_OF_EXAMPLES[name], class_weights)
-    if name in LOSSES:
-        return LOSSES[name]
+    if name in ERRORS:
+        return mean_of(ERRORS[name], class_weights)
     function = load_function(name, base_dir)
-    return lambda outputs, y, hparams: function(outputs, y)
+
+    def loss(
+        outputs: Outputs, y: AnyArray, hparams: Hparams, weights: Weights | None = None
+    ) -> Float[Array, ""]:
+        if weights is not None:
+            raise TypeError(f"the user-defined loss '{name}' gets no weights")
+        return function(outputs, y)
+
+    return loss
 
 
 def degree_of(loss: str) -> int:
@@ -47,26 +67,38 @@ def degree_of(loss: str) -> int:
     return _DEGREES.get(loss, 0)
 
 
-def _weighted(of_examples: Loss, class_weights: Sequence[float]) -> Loss:
-    def weighted(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-        weights = jnp.asarray(class_weights, outputs.dtype)
-        of_example = jax.nn.one_hot(y, len(class_weights), dtype=outputs.dtype) @ weights
-        return jnp.sum(of_example * of_examples(outputs, y, hparams)) / jnp.sum(of_example)
+def weighted_mean(values: AnyArray, weights: Weights) -> Float[Array, " ..."]:
+    """The mean over examples, which are the first axis; 0 if all weights are 0.
 
-    return weighted
-
-
-def cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-    """Mean negative log-likelihood of the class indices `y` (batch,) under logits `outputs`."""
-    return _cross_entropies(outputs, y, hparams).mean()
+    A value with weight 0 does not count even if it is not finite.
+    """
+    own = jnp.reshape(weights, (-1, *(1,) * (values.ndim - 1)))
+    total = jnp.sum(weights)
+    summed = jnp.sum(jnp.where(own > 0, own * values, 0), axis=0)
+    return summed / jnp.where(total > 0, total, 1)
 
 
-def binary_cross_entropy(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-    """The same for two classes; `outputs` (batch, 1) are the log-odds of the second."""
-    return _binary_cross_entropies(outputs, y, hparams).mean()
+def mean_of(errors: Errors, class_weights: Sequence[float] = ()) -> Loss:
+    """The loss that is the mean of these errors over examples and targets."""
+
+    def loss(
+        outputs: Outputs, y: AnyArray, hparams: Hparams, weights: Weights | None = None
+    ) -> Float[Array, ""]:
+        if not class_weights:
+            each = errors(outputs, y, hparams)
+            return jnp.mean(each if weights is None else weighted_mean(each, weights))
+        of_classes = jnp.asarray(class_weights, outputs.dtype)
+        of_example = jax.nn.one_hot(y, len(class_weights), dtype=outputs.dtype) @ of_classes
+        each = errors(outputs, y, hparams)
+        if weights is not None:
+            return weighted_mean(each, of_example * weights)
+        return jnp.sum(of_example * each) / jnp.sum(of_example)
+
+    return loss
 
 
-def _cross_entropies(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, " batch"]:
+def cross_entropies(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, " batch"]:
+    """Negative log-likelihoods of the class indices `y` (batch,) under logits `outputs`."""
     # with one-hot labels, since picking each label's logit would compile to a gather and a scatter
     labels = jax.nn.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
     if LABEL_SMOOTHING in hparams:  # Szegedy et al. 2016, section 7
@@ -77,9 +109,10 @@ def _cross_entropies(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[A
     return normalizers - jnp.sum(labels * logits, axis=-1)
 
 
-def _binary_cross_entropies(
+def binary_cross_entropies(
     outputs: Outputs, y: AnyArray, hparams: Hparams
 ) -> Float[Array, " batch"]:
+    """The same for two classes; `outputs` (batch, 1) are the log-odds of the second."""
     labels = jnp.asarray(y, outputs.dtype)
     if LABEL_SMOOTHING in hparams:
         smoothing = hparams[LABEL_SMOOTHING]
@@ -87,34 +120,30 @@ def _binary_cross_entropies(
     return optax.sigmoid_binary_cross_entropy(outputs[:, 0], labels)
 
 
-def mse(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-    """Mean squared error over examples and targets; `y` is (batch, out)."""
-    return jnp.mean(jnp.square(outputs - y))
+def squared_errors(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Outputs:
+    """Squared errors of each example and target; `y` is (batch, out)."""
+    return jnp.square(outputs - y)
 
 
-def mae(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-    """Mean absolute error over examples and targets."""
-    return jnp.mean(jnp.abs(outputs - y))
+def absolute_errors(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Outputs:
+    """Absolute errors of each example and target."""
+    return jnp.abs(outputs - y)
 
 
-def huber(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
-    """Half the squared error, linear beyond delta (Huber 1964); mean over examples and targets."""
+def huber_errors(outputs: Outputs, y: AnyArray, hparams: Hparams) -> Outputs:
+    """Half the squared error of each example and target, linear beyond delta (Huber 1964)."""
     delta = hparams.get(HUBER_DELTA, DEFAULT_DELTA)
     error = jnp.abs(outputs - y)
     near = jnp.minimum(error, delta)
-    return jnp.mean(near * (error - near / 2))
+    return near * (error - near / 2)
 
 
-LOSSES: Mapping[str, Loss] = {
-    "cross_entropy": cross_entropy,
-    "binary_cross_entropy": binary_cross_entropy,
-    "mse": mse,
-    "mae": mae,
-    "huber": huber,
-}
-_OF_EXAMPLES: Mapping[str, Loss] = {
-    "cross_entropy": _cross_entropies,
-    "binary_cross_entropy": _binary_cross_entropies,
+ERRORS: Mapping[str, Errors] = {
+    "cross_entropy": cross_entropies,
+    "binary_cross_entropy": binary_cross_entropies,
+    "mse": squared_errors,
+    "mae": absolute_errors,
+    "huber": huber_errors,
 }
 # a loss of outputs and targets that are both k times as large is k to this power times as large;
 # for Huber's, if its delta is k times as large too
@@ -132,12 +161,19 @@ class Criterion:
     degree: int
     y_scale: tuple[float, ...]
 
-    def minimised(self, outputs: Outputs, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    def minimised(
+        self, outputs: Outputs, y: AnyArray, hparams: Hparams, weights: Weights | None = None
+    ) -> Float[Array, ""]:
         """What training minimises: every target counts equally, whatever its unit."""
-        return self.loss(outputs, y, hparams)
+        return self.loss(outputs, y, hparams, weights)
 
     def reported(
-        self, minimised: Float[Array, ""], outputs: Outputs, y: AnyArray, hparams: Hparams
+        self,
+        minimised: Float[Array, ""],
+        outputs: Outputs,
+        y: AnyArray,
+        hparams: Hparams,
+        weights: Weights | None = None,
     ) -> Float[Array, ""]:
         """The reported value, if training saw the loss `minimised`."""
         if self.degree == 0:
@@ -146,7 +182,7 @@ class Criterion:
             return minimised * self.y_scale[0] ** self.degree
 
         def of_target(outputs: Array, y: Array) -> Array:
-            return self.loss(outputs[:, None], y[:, None], hparams)
+            return self.loss(outputs[:, None], y[:, None], hparams, weights)
 
         units = jnp.asarray(self.y_scale, outputs.dtype) ** self.degree
         return jnp.mean(jax.vmap(of_target, in_axes=1)(outputs, jnp.asarray(y)) * units)

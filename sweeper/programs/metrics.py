@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,25 @@ from jaxtyping import Array, Bool, Float
 from sweeper.config import Settings
 from sweeper.config.user_code import load_function
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.losses import binary_cross_entropy, cross_entropy
+from sweeper.programs.losses import (
+    Weights,
+    absolute_errors,
+    binary_cross_entropies,
+    cross_entropies,
+    mean_of,
+    weighted_mean,
+)
 from sweeper.programs.program import AnyArray
 
 Outputs = Float[Array, "batch out"]
-Metric = Callable[[Outputs, AnyArray], Float[Array, ""]]
+
+
+class Metric(Protocol):
+    """A metric of the rows of a split, which may have weights."""
+
+    def __call__(
+        self, outputs: Outputs, y: AnyArray, weights: Weights | None = None, /
+    ) -> Float[Array, ""]: ...
 
 
 def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
@@ -26,75 +40,109 @@ def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
     A user-defined one gets both in the data's own units.
     """
     if name not in METRICS:
-        function = load_function(name, settings.base_dir)
-        return function if settings.train.target == "classes" else _in_unit(function, data)
+        metric = _user_defined(name, settings)
+        return metric if settings.train.target == "classes" else _in_unit(metric, data)
     metric = METRICS[name]
     if data.y_transform != "none":
         return _in_unit(metric, data)
     if name not in _IN_UNITS:
         return metric
     units = np.asarray(data.y_scale, data.dtype)
-    return lambda outputs, y: metric(outputs * units, y * units)
+    return lambda outputs, y, weights=None: metric(outputs * units, y * units, weights)
 
 
-def _in_unit(metric: Callable[..., Any], data: DataSpec) -> Metric:
-    return lambda outputs, y: metric(data.in_unit(outputs, jnp), data.in_unit(y, jnp))
+def _user_defined(name: str, settings: Settings) -> Metric:
+    function: Callable[..., Any] = load_function(name, settings.base_dir)
+
+    def metric(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
+        if weights is not None:
+            raise TypeError(f"the user-defined metric '{name}' gets no weights")
+        return function(outputs, y)
+
+    return metric
 
 
-def accuracy(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+def _in_unit(metric: Metric, data: DataSpec) -> Metric:
+    return lambda outputs, y, weights=None: metric(
+        data.in_unit(outputs, jnp), data.in_unit(y, jnp), weights
+    )
+
+
+def accuracy(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Share of examples whose most likely class is the class index `y` (batch,)."""
-    return jnp.mean(_predicted(outputs) == y, dtype=outputs.dtype)
+    is_right = _predicted(outputs) == y
+    if weights is None:
+        return jnp.mean(is_right, dtype=outputs.dtype)
+    return weighted_mean(is_right.astype(outputs.dtype), weights)
 
 
-def f1(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+def f1(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Harmonic mean of precision and recall, averaged over classes that occur or are predicted."""
     n_classes = max(2, outputs.shape[-1])
     said = jax.nn.one_hot(_predicted(outputs), n_classes, dtype=outputs.dtype)
     true = jax.nn.one_hot(y, n_classes, dtype=outputs.dtype)
-    both, either = jnp.sum(said * true, axis=0), jnp.sum(said + true, axis=0)
-    scores = jnp.where(either > 0, 2 * both / jnp.maximum(either, 1), 0)
+    if weights is None:
+        both, either = jnp.sum(said * true, axis=0), jnp.sum(said + true, axis=0)
+        scores = jnp.where(either > 0, 2 * both / jnp.maximum(either, 1), 0)
+    else:
+        both, either = weights @ (said * true), weights @ (said + true)
+        scores = jnp.where(either > 0, 2 * both / jnp.where(either > 0, either, 1), 0)
     return jnp.sum(scores) / jnp.sum(either > 0, dtype=outputs.dtype)
 
 
-def auroc(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+def auroc(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Probability that an example of a class ranks above one of another; ties count half.
 
     With several classes, each is ranked against the others by its probability, and the mean is over
     the classes that occur. NaN if fewer than two occur.
     """
+
+    def area(scores: Float[Array, " batch"], positive: Bool[Array, " batch"]) -> Array:
+        if weights is None:
+            return _above(scores, positive)
+        return _above_by_weight(scores, positive, weights)
+
     if outputs.shape[-1] == 1:
-        return _above(outputs[:, 0], y == 1)
+        return area(outputs[:, 0], y == 1)
     if outputs.shape[-1] == 2:
-        return _above(outputs[:, 1] - outputs[:, 0], y == 1)
+        return area(outputs[:, 1] - outputs[:, 0], y == 1)
     # logarithms rank like probabilities, and do not run together near 1
     scores = jax.nn.log_softmax(outputs)
     of_class = y[:, None] == jnp.arange(outputs.shape[-1])
-    areas = jax.vmap(_above, in_axes=1)(scores, of_class)
+    areas = jax.vmap(area, in_axes=1)(scores, of_class)
     return jnp.nanmean(areas)
 
 
-def log_loss(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+def log_loss(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Mean negative log-likelihood of the classes."""
-    likelihood = binary_cross_entropy if outputs.shape[-1] == 1 else cross_entropy
-    return likelihood(outputs, y, {})
+    errors = binary_cross_entropies if outputs.shape[-1] == 1 else cross_entropies
+    return mean_of(errors)(outputs, y, {}, weights)
 
 
-def r2(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+def r2(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Coefficient of determination, averaged over targets; 1 is exact, 0 equals the mean."""
-    left = jnp.sum(jnp.square(outputs - y), axis=0)
-    apart = y - jnp.asarray(y)[0]  # exactly 0 if all are equal, unlike with a rounded mean
-    spread = jnp.sum(jnp.square(apart - jnp.mean(apart, axis=0)), axis=0)
+    if weights is None:
+        left = jnp.sum(jnp.square(outputs - y), axis=0)
+        apart = y - jnp.asarray(y)[0]  # exactly 0 if all are equal, unlike with a rounded mean
+        spread = jnp.sum(jnp.square(apart - jnp.mean(apart, axis=0)), axis=0)
+        return jnp.mean(1 - left / spread)
+    left = weighted_mean(jnp.square(outputs - y), weights)
+    apart = y - jnp.asarray(y)[jnp.argmax(jnp.asarray(weights) > 0)]
+    spread = weighted_mean(jnp.square(apart - weighted_mean(apart, weights)), weights)
     return jnp.mean(1 - left / spread)
 
 
-def rmse(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+def rmse(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Root of the mean squared error over examples, averaged over targets."""
-    return jnp.mean(jnp.sqrt(jnp.mean(jnp.square(outputs - y), axis=0)))
+    squares = jnp.square(outputs - y)
+    if weights is None:
+        return jnp.mean(jnp.sqrt(jnp.mean(squares, axis=0)))
+    return jnp.mean(jnp.sqrt(weighted_mean(squares, weights)))
 
 
-def mae(outputs: Outputs, y: AnyArray) -> Float[Array, ""]:
+def mae(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Mean absolute error over examples and targets."""
-    return jnp.mean(jnp.abs(outputs - y))
+    return mean_of(absolute_errors)(outputs, y, {}, weights)
 
 
 METRICS: Mapping[str, Metric] = {
@@ -130,3 +178,19 @@ def _above(scores: Float[Array, " batch"], positive: Bool[Array, " batch"]) -> F
     total = jnp.sum(jnp.where(positive, share, 0))
     # 0 / 0 if either side is empty
     return jnp.where(n_others > 0, total / jnp.sum(positive), jnp.nan)
+
+
+def _above_by_weight(
+    scores: Float[Array, " batch"], positive: Bool[Array, " batch"], weights: Weights
+) -> Float[Array, ""]:
+    """The same, where a pair counts as much as the product of its weights."""
+    negative = jnp.where(positive, 0, weights)
+    order = jnp.argsort(scores)
+    up_to = jnp.concatenate([jnp.zeros(1, scores.dtype), jnp.cumsum(negative[order])])
+    ranked = scores[order]
+    below = up_to[jnp.searchsorted(ranked, scores, side="left")]
+    with_ties = up_to[jnp.searchsorted(ranked, scores, side="right")]
+    n_others = up_to[-1]
+    share = (below + with_ties) / (2 * n_others)
+    total = jnp.sum(jnp.where(positive, weights * share, 0))
+    return jnp.where(n_others > 0, total / jnp.sum(jnp.where(positive, weights, 0)), jnp.nan)

@@ -107,13 +107,15 @@ def at_its_best(state: State) -> State:
 class Batch(eqx.Module):
     """Examples and their targets; the leading axis is the example.
 
-    For a fold, `x` is what other members of a trial see, times `scale` plus `shift`.
+    For a fold, `x` is what other members of a trial see, times `scale` plus `shift`. `weights` are
+    those of the examples; None if all count equally.
     """
 
     x: Float[AnyArray, "batch features"]
     y: AnyArray
     scale: Float[AnyArray, " features"] | None = None
     shift: Float[AnyArray, " features"] | None = None
+    weights: Float[AnyArray, " batch"] | None = None
 
 
 class LaneParameters(eqx.Module):

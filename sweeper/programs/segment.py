@@ -57,11 +57,11 @@ class DeviceData(eqx.Module):
 
     def rows(self, rows: Int[Array, " batch"], member: Int[AnyArray, ""]) -> Batch:
         """These training rows, as a member of a trial sees them."""
-        taken = (
-            jnp.asarray(part).at[rows].get(mode="promise_in_bounds")
-            for part in (self.train.x, self.train.y)
-        )
-        return self.scaled(Batch(*taken), member)
+
+        def take(part: AnyArray) -> Array:
+            return jnp.asarray(part).at[rows].get(mode="promise_in_bounds")
+
+        return self.scaled(jax.tree.map(take, self.train), member)
 
     def scaled(self, batch: Batch, member: Int[AnyArray, ""]) -> Batch:
         """`batch` with its features scaled for a member of a trial."""
@@ -69,7 +69,7 @@ class DeviceData(eqx.Module):
             return batch
         fold = member % len(self.folds.which)
         scale, shift = (jnp.asarray(by)[fold] for by in (self.folds.scale, self.folds.shift))
-        return Batch(batch.x * scale + shift, batch.y, scale, shift)
+        return replace(batch, x=batch.x * scale + shift, scale=scale, shift=shift)
 
 
 class Lanes(eqx.Module):

@@ -16,7 +16,6 @@ from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING, Criterion, cri
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.parts import OfParts, in_blocks, stepped
 from sweeper.programs.program import (
-    AnyArray,
     Batch,
     Epochs,
     Hparams,
@@ -56,13 +55,13 @@ class Supervised(OfParts):
             told = batch.x, lane.traced, keys, dropout, state.room
             outputs, given = self.network.fitted(parameters, *told)
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-            return self._minimised(outputs, batch.y, hparams), (outputs, given)
+            return self._minimised(outputs, batch, hparams), (outputs, given)
 
         (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(
             state.model[""]
         )
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-        told = self._reported(value, outputs, batch.y, hparams)
+        told = self._reported(value, outputs, batch, hparams)
         made = self.settings, lane, self.network, state.step
         before = state.optimizer[""], state.model[""]
         model, moments = updated(*made, gradients, *before, value, after=told)
@@ -75,26 +74,31 @@ class Supervised(OfParts):
         outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced)[0], data.x)
         # labels are only smoothed in training, so that losses of trials are comparable
         hparams = _some(lane, HUBER_DELTA)
-        value = self._criterion.minimised(outputs, data.y, hparams)
-        loss = self._criterion.reported(value, outputs, data.y, hparams)
-        return (loss, *(metric(outputs, data.y) for metric in self._metrics))
+        value = self._criterion.minimised(outputs, data.y, hparams, data.weights)
+        loss = self._criterion.reported(value, outputs, data.y, hparams, data.weights)
+        return (loss, *(metric(outputs, data.y, data.weights) for metric in self._metrics))
 
-    def _minimised(self, fitted: Array, y: AnyArray, hparams: Hparams) -> Float[Array, ""]:
+    def _minimised(self, fitted: Array, batch: Batch, hparams: Hparams) -> Float[Array, ""]:
         """The loss that training minimises: that of an ensemble is the mean over its members."""
-        if not self.network.is_ensemble:
-            return self._criterion.minimised(fitted, y, hparams)
-        return jnp.mean(jax.vmap(lambda own: self._criterion.minimised(own, y, hparams))(fitted))
+
+        def of_member(own: Array) -> Array:
+            return self._criterion.minimised(own, batch.y, hparams, batch.weights)
+
+        return (
+            jnp.mean(jax.vmap(of_member)(fitted)) if self.network.is_ensemble else of_member(fitted)
+        )
 
     def _reported(
-        self, minimised: Float[Array, ""], fitted: Array, y: AnyArray, hparams: Hparams
+        self, minimised: Float[Array, ""], fitted: Array, batch: Batch, hparams: Hparams
     ) -> Float[Array, ""]:
         """The same in the units of the data."""
         if not self.network.is_ensemble:
-            return self._criterion.reported(minimised, fitted, y, hparams)
+            told = fitted, batch.y, hparams, batch.weights
+            return self._criterion.reported(minimised, *told)
 
         def of_member(own: Array) -> Array:
-            loss = self._criterion.minimised(own, y, hparams)
-            return self._criterion.reported(loss, own, y, hparams)
+            loss = self._criterion.minimised(own, batch.y, hparams, batch.weights)
+            return self._criterion.reported(loss, own, batch.y, hparams, batch.weights)
 
         return jnp.mean(jax.vmap(of_member)(fitted))
 

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from sweeper.data.dataset import Dataset, Part
 from sweeper.data.order import epoch_order
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -103,6 +104,7 @@ def train(
 ) -> Plain:
     """Train `trial`; its loss is multiplied by `units[0]`, on validation data by `units[1]`.
 
+    Losses and scores get outputs and targets, of weighted rows a pair of targets and weights.
     With `ema` the measured weights are their running average; `net` replaces its first network.
     """
     config, data = bench.config, bench.data
@@ -116,6 +118,7 @@ def train(
         updates, state = update(gradients, state, arrays, **given)
         return eqx.apply_updates(net, updates), state, value
 
+    y_train, y_val = targets_of(data, "train"), targets_of(data, "val")
     net = first_net(bench, trial) if net is None else net
     averaged, state = net, optimizer.init(eqx.filter(net, eqx.is_inexact_array))
     batch = settings.train.batch_size
@@ -124,7 +127,8 @@ def train(
     for epoch in epoch_order(seed, 0, epochs, len(data.x_train), batch):
         seen = []
         for index in epoch:
-            net, state, value = step(net, state, data.x_train[index], data.y_train[index])
+            y = jax.tree.map(lambda of_rows: of_rows[index], y_train)  # noqa: B023
+            net, state, value = step(net, state, data.x_train[index], y)
             if ema is not None:
                 averaged = jax.tree.map(
                     lambda old, new: ema * old + (1 - ema) * new if eqx.is_array(new) else new,
@@ -134,11 +138,17 @@ def train(
             seen.append(float(value))
         judged = net if ema is None else averaged
         outputs = jax.vmap(judged)(jnp.asarray(data.x_val))
-        row = [(val_loss or loss)(outputs, data.y_val) * units[1]]
-        row += [score(outputs, data.y_val) for score in scores]
+        row = [(val_loss or loss)(outputs, y_val) * units[1]]
+        row += [score(outputs, y_val) for score in scores]
         rows.append([np.mean(seen) * units[0], *map(float, row)])
         nets.append(judged)
     return Plain(np.array(rows), nets)
+
+
+def targets_of(data: Dataset, part: Part) -> Any:
+    """The targets of a split, with their weights if they have some."""
+    weights = data.weights(part)
+    return data.targets(part) if weights is None else (data.targets(part), weights)
 
 
 WAYS: Mapping[str, dict[str, Any]] = {
