@@ -172,6 +172,9 @@ def _guessed(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
             f"rows are split at random; if they are a series in time, test on the latest: "
             f"{_split_by_time(guessed.time)} in [data]"
         )
+    if guessed.weight:
+        setting = f"weight = {toml_value(guessed.weight)} in [data]"
+        yield f"'{guessed.weight}' is a feature; if it says how much a row counts, write {setting}"
     reasons = list(guessed.drop.items())
     for name, why in reasons[:_MAX_TOLD]:
         yield f"'{name}' is left out: it {why}"
@@ -251,6 +254,11 @@ def filled_in(
         names = ", ".join(f"'{name}'" for name in guessed.words)
         kept = f"missing_values = {toml_value([*guessed.missing_values])}"
         others.append(_comment(f"{kept}  # so that words such as NA in {names} stay text"))
+    if guessed.weight:
+        setting = f"weight = {toml_value(guessed.weight)}"
+        others.append(
+            _comment(f"{setting}  # if it says how much a row counts; then it is not a feature")
+        )
     reasons = [_comment(f"'{name}' {why}") for name, why in guessed.drop.items()]
     lines = text.splitlines(keepends=True)
     if guessed.time:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
@@ -17,6 +18,7 @@ from sweeper.data.columns import (
     has_too_many_values,
     header_of_data,
     in_single_quotes,
+    is_number,
     plain,
     strays,
     units_rows,
@@ -39,6 +41,11 @@ _ROWS = 100_000
 _TARGETS = (
     *("target", "label", "labels", "class", "y", "outcome", "output", "response", "price", "value"),
     *("survived", "churn", "churned", "diagnosis", "species"),
+)
+# usual names of columns with the weights of rows
+_WEIGHTS = (
+    *("weight", "weights", "sample_weight", "sample_weights", "row_weight", "case_weight"),
+    *("wgt", "fnlwgt"),
 )
 # integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
@@ -65,7 +72,8 @@ class Guess:
     text, and how to read them. `settings` read a CSV file that is not in UTF-8 with commas.
     `words` says which words in text columns were read as missing values; they would stay text
     if only `missing_values` meant missing. `hints` are further remarks about columns. `time` is
-    a column by which the rows can be split in the order of time; else it is empty.
+    a column by which the rows can be split in the order of time; else it is empty. `weight` is a
+    column with the name and the values of weights of rows; else it is empty.
     """
 
     source: str
@@ -89,6 +97,7 @@ class Guess:
     missing_values: Sequence[str] = ()
     hints: Sequence[str] = ()
     time: str = ""
+    weight: str = ""
 
     @property
     def is_left_out(self) -> bool:
@@ -164,7 +173,15 @@ def guess(path: Path, target: str | None = None) -> Guess:
             *number_codes(raw, of_numbers, "", MISSING_TARGET),
         ),
         time=next((name for name in dates if times(raw.frame[name]).notna().all()), ""),
+        weight=next((name for name in kept if _may_be_weights(raw.frame[name])), ""),
     )
+
+
+def _may_be_weights(column: pd.Series[Any]) -> bool:
+    """Whether a column has a usual name of weights of rows, and values that they can have."""
+    if str(column.name).lower() not in _WEIGHTS or not is_number(column):
+        return False
+    return bool(np.isfinite(column.to_numpy(np.float64)).all() and column.min() >= 0)
 
 
 def _words(raw: RawData) -> dict[str, str]:

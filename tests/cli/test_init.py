@@ -213,6 +213,25 @@ def test_init_reports_what_it_guessed(command: CommandLine) -> None:
     ]
 
 
+@pytest.mark.parametrize(("name", "least", "is_told"), [("Weight", 0, True), ("fnlwgt", -1, False)])
+def test_init_comments_the_setting_that_weights_rows(
+    name: str, least: int, is_told: bool, command: CommandLine
+) -> None:
+    """Of a column that could be meant so; it is a feature until the user says so."""
+    table = pd.DataFrame({"size": np.arange(100) % 7, name: np.arange(100) % 9 + least})
+    table.assign(kind=["a", "b"] * 50).to_csv(command.directory / "rows.csv", index=False)
+    done = command("init", "--data", "rows.csv")
+    told = f"rows.csv: '{name}' is a feature; if it says how much a row counts, write weight = "
+    assert (told in done.stderr) is is_told
+    study = command.directory / "study.toml"
+    assert prepare(load(study)).n_features == 2
+    if is_told:
+        comment = f'# weight = "{name}"  # '
+        assert comment in study.read_text()
+        study.write_text(study.read_text().replace("# weight =", "weight ="))
+        assert prepare(load(study)).n_features == 1
+
+
 def test_init_comments_the_setting_that_keeps_words_as_categories(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "a", "b"] * 20}
