@@ -114,10 +114,10 @@ def test_several_studies_are_compared(study: PublishedStudy, tmp_path: Path) -> 
 def test_studies_of_other_data_or_targets_are_not_compared_silently(
     study: PublishedStudy, tmp_path: Path
 ) -> None:
-    def of(target: str) -> PublishedStudy:
+    def of(target: str, **more: str) -> PublishedStudy:
         other = PublishedStudy(only_status(tmp_path))
         other.trials = trials_of([{"value": 1.0, "params_lr": 1e-3}])
-        data = {"source": "csv", "path": "med.csv", "target": [target]}
+        data = {"source": "csv", "path": "med.csv", "target": [target], **more}
         other.trials = replace(other.trials, said={**other.trials.said, "settings": {"data": data}})
         return other
 
@@ -125,6 +125,9 @@ def test_studies_of_other_data_or_targets_are_not_compared_silently(
     assert warning["text"] == "These studies differ in target, so their values are not comparable."
     assert [row[1] for row in table["rows"]] == ["med", "log_med"]
     assert comparison_view([of("med"), of("med")])[0]["kind"] == "rows"
+    warning, table, *_ = comparison_view([of("med"), of("med", weight="w")])
+    assert warning["text"] == "These studies differ in weight, so their values are not comparable."
+    assert [row[1] for row in table["rows"]] == ["", "w"]
 
 
 def test_numbers_are_aligned_to_the_right_with_their_heading() -> None:

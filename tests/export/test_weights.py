@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from sklearn import metrics as sk
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import sweeper
+from sweeper.cli import plan_tables
 from sweeper.data.prepare import prepare
 from sweeper.export.ensemble import measure_ensemble
 from sweeper.preflight.preview import data_preview
@@ -139,4 +141,7 @@ def test_an_ensemble_is_measured_by_weight(study: Any, ensemble: EnsembleRecord)
 
 def test_plan_names_the_column(study: Any) -> None:
     config, _, _ = study
-    assert data_preview(config, prepare(config))["weight"] == "w"
+    shown = plan_tables._data(data_preview(config, prepare(config)))
+    with (console := Console(width=120)).capture() as text:
+        console.print(next(iter(shown)))
+    assert "of rows in 'w'" in text.get()

@@ -9,10 +9,11 @@ from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, row
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.history import best_so_far, better_half
+from sweeper.errors import listed
 from sweeper.results import formatting
 
 _BY = {"trial number": ("trial_number", None), "time": ("finished_at", "s since the first trial")}
-_SOURCE = ("data", "target")
+_SOURCE = ("data", "target", "weight")
 _TONES = 6  # number of distinguishable line colours; more lines repeat them with another dash
 _DASHES = ("solid", "dashed", "dotted")
 
@@ -20,7 +21,7 @@ _DASHES = ("solid", "dashed", "dotted")
 def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
     """One row per study, and the best so far of studies that share an objective.
 
-    Data and targets are shown if they differ: then values cannot be compared.
+    Data, targets and weights of rows are shown if they differ: then values cannot be compared.
     """
     if len(studies) == 1:
         return [note("One study is shown. Give several run directories to compare them.")]
@@ -42,7 +43,7 @@ def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
         "compile (s)",
         "train (s)",
     ]
-    told = f"These studies differ in {' and '.join(differing)}, so their values are not comparable."
+    told = f"These studies differ in {listed(differing)}, so their values are not comparable."
     warnings = [note(told, is_warning=True)] if differing else []
     return [*warnings, rows("studies", headings, records), *_charts(names, studies)]
 
@@ -57,12 +58,15 @@ def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:
 
 
 def _source(study: PublishedStudy) -> dict[str, str]:
-    """Where the rows of a study are from and what it predicts; empty texts if not published."""
+    """Where the rows of a study are from, what it predicts, and the column of the weights of rows.
+
+    Empty texts if these are not published.
+    """
     said = {} if study.trials is None else study.trials.said
     data = said.get("settings", {}).get("data", {})
     where = next((data[key] for key in ("path", "name", "function") if data.get(key)), "")
-    target = data.get("target") or ""
-    texts = f"{data.get('source', '')} {where}".strip(), target
+    others = (data.get(key) or "" for key in _SOURCE[1:])
+    texts = f"{data.get('source', '')} {where}".strip(), *others
     return dict(
         zip(
             _SOURCE, [one if isinstance(one, str) else ", ".join(one) for one in texts], strict=True
