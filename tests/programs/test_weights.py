@@ -18,8 +18,9 @@ from sklearn import metrics as sk
 
 from sweeper.config import parse
 from sweeper.executors.trainer import Trainer
+from sweeper.programs.data_spec import data_spec
 from sweeper.programs.losses import ERRORS, mean_of, weighted_mean
-from sweeper.programs.metrics import METRICS
+from sweeper.programs.metrics import METRICS, metric_of
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 
@@ -268,6 +269,23 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
         far = np.where(weights[:, None] > 0, numbers, np.inf)
         found = jax.jit(METRICS[name])(far, np.where(weights[:, None] > 0, true, 1e300), weights)
         assert float(found) == pytest.approx(expected[name, "numbers"], rel=1e-12), name
+
+
+def test_metrics_of_transformed_targets_are_weighted_in_their_unit(
+    weighted: Callable[..., Bench],
+) -> None:
+    study = weighted("price", "train.loss=mse", "train.metrics=['r2','rmse','mae']")
+    known = replace(data_spec(study.config, study.data), y_transform="log", y_mean=(1.0,))
+    y, weights = study.data.y_val, study.data.w_val
+    outputs = y + np.random.default_rng(0).normal(size=y.shape)
+    for name, function in {
+        "r2": sk.r2_score,
+        "rmse": sk.root_mean_squared_error,
+        "mae": sk.mean_absolute_error,
+    }.items():
+        metric = metric_of(name, study.config.filled({}), known)
+        expected = function(known.in_unit(y), known.in_unit(outputs), sample_weight=weights)
+        assert float(jax.jit(metric)(outputs, y, weights)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_class_of_rows_without_weight_does_not_occur() -> None:
