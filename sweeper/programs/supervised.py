@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.models.keys import key_of
 from sweeper.models.layer_loop import Activations, Workspace
@@ -51,14 +52,12 @@ class Supervised(OfParts):
             key = jax.random.fold_in(key_of(lane.key), state.step)
             keys = jax.random.split(key, len(batch.x))
 
-        def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Activations | None]]:
-            dropout = lane.hparams.get("model.dropout", 0.0)
-            told = batch.x, lane.traced, keys, dropout, state.room
-            outputs, given = self.network.fitted(parameters, *told)
+        def loss(parameters: Array) -> tuple[Float[Array, ""], Any]:
+            outputs, given, untrained = self._fitted(parameters, state, batch, lane, keys)
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-            return self._minimised(outputs, batch.y, hparams), (outputs, given)
+            return self._minimised(outputs, batch.y, hparams), (outputs, given, untrained)
 
-        (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(
+        (value, (outputs, given, untrained)), gradients = jax.value_and_grad(loss, has_aux=True)(
             state.model[""]
         )
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
@@ -67,12 +66,33 @@ class Supervised(OfParts):
         before = state.optimizer[""], state.model[""]
         model, moments = updated(*made, gradients, *before, value, after=told)
         room = None if given is None else Workspace(gradients, given)
-        moved = replace(state, model={"": model}, optimizer={"": moments}, room=room)
+        moved = replace(
+            state, model={"": model}, optimizer={"": moments}, room=room, untrained=untrained
+        )
         return stepped(moved, lane), (told,)
 
+    def _fitted(
+        self,
+        parameters: Array,
+        state: State,
+        batch: Batch,
+        lane: LaneParameters,
+        keys: PRNGKeyArray | None,
+    ) -> tuple[Array, Activations | None, PyTree[Array]]:
+        """What training fits to the targets, its activations, and the next untrained arrays."""
+        if self.network.state is not None:
+            assert state.untrained is not None
+            told = batch.x, lane.traced, state.untrained[""], keys
+            outputs, after = self.network.train_with(parameters, *told)
+            return outputs, None, {"": after}
+        dropout = lane.hparams.get("model.dropout", 0.0)
+        told = batch.x, lane.traced, keys, dropout, state.room
+        return *self.network.fitted(parameters, *told), state.untrained
+
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
+        told = lane.traced, None if self.network.state is None else state.untrained[""]
         model = measured(state)[""]
-        outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced)[0], data.x)
+        outputs = in_blocks(lambda x: self.network.evaluate_with(model, x, *told), data.x)
         # labels are only smoothed in training, so that losses of trials are comparable
         hparams = _some(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams)
