@@ -169,6 +169,8 @@ class ModelCheck:
             return wrong
         for warning in shared_arrays(table.function, built):
             self._warn(*warning)
+        for warning in self._single_rows(model):
+            self._warn(*warning)
         for warning in fixed_draws(model, x) if self.is_called else ():
             self._warn(*warning)
         for wrong in self._unlike_what_it_says(table, built, x):
@@ -190,6 +192,13 @@ class ModelCheck:
             "use layers without eqx.nn.State: LayerNorm, GroupNorm or RMSNorm instead of "
             "BatchNorm, WeightNorm instead of SpectralNorm",
         )
+
+    def _single_rows(self, model: Any) -> Iterator[_Wrong]:
+        """Batches of one row in which BatchNorm normalises each number by itself."""
+        is_one = 1 in (self.config.drawn_values("train.batch_size") or ())
+        if is_one and "eqx.nn.BatchNorm" in stateful_layers(model):
+            found = "in a batch of one row, BatchNorm returns its bias for every row of a table"
+            yield found, "use a train.batch_size of at least 2"
 
     def _unlike_what_it_says(
         self, table: PythonTable, built: Trace, x: jax.ShapeDtypeStruct

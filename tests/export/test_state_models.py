@@ -79,6 +79,13 @@ def test_it_predicts_with_the_state_of_the_epoch_that_is_judged(
     assert np.mean(np.argmax(outputs, 1) == data.y_test) == pytest.approx(row["test_accuracy"])
 
 
+def test_it_loads_where_integers_have_another_size(directory: Path, saved: SavedModel) -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 64))
+    with jax.enable_x64(True):
+        again = sweeper.load(directory / "best", base_dir=directory)
+        np.testing.assert_allclose(again.outputs(rows), saved.outputs(rows), rtol=1e-5)
+
+
 def test_its_file_names_each_part_of_the_state(directory: Path) -> None:
     names = read_saved(directory / "best").tensors
     kept = {name.removeprefix("untrained/") for name in names if name.startswith("untrained/")}

@@ -170,6 +170,12 @@ def test_models_with_state_are_accepted(name: str, tmp_path: Path) -> None:
     assert check(tmp_path, name) == ()
 
 
+def test_batch_norm_of_single_rows_causes_a_warning(tmp_path: Path) -> None:
+    (warning,) = check(tmp_path, "net", "train.batch_size=1")
+    assert "in a batch of one row, BatchNorm returns its bias" in warning
+    assert check(tmp_path, "spectral", "train.batch_size=1") == ()
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_equinox_does_not_document_is_refused(name: str, tmp_path: Path) -> None:
     found, hint = REFUSED[name]

@@ -213,6 +213,16 @@ def test_lanes_with_their_own_floats_equal_those_of_a_program_of_their_own(tmp_p
         np.testing.assert_allclose(curves[trial.number], own, rtol=RELATIVE)
 
 
+def test_branches_of_one_program_may_have_different_states(bench: Bench) -> None:
+    trials = [spec(n, mode=mode, **RATES) for n, mode in enumerate(("batch", "ema"))]
+
+    curves = bench.curves(trials, switched=True)
+
+    for trial in trials:
+        (own,) = bench.curves([trial], capacity=1).values()
+        np.testing.assert_allclose(curves[trial.number], own, rtol=RELATIVE)
+
+
 def test_its_state_is_neither_counted_nor_decayed(bench: Bench) -> None:
     settings = bench.config.filled(spec(0, mode="batch", **RATES).params)
     (network,) = Programs(data_spec(bench.config, bench.data)).networks(settings).values()
