@@ -389,6 +389,8 @@ def _state_hint(model: Any, error: BaseException) -> str | None:
             f"the axis of the batch is '{BATCH}', and only in training: examples are predicted one "
             "by one, with eqx.nn.inference_mode"
         )
+    if isinstance(error, ValueError) and "weak_" in str(error):
+        return "set arrays in place of Python numbers: jnp.full_like(state.get(index), number)"
     if isinstance(error, ValueError) and "out_axes" in str(error):
         return (
             "the next state must not differ between the examples of a batch: combine them with "

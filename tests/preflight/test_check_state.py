@@ -90,6 +90,15 @@ class Keyed(eqx.Module):
         return self.linear(x), state
 
 
+class Weak(Keyed):
+    def __init__(self, in_size, out_size, key):
+        self.index = eqx.nn.StateIndex(jnp.asarray(0.0))
+        self.linear = eqx.nn.Linear(in_size, out_size, key=key)
+
+    def __call__(self, x, state):
+        return self.linear(x), state.set(self.index, 1.0)
+
+
 class Holding(Net):
     def __init__(self, in_size, out_size, key):
         super().__init__(in_size, out_size, key)
@@ -102,7 +111,7 @@ def made(kind):
 
 net, forgetful, partial, old, alone = map(made, (Net, Forgetful, Partial, Old, Alone))
 renamed, undrawn, mixed, each = map(made, (Renamed, Undrawn, Mixed, Each))
-keyed, holding = map(made, (Keyed, Holding))
+keyed, holding, weak = map(made, (Keyed, Holding, Weak))
 other_axis = made(lambda *given: Net(*given, axis="rows"))
 
 
@@ -155,6 +164,7 @@ REFUSED = {
     "other_axis": ("unbound axis name: rows", "the axis of the batch is 'batch'"),
     "mixed": ("unbound axis name: batch", "examples are predicted one by one"),
     "each": ("mapped output", "must not differ between the examples of a batch"),
+    "weak": ("the new value is weak_f64[]", "set arrays in place of Python numbers"),
     "keyed": ("the model holds a random key, which cannot be saved", ""),
 }
 

@@ -15,8 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 from sweeper.config import parse
+from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
 from sweeper.executors.executor import Outcome
+from sweeper.models.keys import key_of
 from sweeper.preflight.traced_arguments import decided
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
@@ -221,6 +223,22 @@ def test_branches_of_one_program_may_have_different_states(bench: Bench) -> None
     for trial in trials:
         (own,) = bench.curves([trial], capacity=1).values()
         np.testing.assert_allclose(curves[trial.number], own, rtol=RELATIVE)
+
+
+def test_a_trial_starts_with_the_state_of_its_own_weights(bench: Bench) -> None:
+    """SpectralNorm draws its first vectors, and iterates them with the weights."""
+    settings = bench.config.filled(spec(0, mode="batch", **RATES).params)
+    network: Any
+    (network,) = Programs(data_spec(bench.config, bench.data)).networks(settings).values()
+
+    parameters = network.initial(settings, np.random.default_rng(1))
+    state = network.initial_state(settings, np.random.default_rng(1))
+
+    key = key_of(np.random.default_rng(1).integers(0, 2**32, 2, np.uint32))
+    build: Any = load_function("stateful_nets:normed", bench.config.base_dir)
+    model, expected = build(64, 10, mode="batch", rate=0.25, key=key)
+    assert_close(network.model(parameters).model, model)
+    assert_close([*state.values()], expected)
 
 
 def test_its_state_is_neither_counted_nor_decayed(bench: Bench) -> None:
