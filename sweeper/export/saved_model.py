@@ -55,11 +55,12 @@ class SavedModel:
     """The result of `load`.
 
     `model` maps one example, scaled and encoded as in its study, to logits or to scaled targets; a
-    model with several parts maps it to the outputs of each, by name. `optimizer` is an Optax
-    optimizer for the arrays of the model, with the hyperparameters of the trial; `opt_state` is its
-    state, None if the study did not keep it, and belongs to `trained`: this is `model`, unless
-    `train.ema` measured its average. `info` is the header of the file: study, trial, params, value,
-    settings, versions.
+    model with several parts maps it to the outputs of each, by name, and one with a state is a
+    `StatefulModel`, whose fields `model` and `state` are the pair of Equinox. `optimizer` is an
+    Optax optimizer for the arrays of the model, with the hyperparameters of the trial; `opt_state`
+    is its state, None if the study did not keep it, and belongs to `trained`: this is `model`,
+    unless `train.ema` measured its average. `info` is the header of the file: study, trial, params,
+    value, settings, versions.
     """
 
     state: PlainState

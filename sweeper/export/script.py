@@ -216,11 +216,18 @@ def _built(networks: Mapping[str, Network], dtype: str) -> str:
     """The code for the model with its weights; for several parts, a dict of them by name."""
     body = _made(networks[""]) if [*networks] == [""] else _dict_of(networks)
     name = "MODEL" if [*networks] == [""] else "MODELS"
+    if _has_state(networks):
+        name = "MODEL, STATE"
     read = 'eqx.tree_deserialise_leaves(HERE / "model.eqx", eqx.filter_eval_shape(build))'
     if any(isinstance(one, UserNetwork) for one in networks.values()):
         read = f"eqx.nn.inference_mode({read})"
     within = f"with jax.enable_x64({dtype == 'float64'}):  # whatever the caller's setting is"
     return f"def build():\n    return {body}\n\n\n{within}\n    {name} = {read}\n"
+
+
+def _has_state(networks: Mapping[str, Network]) -> bool:
+    """Whether the function that builds the model also returns its state."""
+    return any(one.state is not None for one in networks.values())
 
 
 def _dict_of(networks: Mapping[str, Network]) -> str:
@@ -372,9 +379,12 @@ def _outputs(settings: Settings, networks: Mapping[str, Network]) -> str:
             body = _called(f"MODELS[{_text(name)}]", networks[name], body)
     else:
         body = _called("MODEL", networks[""], body)
+    each = f"jax.vmap(lambda x: {body})(features(rows))"
+    if _has_state(networks):
+        each = f"jax.vmap(lambda x, state: {body}[0], in_axes=(0, None))(features(rows), STATE)"
     return (
         'def outputs(rows):\n    """The model outputs: logits, or scaled targets."""\n'
-        f"    return np.asarray(jax.vmap(lambda x: {body})(features(rows)))\n"
+        f"    return np.asarray({each})\n"
     )
 
 
@@ -393,7 +403,8 @@ def _path_of_data(settings: Settings) -> list[str]:
 
 def _called(model: str, network: Network, x: str) -> str:
     is_keyed = isinstance(network, UserNetwork) and takes_key(cast(Any, network.model()))
-    return f"{model}({x}, key=None)" if is_keyed else f"{model}({x})"
+    given = [x, *(["state"] if network.state is not None else []), *["key=None"] * is_keyed]
+    return f"{model}({', '.join(given)})"
 
 
 _UNDO = {"none": "", "log": "    found = np.exp(found)\n", "log1p": "    found = np.expm1(found)\n"}

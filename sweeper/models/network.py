@@ -107,10 +107,18 @@ class Network(Protocol):
     def vector(self) -> VectorLayout: ...
     @property
     def needs_keys(self) -> bool: ...
+    @property
+    def state(self) -> PyTree[jax.ShapeDtypeStruct] | None:
+        """Shapes of the arrays that steps compute but the optimizer does not move; None if none."""
+        return None
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
         """The vector of a trial with `settings` before training."""
         ...
+
+    def initial_state(self, settings: Settings, rng: np.random.Generator) -> PyTree:
+        """The `state` of a trial before training; `rng` as at the call of `initial`."""
+        return None
 
     def traced(self, settings: Settings) -> dict[str, int]:
         """The parts of the trial's structure that the compiled program gets at run time."""
@@ -151,6 +159,27 @@ class Network(Protocol):
     ) -> tuple[Float[Array, "*members batch out"], Activations | None]:
         """The outputs that training fits to the targets: those of each member of an ensemble."""
         return self.outputs(parameters, x, traced, keys, dropout, room)
+
+    def evaluate_with(
+        self,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        state: PyTree,
+    ) -> Float[Array, "batch out"]:
+        """The outputs for each example outside of training; a `state` stays as it is."""
+        return self.outputs(parameters, x, traced)[0]
+
+    def train_with(
+        self,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        state: PyTree,
+        keys: PRNGKeyArray | None = None,
+    ) -> tuple[Float[Array, "batch out"], PyTree]:
+        """The outputs for each example in training, and the next `state` if there is one."""
+        return self.fitted(parameters, x, traced, keys)[0], state
 
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> eqx.Module:
         """The model in Equinox, with these parameters or only their shapes.

@@ -13,6 +13,7 @@ from jax.extend.core import Literal, Var
 
 from sweeper.config.user_code import RAISED
 from sweeper.errors import listed
+from sweeper.models.stateful import without_state
 from sweeper.models.traces import Trace, depending, trace
 from sweeper.models.user_network import KEY, passes_key, with_key, without_key
 
@@ -30,7 +31,7 @@ def shared_arrays(name: str, built: Trace) -> Iterator[tuple[str, str]]:
     jaxpr = built.jaxpr.jaxpr
     filled = {var for one in jaxpr.eqns if _is_fill(one) for var in one.outvars}
     outvars = iter(jaxpr.outvars)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(built.result):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(without_state(built.result)):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             var = next(outvars)
             is_one = isinstance(var, Var) and var not in filled

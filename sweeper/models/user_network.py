@@ -24,6 +24,16 @@ from sweeper.models.keys import fixed_key, key_of
 from sweeper.models.layer_loop import Workspace
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Network, Traced, Vector, VectorLayout
+from sweeper.models.stateful import (
+    StateArrays,
+    StatefulModel,
+    arrays_of,
+    as_model,
+    signature_of,
+    state_of,
+    train_one,
+    without_state,
+)
 from sweeper.models.traces import Trace, trace
 from sweeper.trial import Scalar
 
@@ -40,12 +50,12 @@ def draws_parameters(built: Trace) -> bool:
 
 def takes_key(model: Callable[..., Any]) -> bool:
     """Whether a model accepts a `key` for its draws in training."""
-    return "key" in inspect.signature(model).parameters
+    return "key" in signature_of(model).parameters
 
 
 def passes_key(model: Callable[..., Any], x: jax.ShapeDtypeStruct) -> bool:
     """Whether training passes `key`: `__call__` names it, or its `**kwargs` accept it."""
-    kinds = [parameter.kind for parameter in inspect.signature(model).parameters.values()]
+    kinds = [parameter.kind for parameter in signature_of(model).parameters.values()]
     if takes_key(model) or inspect.Parameter.VAR_KEYWORD not in kinds:
         return takes_key(model)
     try:
@@ -57,12 +67,12 @@ def passes_key(model: Callable[..., Any], x: jax.ShapeDtypeStruct) -> bool:
 
 def with_key(key: Any, model: Any, x: Any) -> Any:
     """The outputs for one example in training, for a model that gets a key."""
-    return model(x, key=key)
+    return train_one(model, x, key=key)
 
 
 def without_key(_key: Any, model: Any, x: Any) -> Any:
     """The outputs for one example in training, for a model that gets no key."""
-    return model(x)
+    return train_one(model, x)
 
 
 def differs_in_training(model: Any, x: jax.ShapeDtypeStruct) -> bool:
@@ -105,6 +115,9 @@ class UserNetwork(Network):
     `at_run_time` names floats among the arguments that a program gets for each lane; their values
     in `arguments` only serve to tell parameters from numbers, which are never trained. The function
     runs again wherever the model is used, so that such a number may be anywhere in it.
+
+    If the function returns a model and its `eqx.nn.State`, the floats in the state have the
+    precision of the study too.
     """
 
     function: str
@@ -132,13 +145,35 @@ class UserNetwork(Network):
 
     @property
     def needs_keys(self) -> bool:
-        return self._passes_key or (self.edition > 1 and self._differs_in_training)
+        if self._passes_key or self.state is not None:
+            return self._passes_key
+        return self.edition > 1 and self._differs_in_training
+
+    @property
+    def state(self) -> StateArrays | None:
+        return self._abstract[2]
 
     def initial(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
+        return np.asarray(self._initial(*self._start(settings, rng)))
+
+    def initial_state(self, settings: Settings, rng: np.random.Generator) -> PyTree:
+        if self.state is None:
+            return None
+        return jax.tree.map(np.asarray, self._initial_state(*self._start(settings, rng)))
+
+    @property
+    def fixed_state(self) -> PyTree:
+        """The state before training of a model with fixed weights; None if it has none."""
+        return None if self.state is None else self._initial_state(fixed_key(), {})
+
+    def _start(
+        self, settings: Settings, rng: np.random.Generator
+    ) -> tuple[PRNGKeyArray, Mapping[str, Any]]:
+        """The key of a trial's fresh model, and its values of arguments."""
         words = rng.integers(0, 2**32, 2, np.uint32)
         own: Any = settings.model
         values = {name: np.asarray(own.arguments[name], self.dtype) for name in self.at_run_time}
-        return np.asarray(self._initial(key_of(words), values))
+        return key_of(words), values
 
     def outputs(
         self,
@@ -155,14 +190,44 @@ class UserNetwork(Network):
         call = with_key if self._passes_key else without_key
         return jax.vmap(lambda x, key: call(key, model, x))(x, keys).astype(self.dtype), None
 
+    def evaluate_with(
+        self,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        state: PyTree,
+    ) -> Float[Array, "batch out"]:
+        if state is None:
+            return self.outputs(parameters, x, traced)[0]
+        model: Any = self.model(parameters, traced).with_state(state)
+        return jax.vmap(lambda x: evaluated(model, x))(x).astype(self.dtype)
+
+    def train_with(
+        self,
+        parameters: Vector,
+        x: Float[AnyArray, "batch features"],
+        traced: Traced,
+        state: PyTree,
+        keys: PRNGKeyArray | None = None,
+    ) -> tuple[Float[Array, "batch out"], PyTree]:
+        model: Any = self.model(parameters, traced).with_state(state)
+        outputs, after = model.train(x, keys)
+        return outputs.astype(self.dtype), arrays_of(after)
+
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> Any:
+        """The model in Equinox; of its state, if it has one, it holds the shapes."""
+        own = self._own(parameters, traced)
+        return own if self.state is None else StatefulModel(own, state_of(self.state))
+
+    def _own(self, parameters: Vector | None, traced: Traced | None) -> Any:
+        """The same without its state."""
         if parameters is None:
-            return eqx.combine(*self._abstract)
+            return eqx.combine(*self._abstract[:2])
         if not self.at_run_time:
             return eqx.combine(self.vector.tree(parameters), self._rest)
         assert traced is not None, "only programs have such models"
         values = {name: traced[f"model.{name}"] for name in self.at_run_time}
-        fresh = self._fresh(fixed_key(), values)
+        fresh = without_state(self._fresh(fixed_key(), values))
         trees = self.vector.tree(parameters), eqx.filter(self._rest, eqx.is_array), fresh
         found = (
             next((leaf for leaf in several if leaf is not None), None)
@@ -170,15 +235,26 @@ class UserNetwork(Network):
         )
         return jax.tree.unflatten(jax.tree.structure(fresh, is_leaf=_is_none), found)
 
-    def built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
-        """The parameters of a fresh model, and the rest of it."""
-        return eqx.partition(self._fresh(key, {}), _is_parameter)
+    def built(self, key: PRNGKeyArray) -> tuple[PyTree, PyTree, StateArrays | None]:
+        """The parameters of a fresh model, the rest of it, and its state."""
+        fresh = self._fresh(key, {})
+        parts = eqx.partition(without_state(fresh), _is_parameter)
+        return *parts, self._state_in(fresh)
+
+    def _state_in(self, fresh: Any) -> StateArrays | None:
+        """The state of a fresh model, in the precision of the study; None if it has none."""
+        if not isinstance(fresh, StatefulModel):
+            return None
+        return jax.tree.map(
+            lambda leaf: leaf.astype(self.dtype) if _is_parameter(leaf) else leaf,
+            arrays_of(fresh.state),
+        )
 
     def _fresh(self, key: PRNGKeyArray, values: Mapping[str, Any]) -> Any:
-        """A fresh model with other `values` of some arguments."""
+        """A fresh model with other `values` of some arguments, and its state."""
         function = load_function(self.function, self.base_dir)
         sizes = {"in_size": self.in_size, "out_size": self.out_size}
-        return function(**sizes, **{**dict(self.arguments), **values}, key=key)
+        return as_model(function(**sizes, **{**dict(self.arguments), **values}, key=key))
 
     @cached_property
     def _passes_key(self) -> bool:
@@ -194,11 +270,11 @@ class UserNetwork(Network):
         return jax.ShapeDtypeStruct((self.in_size,), jnp.dtype(self.dtype))
 
     @cached_property
-    def _abstract(self) -> tuple[PyTree, PyTree]:
-        parameters, rest = eqx.filter_eval_shape(lambda: self.built(fixed_key()))
+    def _abstract(self) -> tuple[PyTree, PyTree, StateArrays | None]:
+        parameters, rest, state = eqx.filter_eval_shape(lambda: self.built(fixed_key()))
         dtype = jnp.dtype(self.dtype)
         ours = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), parameters)
-        return ours, rest
+        return ours, rest, state
 
     @cached_property
     def _rest(self) -> PyTree:
@@ -216,14 +292,18 @@ class UserNetwork(Network):
         """The vector of a fresh model; compiled, because building it op by op takes seconds."""
 
         def initial(key: PRNGKeyArray, values: Mapping[str, Any]) -> Float[Array, " parameters"]:
-            pairs = zip(
-                *map(_places, (self.vector.shapes(), self._fresh(key, values))), strict=True
-            )
+            fresh = without_state(self._fresh(key, values))
+            pairs = zip(*map(_places, (self.vector.shapes(), fresh)), strict=True)
             leaves = [leaf for shape, leaf in pairs if shape is not None]
             raveled = [jnp.ravel(leaves[at]).astype(self.dtype) for at in self.vector.order]
             return jnp.concatenate([*raveled, jnp.zeros(0, self.dtype)])
 
         return jax.jit(initial)
+
+    @cached_property
+    def _initial_state(self) -> Callable[[PRNGKeyArray, Mapping[str, Any]], StateArrays | None]:
+        """The state of a fresh model, compiled."""
+        return jax.jit(lambda key, values: self._state_in(self._fresh(key, values)))
 
 
 def _places(tree: PyTree) -> list[Any]:

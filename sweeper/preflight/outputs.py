@@ -172,7 +172,8 @@ def _output_hint(loss: str, network: UserNetwork, x: Array) -> str | None:
     rng = np.random.default_rng(0)
     drawn = [scale * rng.standard_normal(network.vector.n_parameters) for scale in _SCALES]
     weights = jnp.asarray(np.stack(drawn), network.dtype)
-    found = jax.jit(jax.vmap(lambda vector: network.outputs(vector, x, {})[0]))(weights)
+    state = network.fixed_state
+    found = jax.jit(jax.vmap(lambda own: network.evaluate_with(own, x, {}, state)))(weights)
     kind = _kind_of(np.asarray(found))
     if kind is None:
         return None

@@ -33,6 +33,7 @@ from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import RAISED, describe_error, load_function, place_of
 from sweeper.errors import counted
 from sweeper.models.keys import fixed_key
+from sweeper.models.stateful import as_model, without_state
 from sweeper.models.traces import Trace, depending, inner_jaxprs, is_same, text_of_structure, trace
 from sweeper.models.user_network import (
     KEY,
@@ -247,11 +248,14 @@ def _computes_same(
 
 def _use(function: Callable[..., Any], given: Mapping[str, Any], x: jax.ShapeDtypeStruct) -> _Use:
     """How classes use the models of a function with these arguments."""
-    plain = trace(lambda key: function(**given, key=key), KEY).result
+    plain = trace(lambda key: as_model(function(**given, key=key)), KEY).result
     is_keyed = passes_key(plain, x)
     call = with_key if is_keyed else without_key
     differs = not is_keyed and differs_in_training(plain, x)
-    places = [at for at, leaf in enumerate(jax.tree.leaves(plain)) if _is_float(leaf)]
+    # those of a state, which come after those of the model, are not trained
+    places = [
+        at for at, leaf in enumerate(jax.tree.leaves(without_state(plain))) if _is_float(leaf)
+    ]
     return _Use(function, given, call, differs, tuple(places))
 
 
@@ -301,7 +305,7 @@ class _Use:
         return mine == (other.call, other.draws_without_key, other.parameters)
 
     def _model(self, key: Any, values: Mapping[str, Any]) -> Any:
-        model = self.function(**{**self.given, **values}, key=key)
+        model = as_model(self.function(**{**self.given, **values}, key=key))
         self.static.extend(_static_tracers(model))
         return model
 

@@ -21,6 +21,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable, PythonTable
 from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import SearchEntry, ends
+from sweeper.config.train import SupervisedTable
 from sweeper.config.user_code import (
     RAISED,
     Function,
@@ -31,6 +32,16 @@ from sweeper.config.user_code import (
     missing,
 )
 from sweeper.errors import Problem, StudyError
+from sweeper.models.stateful import (
+    BATCH,
+    NotPairError,
+    StatefulModel,
+    arrays_of,
+    as_model,
+    signature_of,
+    train_one,
+    without_state,
+)
 from sweeper.models.trace_checks import fixed_draws, shared_arrays
 from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.user_network import (
@@ -145,17 +156,20 @@ class ModelCheck:
         dtype = jax.dtypes.canonicalize_dtype(self.config.execution.precision)
         x = jax.ShapeDtypeStruct((self.in_size,), dtype)
         try:
-            built = trace(lambda key: function(**given, key=key), KEY)
+            built = trace(lambda key: as_model(function(**given, key=key)), KEY)
         except RAISED as error:
             return raised(f"'{table.function}'", error, "fix the function")
-        if wrong := check_result(table.function, built.result):
-            return wrong
         model = built.result
+        wrong = check_result(table.function, model) or self._unfit_state(table.function, model)
+        if wrong:
+            return wrong
         if self.is_called and (wrong := _unfit_outputs(model, x, self.out_size)):
             return wrong
         if wrong := _unfit_arrays(model):
             return wrong
         for warning in shared_arrays(table.function, built):
+            self._warn(*warning)
+        for warning in self._single_rows(model):
             self._warn(*warning)
         for warning in fixed_draws(model, x) if self.is_called else ():
             self._warn(*warning)
@@ -164,6 +178,27 @@ class ModelCheck:
                 return wrong
             self._warn(*wrong)
         return None
+
+    def _unfit_state(self, name: str, model: Any) -> _Wrong | None:
+        """What is wrong with the state of a model, if it has one."""
+        if not isinstance(model, StatefulModel):
+            return None
+        if isinstance(self.config.train, SupervisedTable):
+            return check_state(name, model)
+        layers = ", ".join(stateful_layers(model))
+        return (
+            f"'{name}' returns a model with state that changes in training ({layers}), which only "
+            "the program 'supervised' supports",
+            "use layers without eqx.nn.State: LayerNorm, GroupNorm or RMSNorm instead of "
+            "BatchNorm, WeightNorm instead of SpectralNorm",
+        )
+
+    def _single_rows(self, model: Any) -> Iterator[_Wrong]:
+        """Batches of one row in which BatchNorm normalises each number by itself."""
+        is_one = 1 in (self.config.drawn_values("train.batch_size") or ())
+        if is_one and "eqx.nn.BatchNorm" in stateful_layers(model):
+            found = "in a batch of one row, BatchNorm returns its bias for every row of a table"
+            yield found, "use a train.batch_size of at least 2"
 
     def _unlike_what_it_says(
         self, table: PythonTable, built: Trace, x: jax.ShapeDtypeStruct
@@ -272,19 +307,43 @@ def _not_given(config: StudyConfig, table: PythonTable, holder: str, name: str) 
 
 def check_result(name: str, model: Any) -> _Wrong | None:
     """What is wrong with the result of the function `name`, before it is called; else None."""
-    if layers := stateful_layers(model):
+    if not isinstance(model, StatefulModel) and (layers := stateful_layers(model)):
         return (
             f"'{name}' returns a model with state that changes in training ({', '.join(layers)}), "
-            "which is not supported",
-            "use layers without eqx.nn.State: LayerNorm, GroupNorm or RMSNorm instead of "
-            "BatchNorm, WeightNorm instead of SpectralNorm",
+            "but not the state",
+            _PAIR,
         )
+    model = without_state(model)
     if not isinstance(model, eqx.Module):
         found = f"'{name}' returns {describe_object(model)}, not an eqx.Module"
         return found, "return an eqx.Module"
     if not callable(model):
         return f"'{name}' returns a model that cannot be called", "add __call__(self, x)"
     return None
+
+
+def check_state(name: str, model: StatefulModel) -> _Wrong | None:
+    """What is wrong with the state that the function `name` returned with its model; else None."""
+    kinds = eqx.nn.State | eqx.nn.StateIndex
+    nodes = jax.tree.leaves(model.model, is_leaf=lambda node: isinstance(node, kinds))
+    if any(isinstance(node, eqx.nn.State) for node in nodes):
+        found = f"'{name}' returns a model that holds an eqx.nn.State"
+        return found, "pass the state to __call__(self, x, state) instead"
+    names, indices = arrays_of(model.state), [one for one in nodes if _is_index(one)]
+    if not indices or any(one.marker not in names or jax.tree.leaves(one) for one in indices):
+        found = f"'{name}' returns a model and the state of another one, or of a part of it"
+        return found, _PAIR
+    if not all(isinstance(one.marker, str) for one in indices):
+        found = f"'{name}' returns a state that was not made by eqx.nn.make_with_state"
+        return found, _PAIR
+    return None
+
+
+_PAIR = "return eqx.nn.make_with_state(Net)(...), where Net is the class of the model"
+
+
+def _is_index(node: Any) -> bool:
+    return isinstance(node, eqx.nn.StateIndex)
 
 
 def stateful_layers(model: Any) -> tuple[str, ...]:
@@ -303,7 +362,8 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
         if takes_key(model):
             outputs.append(trace(with_key, KEY, model, x).result)
     except RAISED as error:
-        fix = _signature_hint(model) or "fix the model, which gets one example at a time"
+        fix = _state_hint(model, error) or _signature_hint(model)
+        fix = fix or "fix the model, which gets one example at a time"
         return raised("the model", error, fix, f" for one example of shape {x.shape}")
     for output in outputs:
         if (shape := getattr(output, "shape", None)) is None:
@@ -318,19 +378,51 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
     return None
 
 
+def _state_hint(model: Any, error: BaseException) -> str | None:
+    """How to fix a model that raised `error` because of its state; None if it has none."""
+    if not isinstance(model, StatefulModel):
+        return None
+    if isinstance(error, NotPairError):
+        return "write return outputs, state, with the state that the last layer returned"
+    if isinstance(error, NameError) and "axis name" in str(error):
+        return (
+            f"the axis of the batch is '{BATCH}', and only in training: examples are predicted one "
+            "by one, with eqx.nn.inference_mode"
+        )
+    if isinstance(error, ValueError) and "weak_" in str(error):
+        return "set arrays in place of Python numbers: jnp.full_like(state.get(index), number)"
+    if isinstance(error, ValueError) and "out_axes" in str(error):
+        return (
+            "the next state must not differ between the examples of a batch: combine them with "
+            f"jax.lax.pmean(..., '{BATCH}')"
+        )
+    return None
+
+
 def _signature_hint(model: Callable[..., Any]) -> str | None:
     """How to write `__call__` if it cannot be called with one example, and a key in training."""
-    signature = inspect.signature(model)
+    passed = [None, None] if isinstance(model, StatefulModel) else [None]
     try:
-        signature.bind(None, **({"key": None} if takes_key(model) else {}))
+        own = inspect.signature(without_state(model))
+        own.bind(*passed, **({"key": None} if takes_key(model) else {}))
     except TypeError:
-        return _rename_hint(model) or "write __call__(self, x, *, key=None): nothing else is passed"
+        return _rename_hint(model) or f"write {_call_of(model)}: nothing else is passed"
     return None
+
+
+def _call_of(model: Any) -> str:
+    """How the call of a model is written."""
+    state = "state, " if isinstance(model, StatefulModel) else ""
+    return f"__call__(self, x, {state}*, key=None)"
 
 
 def _rename_hint(model: Callable[..., Any]) -> str | None:
     """How to rename the argument of `__call__` that is a key by its name, if there is one."""
-    meant = None if takes_key(model) else _meant_as_key(keywords_of(model)[0], (), is_open=False)
+    meant = (
+        None
+        if takes_key(model)
+        else _meant_as_key(keywords_of(without_state(model))[0], (), is_open=False)
+    )
     if meant is None:
         return None
     return f"rename '{meant}' to 'key': it gets a key in training and None in evaluation"
@@ -344,7 +436,8 @@ def _unfit_arrays(model: Any) -> _Wrong | None:
     if any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays):
         found = "the model holds a random key, which cannot be saved"
         return found, "keep jax.random.key_data(key), or draw with the key that __call__ gets"
-    if not any(jnp.issubdtype(array.dtype, jnp.floating) for array in arrays):
+    own = [leaf for leaf in jax.tree.leaves(without_state(model)) if isinstance(leaf, kinds)]
+    if not any(jnp.issubdtype(array.dtype, jnp.floating) for array in own):
         return "the model has no parameters to train", "give it floating-point arrays"
     return None
 
@@ -356,10 +449,11 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
     try:
         called = trace(call, KEY, model, x)
     except RAISED as error:
-        found, hint = raised("the model", error, "fix it", " in training")
-        if not is_keyed:
+        of_state = _state_hint(model, error)
+        found, hint = raised("the model", error, of_state or "fix it", " in training")
+        if not is_keyed and of_state is None:
             found += ", because its __call__ takes no key"
-            hint = "write __call__(self, x, *, key=None), and pass the key to what draws"
+            hint = f"write {_call_of(model)}, and pass the key to what draws"
             hint = _rename_hint(model) or hint
         yield found, hint
         return
@@ -371,7 +465,7 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
 
 def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_Wrong]:
     """Arguments of `__call__` that would make the model draw, but that training never passes."""
-    _, *parameters = inspect.signature(model).parameters.values()
+    _, *parameters = signature_of(model).parameters.values()
     for parameter in parameters:
         name, default = parameter.name, parameter.default
         if name == "key" or parameter.kind in _OPEN or not isinstance(default, bool | None):
@@ -379,8 +473,9 @@ def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_W
 
         def draw(key: Any, model: Any, x: Any, name: str = name, default: Any = default) -> Any:
             if default is None:
-                return model(x, **{name: key})
-            return model(x, **{name: not default, **({"key": key} if is_keyed else {})})
+                return train_one(model, x, **{name: key})
+            given = {"key": key} if is_keyed else {}
+            return train_one(model, x, **{name: not default, **given})
 
         try:
             draws = trace(draw, KEY, model, x).uses_key()

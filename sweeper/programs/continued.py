@@ -30,9 +30,9 @@ from sweeper.programs.saved_file import (
     MODEL,
     OPTIMIZER,
     TRAINED,
-    UNTRAINED,
     SavedFile,
     read_saved,
+    untrained_of,
 )
 
 # optimizers that are the same under two names
@@ -148,7 +148,8 @@ class Continuation:
         file, fresh = self.start.file, self.own.init(number, settings, replicate)
         own, (like, like_moments, like_untrained) = self.own.saver, self._like
         judged = own.with_model(fresh, file.tree(MODEL, like))
-        judged = replace(judged, untrained=file.tree(UNTRAINED, like_untrained))
+        untrained = untrained_of(file, like_untrained)
+        judged = replace(judged, untrained=_in_precision_of(fresh.untrained, untrained))
         if not self._has_moments:
             return judged
         state = own.with_opt_state(
@@ -184,8 +185,15 @@ def check_leaves(program: Program, start: SavedStart) -> None:
     Raises:
         SetupError: with the differing arrays.
     """
-    like = parameters_of(program.saver.model(blank_of(program.layout.abstract())))
+    blank = blank_of(program.layout.abstract())
+    like = parameters_of(program.saver.model(blank))
     start.file.tree(MODEL, _as_saved(like, start))
+    untrained_of(start.file, blank.untrained)
+
+
+def _in_precision_of(own: Any, saved: Any) -> Any:
+    """The arrays of a saved model in the precision of a trial's `own`."""
+    return jax.tree.map(lambda own, saved: np.asarray(saved, own.dtype), own, saved)
 
 
 def _as_saved(tree: Any, start: SavedStart) -> Any:

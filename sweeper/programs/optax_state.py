@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.models.network import Network
+from sweeper.models.stateful import without_state
 from sweeper.programs.optimizers import clipping_of, decayed_leaves, direction_of, users_optimizer
 from sweeper.programs.schedules import rate_of
 
 
 def parameters_of(model: PyTree) -> PyTree:
-    """The trained arrays of a model, with None for everything else."""
-    return eqx.filter(model, eqx.is_inexact_array)
+    """The trained arrays of a model, without its state, with None for everything else."""
+    return eqx.filter(without_state(model), eqx.is_inexact_array)
 
 
 class Remade(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self, TypeVar
 
 import equinox as eqx
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.models.mlp import MlpShape, Padding
 from sweeper.models.part_networks import PartNetworks, traced_of
+from sweeper.models.stateful import StatefulModel
 from sweeper.programs.continued import Continuation
 from sweeper.programs.data_spec import DataSpec, blank_of
 from sweeper.programs.optax_state import lane_state, plain_optimizer, plain_state
@@ -90,11 +91,14 @@ class OfParts(ABC):
     def fresh(self, number: int, settings: Settings, replicate: int) -> State:
         """The state of a trial with fresh weights before its first step, in NumPy arrays."""
         vectors: dict[str, NDArray[Any]] = {}
+        states: dict[str, Any] = {}
         for part, network in self.parts.networks:
             purpose = f"weights {part}" if part else "weights"
-            rng = generator(self.data.seed, purpose, number, replicate)
-            vectors[part] = network.initial(settings.of_part(part), rng)
-        return replace(self._blank, model=vectors)
+            draws = partial(generator, self.data.seed, purpose, number, replicate)
+            vectors[part] = network.initial(settings.of_part(part), draws())
+            if network.state is not None:
+                states[part] = network.initial_state(settings.of_part(part), draws())
+        return replace(self._blank, model=vectors, untrained=states or self._blank.untrained)
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
@@ -146,9 +150,10 @@ class OfParts(ABC):
         return jax.tree_util.tree_map_with_path(resized, state)
 
     def model(self, state: State) -> eqx.Module:
-        if self.parts.is_plain:
-            return self.parts.by_name[""].model(state.model[""])
-        return self.parts.model(state.model)
+        if not self.parts.is_plain:
+            return self.parts.model(state.model)
+        model = self.parts.by_name[""].model(state.model[""])
+        return model.with_state(state.untrained[""]) if isinstance(model, StatefulModel) else model
 
     def optimizer(self, settings: Settings) -> Any:
         return self.parts.joined(self._optimizers(settings))
@@ -242,14 +247,16 @@ class OfParts(ABC):
     def _abstract(self) -> State:
         lane = self.lane(0, self.settings)
 
-        def fresh(model: Mapping[str, Array]) -> State:
-            return self.begun(State(model, None, jnp.zeros((), jnp.int32)), lane)  # type: ignore[arg-type]
+        def fresh(model: Mapping[str, Array], untrained: Any) -> State:
+            step = jnp.zeros((), jnp.int32)
+            return self.begun(State(model, None, step, untrained=untrained), lane)
 
         vectors = {
             name: jax.ShapeDtypeStruct((network.vector.n_parameters,), jnp.dtype(self.data.dtype))
             for name, network in self.parts.networks
         }
-        return eqx.filter_eval_shape(fresh, vectors)
+        states = {part: one.state for part, one in self.parts.networks if one.state is not None}
+        return eqx.filter_eval_shape(fresh, vectors, states or None)
 
 
 def stepped(state: State, lane: LaneParameters) -> State:

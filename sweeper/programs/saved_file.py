@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.config.trust import TRUST
 from sweeper.errors import Problem, SetupError, did_you_mean_file
+from sweeper.models.stateful import StatefulModel, state_of, without_state
 from sweeper.programs.checkpoint import (
     CheckpointError,
     Tensors,
@@ -247,7 +248,7 @@ def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, 
     if state.optimizer is not None:
         tensors |= named(program.saver.opt_state(state, settings), OPTIMIZER)
     if state.average is not None:
-        its = State(state.model, state.optimizer, state.step)
+        its = State(state.model, state.optimizer, state.step, untrained=state.untrained)
         tensors |= named(parameters_of(program.saver.model(its)), TRAINED)
     return tensors
 
@@ -259,10 +260,15 @@ def plain_state_of(file: SavedFile, program: Program, settings: Settings) -> Pla
         SetupError: a leaf is missing, superfluous, or does not fit.
     """
     blank = blank_of(program.layout.abstract())
-    like, rest = eqx.partition(program.saver.model(blank), eqx.is_inexact_array)
+    whole = program.saver.model(blank)
+    like, rest = eqx.partition(without_state(whole), eqx.is_inexact_array)
+    untrained = untrained_of(file, blank.untrained)
 
     def model(under: str) -> eqx.Module:
-        return eqx.combine(_on_device(file.tree(under, like)), rest)
+        own = eqx.combine(_on_device(file.tree(under, like)), rest)
+        if not isinstance(whole, StatefulModel):
+            return own
+        return StatefulModel(own, state_of(_on_device(untrained[""])))
 
     judged, opt_state = model(MODEL), None
     if file.record["has_optimizer"]:
@@ -272,8 +278,26 @@ def plain_state_of(file: SavedFile, program: Program, settings: Settings) -> Pla
         trained=model(TRAINED) if file.has(TRAINED) else judged,
         optimizer=program.saver.optimizer(settings),
         opt_state=opt_state,
-        untrained=file.tree(UNTRAINED, blank.untrained),
+        untrained=untrained,
     )
+
+
+def untrained_of(file: SavedFile, like: PyTree) -> PyTree[NDArray[Any]]:
+    """The untrained arrays in a file, structured like `like`, in the file's precision.
+
+    The size of integers and floats depends on the precision of JAX when they were written.
+
+    Raises:
+        SetupError: they differ in structure, shape or kind.
+    """
+
+    def as_written(name: str, leaf: Any) -> Any:
+        found = file.tensors.get(name, leaf).dtype
+        is_of_kind = found.kind == np.dtype(leaf.dtype).kind
+        return np.zeros(leaf.shape, found) if is_of_kind else leaf
+
+    leaves = [as_written(name, leaf) for name, leaf in named(like, UNTRAINED).items()]
+    return file.tree(UNTRAINED, jax.tree.unflatten(jax.tree.structure(like), leaves))
 
 
 def _on_device(tree: PyTree) -> PyTree:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.models.keys import key_of
 from sweeper.models.layer_loop import Activations, Workspace
@@ -50,28 +51,50 @@ class Supervised(OfParts):
             key = jax.random.fold_in(key_of(lane.key), state.step)
             keys = jax.random.split(key, len(batch.x))
 
-        def loss(parameters: Array) -> tuple[Float[Array, ""], tuple[Array, Activations | None]]:
-            dropout = lane.hparams.get("model.dropout", 0.0)
-            told = batch.x, lane.traced, keys, dropout, state.room
-            outputs, given = self.network.fitted(parameters, *told)
+        def loss(parameters: Array) -> tuple[Float[Array, ""], Any]:
+            outputs, given, untrained = self._fitted(parameters, state, batch, lane, keys)
             hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-            return self._minimised(outputs, batch, hparams), (outputs, given)
+            return self._minimised(outputs, batch, hparams), (outputs, given, untrained)
 
-        (value, (outputs, given)), gradients = jax.value_and_grad(loss, has_aux=True)(
+        (value, (outputs, given, untrained)), gradients = jax.value_and_grad(loss, has_aux=True)(
             state.model[""]
         )
         hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
-        told = self._reported(value, outputs, batch, hparams)
+        reported = self._reported(value, outputs, batch, hparams)
         made = self.settings, lane, self.network, state.step
         before = state.optimizer[""], state.model[""]
-        model, moments = updated(*made, gradients, *before, value, after=told)
+        model, moments = updated(*made, gradients, *before, value, after=reported)
         room = None if given is None else Workspace(gradients, given)
-        moved = replace(state, model={"": model}, optimizer={"": moments}, room=room)
-        return stepped(moved, lane), (told,)
+        moved = replace(
+            state, model={"": model}, optimizer={"": moments}, room=room, untrained=untrained
+        )
+        return stepped(moved, lane), (reported,)
+
+    def _fitted(
+        self,
+        parameters: Array,
+        state: State,
+        batch: Batch,
+        lane: LaneParameters,
+        keys: PRNGKeyArray | None,
+    ) -> tuple[Array, Activations | None, PyTree[Array]]:
+        """What training fits to the targets, its activations, and the next untrained arrays."""
+        if self.network.state is not None:
+            assert state.untrained is not None
+            outputs, after = self.network.train_with(
+                parameters, batch.x, lane.traced, state.untrained[""], keys
+            )
+            return outputs, None, {"": after}
+        dropout = lane.hparams.get("model.dropout", 0.0)
+        fitted = self.network.fitted(parameters, batch.x, lane.traced, keys, dropout, state.room)
+        return *fitted, state.untrained
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        model = measured(state)[""]
-        outputs = in_blocks(lambda x: self.network.outputs(model, x, lane.traced)[0], data.x)
+        model, given = measured(state)[""], lane.traced
+        untrained = None if self.network.state is None else state.untrained[""]
+        outputs = in_blocks(
+            lambda x: self.network.evaluate_with(model, x, given, untrained), data.x
+        )
         # labels are only smoothed in training, so that losses of trials are comparable
         hparams = _some(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams, data.weights)
@@ -93,8 +116,7 @@ class Supervised(OfParts):
     ) -> Float[Array, ""]:
         """The same in the units of the data."""
         if not self.network.is_ensemble:
-            told = fitted, batch.y, hparams, batch.weights
-            return self._criterion.reported(minimised, *told)
+            return self._criterion.reported(minimised, fitted, batch.y, hparams, batch.weights)
 
         def of_member(own: Array) -> Array:
             loss = self._criterion.minimised(own, batch.y, hparams, batch.weights)

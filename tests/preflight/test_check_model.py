@@ -109,33 +109,6 @@ class waves(eqx.Module):
         return self.linear((self.turn * x).real)
 
 
-class BatchNormed(eqx.Module):
-    norm: eqx.nn.BatchNorm
-    linear: eqx.nn.Linear
-    state: object = None
-
-    def __init__(self, in_size, out_size, key, channels, inside=False):
-        self.norm = eqx.nn.BatchNorm(in_size, axis_name="batch", mode="batch")
-        self.linear = eqx.nn.Linear(in_size, out_size, key=key)
-        self.state = eqx.nn.State(self.norm) if inside else None
-
-    def __call__(self, x, state=None, key=None):
-        return self.linear(self.norm(x, state or self.state)[0])
-
-
-def with_state(in_size, out_size, key, channels):
-    return eqx.nn.make_with_state(BatchNormed)(in_size, out_size, key, channels)
-
-
-def state_inside(in_size, out_size, key, channels):
-    return BatchNormed(in_size, out_size, key, channels, inside=True)
-
-
-def spectral(in_size, out_size, key, channels):
-    linear = eqx.nn.Linear(in_size, out_size, key=key)
-    return eqx.nn.Sequential([eqx.nn.SpectralNorm(linear, "weight", key=key)])
-
-
 def whole(in_size, out_size, key, channels):
     net = build(in_size, out_size, key=key, channels=4)
     return eqx.nn.Sequential([net, eqx.nn.Lambda(jax.numpy.argsort)])
@@ -322,19 +295,6 @@ REFUSED = {
         ("model.function=nets:waves", "search={}"),
         "--set: model.function: the model has complex parameters; ",
     ),
-    **{
-        f"a model with state: {name}": (
-            (f"model.function=nets:{name}", "search={}"),
-            f"--set: model.function: 'nets:{name}' returns a model with state that changes in "
-            f"training (eqx.nn.{layer}), which is not supported; use layers without eqx.nn.State",
-        )
-        for name, layer in {
-            "BatchNormed": "BatchNorm",
-            "with_state": "BatchNorm",
-            "state_inside": "BatchNorm",
-            "spectral": "SpectralNorm",
-        }.items()
-    },
     "outputs that are integers": (
         ("model.function=nets:whole", "search={}"),
         "--set: model.function: the model returns outputs of type int",
