@@ -55,6 +55,7 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         *_rare_classes(data),
         *_absent_classes(data),
         *_imbalance(config, data),
+        *_equal_weights(config, data),
         *_skewed(config, data),
         *_untested(config, data),
         *_dates(data),
@@ -223,6 +224,16 @@ def _imbalance(config: StudyConfig, data: Dataset) -> Iterator[str]:
         'data.class_weights = "balanced", or add "auroc" or "f1" to train.metrics and write '
         'study.metric = "val_auroc" or "val_f1" and study.direction = "maximize"'
     )
+
+
+def _equal_weights(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Weights of rows that change nothing."""
+    weights = np.concatenate([data.w_train, data.w_val, data.w_test])
+    if data.is_weighted and weights.min() == weights.max():
+        yield (
+            f"all weights in column '{config.data.weight_column}' are equal, so they change "
+            "nothing; remove data.weight"
+        )
 
 
 def _skewed(config: StudyConfig, data: Dataset) -> Iterator[str]:
