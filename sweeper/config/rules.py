@@ -261,13 +261,16 @@ def check_target_transform(data: Table | None, train: Table | None) -> Iterator[
     """Check that transformed targets are numbers, and that the program undoes it."""
     if not isinstance(data, RowsTable) or not isinstance(train, TrainTable):
         return
+    is_unclear = isinstance(train, SupervisedTable) and is_function(train.loss) and not train.task
+    if data.target_transform == "none" or is_unclear:  # a missing task is already reported
+        return
     found, hint = "", "remove it"
     if train.target != "numbers":
         found = f"the target is {'classes' if train.target == 'classes' else 'not read'}"
     elif isinstance(train, CoupledTable | OwnProgramTable):
         found = f"the program {train.program} is not told how targets are transformed"
         hint = "remove it, and transform the column in the file"
-    if found and data.target_transform != "none":
+    if found:
         yield Flaw("data.target_transform", found, hint)
 
 
