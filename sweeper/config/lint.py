@@ -13,7 +13,7 @@ from sweeper.config.conditions import Wanted
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.jax_pins import overridden
 from sweeper.config.kinds import is_function
-from sweeper.config.model import MlpTable, PartsTable
+from sweeper.config.model import LayersTable, MlpTable, PartsTable
 from sweeper.config.optimizer import (
     SHAPES,
     MixedOptimizerTable,
@@ -403,8 +403,8 @@ def _searches_size(config: StudyConfig) -> bool:
     for key in (*config.search, *config.same_as):
         around, _, name = key.rpartition(".")
         if around == "model" or around.startswith("model."):
-            is_mlp = isinstance(models.get(around), MlpTable)
-            if not (is_mlp and name in ("dropout", "activation")):
+            has_layers = isinstance(models.get(around), LayersTable)
+            if not (has_layers and name in ("dropout", "activation")):
                 return True
     return False
 

@@ -18,6 +18,8 @@ _MOST_COUNTS = 16
 
 OneKind = Literal["mlp", "tabm", "python"]
 ModelKind = Literal[OneKind, "parts"]
+# networks of hidden layers, which can be padded
+LAYERED: frozenset[ModelKind] = frozenset({"mlp", "tabm"})
 Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_relu"]
 
 
@@ -87,17 +89,21 @@ class _PythonKeys(Table):
     )
 
 
-class MlpTable(_MlpKeys):
-    """A multilayer perceptron of `depth` hidden layers; depth 0 is a linear model."""
-
-    kind: Annotated[Literal["mlp"], FIXED] = Field(
-        default="mlp", description="a multilayer perceptron"
-    )
+class LayersTable(_LayerKeys):
+    """A network of hidden layers, whose width and depth can be padded."""
 
     @property
     def with_hidden_layers(self) -> Mapping[str, tuple[int, int]]:
         """Width and depth, which can be padded, by the empty name; empty if it is linear."""
         return {"": (self.width, self.depth)} if self.depth else {}
+
+
+class MlpTable(_MlpKeys, LayersTable):
+    """A multilayer perceptron of `depth` hidden layers; depth 0 is a linear model."""
+
+    kind: Annotated[Literal["mlp"], FIXED] = Field(
+        default="mlp", description="a multilayer perceptron"
+    )
 
     @property
     def encoded_by(self) -> str | None:
@@ -128,11 +134,10 @@ def _has_hidden_layers(depth: int) -> Iterator[Flaw]:
         yield Flaw("depth", "TabM has at least one hidden layer", 'write 1, or kind = "mlp"')
 
 
-class TabMTable(_LayerKeys, _TabMKeys):
+class TabMTable(LayersTable, _TabMKeys):
     """TabM (Gorishniy et al. 2024): `ensemble_size` MLPs that share most of their weights."""
 
     rules = (_has_hidden_layers,)
-    with_hidden_layers: ClassVar[Mapping[str, tuple[int, int]]] = {}  # none can be padded
 
     kind: Annotated[Literal["tabm"], FIXED] = Field(
         description="TabM, an ensemble of MLPs that share weights"

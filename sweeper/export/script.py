@@ -244,7 +244,8 @@ def _made(network: Network) -> str:
     if isinstance(network, TabMNetwork):
         own = network.shape
         sizes = [own.in_size, *[own.width] * own.depth, own.out_size]
-        return f"TabM({sizes}, {_text(network.activation)}, {own.members}, {_text(network.target)})"
+        activation, target = _text(network.activations[0]), _text(network.target)
+        return f"TabM({sizes}, {activation}, {own.members}, {target})"
     assert isinstance(network, MlpNetwork)
     shape = network.shape
     sizes = [shape.in_size, *[shape.width] * shape.depth, shape.out_size]

@@ -9,11 +9,12 @@ masked.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -179,31 +180,54 @@ def kept_units(
 
 
 @dataclass(frozen=True, slots=True)
-class MlpShape:
-    """The sizes of an MLP, from which its parameters are counted and drawn without JAX."""
+class LayersShape(ABC):
+    """The sizes of a network of hidden layers, from which its parameters are counted."""
 
     in_size: int
     out_size: int
     width: int
     depth: int
-    layer_norm: bool
 
     @property
+    @abstractmethod
     def leaves(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the arrays of an `MLP`, all matrices before all vectors.
+        """The shapes of its arrays, all matrices before all vectors.
 
-        Weights, biases, then weight and bias of each LayerNorm. So the parameters that decay by
-        default are the beginning of the vector, which takes one comparison instead of a mask.
+        So the parameters that decay by default are the beginning of the vector, which takes one
+        comparison instead of a mask.
         """
-        sizes = [self.in_size, *[self.width] * self.depth, self.out_size]
-        weights = [(after, before) for before, after in pairwise(sizes)]
-        biases = [(after,) for after in sizes[1:]]
-        return (*weights, *biases, *[(self.width,)] * (2 * self.depth * self.layer_norm))
+
+    @abstractmethod
+    def leaves_in(self, larger: Any) -> list[int]:
+        """The leaf of `larger` that contains each leaf of this network."""
 
     @property
     def n_parameters(self) -> int:
         """The total number of parameters."""
         return sum(math.prod(leaf) for leaf in self.leaves)
+
+    def within(self, larger: Self, vector: NDArray[Any]) -> list[NDArray[Any]]:
+        """The parts of `vector`, the parameters of `larger`, that hold this network, as views.
+
+        They are in the order of `leaves`. Hidden layers keep their number, the last layer stays the
+        last, and units come first.
+        """
+        return [vector[span].reshape(leaf)[own] for span, leaf, own in _places(self, larger)]
+
+
+@dataclass(frozen=True, slots=True)
+class MlpShape(LayersShape):
+    """The sizes of an MLP; its parameters are drawn without JAX."""
+
+    layer_norm: bool
+
+    @property
+    def leaves(self) -> tuple[tuple[int, ...], ...]:
+        """Weights, biases, then weight and bias of each LayerNorm."""
+        sizes = [self.in_size, *[self.width] * self.depth, self.out_size]
+        weights = [(after, before) for before, after in pairwise(sizes)]
+        biases = [(after,) for after in sizes[1:]]
+        return (*weights, *biases, *[(self.width,)] * (2 * self.depth * self.layer_norm))
 
     def initial(self, rng: np.random.Generator, dtype: DTypeLike) -> NDArray[Any]:
         """Fresh parameters, raveled in the order of `leaves`.
@@ -222,16 +246,7 @@ class MlpShape:
         for index, norm in enumerate(norms):
             yield np.zeros(norm) if index % 2 else np.ones(norm)
 
-    def within(self, larger: MlpShape, vector: NDArray[Any]) -> list[NDArray[Any]]:
-        """The parts of `vector`, the parameters of `larger`, that hold this network, as views.
-
-        They are in the order of `leaves`. Hidden layers keep their number, the last layer stays the
-        last, and units come first.
-        """
-        return [vector[span].reshape(leaf)[own] for span, leaf, own in _places(self, larger)]
-
     def leaves_in(self, larger: MlpShape) -> list[int]:
-        """The leaf of `larger` that contains each leaf of this network."""
         layers = [*range(self.depth), larger.depth]
         n_layers = larger.depth + 1
         norms = range(len(self.leaves) - 2 * len(layers))
@@ -245,7 +260,7 @@ class MlpShape:
 # computing these takes longer than copying the parameters
 @lru_cache(maxsize=1024)
 def _places(
-    shape: MlpShape, larger: MlpShape
+    shape: LayersShape, larger: LayersShape
 ) -> list[tuple[slice, tuple[int, ...], tuple[slice, ...]]]:
     """For each leaf of `shape`: the place of that in `larger`, its own shape, and its part."""
     ends = [0, *accumulate(math.prod(leaf) for leaf in larger.leaves)]
@@ -257,24 +272,34 @@ def _places(
 
 @dataclass(frozen=True)
 class Padding:
-    """How the vector of a network `padded` holds the parameters of a shape that runs at `run`."""
+    """How the vector of a network `padded` holds the parameters of a shape that runs at `run`.
 
-    own: MlpShape
-    run: MlpShape
-    padded: MlpShape
+    `order` says which leaf of `own` each array of the trial's own vector is; empty if they are in
+    the same order.
+    """
+
+    own: LayersShape
+    run: LayersShape
+    padded: LayersShape
+    order: tuple[int, ...] = ()
 
     def cut(self, vector: NDArray[Any]) -> NDArray[Any]:
         """The trial's own part of `vector`."""
-        parts = self.own.within(self.run, vector[: self.run.n_parameters])
-        return np.concatenate([part.ravel() for part in parts])
+        return np.concatenate([part.ravel() for part in self._parts(vector)])
 
     def pad(self, own: NDArray[Any]) -> NDArray[Any]:
         """The vector whose own part is `own` and whose padding is zero."""
         vector = np.zeros(self.padded.n_parameters, own.dtype)
-        parts = self.own.within(self.run, vector[: self.run.n_parameters])
-        for target, part in zip(parts, self.own.within(self.own, own), strict=True):
-            target[...] = part
+        parts = self._parts(vector)
+        given = np.split(own, np.cumsum([part.size for part in parts])[:-1])
+        for target, part in zip(parts, given, strict=True):
+            target[...] = part.reshape(target.shape)
         return vector
+
+    def _parts(self, vector: NDArray[Any]) -> list[NDArray[Any]]:
+        """The trial's own arrays in `vector`, as views, in the order of its own vector."""
+        parts = self.own.within(self.run, vector[: self.run.n_parameters])
+        return [parts[leaf] for leaf in self.order or range(len(parts))]
 
 
 class PaddedMLP(eqx.Module):

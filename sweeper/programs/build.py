@@ -17,6 +17,7 @@ from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import is_raised
 from sweeper.models.decay import Decay
 from sweeper.models.encoding import PiecewiseLinear
+from sweeper.models.layered_network import LayeredNetwork
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
@@ -143,7 +144,7 @@ class Programs:
         networks: list[tuple[str, Network]] = []
         for name in in_order(inputs):
             network = self._network(settings.of_part(name), *sizes[name])
-            if shared is not None and isinstance(network, MlpNetwork):
+            if shared is not None and isinstance(network, LayeredNetwork):
                 network = _shared(network, name, train, shared)
             if shared is not None and isinstance(network, UserNetwork):
                 network = _with_floats_of_lanes(network, settings.of_part(name))
@@ -167,12 +168,13 @@ class Programs:
             )
         elif isinstance(model, TabMTable):
             network = TabMNetwork(
-                TabMShape(in_size, out_size, model.width, model.depth, model.ensemble_size),
-                activation=model.activation,
+                shape=TabMShape(in_size, out_size, model.width, model.depth, model.ensemble_size),
+                activations=(model.activation,),
                 has_dropout=settings.has("model.dropout"),
-                target="classes" if settings.train.target == "classes" else "numbers",
+                padded=False,
                 dtype=dtype,
                 decay=decay,
+                target="classes" if settings.train.target == "classes" else "numbers",
             )
         else:
             assert isinstance(model, MlpTable)
@@ -200,18 +202,22 @@ class Programs:
 BuiltIn = Supervised | Alternating | Coupled | Own
 
 
-def _shared(network: MlpNetwork, name: str, train: TrainTable, shared: ProgramClass) -> MlpNetwork:
+def _shared(
+    network: LayeredNetwork, name: str, train: TrainTable, shared: ProgramClass
+) -> LayeredNetwork:
     """A part of the model as all lanes of a class share it."""
     room = {part: (width, depth) for part, width, depth in shared.room.sizes}
     if name and name not in room:
         return network
     width, depth = room.get(name, (network.shape.width, network.shape.depth))
+    # a TabM alone has no loop: studies that began before it could be padded keep their last bits
+    can_loop = isinstance(network, MlpNetwork) or name in room
     return replace(
         network,
         shape=replace(network.shape, width=width, depth=depth),
         activations=tuple(_traced_in(shared).get("model.activation", network.activations)),
         padded=name in room,
-        looped=shared.lane_loop == "map" and name not in _unlooped(train),
+        looped=can_loop and shared.lane_loop == "map" and name not in _unlooped(train),
         widths=shared.run_widths,
     )
 

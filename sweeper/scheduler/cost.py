@@ -33,7 +33,8 @@ class Workload:
     `steps` are per epoch; `epochs` is the mean over trials, of all members of a trial together.
     `n_activations` are traced in one program (1: the activation is compiled in). `optimizer_slots`
     counts the arrays of the size of the parameters that the optimizer keeps: 2 for adamw, 1 for
-    sgd. `bytes_per_number` is 4 or 8.
+    sgd. `bytes_per_number` is 4 or 8. `ensemble_size`
+    is that of a TabM; 0 for an MLP.
     """
 
     in_size: int
@@ -47,10 +48,15 @@ class Workload:
     n_activations: int
     optimizer_slots: int
     bytes_per_number: int
+    ensemble_size: int = 0
 
 
 def n_parameters(width: int, depth: int, workload: Workload) -> int:
-    """The number of parameters of an MLP of `depth` hidden layers of `width`; depth 0 is linear."""
+    """The number of parameters of `depth` hidden layers of `width`; depth 0 is linear."""
+    if size := workload.ensemble_size:
+        scales = workload.in_size + (3 * depth - 1) * width  # with biases
+        last = (width + 1) * workload.out_size
+        return width * (workload.in_size + (depth - 1) * width) + size * (scales + last)
     biases = depth * width + workload.out_size
     norms = 2 * depth * width if workload.layer_norm else 0
     return _n_weights(width, depth, workload) + biases + norms
@@ -58,7 +64,7 @@ def n_parameters(width: int, depth: int, workload: Workload) -> int:
 
 def flops(width: int, depth: int, rows: int, workload: Workload) -> int:
     """The additions and multiplications of one forward pass of `rows` rows, in matrices only."""
-    return 2 * rows * _n_weights(width, depth, workload)
+    return 2 * rows * max(1, workload.ensemble_size) * _n_weights(width, depth, workload)
 
 
 def _n_weights(width: int, depth: int, workload: Workload) -> int:
@@ -111,7 +117,8 @@ def lane_features(
     evaluation = flops(width, layers, workload.val_rows, workload)
     kept = n_parameters(width, layers, workload) * (1 + workload.optimizer_slots)
     scale = workload.bytes_per_number / 4
-    hidden = steps * workload.batch_size * width * layers * scale
+    rows = workload.batch_size * max(1, workload.ensemble_size)
+    hidden = steps * rows * width * layers * scale
     return {
         f"{loop}_base_s": steps / lanes,
         f"{loop}_layer_s": steps * layers / lanes,
@@ -120,6 +127,7 @@ def lane_features(
         "step_row_s": steps * workload.batch_size * scale,
         "step_layer_norm_s": hidden * workload.layer_norm,
         "step_dropout_s": hidden * workload.dropout,
+        "step_ensemble_s": hidden * (workload.ensemble_size > 0),
         "epoch_base_s": workload.epochs / lanes,
     }
 
@@ -141,8 +149,9 @@ class CostModel:
     A step of a `vmap` bucket: `vmap_base_s` and `vmap_layer_s`, shared by its lanes; `vmap_flop_s`
     and `vmap_parameter_s` per lane, counted as above.
 
-    In both loops: `step_row_s` per row of a batch; `step_layer_norm_s` and `step_dropout_s` per
-    hidden unit of each such row; `epoch_base_s` per epoch of a `map` lane or `vmap` bucket.
+    In both loops: `step_row_s` per row of a batch; `step_layer_norm_s`, `step_dropout_s` and
+    `step_ensemble_s`, for the scales and biases of a TabM, per hidden unit of each such row and
+    each member; `epoch_base_s` per epoch of a `map` lane or `vmap` bucket.
     `carry_number_s` per number in the state of a `map` lane, at the size of its class.
 
     Flops, parameters, rows and units have four bytes; one with eight bytes counts twice. `start_s`
@@ -165,6 +174,7 @@ class CostModel:
     step_row_s: float = 0.0
     step_layer_norm_s: float
     step_dropout_s: float
+    step_ensemble_s: float = 3e-9
     epoch_base_s: float
     carry_number_s: float = 5e-9
     vmap_base_s: float

@@ -13,7 +13,7 @@ from typing import Any
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.model import MlpTable, PartsTable
+from sweeper.config.model import MlpTable, PartsTable, TabMTable
 from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
@@ -370,4 +370,5 @@ def workload_of(
         + settings.has("train.ema")
         + (settings.keeps is not None),
         bytes_per_number=8 if config.execution.precision == "float64" else 4,
+        ensemble_size=model.ensemble_size if isinstance(model, TabMTable) else 0,
     )
