@@ -16,10 +16,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.config.model import LayersTable
+from sweeper.config.model import LayersTable, RowsTable
 from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay
 from sweeper.models.decay_masks import Amounts, Places, spread
+from sweeper.models.encoding import PeriodicShape, PiecewiseLinear
 from sweeper.models.layer_loop import Activations, LaneInputs, LayerLoop, Workspace
 from sweeper.models.mlp import (
     ACTIVATIONS,
@@ -29,6 +30,7 @@ from sweeper.models.mlp import (
     Padding,
 )
 from sweeper.models.network import Network, Stretch, Traced, Vector, VectorLayout
+from sweeper.models.vectors import parted
 
 # numbers of a vector and its moments that approximately fit the second cache of a processor
 _IN_CACHE = 1 << 17
@@ -41,6 +43,7 @@ class LayeredNetwork(Network, ABC):
     If there are several `activations`, the program gets the index of each lane's own. `looped` says
     that its hidden layers are a loop, which is faster if lanes run one by one. Then there may be
     several `widths`, up to that of `shape`, and a lane runs at the smallest that holds its own.
+    The first layer gets the `encoding` of features, if there is one, of the `in_size` of `shape`.
     """
 
     shape: Any
@@ -51,6 +54,7 @@ class LayeredNetwork(Network, ABC):
     decay: Decay = DEFAULT
     looped: bool = False
     widths: tuple[int, ...] = ()
+    encoding: PiecewiseLinear | None = None
 
     @abstractmethod
     def own(self, settings: Settings) -> Any:
@@ -119,7 +123,17 @@ class LayeredNetwork(Network, ABC):
         """What the loop of hidden layers returns."""
         sizes = {name: traced[name] for name in LaneInputs._fields if name in traced}
         told = LaneInputs(**sizes, keys=keys, dropout=dropout)
-        return layer_loop.outputs_over(self.loops, jnp.asarray(parameters), x, told, room)
+        vector, x = jnp.asarray(parameters), jnp.asarray(x)
+        embedding: PeriodicShape | None = self.shape.embedding
+        if embedding is not None:
+            # an embedding comes first in a vector
+            size = embedding.n_parameters
+            own, vector = parted(vector, (size, len(vector) - size))
+            x = embedding.embedded(jnp.asarray(own), x)
+            room = None if room is None else room._replace(gradient=room.gradient[size:])
+        elif self.encoding is not None:
+            x = self.encoding(x)
+        return layer_loop.outputs_over(self.loops, jnp.asarray(vector), x, told, room)
 
     @property
     def is_loop(self) -> bool:
@@ -179,7 +193,10 @@ class LayersVector(VectorLayout):
         if "loop" in traced:
             width = jnp.asarray(network.widths, jnp.int32)[traced["loop"]]
             loop = replace(loop, shape=replace(shape, width=width))
-        return (0, loop.weight_at(traced["depth"])), (loop.weight_at(shape.depth), ends[-1])
+        stop, last = loop.weight_at(traced["depth"]), loop.weight_at(shape.depth)
+        if shape.embedding is not None:
+            stop, last = (shape.embedding.n_parameters + place for place in (stop, last))
+        return (0, stop), (last, ends[-1])
 
     def _ends(self, traced: Traced) -> Sequence[Any]:
         """Where each array of the vector ends."""
@@ -199,6 +216,12 @@ class LayersVector(VectorLayout):
             own = replace(self.network, shape=replace(shape, depth=depth))
             row[own.shape.leaves_in(shape)] = own.vector.amounts
         return found
+
+
+def frequency_scale(settings: Settings) -> float:
+    """The standard deviation of the first frequencies of an embedding of numbers."""
+    model = settings.model
+    return model.frequency_scale if isinstance(model, RowsTable) else 1.0
 
 
 def layers_of(settings: Settings) -> LayersTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,42 +14,40 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.models.encoding import PiecewiseLinear
 from sweeper.models.keys import fixed_key
 from sweeper.models.layer_loop import Activations, LayerLoop, Workspace
-from sweeper.models.layered_network import LayeredNetwork, layers_of
+from sweeper.models.layered_network import LayeredNetwork, frequency_scale, layers_of
 from sweeper.models.mlp import MLP, AnyArray, MlpShape, PaddedMLP
 from sweeper.models.network import Traced, Vector
 
 
 @dataclass(frozen=True)
 class MlpNetwork(LayeredNetwork):
-    """An MLP of one shape, or of every shape up to it if it is `padded`.
-
-    The first layer gets the `encoding` of features, if there is one, of the `in_size` of `shape`.
-    """
+    """An MLP of one shape, or of every shape up to it if it is `padded`."""
 
     shape: MlpShape
-    encoding: PiecewiseLinear | None = None
 
     def own(self, settings: Settings) -> MlpShape:
         model, shape = layers_of(settings), self.shape
         # a linear model has no width, so those of all widths share a program
         width = model.width if model.depth else shape.width
-        return MlpShape(shape.in_size, shape.out_size, width, model.depth, shape.layer_norm)
+        return replace(shape, width=width, depth=model.depth)
 
     def fresh(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
-        return self.own(settings).initial(rng, self.dtype)
+        return self.own(settings).initial(rng, self.dtype, frequency_scale(settings))
 
     def loop(self, shape: MlpShape) -> LayerLoop:
         return LayerLoop(shape, self.activations, self.has_dropout)
 
     @property
     def places(self) -> Sequence[int]:
-        """The places in the PyTree, which goes layer by layer, then through the norms."""
-        n_layers = self.shape.depth + 1
-        weights, norms = range(0, 2 * n_layers, 2), range(2 * n_layers, len(self.shape.leaves))
-        return (*weights, *(place + 1 for place in weights), *norms)
+        """The places in the PyTree: layer by layer, then the norms and the embedding."""
+        n_layers, embedding = self.shape.depth + 1, self.shape.embedding
+        last = len(self.shape.leaves) - len(self.shape.embedding_leaves)
+        weights, norms = range(0, 2 * n_layers, 2), range(2 * n_layers, last)
+        of_embedding = () if embedding is None else embedding.places
+        of_layers = (*weights, *(place + 1 for place in weights), *norms)
+        return (*(last + place for place in of_embedding), *of_layers)
 
     def outputs(
         self,
@@ -61,7 +59,6 @@ class MlpNetwork(LayeredNetwork):
         room: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
         if self.is_loop:
-            x = jnp.asarray(x) if self.encoding is None else self.encoding(x)
             return self.looped_outputs(parameters, x, traced, keys, dropout, room)
         model: Any = self.model(parameters, traced)
         activation = self.activation(traced)
@@ -89,6 +86,7 @@ class MlpNetwork(LayeredNetwork):
             layer_norm=self.shape.layer_norm,
             has_dropout=self.has_dropout,
             encoding=self.encoding,
+            embedding=self.shape.embedding,
             dtype=jnp.dtype(self.dtype),
             key=fixed_key(),
         )

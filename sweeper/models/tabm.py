@@ -22,6 +22,7 @@ from jax import lax
 from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
+from sweeper.models.encoding import Periodic, PeriodicShape, PiecewiseLinear, encoded
 from sweeper.models.mlp import ACTIVATIONS, Activation, AnyArray, LayersShape, kept_units
 
 Target = Literal["classes", "numbers"]
@@ -54,6 +55,7 @@ class SharedLinear(eqx.Module):
 class TabM(eqx.Module):
     """An ensemble of MLPs with `depth` hidden layers of `width` units: linear, activation, dropout.
 
+    The first layer gets the `encoding` or `embedding` of features, as in `MLP`.
     `last` has the last layers of all members, stacked. Outputs for `classes` are logits.
     """
 
@@ -62,6 +64,8 @@ class TabM(eqx.Module):
     activation: Activation = eqx.field(static=True)
     has_dropout: bool = eqx.field(static=True)
     target: Target = eqx.field(static=True)
+    encoding: PiecewiseLinear | None = eqx.field(static=True)
+    embedding: Periodic | None
 
     def __init__(
         self,
@@ -74,6 +78,8 @@ class TabM(eqx.Module):
         activation: str = "relu",
         has_dropout: bool = False,
         target: Target = "numbers",
+        encoding: PiecewiseLinear | None = None,
+        embedding: PeriodicShape | None = None,
         dtype: DTypeLike = jnp.float32,
         key: PRNGKeyArray,
     ) -> None:
@@ -88,6 +94,9 @@ class TabM(eqx.Module):
         self.activation = ACTIVATIONS[activation]
         self.has_dropout = has_dropout
         self.target = target
+        self.encoding = encoding
+        after = jax.random.fold_in(key, depth + 1)
+        self.embedding = None if embedding is None else Periodic(embedding, dtype, after)
 
     def __call__(self, x: Float[AnyArray, "*batch in_size"]) -> Float[Array, "*batch out_size"]:
         """The prediction of the ensemble for one example, or for each of a batch.
@@ -108,13 +117,17 @@ class TabM(eqx.Module):
 
         `activation` is only passed if lanes of one program have different ones.
         """
-        n_members = len(self.layers[0].r)
-        hidden = jnp.broadcast_to(jnp.asarray(x), (n_members, *x.shape))
+        hidden = self.begun(x)
         for index, layer in enumerate(self.layers):
             hidden = (activation or self.activation)(layer(hidden))
             if self.has_dropout and keys is not None:
                 hidden = _dropped(hidden, keys, index, dropout)
         return self.ended(hidden)
+
+    def begun(self, x: Float[AnyArray, "batch features"]) -> Float[Array, "members batch in_size"]:
+        """What the first layer gets of `x` for each member."""
+        x = jnp.asarray(encoded(self.encoding, self.embedding, x))
+        return jnp.broadcast_to(x, (len(self.layers[0].r), *x.shape))
 
     def ended(
         self, hidden: Float[Array, "members batch width"]
@@ -154,8 +167,7 @@ class PaddedTabM(eqx.Module):
                 x = _dropped(x, keys, index, dropout, self.width)
             return x
 
-        n_members = len(tabm.layers[0].r)
-        hidden = apply(jnp.broadcast_to(jnp.asarray(x), (n_members, *x.shape)), 0)
+        hidden = apply(tabm.begun(x), 0)
         for index in range(1, len(tabm.layers)):
             # a branch if lanes run one by one
             hidden = lax.cond(index < self.depth, partial(apply, index=index), lambda x: x, hidden)
@@ -220,10 +232,11 @@ class TabMShape(LayersShape):
 
     @property
     def leaves(self) -> tuple[tuple[int, ...], ...]:
-        """Weights and last weights, then every r, s and bias, and last the biases of the last."""
+        """Embedding, weights and last weights, then every r, s and bias, and last biases."""
         before = [self.in_size, *[self.width] * (self.depth - 1)]
         own = (self.members, self.width)
         return (
+            *self.embedding_leaves,
             *((self.width, size) for size in before),
             (self.members, self.out_size, self.width),
             *((self.members, size) for size in before),
@@ -237,15 +250,21 @@ class TabMShape(LayersShape):
         of_layers = range(0, 4 * self.depth, 4)
         weights, *others = ([layer + name for layer in of_layers] for name in range(4))
         last = 4 * self.depth
-        return (*weights, last, *chain(*others), last + 1)
+        embedding = () if self.embedding is None else self.embedding.places
+        of_embedding = (last + 2 + place for place in embedding)
+        return (*of_embedding, *weights, last, *chain(*others), last + 1)
 
     def leaves_in(self, larger: TabMShape) -> list[int]:
         layers, n_layers = range(self.depth), larger.depth
         kinds = range(n_layers + 1, 4 * n_layers + 1, n_layers)
         vectors = [first + layer for first in kinds for layer in layers]
-        return [*layers, n_layers, *vectors, 4 * n_layers + 1]
+        before = len(self.embedding_leaves)
+        own = [*layers, n_layers, *vectors, 4 * n_layers + 1]
+        return [*range(before), *(before + leaf for leaf in own)]
 
-    def initial(self, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
+    def initial(
+        self, rng: np.random.Generator, frequency_scale: float = 1.0
+    ) -> Iterator[NDArray[Any]]:
         """Fresh parameters, in the order of the PyTree, as in the authors' code.
 
         Weights and biases are uniform within 1 / sqrt(fan-in); a layer has the same bias for all
@@ -263,3 +282,5 @@ class TabMShape(LayersShape):
         bound = 1 / math.sqrt(self.width)
         yield rng.uniform(-bound, bound, (self.members, self.out_size, self.width))
         yield rng.uniform(-bound, bound, (self.members, self.out_size))
+        if self.embedding is not None:
+            yield from self.embedding.initial(rng, frequency_scale)

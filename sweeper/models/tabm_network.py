@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.models.keys import fixed_key
 from sweeper.models.layer_loop import Activations, Workspace
-from sweeper.models.layered_network import LayeredNetwork, layers_of
+from sweeper.models.layered_network import LayeredNetwork, frequency_scale, layers_of
 from sweeper.models.mlp import AnyArray, Padding
 from sweeper.models.network import Traced, Vector, VectorLayout
 from sweeper.models.tabm import PaddedTabM, TabM, TabMShape, Target, averaged
@@ -41,7 +41,7 @@ class TabMNetwork(LayeredNetwork):
         return replace(self.shape, width=model.width, depth=model.depth)
 
     def fresh(self, settings: Settings, rng: np.random.Generator) -> NDArray[Any]:
-        leaves = [*self.own(settings).initial(rng)]
+        leaves = [*self.own(settings).initial(rng, frequency_scale(settings))]
         ordered = [np.ravel(leaves[place]) for place in self._places_alone(settings)]
         return np.concatenate(ordered).astype(self.dtype)
 
@@ -93,7 +93,6 @@ class TabMNetwork(LayeredNetwork):
         room: Workspace | None = None,
     ) -> tuple[Float[Array, "members batch out"], Activations | None]:
         if self.is_loop:
-            x = jnp.asarray(x)
             return self.looped_outputs(parameters, x, traced, keys, dropout, room)
         model = self.model(parameters, traced)
         return model.of_members(x, keys, dropout, self.activation(traced)), None
@@ -120,6 +119,8 @@ class TabMNetwork(LayeredNetwork):
             activation=self.activations[0],
             has_dropout=self.has_dropout,
             target=self.target,
+            encoding=self.encoding,
+            embedding=self.shape.embedding,
             dtype=jnp.dtype(self.dtype),
             key=fixed_key(),
         )

@@ -10,13 +10,21 @@ from typing import Any
 from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
-from sweeper.config.model import MlpTable, PartsTable, PythonTable, TabMTable, in_order
+from sweeper.config.model import (
+    LayersTable,
+    MlpTable,
+    PartsTable,
+    PythonTable,
+    RowsTable,
+    TabMTable,
+    in_order,
+)
 from sweeper.config.rules import inputs_of, sizes_of_parts
 from sweeper.config.settings import TrainTable, arguments_of
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import is_raised
 from sweeper.models.decay import Decay
-from sweeper.models.encoding import PiecewiseLinear
+from sweeper.models.encoding import PeriodicShape, PiecewiseLinear
 from sweeper.models.layered_network import LayeredNetwork
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
@@ -167,21 +175,24 @@ class Programs:
                 edition=settings.edition,
             )
         elif isinstance(model, TabMTable):
+            size, embedding, encoding = self._taken(model, in_size)
+            sizes = size, out_size, model.width, model.depth
             network = TabMNetwork(
-                shape=TabMShape(in_size, out_size, model.width, model.depth, model.ensemble_size),
+                shape=TabMShape(*sizes, model.ensemble_size, embedding=embedding),
                 activations=(model.activation,),
                 has_dropout=settings.has("model.dropout"),
                 padded=False,
                 dtype=dtype,
                 decay=decay,
+                encoding=encoding,
                 target="classes" if settings.train.target == "classes" else "numbers",
             )
         else:
             assert isinstance(model, MlpTable)
-            encoding = self._encoding(model)
-            in_size = in_size if encoding is None else encoding.size(in_size)
+            size, embedding, encoding = self._taken(model, in_size)
+            sizes = size, out_size, model.width, model.depth
             network = MlpNetwork(
-                shape=MlpShape(in_size, out_size, model.width, model.depth, model.layer_norm),
+                shape=MlpShape(*sizes, model.layer_norm, embedding=embedding),
                 activations=(model.activation,),
                 has_dropout=settings.has("model.dropout"),
                 padded=False,
@@ -191,7 +202,20 @@ class Programs:
             )
         return self._networks.setdefault(network, network)
 
-    def _encoding(self, model: MlpTable) -> PiecewiseLinear | None:
+    def _taken(
+        self, model: LayersTable, in_size: int
+    ) -> tuple[int, PeriodicShape | None, PiecewiseLinear | None]:
+        """How a model embeds or encodes numbers, after the size of what its first layer gets."""
+        if not isinstance(model, RowsTable):
+            return in_size, None, None
+        if model.numbers == "plr":
+            sizes = self._data.n_numbers, model.n_frequencies, model.embedding_size
+            embedding = PeriodicShape(*sizes)
+            return embedding.size(in_size), embedding, None
+        encoding = self._encoding(model)
+        return in_size if encoding is None else encoding.size(in_size), None, encoding
+
+    def _encoding(self, model: RowsTable) -> PiecewiseLinear | None:
         """How a model encodes numbers: the same for all with the same bins."""
         name = model.encoded_by
         if name is not None and name not in self._encodings:

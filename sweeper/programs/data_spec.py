@@ -17,6 +17,8 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.models.encoding import Edges
 
+_YOUNGER = ("bins", "n_numbers")
+
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
@@ -26,7 +28,8 @@ class DataSpec:
     `class_weights` are the weights of classes, empty if all are equal. `train_rows` are those of
     the smallest fold. For generated rows, `x * x_scale + x_mean` are features in the data's own
     units, and `mode_means` the means of each mode in them. `bins` are the edges of the bins of each
-    number, by how they are chosen.
+    number, by how they are chosen. `n_numbers` counts the numbers, the first features, if networks
+    embed them.
     """
 
     in_size: int
@@ -42,11 +45,14 @@ class DataSpec:
     x_scale: tuple[float, ...] = ()
     mode_means: tuple[tuple[float, ...], ...] = ()
     bins: tuple[tuple[str, Edges], ...] = ()
+    n_numbers: int = 0
 
     @property
     def body(self) -> dict[str, Any]:
-        """The spec as JSON; without bins if it has none, as before there were any."""
-        return {name: value for name, value in asdict(self).items() if name != "bins" or value}
+        """The spec as JSON; without what is younger if it has none, as before there was any."""
+        return {
+            name: value for name, value in asdict(self).items() if value or name not in _YOUNGER
+        }
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> DataSpec:
@@ -70,7 +76,14 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
         x_scale=tuple(data.x_scale.tolist()),
         mode_means=tuple(map(tuple, data.mode_means.tolist())),
         bins=_tuples([*data.bins.items()]),
+        n_numbers=n_embedded(config, data),
     )
+
+
+def n_embedded(config: StudyConfig, data: Dataset) -> int:
+    """How many numbers networks embed; 0 if none does."""
+    drawn = config.drawn_values("model.numbers") or ()
+    return len(data.transform["numbers"]) if "plr" in drawn else 0
 
 
 def _tuples(value: Any) -> Any:

@@ -28,7 +28,12 @@ NUMBERS = ("data.name=diabetes", "data.split.stratify=false", "train.loss=mse")
 BINARY = ("data.name=breast_cancer", "train.loss=binary_cross_entropy")
 
 
-@pytest.mark.parametrize("case", [(), NUMBERS, BINARY], ids=["classes", "numbers", "one logit"])
+PLE = (*NUMBERS, "model.numbers=ple", "model.n_bins=4")
+PLR = (*NUMBERS, "model.numbers=plr", "model.n_frequencies=3", "model.embedding_size=2")
+CASES = {"classes": (), "numbers": NUMBERS, "one logit": BINARY, "ple": PLE, "plr": PLR}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_an_export_predicts_the_same_without_this_package(
     case: tuple[str, ...], tmp_path: Path
 ) -> None:
