@@ -13,7 +13,7 @@ import typer
 
 from sweeper.cli.commands.guide import OPENING, TOPICS
 from sweeper.cli.main import COMMANDS, app_for
-from sweeper.config.model import MlpTable
+from sweeper.config.model import RowMlpTable
 from sweeper.config.optimizer import OPTIMIZERS
 from sweeper.config.reading import settings_within
 from sweeper.config.table import Role, Table, is_fixed, role_of
@@ -72,7 +72,7 @@ def test_the_tables_of_settings_are_what_the_script_would_write() -> None:
 @pytest.mark.parametrize(
     ("row", "table"),
     [
-        ("`model`", MlpTable),
+        ("`model`", RowMlpTable),
         *((f"`optimizer`, `{name}`", table) for name, table in OPTIMIZERS.items()),
         ("`train`", SupervisedTable),
     ],

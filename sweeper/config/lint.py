@@ -13,7 +13,7 @@ from sweeper.config.conditions import Wanted
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.jax_pins import overridden
 from sweeper.config.kinds import is_function
-from sweeper.config.model import MlpTable, PartsTable
+from sweeper.config.model import OF_NUMBERS, LayersTable, MlpTable, PartsTable
 from sweeper.config.optimizer import (
     SHAPES,
     MixedOptimizerTable,
@@ -101,15 +101,15 @@ def _idle_decay(config: StudyConfig) -> Iterator[str]:
 
 
 def _idle_bins(config: StudyConfig) -> Iterator[str]:
-    """Bins are chosen, but no network encodes numbers by them."""
-    if config.drawn_values("model.numbers") != ("linear",):
+    """How numbers are encoded is set, but no network encodes them so."""
+    drawn = config.drawn_values("model.numbers")
+    if drawn is None:
         return
-    for key in ("model.n_bins", "model.bins"):
-        if (
-            config.entry(key) is not None
-            or key.removeprefix("model.") in config.model.model_fields_set
-        ):
-            yield f'{key} has no effect while model.numbers = "linear"; write "ple"'
+    for way, names in OF_NUMBERS.items():
+        for name in names if way not in drawn else ():
+            if config.entry(f"model.{name}") is not None or name in config.model.model_fields_set:
+                found = " or ".join(f'"{value}"' for value in drawn)
+                yield f'model.{name} has no effect while model.numbers = {found}; write "{way}"'
 
 
 def _idle_parts(config: StudyConfig) -> Iterator[str]:
@@ -403,8 +403,8 @@ def _searches_size(config: StudyConfig) -> bool:
     for key in (*config.search, *config.same_as):
         around, _, name = key.rpartition(".")
         if around == "model" or around.startswith("model."):
-            is_mlp = isinstance(models.get(around), MlpTable)
-            if not (is_mlp and name in ("dropout", "activation")):
+            has_layers = isinstance(models.get(around), LayersTable)
+            if not (has_layers and name in ("dropout", "activation")):
                 return True
     return False
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.reading import Named, is_table, tables_of
 from sweeper.config.refusals import MISSING, unknown_setting
-from sweeper.config.table import DECLARED, FIXED, LATER, TRACED, Flaw, Table
+from sweeper.config.table import DECLARED, FIXED, INITIAL, LATER, TRACED, Flaw, Table
 from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
 
@@ -18,6 +18,8 @@ _MOST_COUNTS = 16
 
 OneKind = Literal["mlp", "tabm", "python"]
 ModelKind = Literal[OneKind, "parts"]
+# networks of hidden layers, which can be padded
+LAYERED: frozenset[ModelKind] = frozenset({"mlp", "tabm"})
 Activation = Literal["relu", "tanh", "gelu", "silu", "elu", "sigmoid", "leaky_relu"]
 
 
@@ -43,12 +45,12 @@ class _MlpKeys(_LayerKeys):
 
 
 class _NumberKeys(Table):
-    """How an MLP takes the numbers of its rows."""
+    """How a network takes the numbers of its rows."""
 
-    numbers: Annotated[Literal["linear", "ple"], LATER] = Field(
+    numbers: Annotated[Literal["linear", "ple", "plr"], LATER] = Field(
         default="linear",
-        description="what the first layer gets of a number: the number, or with ple its "
-        "piecewise-linear encoding",
+        description="what the first layer gets of a number: the number, with ple its "
+        "piecewise-linear encoding, or with plr a trained periodic embedding",
         examples=["ple"],
     )
     n_bins: Annotated[int, Field(ge=1, le=1024), LATER] = Field(
@@ -58,6 +60,17 @@ class _NumberKeys(Table):
         default="quantile",
         description="where bins end, for ple: at quantiles, or where a decision tree splits",
         examples=["tree"],
+    )
+    n_frequencies: Annotated[int, Field(ge=1, le=1024), LATER] = Field(
+        default=48, description="frequencies of each number, for plr", examples=[16]
+    )
+    frequency_scale: Annotated[float, Field(gt=0), INITIAL] = Field(
+        default=0.01,
+        description="standard deviation of the first frequencies, for plr",
+        examples=[0.1],
+    )
+    embedding_size: Annotated[int, Field(ge=1, le=1024), LATER] = Field(
+        default=24, description="inputs that each number becomes, for plr", examples=[8]
     )
 
 
@@ -87,35 +100,46 @@ class _PythonKeys(Table):
     )
 
 
-class MlpTable(_MlpKeys):
-    """A multilayer perceptron of `depth` hidden layers; depth 0 is a linear model."""
-
-    kind: Annotated[Literal["mlp"], FIXED] = Field(
-        default="mlp", description="a multilayer perceptron"
-    )
+class LayersTable(_LayerKeys):
+    """A network of hidden layers, whose width and depth can be padded."""
 
     @property
     def with_hidden_layers(self) -> Mapping[str, tuple[int, int]]:
         """Width and depth, which can be padded, by the empty name; empty if it is linear."""
         return {"": (self.width, self.depth)} if self.depth else {}
 
+
+class MlpTable(_MlpKeys, LayersTable):
+    """A multilayer perceptron of `depth` hidden layers; depth 0 is a linear model."""
+
+    kind: Annotated[Literal["mlp"], FIXED] = Field(
+        default="mlp", description="a multilayer perceptron"
+    )
+
+
+# the settings that only have an effect with one way to take numbers
+OF_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "ple": ("n_bins", "bins"),
+    "plr": ("n_frequencies", "frequency_scale", "embedding_size"),
+}
+
+
+class RowsTable(_NumberKeys, LayersTable):
+    """A network of hidden layers that takes rows of the data, and may encode their numbers."""
+
     @property
     def encoded_by(self) -> str | None:
-        """The name of the bins by which it encodes numbers; None if it takes them as they are."""
-        return None
-
-
-class RowMlpTable(_NumberKeys, MlpTable):
-    """A multilayer perceptron that takes rows of the data, and may encode their numbers."""
-
-    @property
-    def encoded_by(self) -> str | None:
-        return None if self.numbers == "linear" else bins_name(self.bins, self.n_bins)
+        """The name of the bins by which it encodes numbers; None if it has none."""
+        return bins_name(self.bins, self.n_bins) if self.numbers == "ple" else None
 
     @property
     def idle(self) -> tuple[str, ...]:
         """Settings without effect."""
-        return ("n_bins", "bins") if self.numbers == "linear" else ()
+        return tuple(n for way, names in OF_NUMBERS.items() if way != self.numbers for n in names)
+
+
+class RowMlpTable(RowsTable, MlpTable):
+    """A multilayer perceptron that takes rows of the data."""
 
 
 def bins_name(way: str, count: int) -> str:
@@ -128,11 +152,10 @@ def _has_hidden_layers(depth: int) -> Iterator[Flaw]:
         yield Flaw("depth", "TabM has at least one hidden layer", 'write 1, or kind = "mlp"')
 
 
-class TabMTable(_LayerKeys, _TabMKeys):
+class TabMTable(RowsTable, _TabMKeys):
     """TabM (Gorishniy et al. 2024): `ensemble_size` MLPs that share most of their weights."""
 
     rules = (_has_hidden_layers,)
-    with_hidden_layers: ClassVar[Mapping[str, tuple[int, int]]] = {}  # none can be padded
 
     kind: Annotated[Literal["tabm"], FIXED] = Field(
         description="TabM, an ensemble of MLPs that share weights"

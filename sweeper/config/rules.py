@@ -15,7 +15,7 @@ from sweeper.config.alternating import (
 from sweeper.config.coupled import CoupledTable, check_models, sizes_of
 from sweeper.config.data import NpzTable, RowsTable
 from sweeper.config.kinds import is_function
-from sweeper.config.model import MlpTable, PartsTable, TabMTable, check_wiring
+from sweeper.config.model import LayersTable, PartsTable, TabMTable, check_wiring
 from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedOptimizerTable, takes
 from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
@@ -189,7 +189,7 @@ def unknown_parts(room: ClassTable, model: Table | None) -> Iterable[Flaw]:
 def check_traced(room: ClassTable, model: Table | None, train: Table | None) -> Iterable[Flaw]:
     """Check that a class can get its traced settings at run time, and has the trial's values."""
     own: dict[str, object] = {"model.activation": None}  # not used by a trial with another model
-    if isinstance(model, MlpTable):
+    if isinstance(model, LayersTable):
         own["model.activation"] = model.activation
     if isinstance(train, AlternatingTable):
         own |= {f"train.{key}": epochs for key, epochs in train.lengths.items()}
@@ -207,12 +207,12 @@ def check_room(room: ClassTable, model: Table | None) -> Iterable[Flaw]:
     sizes: Mapping[str, tuple[int, int]] = {}
     if isinstance(model, PartsTable):
         sizes = model.with_hidden_layers
-    is_mlp = isinstance(model, MlpTable) and model.depth > 0
-    if not (sizes or is_mlp):
+    is_single = isinstance(model, LayersTable) and model.depth > 0
+    if not (sizes or is_single):
         found = "padded, but nothing in this trial can be padded"
         yield Flaw("trial.class.strategy", found, 'write "exact"')
         return
-    if is_mlp and room.sizes:
+    if is_single and room.sizes:
         hint = "remove it, and write width and depth"
         yield Flaw("trial.class.sizes", "sizes of parts, but the model has no parts", hint)
     for name, (width, depth) in sizes.items():

@@ -14,6 +14,7 @@ from sweeper.config.conditions import StructureSearch, Wanted, active
 from sweeper.config.data import DataTable
 from sweeper.config.execution import ExecutionTable, ResultsTable, ScheduleTable
 from sweeper.config.model import (
+    LAYERED,
     MixedTable,
     ModelKind,
     ModelTable,
@@ -215,6 +216,11 @@ class StudyConfig(Table):
     def has_plain_mlps(self) -> bool:
         """Whether the whole model of some trial is a multilayer perceptron."""
         return "mlp" in self.kinds
+
+    @property
+    def padded_kinds(self) -> tuple[ModelKind, ...]:
+        """The kinds among them whose whole model can be padded."""
+        return tuple(kind for kind in self.kinds if kind in LAYERED)
 
     @property
     def has_user_models(self) -> bool:

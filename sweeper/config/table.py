@@ -113,11 +113,13 @@ class Role(Enum):
     TRACED = "a number that the program gets at run time"
     BOUND = "where training stops"
     DECLARED = "a fact that the user declares; no program depends on it"
+    INITIAL = "what fresh weights are drawn with; no program depends on it"
 
 
 TRACED = Role.TRACED
 BOUND = Role.BOUND
 DECLARED = Role.DECLARED
+INITIAL = Role.INITIAL
 
 
 @dataclass(frozen=True, slots=True)

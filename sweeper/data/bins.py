@@ -37,7 +37,10 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
         bins_name(way, count): tuple(_edges(way, count, place, data) for place in places)
         for way, count in _drawn(config)
     }
-    if any(max(map(len, edges), default=0) < 2 for edges in found.values()):
+    is_embedded = "plr" in (config.drawn_values("model.numbers") or ())
+    if (is_embedded and not raw.numbers) or any(
+        max(map(len, edges), default=0) < 2 for edges in found.values()
+    ):
         what = "no column of numbers" if not raw.numbers else "only numbers that never change"
         hint = 'write "linear"'
         raise DataError(config.problem("model.numbers", f"{raw.name} has {what} to encode", hint))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from keyword import iskeyword
 from math import isfinite
@@ -20,6 +20,7 @@ from sweeper.config.model import PartsTable
 from sweeper.config.rules import inputs_of
 from sweeper.data.transform import BEYOND, DEVIATE, MISSING, Transform
 from sweeper.models.encoding import PiecewiseLinear
+from sweeper.models.layered_network import LayeredNetwork
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
 from sweeper.models.tabm_network import TabMNetwork
@@ -67,7 +68,7 @@ def load_script(
         _heading(record, settings),
         _imports(record, settings, networks, digests),
         *([] if _encoding(networks) is None else [_ENCODED]),
-        *(code for kind, code in _CLASSES if any(isinstance(n, kind) for n in networks.values())),
+        *_classes(networks),
         _built(networks, dtype),
     ]
     if isinstance(settings.train, CoupledTable):
@@ -172,15 +173,17 @@ class TabM(eqx.Module):
     last: eqx.nn.Linear
     activation: str = eqx.field(static=True)
     target: str = eqx.field(static=True)
+    encoding: object = eqx.field(static=True)
 
-    def __init__(self, sizes, activation, members, target):
+    def __init__(self, sizes, activation, members, target, encoding=lambda x: x):
         *hidden, (before, after) = zip(sizes[:-1], sizes[1:], strict=True)
         self.layers = tuple(SharedLinear(*pair, members) for pair in hidden)
         keys = jax.random.split(jax.random.key(0), members)
         self.last = eqx.filter_vmap(lambda key: eqx.nn.Linear(before, after, key=key))(keys)
-        self.activation, self.target = activation, target
+        self.activation, self.target, self.encoding = activation, target, encoding
 
     def __call__(self, x):
+        x = self.encoding(x)
         for layer in self.layers:
             x = getattr(jax.nn, self.activation)(layer(x))
         outputs = jax.numpy.einsum("ki,koi->ko", x, self.last.weight) + self.last.bias
@@ -209,7 +212,37 @@ def bins():
 
 BINS = np.array(list(bins()), DATA["dtype"]).T
 """
+_PERIODIC = """\
+class Periodic(eqx.Module):
+    frequencies: jax.Array
+    linear: eqx.nn.Linear
+
+    def __init__(self, numbers, frequencies, size):
+        keys = jax.random.split(jax.random.key(0), numbers)
+        self.frequencies = jax.numpy.zeros((numbers, frequencies))
+        make = lambda key: eqx.nn.Linear(2 * frequencies, size, key=key)
+        self.linear = eqx.filter_vmap(make)(keys)
+
+    def __call__(self, x):
+        count = len(self.frequencies)
+        angles = 2 * np.pi * self.frequencies * x[:count, None]
+        waves = jax.numpy.concatenate([jax.numpy.sin(angles), jax.numpy.cos(angles)], axis=1)
+        parts = jax.numpy.einsum("nf,nef->ne", waves, self.linear.weight) + self.linear.bias
+        return jax.numpy.concatenate([jax.nn.relu(parts).ravel(), x[count:]])
+"""
 _CLASSES = ((MlpNetwork, _MLP), (TabMNetwork, _TABM))
+_STATIC = "encoding: object = eqx.field(static=True)"
+
+
+def _classes(networks: Mapping[str, Network]) -> Iterator[str]:
+    """The code of the classes of the model."""
+    layered = [one for one in networks.values() if isinstance(one, LayeredNetwork)]
+    is_embedded = any(one.shape.embedding is not None for one in layered)
+    if is_embedded:
+        yield _PERIODIC
+    for kind, code in _CLASSES:
+        if any(isinstance(one, kind) for one in layered):
+            yield code.replace(_STATIC, "encoding: Periodic") if is_embedded else code
 
 
 def _built(networks: Mapping[str, Network], dtype: str) -> str:
@@ -238,7 +271,7 @@ def _dict_of(networks: Mapping[str, Network]) -> str:
 def _encoding(networks: Mapping[str, Network]) -> PiecewiseLinear | None:
     """How a model encodes numbers; None if it does not."""
     network = networks.get("")
-    return network.encoding if isinstance(network, MlpNetwork) else None
+    return network.encoding if isinstance(network, LayeredNetwork) else None
 
 
 def _made(network: Network) -> str:
@@ -251,12 +284,22 @@ def _made(network: Network) -> str:
     if isinstance(network, TabMNetwork):
         own = network.shape
         sizes = [own.in_size, *[own.width] * own.depth, own.out_size]
-        return f"TabM({sizes}, {_text(network.activation)}, {own.members}, {_text(network.target)})"
+        activation, target = _text(network.activations[0]), _text(network.target)
+        return f"TabM({sizes}, {activation}, {own.members}, {target}{_encoded(network)})"
     assert isinstance(network, MlpNetwork)
     shape = network.shape
     sizes = [shape.in_size, *[shape.width] * shape.depth, shape.out_size]
     given = f"{sizes}, {_text(network.activations[0])}, layer_norm={shape.layer_norm}"
-    return f"MLP({given}{'' if network.encoding is None else ', encoding=encoded'})"
+    return f"MLP({given}{_encoded(network)})"
+
+
+def _encoded(network: LayeredNetwork) -> str:
+    """The argument that says how numbers are encoded or embedded, if they are."""
+    embedding = network.shape.embedding
+    if embedding is not None:
+        sizes = embedding.n_numbers, embedding.n_frequencies, embedding.embedding_size
+        return f", encoding=Periodic{sizes}"
+    return "" if network.encoding is None else ", encoding=encoded"
 
 
 def keyword_argument(name: str, value: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.model import MlpTable
+from sweeper.config.model import LayersTable
 from sweeper.config.trust import TRUST
 from sweeper.errors import Problem, SetupError
 from sweeper.programs.build import Programs
@@ -69,7 +69,7 @@ def _bytes_of(config: StudyConfig, spec: DataSpec) -> int:
 def _padded(config: StudyConfig, settings: Settings) -> Settings:
     """`settings` with the sizes to which the class of the trial pads its model."""
     room = None if config.trial is None else config.trial.program
-    if room is None or room.width is None or not isinstance(settings.model, MlpTable):
+    if room is None or room.width is None or not isinstance(settings.model, LayersTable):
         return settings
     sizes = {"width": room.width, "depth": room.depth}
     return replace(settings, model=settings.model.model_copy(update=sizes))

@@ -111,11 +111,30 @@ class LayerLoop:
         width = self.shape.width
         return part(vector, self.weight_at(layer), width * before).reshape(width, before)
 
+    def begin(self, x: Float[Array, "batch in"]) -> Float[Array, "in batch"]:
+        """The inputs of the first layer, one row per feature."""
+        return x.T
+
     def last(self, vector: Vector) -> tuple[Float[Array, "out width"], Float[Array, " out"]]:
         """Weights and biases of the last layer."""
         out, width, depth = self.shape.out_size, self.shape.width, self.shape.depth
         weight = part(vector, self.weight_at(depth), out * width).reshape(out, width)
         return weight, part(vector, self.bias_at(depth), out)
+
+    def end(self, vector: Vector, x: Units) -> Float[Array, "*members batch out"]:
+        """The outputs, from those of the last hidden layer."""
+        weight, bias = self.last(vector)
+        return (weight @ x + bias[:, None]).T
+
+    def end_backward(
+        self, vector: Vector, x: Units, change: Array, found: Vector
+    ) -> tuple[Units, Vector]:
+        """From the gradient of the outputs, compute that of `x`, and add to `found`."""
+        depth = self.shape.depth
+        change = turned(change)
+        found = put(found, change @ x.T, self.weight_at(depth))
+        found = put(found, jnp.sum(change, axis=1), self.bias_at(depth))
+        return turned(self.last(vector)[0]) @ change, found
 
     def norm(self, vector: Vector, layer: Any) -> Float[Array, " two_widths"] | None:
         """Scale and shift of a layer's LayerNorm, one after the other, if it has one."""
@@ -170,16 +189,44 @@ class LayerLoop:
         self,
         vector: Vector,
         layer: Any,
+        x: Units,
+        at: Activations,
+        told: LaneInputs,
+        change: Units,
+        found: Vector,
+    ) -> tuple[Units, Vector]:
+        """From the gradient of a later layer's output for `x`, compute that of `x`.
+
+        Also returns `found`, the gradient of the parameters, with those of this layer added.
+        """
+        by_sums, found = self._to_sums(vector, layer, x, at, told, change, found)
+        weight = partial(self.weight, vector, layer, self.shape.width)
+        return turned(made_first(weight, layer >= 0)) @ by_sums, found
+
+    def backward_first(
+        self,
+        vector: Vector,
+        x: Float[Array, "batch in"],
+        at: Activations,
+        told: LaneInputs,
+        change: Units,
+        found: Vector,
+    ) -> tuple[Float[Array, "batch in"], Vector]:
+        """The same for the first layer."""
+        by_sums, found = self._to_sums(vector, 0, self.begin(x), at, told, change, found)
+        return by_sums.T @ self.weight(vector, 0, x.shape[-1]), found
+
+    def _to_sums(
+        self,
+        vector: Vector,
+        layer: Any,
         x: Float[Array, "before batch"],
         at: Activations,
         told: LaneInputs,
         change: Units,
         found: Vector,
     ) -> tuple[Units, Vector]:
-        """From the gradient of a hidden layer's output for `x`, compute that of its sums.
-
-        Also returns `found`, the gradient of the parameters, with those of this layer added.
-        """
+        """The gradient of the sums of a layer, from that of its output."""
 
         def given(norm: Array | None, sums: Units) -> Units:
             return self.activated(norm, sums, at.kept, told)
@@ -212,11 +259,10 @@ def outputs_over(
         def layer(index: Array, x: Units) -> Units:
             return loop.given(vector, index, x, told).x
 
-        given = layer(0, jnp.asarray(x).T)  # type: ignore[arg-type]
+        given = layer(0, loop.begin(jnp.asarray(x)))  # type: ignore[arg-type]
         if loop.shape.depth > 1:
             given = lax.fori_loop(1, loop.depth(told), layer, given)
-        weight, bias = loop.last(vector)
-        return (weight @ given + bias[:, None]).T
+        return loop.end(vector, given)
 
     return _own(loops, told, run), None if room is None else room.given
 
@@ -233,11 +279,10 @@ def _forward(
             return at.x, jax.tree.map(lambda all, own: written(all, own[None]), carry[1], at)
 
         # the first layer is not among those that are alike
-        last, stack = hidden(0, (jnp.asarray(x).T, stack))
+        last, stack = hidden(0, (loop.begin(jnp.asarray(x)), stack))
         if loop.shape.depth > 1:
             last, stack = lax.fori_loop(1, loop.depth(told), hidden, (last, stack))
-        weight, bias = loop.last(vector)
-        return (weight @ last + bias[:, None]).T, stack
+        return loop.end(vector, last), stack
 
     blank = loops[-1].blank(len(x), x.dtype) if room is None else room.given
     given, stack = _own(loops, told, run, blank)
@@ -253,33 +298,28 @@ def _backward(
     found = blank_gradient(vector, changes[0]) if room is None else jnp.asarray(room)
 
     def run(loop: LayerLoop, found: Vector, change: Array) -> tuple[Vector, Array]:
-        depth, width = loop.shape.depth, loop.shape.width
+        depth, columns = loop.shape.depth, stack.x.shape[-1]
 
         def at(layer: Any) -> Activations:
             cut = partial(
                 lax.dynamic_slice,
                 start_indices=_begin(layer),
-                slice_sizes=(1, width, len(x)),
+                slice_sizes=(1, loop.shape.width, columns),
                 allow_negative_indices=False,
             )
             return jax.tree.map(lambda every: cut(every)[0], stack)
 
         last = at(loop.depth(told) - 1).x
-        change = turned(change)
-        found = put(found, change @ last.T, loop.weight_at(depth))
-        found = put(found, jnp.sum(change, axis=1), loop.bias_at(depth))
-        change = turned(loop.last(vector)[0]) @ change
+        change, found = loop.end_backward(vector, last, change, found)
 
         def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
             layer = loop.depth(told) - 1 - index
-            by_sums, found = loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
-            weight = made_first(partial(loop.weight, vector, layer, width), layer >= 0)
-            return turned(weight) @ by_sums, found
+            return loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
 
         if depth > 1:
             change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
-        by_sums, found = loop.backward(vector, 0, x.T, at(0), told, change, found)
-        return found, by_sums.T @ loop.weight(vector, 0, x.shape[-1])
+        change, found = loop.backward_first(vector, x, at(0), told, change, found)
+        return found, change
 
     return (*_own(loops, told, run, found, changes[0]), None, None)
 

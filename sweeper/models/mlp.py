@@ -9,11 +9,12 @@ masked.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -23,7 +24,7 @@ from jax import lax
 from jaxtyping import Array, Bool, DTypeLike, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from sweeper.models.encoding import PiecewiseLinear
+from sweeper.models.encoding import Periodic, PeriodicShape, PiecewiseLinear, encoded
 
 AnyArray = Array | np.ndarray
 Activation = Callable[[Array], Array]
@@ -44,7 +45,8 @@ OTHER_THAN_ZERO = frozenset({"sigmoid"})
 class MLP(eqx.Module):
     """`depth` hidden layers of `width` units: linear, LayerNorm, activation, dropout.
 
-    The first layer gets the `encoding` of features, if there is one, which has `in_size` numbers.
+    The first layer gets the `encoding` or `embedding` of features, if there is one, which has
+    `in_size` numbers.
     """
 
     layers: tuple[eqx.nn.Linear, ...]
@@ -52,6 +54,7 @@ class MLP(eqx.Module):
     activation: Activation = eqx.field(static=True)
     has_dropout: bool = eqx.field(static=True)
     encoding: PiecewiseLinear | None = eqx.field(static=True)
+    embedding: Periodic | None
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class MLP(eqx.Module):
         layer_norm: bool = False,
         has_dropout: bool = False,
         encoding: PiecewiseLinear | None = None,
+        embedding: PeriodicShape | None = None,
         dtype: DTypeLike = jnp.float32,
         key: PRNGKeyArray,
     ) -> None:
@@ -79,6 +83,8 @@ class MLP(eqx.Module):
         self.activation = ACTIVATIONS[activation]
         self.has_dropout = has_dropout
         self.encoding = encoding
+        last = jax.random.fold_in(key, depth + 1)
+        self.embedding = None if embedding is None else Periodic(embedding, dtype, last)
 
     def __call__(
         self,
@@ -93,7 +99,7 @@ class MLP(eqx.Module):
         `keys`, one per example, are only passed in training; `activation` only if lanes of one
         program have different ones.
         """
-        x = x if self.encoding is None else self.encoding(x)
+        x = encoded(self.encoding, self.embedding, x)
         for index, layer in enumerate(self.layers[:-1]):
             x = linear(layer, x)
             if self.norms:
@@ -179,50 +185,42 @@ def kept_units(
 
 
 @dataclass(frozen=True, slots=True)
-class MlpShape:
-    """The sizes of an MLP, from which its parameters are counted and drawn without JAX."""
+class LayersShape(ABC):
+    """The sizes of a network of hidden layers, from which its parameters are counted.
+
+    The first layer gets the `embedding` of features, if there is one, which has `in_size` numbers.
+    """
 
     in_size: int
     out_size: int
     width: int
     depth: int
-    layer_norm: bool
+    embedding: PeriodicShape | None = field(default=None, kw_only=True)
 
     @property
+    @abstractmethod
     def leaves(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the arrays of an `MLP`, all matrices before all vectors.
+        """The shapes of its arrays: those of its embedding, then all matrices before all vectors.
 
-        Weights, biases, then weight and bias of each LayerNorm. So the parameters that decay by
-        default are the beginning of the vector, which takes one comparison instead of a mask.
+        So the parameters that decay by default are the beginning of the vector, which takes one
+        comparison instead of a mask.
         """
-        sizes = [self.in_size, *[self.width] * self.depth, self.out_size]
-        weights = [(after, before) for before, after in pairwise(sizes)]
-        biases = [(after,) for after in sizes[1:]]
-        return (*weights, *biases, *[(self.width,)] * (2 * self.depth * self.layer_norm))
+
+    @abstractmethod
+    def leaves_in(self, larger: Any) -> list[int]:
+        """The leaf of `larger` that contains each leaf of this network."""
+
+    @property
+    def embedding_leaves(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the arrays of its embedding."""
+        return () if self.embedding is None else self.embedding.leaves
 
     @property
     def n_parameters(self) -> int:
         """The total number of parameters."""
         return sum(math.prod(leaf) for leaf in self.leaves)
 
-    def initial(self, rng: np.random.Generator, dtype: DTypeLike) -> NDArray[Any]:
-        """Fresh parameters, raveled in the order of `leaves`.
-
-        Linear layers as in Equinox: weights and biases uniform within 1 / sqrt(fan-in). They are
-        not drawn in a compiled program, because compiling the draws would take as long as training.
-        """
-        return np.concatenate([leaf.ravel() for leaf in self._drawn(rng)]).astype(dtype)
-
-    def _drawn(self, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
-        n_layers = self.depth + 1
-        linear, norms = self.leaves[: 2 * n_layers], self.leaves[2 * n_layers :]
-        bounds = [1 / math.sqrt(weight[1]) for weight in linear[:n_layers]]
-        for bound, leaf in zip(bounds * 2, linear, strict=True):
-            yield rng.uniform(-bound, bound, leaf)
-        for index, norm in enumerate(norms):
-            yield np.zeros(norm) if index % 2 else np.ones(norm)
-
-    def within(self, larger: MlpShape, vector: NDArray[Any]) -> list[NDArray[Any]]:
+    def within(self, larger: Self, vector: NDArray[Any]) -> list[NDArray[Any]]:
         """The parts of `vector`, the parameters of `larger`, that hold this network, as views.
 
         They are in the order of `leaves`. Hidden layers keep their number, the last layer stays the
@@ -230,22 +228,63 @@ class MlpShape:
         """
         return [vector[span].reshape(leaf)[own] for span, leaf, own in _places(self, larger)]
 
+
+@dataclass(frozen=True, slots=True)
+class MlpShape(LayersShape):
+    """The sizes of an MLP; its parameters are drawn without JAX."""
+
+    layer_norm: bool
+
+    @property
+    def leaves(self) -> tuple[tuple[int, ...], ...]:
+        """Weights, biases, then weight and bias of each LayerNorm."""
+        sizes = [self.in_size, *[self.width] * self.depth, self.out_size]
+        weights = [(after, before) for before, after in pairwise(sizes)]
+        biases = [(after,) for after in sizes[1:]]
+        norms = [(self.width,)] * (2 * self.depth * self.layer_norm)
+        return (*self.embedding_leaves, *weights, *biases, *norms)
+
+    def initial(
+        self, rng: np.random.Generator, dtype: DTypeLike, frequency_scale: float = 1.0
+    ) -> NDArray[Any]:
+        """Fresh parameters, raveled in the order of `leaves`.
+
+        Linear layers as in Equinox: weights and biases uniform within 1 / sqrt(fan-in). They are
+        not drawn in a compiled program, because compiling the draws would take as long as training.
+        """
+        drawn = [*self._drawn(rng)]
+        if self.embedding is not None:
+            embedding = [*self.embedding.initial(rng, frequency_scale)]
+            drawn = [*(embedding[place] for place in self.embedding.places), *drawn]
+        return np.concatenate([leaf.ravel() for leaf in drawn]).astype(dtype)
+
+    def _drawn(self, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
+        n_layers = self.depth + 1
+        leaves = self.leaves[len(self.embedding_leaves) :]
+        linear, norms = leaves[: 2 * n_layers], leaves[2 * n_layers :]
+        bounds = [1 / math.sqrt(weight[1]) for weight in linear[:n_layers]]
+        for bound, leaf in zip(bounds * 2, linear, strict=True):
+            yield rng.uniform(-bound, bound, leaf)
+        for index, norm in enumerate(norms):
+            yield np.zeros(norm) if index % 2 else np.ones(norm)
+
     def leaves_in(self, larger: MlpShape) -> list[int]:
-        """The leaf of `larger` that contains each leaf of this network."""
         layers = [*range(self.depth), larger.depth]
         n_layers = larger.depth + 1
-        norms = range(len(self.leaves) - 2 * len(layers))
-        return [
+        first = len(self.embedding_leaves)
+        norms = range(len(self.leaves) - first - 2 * len(layers))
+        own = [
             *layers,
             *(n_layers + layer for layer in layers),
             *(2 * n_layers + norm for norm in norms),
         ]
+        return [*range(first), *(first + leaf for leaf in own)]
 
 
 # computing these takes longer than copying the parameters
 @lru_cache(maxsize=1024)
 def _places(
-    shape: MlpShape, larger: MlpShape
+    shape: LayersShape, larger: LayersShape
 ) -> list[tuple[slice, tuple[int, ...], tuple[slice, ...]]]:
     """For each leaf of `shape`: the place of that in `larger`, its own shape, and its part."""
     ends = [0, *accumulate(math.prod(leaf) for leaf in larger.leaves)]
@@ -257,24 +296,34 @@ def _places(
 
 @dataclass(frozen=True)
 class Padding:
-    """How the vector of a network `padded` holds the parameters of a shape that runs at `run`."""
+    """How the vector of a network `padded` holds the parameters of a shape that runs at `run`.
 
-    own: MlpShape
-    run: MlpShape
-    padded: MlpShape
+    `order` says which leaf of `own` each array of the trial's own vector is; empty if they are in
+    the same order.
+    """
+
+    own: LayersShape
+    run: LayersShape
+    padded: LayersShape
+    order: tuple[int, ...] = ()
 
     def cut(self, vector: NDArray[Any]) -> NDArray[Any]:
         """The trial's own part of `vector`."""
-        parts = self.own.within(self.run, vector[: self.run.n_parameters])
-        return np.concatenate([part.ravel() for part in parts])
+        return np.concatenate([part.ravel() for part in self._parts(vector)])
 
     def pad(self, own: NDArray[Any]) -> NDArray[Any]:
         """The vector whose own part is `own` and whose padding is zero."""
         vector = np.zeros(self.padded.n_parameters, own.dtype)
-        parts = self.own.within(self.run, vector[: self.run.n_parameters])
-        for target, part in zip(parts, self.own.within(self.own, own), strict=True):
-            target[...] = part
+        parts = self._parts(vector)
+        given = np.split(own, np.cumsum([part.size for part in parts])[:-1])
+        for target, part in zip(parts, given, strict=True):
+            target[...] = part.reshape(target.shape)
         return vector
+
+    def _parts(self, vector: NDArray[Any]) -> list[NDArray[Any]]:
+        """The trial's own arrays in `vector`, as views, in the order of its own vector."""
+        parts = self.own.within(self.run, vector[: self.run.n_parameters])
+        return [parts[leaf] for leaf in self.order or range(len(parts))]
 
 
 class PaddedMLP(eqx.Module):
@@ -298,7 +347,7 @@ class PaddedMLP(eqx.Module):
     ) -> Float[Array, "batch out_size"]:
         """The outputs for each example, as in `MLP`."""
         *hidden, last = self.mlp.layers
-        x = x if self.mlp.encoding is None else self.mlp.encoding(x)
+        x = encoded(self.mlp.encoding, self.mlp.embedding, x)
         for index, layer in enumerate(hidden):
 
             def apply(x: AnyArray, index: int = index, layer: eqx.nn.Linear = layer) -> Array:

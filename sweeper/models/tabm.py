@@ -11,16 +11,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
+from jax import lax
+from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from sweeper.models.mlp import ACTIVATIONS, Activation, AnyArray, kept_units
+from sweeper.models.encoding import Periodic, PeriodicShape, PiecewiseLinear, encoded
+from sweeper.models.mlp import ACTIVATIONS, Activation, AnyArray, LayersShape, kept_units
 
 Target = Literal["classes", "numbers"]
 
@@ -52,6 +55,7 @@ class SharedLinear(eqx.Module):
 class TabM(eqx.Module):
     """An ensemble of MLPs with `depth` hidden layers of `width` units: linear, activation, dropout.
 
+    The first layer gets the `encoding` or `embedding` of features, as in `MLP`.
     `last` has the last layers of all members, stacked. Outputs for `classes` are logits.
     """
 
@@ -60,6 +64,8 @@ class TabM(eqx.Module):
     activation: Activation = eqx.field(static=True)
     has_dropout: bool = eqx.field(static=True)
     target: Target = eqx.field(static=True)
+    encoding: PiecewiseLinear | None = eqx.field(static=True)
+    embedding: Periodic | None
 
     def __init__(
         self,
@@ -72,6 +78,8 @@ class TabM(eqx.Module):
         activation: str = "relu",
         has_dropout: bool = False,
         target: Target = "numbers",
+        encoding: PiecewiseLinear | None = None,
+        embedding: PeriodicShape | None = None,
         dtype: DTypeLike = jnp.float32,
         key: PRNGKeyArray,
     ) -> None:
@@ -86,6 +94,9 @@ class TabM(eqx.Module):
         self.activation = ACTIVATIONS[activation]
         self.has_dropout = has_dropout
         self.target = target
+        self.encoding = encoding
+        after = jax.random.fold_in(key, depth + 1)
+        self.embedding = None if embedding is None else Periodic(embedding, dtype, after)
 
     def __call__(self, x: Float[AnyArray, "*batch in_size"]) -> Float[Array, "*batch out_size"]:
         """The prediction of the ensemble for one example, or for each of a batch.
@@ -100,17 +111,67 @@ class TabM(eqx.Module):
         x: Float[AnyArray, "batch in_size"],
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
+        activation: Activation | None = None,
     ) -> Float[Array, "members batch out_size"]:
-        """The outputs of each member; `keys`, one per example, are only passed in training."""
-        n_members = len(self.layers[0].r)
-        hidden = jnp.broadcast_to(jnp.asarray(x), (n_members, *x.shape))
+        """The outputs of each member; `keys`, one per example, are only passed in training.
+
+        `activation` is only passed if lanes of one program have different ones.
+        """
+        hidden = self.begun(x)
         for index, layer in enumerate(self.layers):
-            hidden = self.activation(layer(hidden))
+            hidden = (activation or self.activation)(layer(hidden))
             if self.has_dropout and keys is not None:
                 hidden = _dropped(hidden, keys, index, dropout)
+        return self.ended(hidden)
+
+    def begun(self, x: Float[AnyArray, "batch features"]) -> Float[Array, "members batch in_size"]:
+        """What the first layer gets of `x` for each member."""
+        x = jnp.asarray(encoded(self.encoding, self.embedding, x))
+        return jnp.broadcast_to(x, (len(self.layers[0].r), *x.shape))
+
+    def ended(
+        self, hidden: Float[Array, "members batch width"]
+    ) -> Float[Array, "members batch out_size"]:
+        """The outputs of the last layer of each member."""
         assert self.last.bias is not None
         products = jnp.einsum("kbi,koi->kbo", hidden, self.last.weight)
         return products + self.last.bias[:, None]
+
+
+class PaddedTabM(eqx.Module):
+    """`tabm` as a lane that uses `width` units and `depth` hidden layers, both traced.
+
+    `masked` says that some activation does not map 0 to 0.
+    """
+
+    tabm: TabM
+    width: Int[AnyArray, ""]
+    depth: Int[AnyArray, ""]
+    masked: bool = eqx.field(static=True)
+
+    def of_members(
+        self,
+        x: Float[AnyArray, "batch in_size"],
+        keys: PRNGKeyArray | None = None,
+        dropout: Float[AnyArray, ""] | float = 0.0,
+        activation: Activation | None = None,
+    ) -> Float[Array, "members batch out_size"]:
+        """The outputs of each member, as in `TabM`."""
+        tabm = self.tabm
+
+        def apply(x: Array, index: int) -> Array:
+            x = (activation or tabm.activation)(tabm.layers[index](x))
+            if self.masked:
+                x = jnp.where(jnp.arange(x.shape[-1]) < self.width, x, 0)
+            if tabm.has_dropout and keys is not None:
+                x = _dropped(x, keys, index, dropout, self.width)
+            return x
+
+        hidden = apply(tabm.begun(x), 0)
+        for index in range(1, len(tabm.layers)):
+            # a branch if lanes run one by one
+            hidden = lax.cond(index < self.depth, partial(apply, index=index), lambda x: x, hidden)
+        return tabm.ended(hidden)
 
 
 def averaged(
@@ -137,25 +198,73 @@ def _dropped(
     keys: PRNGKeyArray,
     layer: int,
     dropout: Float[AnyArray, ""] | float,
+    own_width: Int[AnyArray, ""] | None = None,
 ) -> Float[Array, "members batch width"]:
-    """`x` with units of each member dropped with probability `dropout`, the others scaled up."""
+    """`x` with units of each member dropped with probability `dropout`, the others scaled up.
+
+    `own_width` is the lane's own if it is padded.
+    """
     n_members, n_rows, width = x.shape
     kept = kept_units(keys, layer, dropout, n_members * width, x.dtype)
-    of_members = kept.reshape(n_rows, n_members, width).swapaxes(0, 1)
+    if own_width is None:
+        of_members = kept.reshape(n_rows, n_members, width).swapaxes(0, 1)
+    else:
+        own = draws_of(n_members, width, own_width)
+        of_members = kept.at[:, own].get(mode="promise_in_bounds").swapaxes(0, 1)
     return jnp.where(of_members, x / (1 - dropout), 0)
 
 
+def draws_of(
+    members: int, width: int, own_width: Int[AnyArray, ""] | int
+) -> Int[Array, "members width"]:
+    """Which draw of an example is that of each unit: the first `own_width` are the first member's.
+
+    So a lane with fewer units than its class has the draws that it would have alone.
+    """
+    return jnp.arange(members)[:, None] * own_width + jnp.arange(width)
+
+
 @dataclass(frozen=True, slots=True)
-class TabMShape:
+class TabMShape(LayersShape):
     """The sizes of a `TabM` of depth 1 or more; its parameters are drawn without JAX."""
 
-    in_size: int
-    out_size: int
-    width: int
-    depth: int
     members: int
 
-    def initial(self, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
+    @property
+    def leaves(self) -> tuple[tuple[int, ...], ...]:
+        """Embedding, weights and last weights, then every r, s and bias, and last biases."""
+        before = [self.in_size, *[self.width] * (self.depth - 1)]
+        own = (self.members, self.width)
+        return (
+            *self.embedding_leaves,
+            *((self.width, size) for size in before),
+            (self.members, self.out_size, self.width),
+            *((self.members, size) for size in before),
+            *[own] * (2 * self.depth),
+            (self.members, self.out_size),
+        )
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The place of each of the `leaves` in the PyTree, which goes layer by layer."""
+        of_layers = range(0, 4 * self.depth, 4)
+        weights, *others = ([layer + name for layer in of_layers] for name in range(4))
+        last = 4 * self.depth
+        embedding = () if self.embedding is None else self.embedding.places
+        of_embedding = (last + 2 + place for place in embedding)
+        return (*of_embedding, *weights, last, *chain(*others), last + 1)
+
+    def leaves_in(self, larger: TabMShape) -> list[int]:
+        layers, n_layers = range(self.depth), larger.depth
+        kinds = range(n_layers + 1, 4 * n_layers + 1, n_layers)
+        vectors = [first + layer for first in kinds for layer in layers]
+        before = len(self.embedding_leaves)
+        own = [*layers, n_layers, *vectors, 4 * n_layers + 1]
+        return [*range(before), *(before + leaf for leaf in own)]
+
+    def initial(
+        self, rng: np.random.Generator, frequency_scale: float = 1.0
+    ) -> Iterator[NDArray[Any]]:
         """Fresh parameters, in the order of the PyTree, as in the authors' code.
 
         Weights and biases are uniform within 1 / sqrt(fan-in); a layer has the same bias for all
@@ -173,3 +282,5 @@ class TabMShape:
         bound = 1 / math.sqrt(self.width)
         yield rng.uniform(-bound, bound, (self.members, self.out_size, self.width))
         yield rng.uniform(-bound, bound, (self.members, self.out_size))
+        if self.embedding is not None:
+            yield from self.embedding.initial(rng, frequency_scale)

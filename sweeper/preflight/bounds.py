@@ -8,7 +8,7 @@ from math import prod
 
 from sweeper.config import StudyConfig
 from sweeper.config.lint import is_within
-from sweeper.config.model import MlpTable, ModelKind, PartsTable
+from sweeper.config.model import LAYERED, MlpTable, ModelKind, PartsTable
 from sweeper.config.study import N_PARAMETERS
 from sweeper.programs.build import Programs
 from sweeper.trial import Scalar
@@ -65,7 +65,7 @@ def sizes(config: StudyConfig, programs: Programs) -> tuple[int, int] | None:
 def _options(config: StudyConfig, kind: ModelKind) -> list[list[dict[str, Scalar]]] | None:
     """For each setting in which the sizes of models may differ, values by column; None if endless.
 
-    An MLP grows with each of its sizes, so the ends of a range suffice.
+    A network of hidden layers grows with each of its sizes, so the ends of a range suffice.
     """
     linked = {source for key, source in config.same_as.items() if key.startswith("model.")}
     found: list[list[dict[str, Scalar]]] = [[config.params_of(kind)]]
@@ -76,7 +76,7 @@ def _options(config: StudyConfig, kind: ModelKind) -> list[list[dict[str, Scalar
         if values is None:
             return None
         undrawn: list[dict[str, Scalar]] = [{}] if entry.when else []
-        chosen = _ends(values) if _is_size_of_mlp(config, key, kind) else values
+        chosen = _ends(values) if _is_size_of_layers(config, key, kind) else values
         found.append([{entry.column(key): value} for value in chosen] + undrawn)
     return found
 
@@ -87,10 +87,10 @@ def _ends(values: Sequence[Scalar]) -> list[Scalar]:
     return [*{numbers[0], *(one for one in numbers if one == 1), numbers[-1]}]
 
 
-def _is_size_of_mlp(config: StudyConfig, key: str, kind: ModelKind) -> bool:
-    """Whether it is the width or depth of an MLP, as a whole model or as a part."""
+def _is_size_of_layers(config: StudyConfig, key: str, kind: ModelKind) -> bool:
+    """Whether it is the width or depth of hidden layers, of a whole model or of a part."""
     if not key.startswith("model.") or not key.endswith((".width", ".depth")):
         return False
     if isinstance(config.model, PartsTable):
         return isinstance(config.model.parts.get(key.split(".")[1]), MlpTable)
-    return kind == "mlp"
+    return kind in LAYERED

@@ -83,6 +83,7 @@ class Case:
     layer_norm: bool = False
     dropout: bool = False
     n_activations: int = 1
+    ensemble_size: int = 0
     lane_loop: LaneLoop = "map"
     rows: int = 2048
     epochs: int = 20
@@ -107,7 +108,11 @@ class Case:
             [
                 f"model.width={self.width}",
                 f"model.depth={self.depth}",
-                f"model.layer_norm={str(self.layer_norm).lower()}",
+                *(
+                    ["model.kind=tabm", f"model.ensemble_size={self.ensemble_size}"]
+                    if self.ensemble_size
+                    else [f"model.layer_norm={str(self.layer_norm).lower()}"]
+                ),
                 f"model.dropout={0.1 if self.dropout else 0.0}",
                 f"train.batch_size={self.batch_size}",
                 f"train.epochs={self.epochs}",
@@ -124,7 +129,10 @@ def cases() -> tuple[Case, ...]:
     parts = [
         replace(Case(width, 3, 3), **part)
         for width in (32, 128)
-        for part in ({"layer_norm": True}, {"dropout": True}, {"n_activations": 3})
+        for part in (
+            *({"layer_norm": True}, {"dropout": True}, {"n_activations": 3}),
+            {"ensemble_size": 8, "epochs": 4},
+        )
     ]
     side_by_side = [
         Case(width, depth, depth, lane_loop="vmap")

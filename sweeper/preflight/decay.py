@@ -11,7 +11,7 @@ from typing import Any
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.decay import DecayTable
 from sweeper.config.lint import uncertain_decays
-from sweeper.config.model import MlpTable, ModelKind, PartsTable
+from sweeper.config.model import LAYERED, MlpTable, ModelKind, PartsTable
 from sweeper.config.optimizer import UserOptimizerTable, decays_of
 from sweeper.config.search import ends
 from sweeper.config.table import Flaw
@@ -153,8 +153,8 @@ def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Sc
     for key in _searched(config, kind):
         entry = config.search[key]
         values: Sequence[Scalar] = entry.values() or ends(entry)
-        # the deepest MLP has the arrays of all others, except for positions counted from the end
-        is_depth = key.endswith(".depth") and _is_of_mlp(config, key, kind)
+        # the deepest has the arrays of all others, except for positions counted from the end
+        is_depth = key.endswith(".depth") and _is_of_layers(config, key, kind)
         chosen = {values[0], values[-1]} if is_depth else values
         undrawn: list[dict[str, Scalar]] = [{}] if entry.when else []
         yield [{entry.column(key): value} for value in sorted(chosen, key=str)] + undrawn
@@ -170,16 +170,16 @@ def _searched(config: StudyConfig, kind: ModelKind) -> Sequence[str]:
         key
         for key in config.search
         if (key in linked or key.startswith("model.")) and config.splits(key, kind)
-        if key in linked or not (key.endswith(_SIZES) and _is_of_mlp(config, key, kind))
+        if key in linked or not (key.endswith(_SIZES) and _is_of_layers(config, key, kind))
     ]
 
 
-def _is_of_mlp(config: StudyConfig, key: str, kind: ModelKind) -> bool:
-    """Whether a setting belongs to an MLP, as a whole model or as a part."""
+def _is_of_layers(config: StudyConfig, key: str, kind: ModelKind) -> bool:
+    """Whether a setting belongs to a network of hidden layers, a whole model or a part."""
     if isinstance(config.model, PartsTable):
         part = config.model.parts.get(key.split(".")[1])
         return isinstance(part, MlpTable)
-    return kind == "mlp"
+    return kind in LAYERED
 
 
 def decay_preview(config: StudyConfig, programs: Programs) -> dict[str, Any]:

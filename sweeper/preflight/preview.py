@@ -358,7 +358,7 @@ class Preview:
         strategy = self.config.execution.strategy
         if strategy == "switch" and key != "train.batch_size":
             return "branches"
-        is_size = key in ("model.width", "model.depth") and self.config.has_plain_mlps
+        is_size = key in ("model.width", "model.depth") and self.config.padded_kinds
         is_size = is_size and self.config.train.is_padded
         return "padded" if is_size and strategy in ("auto", "padded") else "yes"
 
@@ -418,7 +418,7 @@ class Preview:
         """What would let more trials stack, if hardly two of them have the same structure."""
         share = partnered_share(self.config, n_proposals(self.config))
         if (
-            not self.config.has_plain_mlps
+            not self.config.padded_kinds
             or not self.forecast.families
             or share >= _FEW
             or self.config.trial is not None
@@ -454,7 +454,9 @@ class Preview:
         settings: Mapping[str, Any] = compiled_in[0] if program.branches else compiled_in
         width = program.padded_width or settings.get("model.width")
         depth = program.padded_depth or settings.get("model.depth")
-        work = next((family.plain for family in self.forecast.families.values()), None)
+        families = self.forecast.families
+        family = families.get(program.settings) or next(iter(families.values()), None)
+        work = None if family is None else family.plain
         if width is None or depth is None or work is None:
             return None
         data = self.data
@@ -463,6 +465,7 @@ class Preview:
         state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
         working = n_parameters(width, depth, work) * _WORKING_COPIES
         rows = max(work.batch_size, min(work.val_rows, MEASURED_ROWS)) * width * depth
+        rows *= max(1, work.ensemble_size)
         numbers = 2 * lanes * state + at_once * (working + rows)
         arrays = (getattr(data, f"{array}_{part}") for array in "xyw" for part in _PARTS)
         order = 4 * self.config.max_epochs * work.steps * work.batch_size

@@ -441,7 +441,7 @@ def _traced_params(config: StudyConfig) -> dict[str, Scalar]:
     If any trials have a model of the user's, of these; with bins that are fitted.
     """
     found = config.params_of("python" if config.has_user_models else config.kinds[0])
-    for key in ("model.n_bins", "model.bins"):
+    for key in ("model.numbers", "model.n_bins", "model.bins"):
         if (entry := config.entry(key)) is not None and (values := config.drawn_values(key)):
             found[entry.column(config.same_as.get(key, key))] = values[0]
     return found

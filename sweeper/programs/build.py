@@ -10,13 +10,22 @@ from typing import Any
 from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CRITIC, CoupledTable, feeds
-from sweeper.config.model import MlpTable, PartsTable, PythonTable, TabMTable, in_order
+from sweeper.config.model import (
+    LayersTable,
+    MlpTable,
+    PartsTable,
+    PythonTable,
+    RowsTable,
+    TabMTable,
+    in_order,
+)
 from sweeper.config.rules import inputs_of, sizes_of_parts
 from sweeper.config.settings import TrainTable, arguments_of
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import is_raised
 from sweeper.models.decay import Decay
-from sweeper.models.encoding import PiecewiseLinear
+from sweeper.models.encoding import PeriodicShape, PiecewiseLinear
+from sweeper.models.layered_network import LayeredNetwork
 from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.models.network import Network
@@ -143,7 +152,7 @@ class Programs:
         networks: list[tuple[str, Network]] = []
         for name in in_order(inputs):
             network = self._network(settings.of_part(name), *sizes[name])
-            if shared is not None and isinstance(network, MlpNetwork):
+            if shared is not None and isinstance(network, LayeredNetwork):
                 network = _shared(network, name, train, shared)
             if shared is not None and isinstance(network, UserNetwork):
                 network = _with_floats_of_lanes(network, settings.of_part(name))
@@ -166,20 +175,24 @@ class Programs:
                 edition=settings.edition,
             )
         elif isinstance(model, TabMTable):
+            size, embedding, encoding = self._taken(model, in_size)
+            sizes = size, out_size, model.width, model.depth
             network = TabMNetwork(
-                TabMShape(in_size, out_size, model.width, model.depth, model.ensemble_size),
-                activation=model.activation,
+                shape=TabMShape(*sizes, model.ensemble_size, embedding=embedding),
+                activations=(model.activation,),
                 has_dropout=settings.has("model.dropout"),
-                target="classes" if settings.train.target == "classes" else "numbers",
+                padded=False,
                 dtype=dtype,
                 decay=decay,
+                encoding=encoding,
+                target="classes" if settings.train.target == "classes" else "numbers",
             )
         else:
             assert isinstance(model, MlpTable)
-            encoding = self._encoding(model)
-            in_size = in_size if encoding is None else encoding.size(in_size)
+            size, embedding, encoding = self._taken(model, in_size)
+            sizes = size, out_size, model.width, model.depth
             network = MlpNetwork(
-                shape=MlpShape(in_size, out_size, model.width, model.depth, model.layer_norm),
+                shape=MlpShape(*sizes, model.layer_norm, embedding=embedding),
                 activations=(model.activation,),
                 has_dropout=settings.has("model.dropout"),
                 padded=False,
@@ -189,7 +202,20 @@ class Programs:
             )
         return self._networks.setdefault(network, network)
 
-    def _encoding(self, model: MlpTable) -> PiecewiseLinear | None:
+    def _taken(
+        self, model: LayersTable, in_size: int
+    ) -> tuple[int, PeriodicShape | None, PiecewiseLinear | None]:
+        """How a model embeds or encodes numbers, after the size of what its first layer gets."""
+        if not isinstance(model, RowsTable):
+            return in_size, None, None
+        if model.numbers == "plr":
+            sizes = self._data.n_numbers, model.n_frequencies, model.embedding_size
+            embedding = PeriodicShape(*sizes)
+            return embedding.size(in_size), embedding, None
+        encoding = self._encoding(model)
+        return in_size if encoding is None else encoding.size(in_size), None, encoding
+
+    def _encoding(self, model: RowsTable) -> PiecewiseLinear | None:
         """How a model encodes numbers: the same for all with the same bins."""
         name = model.encoded_by
         if name is not None and name not in self._encodings:
@@ -200,18 +226,22 @@ class Programs:
 BuiltIn = Supervised | Alternating | Coupled | Own
 
 
-def _shared(network: MlpNetwork, name: str, train: TrainTable, shared: ProgramClass) -> MlpNetwork:
+def _shared(
+    network: LayeredNetwork, name: str, train: TrainTable, shared: ProgramClass
+) -> LayeredNetwork:
     """A part of the model as all lanes of a class share it."""
     room = {part: (width, depth) for part, width, depth in shared.room.sizes}
     if name and name not in room:
         return network
     width, depth = room.get(name, (network.shape.width, network.shape.depth))
+    # a TabM alone has no loop: studies that began before it could be padded keep their last bits
+    can_loop = isinstance(network, MlpNetwork) or name in room
     return replace(
         network,
         shape=replace(network.shape, width=width, depth=depth),
         activations=tuple(_traced_in(shared).get("model.activation", network.activations)),
         padded=name in room,
-        looped=shared.lane_loop == "map" and name not in _unlooped(train),
+        looped=can_loop and shared.lane_loop == "map" and name not in _unlooped(train),
         widths=shared.run_widths,
     )
 

@@ -28,7 +28,8 @@ class DataSpec:
     `class_weights` are the weights of classes, empty if all are equal. `train_rows` are those of
     the smallest fold. For generated rows, `x * x_scale + x_mean` are features in the data's own
     units, and `mode_means` the means of each mode in them. `bins` are the edges of the bins of each
-    number, by how they are chosen.
+    number, by how they are chosen. `n_numbers` counts the numbers, the first features, if networks
+    embed them.
     """
 
     in_size: int
@@ -45,11 +46,12 @@ class DataSpec:
     mode_means: tuple[tuple[float, ...], ...] = ()
     bins: tuple[tuple[str, Edges], ...] = ()
     y_transform: str = "none"
+    n_numbers: int = 0
 
     @property
     def body(self) -> dict[str, Any]:
         """The spec as JSON, without what earlier versions did not have, unless it is used."""
-        later = {"bins": (), "y_transform": "none"}
+        later = {"bins": (), "y_transform": "none", "n_numbers": 0}
         return {k: value for k, value in asdict(self).items() if value != later.get(k, ...)}
 
     def in_unit(self, y: Any, xp: Any = np) -> Any:
@@ -80,7 +82,14 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
         mode_means=tuple(map(tuple, data.mode_means.tolist())),
         bins=_tuples([*data.bins.items()]),
         y_transform=data.y_transform,
+        n_numbers=n_embedded(config, data),
     )
+
+
+def n_embedded(config: StudyConfig, data: Dataset) -> int:
+    """How many numbers networks embed; 0 if none does."""
+    drawn = config.drawn_values("model.numbers") or ()
+    return len(data.transform["numbers"]) if "plr" in drawn else 0
 
 
 def _tuples(value: Any) -> Any:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.models.mlp import MlpShape, Padding
+from sweeper.models.mlp import LayersShape, Padding
 from sweeper.models.part_networks import PartNetworks, traced_of
 from sweeper.models.stateful import StatefulModel
 from sweeper.programs.continued import Continuation
@@ -134,7 +134,7 @@ class OfParts(ABC):
         state: State,
         settings: Settings,
         resize: Callable[[Padding, Any], Any],
-        shape_of: Callable[[Padding], MlpShape],
+        shape_of: Callable[[Padding], LayersShape],
     ) -> State:
         """`state` with every vector of parameters of this shape resized."""
         networks = self.parts.networks

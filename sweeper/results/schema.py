@@ -157,7 +157,7 @@ def _trials_columns(config: StudyConfig | None) -> tuple[Column, ...]:
             if (config is None or len(config.members) > 1) and name not in test_metrics
         ),
         BOUNDARY,
-        *((RUN_WIDTHS,) if config is None or config.has_plain_mlps else ()),
+        *((RUN_WIDTHS,) if config is None or config.padded_kinds else ()),
         XLA_THREADS,
         *((FIXED_START,) if config is None or config.has_user_models else ()),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from importlib.resources import files
 from typing import Any
@@ -33,7 +33,9 @@ class Workload:
     `steps` are per epoch; `epochs` is the mean over trials, of all members of a trial together.
     `n_activations` are traced in one program (1: the activation is compiled in). `optimizer_slots`
     counts the arrays of the size of the parameters that the optimizer keeps: 2 for adamw, 1 for
-    sgd. `bytes_per_number` is 4 or 8.
+    sgd. `bytes_per_number` is 4 or 8. `ensemble_size`
+    is that of a TabM; 0 for an MLP. `embedding` has the numbers that are embedded, the frequencies
+    of each, and the size of what it becomes, which are among the inputs.
     """
 
     in_size: int
@@ -47,18 +49,29 @@ class Workload:
     n_activations: int
     optimizer_slots: int
     bytes_per_number: int
+    ensemble_size: int = 0
+    embedding: Sequence[int] = (0, 0, 0)
 
 
 def n_parameters(width: int, depth: int, workload: Workload) -> int:
-    """The number of parameters of an MLP of `depth` hidden layers of `width`; depth 0 is linear."""
+    """The number of parameters of `depth` hidden layers of `width`; depth 0 is linear."""
+    numbers, frequencies, embedded = workload.embedding
+    embedding = numbers * (frequencies + embedded * (2 * frequencies + 1))
+    if size := workload.ensemble_size:
+        scales = workload.in_size + (3 * depth - 1) * width  # with biases
+        last = (width + 1) * workload.out_size
+        weights = width * (workload.in_size + (depth - 1) * width)
+        return embedding + weights + size * (scales + last)
     biases = depth * width + workload.out_size
     norms = 2 * depth * width if workload.layer_norm else 0
-    return _n_weights(width, depth, workload) + biases + norms
+    return embedding + _n_weights(width, depth, workload) + biases + norms
 
 
 def flops(width: int, depth: int, rows: int, workload: Workload) -> int:
     """The additions and multiplications of one forward pass of `rows` rows, in matrices only."""
-    return 2 * rows * _n_weights(width, depth, workload)
+    numbers, frequencies, embedded = workload.embedding
+    of_layers = max(1, workload.ensemble_size) * _n_weights(width, depth, workload)
+    return 2 * rows * (of_layers + 2 * numbers * frequencies * embedded)
 
 
 def _n_weights(width: int, depth: int, workload: Workload) -> int:
@@ -111,7 +124,11 @@ def lane_features(
     evaluation = flops(width, layers, workload.val_rows, workload)
     kept = n_parameters(width, layers, workload) * (1 + workload.optimizer_slots)
     scale = workload.bytes_per_number / 4
-    hidden = steps * workload.batch_size * width * layers * scale
+    rows = workload.batch_size * max(1, workload.ensemble_size)
+    hidden = steps * rows * width * layers * scale
+    numbers, frequencies, _ = workload.embedding
+    embedded_rows = steps * workload.batch_size + workload.epochs * workload.val_rows
+    waves = numbers * frequencies * embedded_rows
     return {
         f"{loop}_base_s": steps / lanes,
         f"{loop}_layer_s": steps * layers / lanes,
@@ -120,6 +137,8 @@ def lane_features(
         "step_row_s": steps * workload.batch_size * scale,
         "step_layer_norm_s": hidden * workload.layer_norm,
         "step_dropout_s": hidden * workload.dropout,
+        "step_ensemble_s": hidden * (workload.ensemble_size > 0),
+        "step_periodic_s": waves * scale,
         "epoch_base_s": workload.epochs / lanes,
     }
 
@@ -141,8 +160,10 @@ class CostModel:
     A step of a `vmap` bucket: `vmap_base_s` and `vmap_layer_s`, shared by its lanes; `vmap_flop_s`
     and `vmap_parameter_s` per lane, counted as above.
 
-    In both loops: `step_row_s` per row of a batch; `step_layer_norm_s` and `step_dropout_s` per
-    hidden unit of each such row; `epoch_base_s` per epoch of a `map` lane or `vmap` bucket.
+    In both loops: `step_row_s` per row of a batch; `step_layer_norm_s`, `step_dropout_s` and
+    `step_ensemble_s`, for the scales and biases of a TabM, per hidden unit of each such row and
+    each member; `step_periodic_s` per frequency of each embedded number of a row; `epoch_base_s`
+    per epoch of a `map` lane or `vmap` bucket.
     `carry_number_s` per number in the state of a `map` lane, at the size of its class.
 
     Flops, parameters, rows and units have four bytes; one with eight bytes counts twice. `start_s`
@@ -165,6 +186,8 @@ class CostModel:
     step_row_s: float = 0.0
     step_layer_norm_s: float
     step_dropout_s: float
+    step_ensemble_s: float = 3e-9
+    step_periodic_s: float = 2e-8
     epoch_base_s: float
     carry_number_s: float = 5e-9
     vmap_base_s: float

@@ -13,7 +13,7 @@ from typing import Any
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.model import MlpTable, PartsTable
+from sweeper.config.model import MlpTable, PartsTable, RowsTable, TabMTable
 from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
@@ -38,7 +38,8 @@ from sweeper.trial import Scalar
 class DataSizes:
     """The properties of the data that affect the cost of a trial.
 
-    `encoded` are the sizes of inputs whose numbers are encoded, by the name of their bins.
+    `encoded` are the sizes of inputs whose numbers are encoded, by the name of their bins;
+    `n_numbers` counts the numbers if networks embed them.
     """
 
     in_size: int
@@ -46,6 +47,7 @@ class DataSizes:
     train_rows: int
     val_rows: int
     encoded: Mapping[str, int] = field(default_factory=dict[str, int])
+    n_numbers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +225,14 @@ def _read_family(
     classes: Iterable[Mapping[str, Any]],
 ) -> Family:
     every: Mapping[str, Any] = workloads or {"": workload}
-    works = {name: Workload(**work) for name, work in every.items()}
+    works = {name: _read_workload(**work) for name, work in every.items()}
     return Family(
         works, phases, trials, example or {}, tuple(_read_class(**one) for one in classes)
     )
+
+
+def _read_workload(*, embedding: Iterable[int] = (0, 0, 0), **entry: Any) -> Workload:
+    return Workload(**entry, embedding=tuple(embedding))
 
 
 def _read_class(
@@ -355,9 +361,14 @@ def workload_of(
     mean = train.epochs
     if epochs is not None:
         mean = sum(float(value) * chance for value, chance in chances(epochs).items())
-    encoded_by = model.encoded_by if isinstance(model, MlpTable) else None
+    in_size, embedding = data.in_size, (0, 0, 0)
+    if isinstance(model, RowsTable) and model.numbers == "plr":
+        embedding = data.n_numbers, model.n_frequencies, model.embedding_size
+        in_size += data.n_numbers * (model.embedding_size - 1)
+    elif isinstance(model, RowsTable) and model.encoded_by is not None:
+        in_size = data.encoded[model.encoded_by]
     return Workload(
-        in_size=data.in_size if encoded_by is None else data.encoded[encoded_by],
+        in_size=in_size,
         out_size=data.out_size,
         batch_size=train.batch_size,
         steps=max(1, data.train_rows // train.batch_size),
@@ -370,4 +381,6 @@ def workload_of(
         + settings.has("train.ema")
         + (settings.keeps is not None),
         bytes_per_number=8 if config.execution.precision == "float64" else 4,
+        ensemble_size=model.ensemble_size if isinstance(model, TabMTable) else 0,
+        embedding=embedding,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.conditions import is_active, needed
-from sweeper.config.model import MlpTable
+from sweeper.config.model import MlpTable, ModelKind, TabMTable
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
 from sweeper.config.space import any_value
 from sweeper.scheduler.lattice import Cell, Sizes, plain_size
@@ -44,42 +44,49 @@ def families_of(
 
     User-defined models have no families.
     """
-    if not config.has_plain_mlps:
-        return
-    entries = {key: chances(config.search[key]) for key in _telling(config, traced)}
+    for kind in config.padded_kinds:
+        yield from _families_of(config, traced, kind)
+
+
+def _families_of(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], kind: ModelKind
+) -> Iterator[tuple[dict[str, Scalar], float]]:
+    entries = {key: chances(config.search[key]) for key in _telling(config, traced, kind)}
     if math.prod(len(entry) for entry in entries.values()) > _MAX_FAMILIES:
         return
     # a value that trials draw: the file's own value need not be among them
     told = {key: values[0] for key, values in traced.items()}
     fixed = {
         config.search[key].column(key): value
-        for key, value in {"model.kind": "mlp", **_deepest(config), **told}.items()
+        for key, value in {"model.kind": kind, **_deepest(config), **told}.items()
         if key in config.search and key not in entries
     }
     for values in product(*(entry.items() for entry in entries.values())):
         drawn = zip(entries, values, strict=True)
         params = {config.search[key].column(key): value for key, (value, _) in drawn}
         active = config.active(params | fixed)
-        share = _share_of_mlps(config, active)
+        share = _share_of(kind, config, active)
         if share:
             yield active, share * math.prod(chance for _, chance in values)
 
 
-def _share_of_mlps(config: StudyConfig, params: Mapping[str, Scalar]) -> float:
-    """The share of trials with such parameters whose model is an MLP."""
+def _share_of(kind: ModelKind, config: StudyConfig, params: Mapping[str, Scalar]) -> float:
+    """The share of trials with such parameters whose model is of this kind."""
     entry = config.search.get("model.kind")
     if entry is None or entry.column("model.kind") not in params:
-        return float(isinstance(config.filled(params).model, MlpTable))
+        return float(config.filled(params).model.kind == kind)
     choices = entry.values() or ()
-    return choices.count("mlp") / len(choices)
+    return choices.count(kind) / len(choices)
 
 
-def _telling(config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]) -> tuple[str, ...]:
+def _telling(
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], kind: ModelKind
+) -> tuple[str, ...]:
     """The searched settings that determine a family, with those that they depend on."""
     splitting = [
         key
         for key in config.search
-        if config.splits(key, "mlp") and key not in ("model.width", "model.depth", *traced)
+        if config.splits(key, kind) and key not in ("model.width", "model.depth", *traced)
     ]
     sizes = [k for k in ("model.width", "model.depth", "model.kind") if k in config.search]
     if not any(config.search[key].when for key in config.search):
@@ -103,8 +110,8 @@ def cells_of(
     trials: float,
 ) -> Iterator[Cell]:
     model = config.filled(example).model
-    assert isinstance(model, MlpTable), "only an MLP has a family"
-    pinned = _telling(config, traced)
+    assert isinstance(model, MlpTable | TabMTable), "other models have no family"
+    pinned = _telling(config, traced, model.kind)
     widths, depths = (
         {own: 1.0} if key in pinned or entry is None else chances(entry)
         for own, key in ((model.width, "model.width"), (model.depth, "model.depth"))
@@ -195,7 +202,7 @@ def one_of_each(
 
 
 def partnered_share(config: StudyConfig, n_trials: int) -> float:
-    """The share of MLP trials whose exact structure occurs again in the study."""
+    """The share of trials that can be padded whose exact structure occurs again in the study."""
     shares = [
         cell.trials
         for example, chance in families_of(config, {})

@@ -120,7 +120,7 @@ def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> d
 
 
 def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str | None:
-    """What all trials have in common that can share a padded class: MLPs with hidden layers.
+    """What all trials have in common that can share a padded class: networks with hidden layers.
 
     None if the optimizer looks at whole arrays, or a user-defined program at the model: they would
     see the padding.
@@ -148,5 +148,5 @@ def may_draw(compiled: str) -> bool:
 
 
 def sizes_of(settings: Settings) -> Sizes:
-    """The sizes of the parts that can be padded: MLPs with hidden layers."""
+    """The sizes of the parts that can be padded: those with hidden layers."""
     return tuple((name, *size) for name, size in settings.model.with_hidden_layers.items())

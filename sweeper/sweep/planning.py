@@ -16,7 +16,7 @@ from sweeper.errors import Problem, StudyError, listed
 from sweeper.executors.claims import devices_of, n_devices
 from sweeper.models.encoding import PiecewiseLinear
 from sweeper.programs.build import Programs
-from sweeper.programs.data_spec import data_spec
+from sweeper.programs.data_spec import data_spec, n_embedded
 from sweeper.rundir import read_json
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.capacity import LaneLoop
@@ -52,14 +52,15 @@ def make_forecast(
         return recorded
     traced = traced_structure(config, lane_loop)
     given_to = costs_of(config), lane_loop, traced, n_proposals(config), n_devices(config)
-    return forecast(config, _sizes(data), *given_to)
+    return forecast(config, _sizes(config, data), *given_to)
 
 
-def _sizes(data: Dataset) -> DataSizes:
+def _sizes(config: StudyConfig, data: Dataset) -> DataSizes:
     encoded = {
         name: PiecewiseLinear(edges).size(data.n_features) for name, edges in data.bins.items()
     }
-    return DataSizes(data.n_features, data.out_size, data.train_rows, data.val_rows, encoded)
+    sizes = data.n_features, data.out_size, data.train_rows, data.val_rows
+    return DataSizes(*sizes, encoded, n_embedded(config, data))
 
 
 def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:
@@ -74,7 +75,7 @@ def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]
     lane_loop = lane_loop_of(config, jax.default_backend())
     return {
         "study": short_hash(settings, *others),
-        "data": short_hash(asdict(_sizes(data))),
+        "data": short_hash(asdict(_sizes(config, data))),
         "device": short_hash(lane_loop, n_devices(config), costs_of(config).as_dict()),
         "forecast": short_hash(forecast),
     }

@@ -116,7 +116,7 @@ def test_layer_sizes_are_searched_by_depth_and_width_or_as_text(read: Read) -> N
         (
             "model.max=3",
             "[model] has depth, width, activation, dropout, layer_norm, kind, numbers, n_bins, "
-            "bins",
+            "bins, n_frequencies, frequency_scale, embedding_size",
         ),
     ],
 )

@@ -119,7 +119,9 @@ def test_every_setting_is_structural_or_traced(optimizer: str, read: Read) -> No
     }
     left_out = {f"optimizer.schedule.{name}" for name in ("warmup", "flat", "start", "end")}
     left_out |= {"train.huber_delta", "train.early_stop.patience", "train.early_stop.min_delta"}
-    left_out |= {"model.numbers", "model.n_bins", "model.bins"}  # while they have their defaults
+    of_numbers = ("numbers", "n_bins", "bins", "n_frequencies", "embedding_size")
+    left_out |= {f"model.{name}" for name in of_numbers}  # while they have their defaults
+    left_out |= {"model.frequency_scale"}  # no program gets it
     left_out |= {key for key in written if key.startswith("optimizer.decay.")}  # in a single text
     assert sides == written - {"train.epochs"} - left_out
     assert settings.structure().keys() & settings.traced().keys() == set()

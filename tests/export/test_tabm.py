@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 import sweeper
 from sweeper.errors import StudyError
 from sweeper.export import export
+from sweeper.export.reproduce import alone, compared
+from sweeper.rundir import RunDir
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 from tests.standalone import standalone
@@ -25,10 +28,16 @@ NUMBERS = ("data.name=diabetes", "data.split.stratify=false", "train.loss=mse")
 BINARY = ("data.name=breast_cancer", "train.loss=binary_cross_entropy")
 
 
+PLE = (*NUMBERS, "model.numbers=ple", "model.n_bins=4")
+PLR = (*NUMBERS, "model.numbers=plr", "model.n_frequencies=3", "model.embedding_size=2")
+CASES = {"classes": (), "plr": PLR}
+SLOW = {"numbers": NUMBERS, "one logit": BINARY, "ple": PLE}
+
+
 @pytest.mark.parametrize(
     "case",
-    [(), NUMBERS, pytest.param(BINARY, marks=pytest.mark.slow)],
-    ids=["classes", "numbers", "one logit"],
+    [*CASES.values(), *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW.values())],
+    ids=[*CASES, *SLOW],
 )
 def test_an_export_predicts_the_same_without_this_package(
     case: tuple[str, ...], tmp_path: Path
@@ -58,6 +67,36 @@ def test_the_kind_can_be_searched(tmp_path: Path) -> None:
     trials = trained(study).trials()
     sizes = dict(zip(trials["params_kind"], trials["n_parameters"], strict=True))
     assert sizes["mlp"] < sizes["tabm"]
+
+
+def test_trials_of_different_size_and_activation_share_programs_and_are_reproduced(
+    tmp_path: Path,
+) -> None:
+    study = study_in(
+        tmp_path,
+        DIGITS,
+        "model={ensemble_size=2, depth=1, width=8}",
+        "search={model.kind={type='categorical', choices=['mlp', 'tabm']}, "
+        "model.activation={type='categorical', choices=['tanh', 'relu']}, "
+        "model.width={type='int', low=4, high=20}}",
+        "study.n_trials=8",
+        "study.sampler={name='random'}",
+        "train.epochs=1",
+        "execution.strategy='padded'",
+        "results.keep_models=8",
+    )
+    results = trained(study)
+    trials = results.trials()
+    of_tabm = trials[trials["params_kind"] == "tabm"]
+    assert set(of_tabm["params_activation"]) == {"tanh", "relu"}
+    assert of_tabm["class_id"].nunique() == 1
+    assert set(of_tabm["strategy"]) == {"padded"}
+    number = int(of_tabm[of_tabm["params_activation"] == "relu"]["trial_number"].iloc[0])
+    config, _ = alone(results.run_dir, number, tmp_path / "again")
+    trained(config)
+    assert compared(results.run_dir, RunDir(tmp_path / "again"), number).differing == 0
+    export(results.run_dir.root, number, 0, tmp_path / "best")
+    assert sweeper.load(tmp_path / "best").model.activation is jax.nn.relu
 
 
 @pytest.mark.parametrize(

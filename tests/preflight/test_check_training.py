@@ -78,6 +78,7 @@ def test_a_module_that_draws_when_it_is_imported_is_refused(case: str, tmp_path:
         ("{kind='mlp',depth=1,width=4}", "kind", "['mlp','tabm']"),
         ("{kind='mlp',depth=1,width=4,numbers='ple',n_bins=12}", "n_bins", "[3,5]"),
         ("{kind='mlp',depth=1,width=4,numbers='ple',bins='quantile'}", "bins", "['tree']"),
+        ("{kind='mlp',depth=1,width=4,numbers='ple'}", "numbers", "['linear','plr']"),
     ],
 )
 def test_values_that_no_trial_has_are_not_traced(

@@ -7,16 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import kstest
 from sklearn.tree import DecisionTreeRegressor
 
 from sweeper.config import parse
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
-from sweeper.models.encoding import PiecewiseLinear
+from sweeper.models.encoding import PeriodicShape, PiecewiseLinear
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.program import State
+from sweeper.scheduler.cost import n_parameters
+from sweeper.scheduler.forecast import DataSizes, workload_of
+from sweeper.trial import TrialSpec
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import WAYS, first_net, train, weights_only
 from tests.small_studies import bent
@@ -120,6 +130,160 @@ def test_studies_without_an_encoding_compile_what_they_always_did() -> None:
     plain = parse(STUDY, Path("study.toml")).filled(TRIAL.params)
     bins = parse(bent(STUDY, "model.n_bins=8"), Path("study.toml")).filled(TRIAL.params)
     encoded = parse(bent(STUDY, "model.numbers=ple"), Path("study.toml")).filled(TRIAL.params)
-    assert not {"model.numbers", "model.n_bins", "model.bins"} & plain.structure().keys()
+    names = "numbers", "n_bins", "bins", "n_frequencies", "frequency_scale", "embedding_size"
+    assert not {f"model.{name}" for name in names} & plain.structure().keys()
+    assert "model.frequency_scale" not in plain.traced()
     assert bins.structure() == plain.structure()
     assert encoded.structure() == {**plain.structure(), "model.numbers": "ple"}
+
+
+PERIODIC = (
+    *NUMBERS[:5],
+    "model.numbers=plr",
+    "model.n_frequencies=3",
+    "model.embedding_size=4",
+    "model.frequency_scale=0.5",
+)
+PLR_TABM = ("model={kind='tabm', ensemble_size=3, depth=1, width=4}", *PERIODIC)
+
+
+def embedded(net: Any, x: Any) -> Any:
+    """Section 3.4 of the paper, number by number: sines and cosines, linear, ReLU."""
+    parts = []
+    for place, (c, weight, bias) in enumerate(zip(*net, strict=True)):
+        v = 2 * jnp.pi * c * x[place]
+        parts.append(jax.nn.relu(weight @ jnp.concatenate([jnp.sin(v), jnp.cos(v)]) + bias))
+    return jnp.concatenate([*parts, x[len(net[0]) :]])
+
+
+class PlainPeriodic(eqx.Module):
+    """Embeddings of numbers, then linear layers with an activation between."""
+
+    embedding: tuple[Any, Any, Any]
+    net: Any
+
+    def __call__(self, x: Any) -> Any:
+        return self.net(embedded(self.embedding, x))
+
+
+def of_embedding(model: Any) -> tuple[Any, Any, Any]:
+    linear = model.embedding.linear
+    leaves = model.embedding.frequencies, linear.weight, linear.bias
+    return tuple(map(jnp.asarray, leaves))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("way", "more"),
+    [
+        ("exact", ("data.name=diabetes",)),
+        ("padded", ("data.name=diabetes", "optimizer.decay={other=true}")),
+        ("vmap padded", ("data.name=iris", "train.loss=cross_entropy")),
+    ],
+)
+def test_training_equals_that_of_plain_periodic_embeddings(
+    way: str, more: tuple[str, ...], bench: Callable[..., Bench]
+) -> None:
+    study = bench(*PERIODIC, *more)
+    data = study.data
+    others = spec(6, **{**TRIAL.params, "lr": 3e-3})
+    side_by_side = {"lane_loop": "vmap", "padded_to": (24, 3)}
+    how = {**WAYS, "vmap padded": side_by_side}[way]
+    curve = study.curves([TRIAL, others], **how)[5]
+
+    first = begun(study, TRIAL)
+    net = PlainPeriodic(of_embedding(first), first_net(study, TRIAL))
+    arrays = eqx.filter(net, eqx.is_inexact_array)
+    # the weights of linear layers decay, unless the study says otherwise
+    mask = eqx.tree_at(lambda tree: tree.embedding[1], weights_only(net), replace=True)
+    mask = eqx.tree_at(lambda tree: tree.embedding[0], mask, replace=False)
+    mask = eqx.tree_at(lambda tree: tree.embedding[2], mask, replace=False)
+    if "other=true" in str(more):
+        mask = jax.tree.map(lambda _: True, arrays)
+    optimizer = optax.adamw(1e-3, weight_decay=0.1, mask=lambda _: mask)
+
+    def loss(outputs: Any, y: Any) -> Any:
+        if "iris" in str(more):
+            return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+        return ((outputs - y) ** 2).mean()
+
+    units = (1.0, 1.0) if "iris" in str(more) else (data.y_scale[0] ** 2,) * 2
+    expected = train(study, TRIAL, optimizer, loss, units=units, net=net)
+    np.testing.assert_allclose(curve, expected.rows, rtol=1e-9)
+
+
+def begun(study: Bench, trial: TrialSpec) -> Any:
+    """The model of a trial alone before its first step."""
+    settings = study.config.filled(trial.params)
+    program = Programs(data_spec(study.config, study.data)).exact(settings)
+    return program.saver.model(program.init(trial.number, settings))
+
+
+def test_a_padded_tabm_with_embeddings_equals_the_trial_alone_and_resumes(
+    bench: Callable[..., Bench],
+) -> None:
+    study = bench(*PLR_TABM)
+    curve = study.curves([TRIAL])[5]
+    how = {"padded_to": (24, 3), "run_widths": (16, 24)}
+
+    padded = study.curves([TRIAL, spec(6, **{**TRIAL.params, "width": 20})], **how)
+
+    np.testing.assert_allclose(padded[5], curve, rtol=1e-9)
+    first = study.train([TRIAL], **how, epochs=(0, 1))
+    second = study.train([TRIAL], **how, epochs=(1, 3), after=first)
+    for lane in second.lanes:
+        assert lane.curve.values.tobytes() == padded[5][1:].tobytes()
+
+
+def test_members_of_a_tabm_take_the_embedding_of_plain_equinox(
+    bench: Callable[..., Bench],
+) -> None:
+    study = bench(*PLR_TABM)
+    model, rows = begun(study, TRIAL), study.data.x_val[:5]
+    plain = jax.vmap(lambda x: embedded(of_embedding(model), x))(jnp.asarray(rows))
+    without = eqx.tree_at(lambda m: m.embedding, model, None, is_leaf=lambda m: m is None)
+
+    np.testing.assert_allclose(model.of_members(rows), without.of_members(plain), rtol=1e-12)
+
+
+def test_frequencies_are_normal_and_weights_uniform_at_first() -> None:
+    shape = PeriodicShape(n_numbers=40, n_frequencies=50, embedding_size=8)
+    frequencies, weight, bias = shape.initial(np.random.default_rng(0), 0.25)
+
+    assert frequencies.shape == (40, 50)
+    assert kstest(frequencies.ravel() / 0.25, "norm").pvalue > 0.01
+    for drawn in (weight, bias):
+        assert kstest(drawn.ravel() * 10, "uniform", (-1, 2)).pvalue > 0.01  # sqrt(2 * 50)
+
+
+def test_the_scale_of_frequencies_changes_weights_and_no_program() -> None:
+    search = "search.model.frequency_scale={type='float', low=0.01, high=1.0}"
+    config = parse(STUDY, Path("study.toml"), [*PERIODIC, search])
+    one, other = (config.filled({**TRIAL.params, "frequency_scale": scale}) for scale in (0.1, 0.2))
+    assert one.structure() == other.structure()
+    assert one.traced() == other.traced()
+    assert not config.structural["model.frequency_scale"]
+    data = prepare(config)
+    programs = Programs(data_spec(config, data))
+    drawn = [programs.exact(each).init(0, each).model[""] for each in (one, other)]
+    model = programs.exact(one).saver.model
+    first, second = (model(State({"": each}, None, np.zeros(()))) for each in drawn)
+    np.testing.assert_allclose(2 * first.embedding.frequencies, second.embedding.frequencies)
+    np.testing.assert_array_equal(first.layers[0].weight, second.layers[0].weight)
+
+
+def test_plan_counts_the_parameters_of_embeddings(bench: Callable[..., Bench]) -> None:
+    for more in (PERIODIC, PLR_TABM):
+        study = bench(*more)
+        settings = study.config.filled(TRIAL.params)
+        programs = Programs(data_spec(study.config, study.data))
+        sizes = DataSizes(10, 1, 300, 88, n_numbers=10)
+        work = workload_of(study.config, settings, sizes, {})
+        assert n_parameters(12, 2, work) == programs.n_parameters(settings)
+
+
+def test_nothing_to_embed_is_refused(tmp_path: Path) -> None:
+    lines = [f"{'ab'[i % 2]},{i}" for i in range(120)]
+    (tmp_path / "t.csv").write_text("c,y\n" + "\n".join(lines), encoding="utf-8")
+    table = f"data={{source='csv', path='{tmp_path / 't.csv'}', target='y'}}"
+    with pytest.raises(DataError, match="no column of numbers to encode"):
+        prepare(parse(STUDY, tmp_path / "study.toml", [*PERIODIC[2:], table]))

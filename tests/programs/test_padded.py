@@ -11,10 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sweeper.config.model import TabMTable
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import TrialStart, stack
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, MlpShape
 from sweeper.models.mlp_network import MlpNetwork
+from sweeper.models.tabm import TabM, TabMShape
+from sweeper.models.tabm_network import TabMNetwork
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
 from sweeper.trial import TrialSpec
@@ -27,13 +30,17 @@ EVERYTHING = (
     "data.name=iris",
     "train.epochs=50",
     "train.batch_size=16",
-    "model.layer_norm=true",
     "model.dropout=0.2",
     "optimizer.clip_norm=0.5",
 )
+KINDS = {
+    "mlp": ("model.layer_norm=true", *EVERYTHING),
+    "tabm": ("model={kind='tabm', ensemble_size=3}", *EVERYTHING),
+}
+OF_EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 TOLD = {"model.activation": ("relu", "tanh")}
-# one program for all tests of what becomes of padding
-SHORT = (*EVERYTHING, "train.epochs=6")
+# one program of each kind for all tests of what becomes of padding
+SHORT = {kind: (*its, "train.epochs=6") for kind, its in KINDS.items()}
 HOW = {
     "padded_to": CLASS,
     "run_widths": RUN_WIDTHS,
@@ -99,18 +106,23 @@ def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray
 
 
 @pytest.mark.parametrize(
-    ("lane_loop", "run_widths", "count"),
+    ("kind", "lane_loop", "run_widths", "count"),
     [
-        ("map", RUN_WIDTHS, 2),
-        pytest.param("vmap", (), 2, marks=pytest.mark.slow),
-        pytest.param("map", (), 20, marks=pytest.mark.slow),
-        pytest.param("map", RUN_WIDTHS, 20, marks=pytest.mark.slow),
+        ("mlp", "map", RUN_WIDTHS, 2),
+        ("tabm", "map", RUN_WIDTHS, 2),
+        ("tabm", "vmap", (), 2),
+        pytest.param("mlp", "vmap", (), 2, marks=pytest.mark.slow),
+        *(
+            pytest.param(kind, "map", widths, 20, marks=pytest.mark.slow)
+            for kind in KINDS
+            for widths in ((), RUN_WIDTHS)
+        ),
     ],
 )
 def test_a_padded_lane_equals_the_trial_alone(
-    lane_loop: str, run_widths: tuple[int, ...], count: int, bench: Callable[..., Bench]
+    kind: str, lane_loop: str, run_widths: tuple[int, ...], count: int, bench: Callable[..., Bench]
 ) -> None:
-    study = bench(*EVERYTHING)
+    study = bench(*KINDS[kind])
     specs = random_trials((1e-4, 1e-3), count)
     how = {"lane_loop": lane_loop, "padded_to": CLASS, "run_widths": run_widths}
 
@@ -124,9 +136,14 @@ def test_a_padded_lane_equals_the_trial_alone(
 def network_size(study: Bench, each: TrialSpec) -> int:
     """How many parameters a trial has alone, counted from a real model."""
     table = study.config.filled(each.params).model
-    sizes = {"depth": table.depth, "width": table.width, "layer_norm": table.layer_norm}
+    sizes = {"depth": table.depth, "width": table.width}
+    made: type[eqx.Module] = MLP
+    if isinstance(table, TabMTable):
+        made, sizes["members"] = TabM, table.ensemble_size
+    else:
+        sizes["layer_norm"] = table.layer_norm
     inner, outer = study.data.n_features, study.data.out_size
-    model = eqx.filter_eval_shape(MLP, inner, outer, **sizes, key=jax.random.key(0))
+    model = eqx.filter_eval_shape(made, inner, outer, **sizes, key=jax.random.key(0))
     arrays = (leaf for leaf in jax.tree.leaves(model) if isinstance(leaf, jax.ShapeDtypeStruct))
     return sum(leaf.size for leaf in arrays)
 
@@ -138,7 +155,7 @@ def test_at_any_learning_rate_padding_differs_only_by_rounding(bench: Callable[.
     The growth depends on the weights that are moved up and down, by a factor of up to forty, so the
     largest of several attempts is used.
     """
-    study = bench(*EVERYTHING, "train.epochs=20")
+    study = bench(*KINDS["mlp"], "train.epochs=20")
     specs = [
         replace(each, params={**each.params, "depth": 3, "width": 17})
         for each in random_trials((1e-3, 1e-1), 12)
@@ -153,11 +170,12 @@ def test_at_any_learning_rate_padding_differs_only_by_rounding(bench: Callable[.
     assert (apart <= 10 * by_rounding + 1e-12).all(), apart / by_rounding
 
 
+@OF_EACH_KIND
 @pytest.mark.parametrize("run_widths", [RUN_WIDTHS, pytest.param((), marks=pytest.mark.slow)])
 def test_padding_stays_exactly_zero(
-    run_widths: tuple[int, ...], bench: Callable[..., Bench]
+    run_widths: tuple[int, ...], kind: str, bench: Callable[..., Bench]
 ) -> None:
-    study = bench(*SHORT)
+    study = bench(*SHORT[kind])
     specs = [
         replace(each, params={**each.params, "activation": activation})
         for each, activation in zip(of_each_width(1e-1), ["relu", "tanh"] * 2, strict=True)
@@ -174,10 +192,11 @@ def test_padding_stays_exactly_zero(
                 assert np.count_nonzero(whole[lane]) == np.count_nonzero(part)
 
 
+@OF_EACH_KIND
 def test_an_activation_chosen_at_run_time_equals_the_compiled_one(
-    bench: Callable[..., Bench],
+    kind: str, bench: Callable[..., Bench]
 ) -> None:
-    study = bench("train.epochs=3")
+    study = bench(*KINDS[kind], "data.name=digits", "train.epochs=2", "model.dropout=0.0")
     shape = {"depth": 1, "width": 16, "lr": 1e-3, "weight_decay": 0.1}
     specs = [spec(0, **shape, activation="tanh"), spec(1, **shape, activation="relu")]
 
@@ -200,8 +219,9 @@ def alone_in_class(study: Bench, each: TrialSpec) -> Work:
     return replace(study.work([each], **HOW), program=program)
 
 
-def test_a_padded_lane_resumes_from_its_checkpoint(bench: Callable[..., Bench]) -> None:
-    study, specs = bench(*SHORT), of_each_width()
+@OF_EACH_KIND
+def test_a_padded_lane_resumes_from_its_checkpoint(kind: str, bench: Callable[..., Bench]) -> None:
+    study, specs = bench(*SHORT[kind]), of_each_width()
 
     whole = study.curves(specs, **HOW)
     first = study.train(specs, **HOW, epochs=(0, 2))
@@ -211,10 +231,11 @@ def test_a_padded_lane_resumes_from_its_checkpoint(bench: Callable[..., Bench]) 
         assert lane.curve.values.tobytes() == whole[lane.number][2:].tobytes()
 
 
+@OF_EACH_KIND
 def test_a_lane_of_any_width_has_the_same_bits_as_alone(
-    bench: Callable[..., Bench],
+    kind: str, bench: Callable[..., Bench]
 ) -> None:
-    study, specs = bench(*SHORT), of_each_width()
+    study, specs = bench(*SHORT[kind]), of_each_width()
 
     together = study.curves(specs, **HOW)
 
@@ -223,10 +244,11 @@ def test_a_lane_of_any_width_has_the_same_bits_as_alone(
         assert lane.curve.values.tobytes() == together[each.number].tobytes()
 
 
+@OF_EACH_KIND
 def test_a_checkpoint_of_a_padded_lane_contains_only_the_small_model(
-    bench: Callable[..., Bench],
+    kind: str, bench: Callable[..., Bench]
 ) -> None:
-    study, small = bench(*SHORT), of_each_width()[1]
+    study, small = bench(*SHORT[kind]), of_each_width()[1]
 
     study.trainer.train(alone_in_class(study, small), "here", None)
 
@@ -251,6 +273,42 @@ def test_the_vector_of_a_network_holds_the_leaves_of_its_model(
     assert sorted(values) == list(range(shape.n_parameters))
     weights = {float(v) for layer in model.layers for v in np.ravel(layer.weight)}
     assert weights == set(np.flatnonzero(network.vector.decayed({})))
+
+
+def test_a_lane_of_a_tabm_begins_with_the_weights_that_it_would_have_alone(
+    bench: Callable[..., Bench],
+) -> None:
+    study = bench(*KINDS["tabm"], "optimizer.decay={other=true}")
+    each = spec(0, width=5, depth=2, lr=1e-3)
+    settings = study.config.filled(each.params)
+    alone = study.trainer.classes.programs.exact(settings)
+    work = study.work([each], padded_to=CLASS, run_widths=RUN_WIDTHS)
+    padded = study.trainer.classes.programs.of_class(work.program, settings)
+
+    own, state = alone.init(0, settings), padded.init(0, settings)
+
+    shape, room = TabMShape(4, 3, 5, 2, 3), TabMShape(4, 3, RUN_WIDTHS[0], 2 + 1, 3)
+    parts = shape.within(room, state.model[""][: room.n_parameters])
+    model = alone.saver.model(own)
+    for leaf, place in zip(parts, shape.places, strict=True):
+        np.testing.assert_array_equal(leaf, jax.tree.leaves(model)[place])
+    assert np.count_nonzero(state.model[""]) == np.count_nonzero(own.model[""])
+    back = padded.exact(state, settings)
+    np.testing.assert_array_equal(back.model[""], own.model[""])
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_the_vector_of_a_tabm_holds_the_leaves_of_its_model(depth: int) -> None:
+    shape = TabMShape(5, 2, width=7, depth=depth, members=3)
+    network = TabMNetwork(shape, ("relu",), False, True, "float64")
+    real = TabM(5, 2, depth=depth, width=7, members=3, key=jax.random.key(1))
+
+    model = network.model(np.arange(shape.n_parameters, dtype=np.float64))
+
+    assert jax.tree.map(np.shape, model) == jax.tree.map(np.shape, real)
+    weights = [*(layer.shared.weight for layer in model.layers), model.last.weight]
+    decayed = np.flatnonzero(network.vector.decayed({"depth": depth}))
+    assert {float(v) for weight in weights for v in np.ravel(weight)} == set(decayed)
 
 
 @pytest.mark.parametrize("run_widths", [(), (3, 7, 9)])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeper.models.tabm import TabMShape
 from sweeper.scheduler.cost import (
     CostModel,
     Workload,
@@ -39,6 +40,7 @@ DIGITS = Workload(
 CONSTANTS = [field.name for field in fields(CostModel) if field.name != "backend"]
 # Primes: a constant that is mistaken for another one shows.
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
+PRIMES += (83, 89)
 MODEL = CostModel(backend="cpu", **dict(zip(CONSTANTS, map(float, PRIMES), strict=True)))
 
 workloads = st.builds(
@@ -108,6 +110,8 @@ def test_features_count_the_work_of_a_map_lane() -> None:
         "step_row_s": 20 * 19 * 64,
         "step_layer_norm_s": 20 * 19 * 64 * 32,
         "step_dropout_s": 0,
+        "step_ensemble_s": 0,
+        "step_periodic_s": 0,
         "epoch_base_s": 20,
     }
     assert compile_features(2, workload) == {
@@ -149,6 +153,16 @@ def test_parameters_are_weights_biases_and_norms(
     assert n_parameters(width, depth, replace(DIGITS, layer_norm=layer_norm)) == count
 
 
+def test_each_member_of_a_tabm_has_scales_biases_and_the_work_of_an_mlp() -> None:
+    tabm = replace(DIGITS, ensemble_size=4)
+    shape = TabMShape(64, 10, width=16, depth=3, members=4)
+
+    assert n_parameters(16, 3, tabm) == shape.n_parameters
+    assert flops(16, 3, 5, tabm) == 4 * flops(16, 3, 5, DIGITS)
+    features = lane_features(16, 3, 2, tabm, "map", 1)
+    assert features["step_ensemble_s"] == 20 * 19 * (4 * 64) * 2 * 16
+
+
 def test_flops_are_two_for_each_weight_and_row() -> None:
     assert flops(16, 3, 5, DIGITS) == 2 * 5 * (64 * 16 + 2 * 16 * 16 + 16 * 10)
     assert flops(16, 0, 5, DIGITS) == 2 * 5 * 64 * 10
@@ -175,11 +189,12 @@ def test_missing_and_unknown_constants_are_refused_by_name() -> None:
 
 def test_a_cost_model_of_an_earlier_version_can_be_read() -> None:
     values = MODEL.as_dict()
-    for later in ("step_row_s", "compile_width_s", "carry_number_s"):
-        del values[later]
+    later = {"step_row_s": 0.0, "compile_width_s": 0.7, "carry_number_s": 5e-9}
+    later |= {"step_ensemble_s": 3e-9, "step_periodic_s": 2e-8}
+    for name in later:
+        del values[name]
 
-    expected = replace(MODEL, step_row_s=0.0, compile_width_s=0.7, carry_number_s=5e-9)
-    assert CostModel.from_dict(values) == expected
+    assert CostModel.from_dict(values) == replace(MODEL, **later)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])

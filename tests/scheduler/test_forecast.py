@@ -58,6 +58,43 @@ def test_under_vmap_activations_separate_families() -> None:
     assert len(found.families) == 2
 
 
+TABM = "model={kind='tabm', ensemble_size=4}"
+
+
+def test_trials_of_a_tabm_have_a_lattice_and_cost_more_with_more_members() -> None:
+    def seconds(size: int) -> float:
+        found = foreseen(study(TABM, f"model.ensemble_size={size}"))
+        assert sum(family.trials for family in found.families.values()) == pytest.approx(64)
+        return sum(known.train_s for f in found.families.values() for known in f.classes)
+
+    # the state of a lane and what a step costs whatever it computes do not grow
+    assert 5 < seconds(32) / seconds(4) < 8
+
+
+def test_each_kind_of_model_has_its_own_share_of_trials() -> None:
+    kinds = "search.model.kind={type='categorical', choices=['mlp', 'tabm']}"
+    found = foreseen(study("model={ensemble_size=4}", kinds), 90)
+
+    shares = {json.loads(name)["model.kind"]: f.trials for name, f in found.families.items()}
+
+    assert shares == pytest.approx({"mlp": 45, "tabm": 45})
+    assert {f.plain.ensemble_size for f in found.families.values() if f.plain} == {0, 4}
+
+
+def test_a_tabm_keeps_exact_classes_if_the_recorded_forecast_has_no_lattice_for_it() -> None:
+    config = study(TABM)
+    record = foreseen(config).as_dict()
+    policy = policy_of(config, (), Forecast.from_dict({**record, "families": {}}), 64)
+    structures = Structures(lambda spec: config.filled(spec.params), lambda _: 1, {})
+    params = {"width": 32, "depth": 2, "activation": "relu", "lr": 1e-3, "weight_decay": 0.1}
+    specs = [TrialSpec(n, {**params, "width": w}, {}, 0) for n, w in enumerate((32, 32, 64))]
+
+    found = plan([LiveTrial(spec, 4) for spec in specs], (), structures, policy)
+
+    assert sorted(known.strategy for known in found.classes) == ["exact", "exact"]
+    assert all(bucket.predicted_train_s is None for bucket in found.buckets)
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
