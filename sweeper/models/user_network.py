@@ -239,16 +239,7 @@ class UserNetwork(Network):
         """The parameters of a fresh model, the rest of it, and its state."""
         fresh = self._fresh(key, {})
         parts = eqx.partition(without_state(fresh), _is_parameter)
-        return *parts, self._state_in(fresh)
-
-    def _state_in(self, fresh: Any) -> StateArrays | None:
-        """The state of a fresh model, in the precision of the study; None if it has none."""
-        if not isinstance(fresh, StatefulModel):
-            return None
-        return jax.tree.map(
-            lambda leaf: leaf.astype(self.dtype) if _is_parameter(leaf) else leaf,
-            arrays_of(fresh.state),
-        )
+        return *parts, arrays_of(fresh.state) if isinstance(fresh, StatefulModel) else None
 
     def _fresh(self, key: PRNGKeyArray, values: Mapping[str, Any]) -> Any:
         """A fresh model with other `values` of some arguments, and its state."""
@@ -273,8 +264,12 @@ class UserNetwork(Network):
     def _abstract(self) -> tuple[PyTree, PyTree, StateArrays | None]:
         parameters, rest, state = eqx.filter_eval_shape(lambda: self.built(fixed_key()))
         dtype = jnp.dtype(self.dtype)
-        ours = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), parameters)
-        return ours, rest, state
+
+        def in_precision(leaf: Any) -> jax.ShapeDtypeStruct:
+            is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
+            return jax.ShapeDtypeStruct(leaf.shape, dtype if is_float else leaf.dtype)
+
+        return jax.tree.map(in_precision, parameters), rest, jax.tree.map(in_precision, state)
 
     @cached_property
     def _rest(self) -> PyTree:
@@ -301,9 +296,14 @@ class UserNetwork(Network):
         return jax.jit(initial)
 
     @cached_property
-    def _initial_state(self) -> Callable[[PRNGKeyArray, Mapping[str, Any]], StateArrays | None]:
-        """The state of a fresh model, compiled."""
-        return jax.jit(lambda key, values: self._state_in(self._fresh(key, values)))
+    def _initial_state(self) -> Callable[[PRNGKeyArray, Mapping[str, Any]], StateArrays]:
+        """The state of a fresh model that has one, compiled."""
+
+        def initial(key: PRNGKeyArray, values: Mapping[str, Any]) -> StateArrays:
+            state = arrays_of(self._fresh(key, values).state)
+            return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), state, self.state)
+
+        return jax.jit(initial)
 
 
 def _places(tree: PyTree) -> list[Any]:

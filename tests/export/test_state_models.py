@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,18 @@ def test_trials_start_from_its_state(directory: Path, saved: SavedModel) -> None
     more = sweeper.open_results(directory / "more").best(1).iloc[0]
     best = sweeper.open_results(directory / "run").best(1).iloc[0]
     assert more["value"] == pytest.approx(best["value"], rel=0.1)
+
+
+def test_a_float64_state_is_described_where_jax_has_float32(directory: Path) -> None:
+    """As to continue from it in float32; JAX warns if it cannot convert to float64."""
+    start = read_start(directory / "best" / MODEL_FILE, directory)
+    spec = replace(spec_of(start.file), dtype="float64")
+    network: Any
+    (network,) = Programs(spec).networks(start.settings).values()
+
+    counter, statistics = network.state.values()
+
+    assert (counter.dtype, [one.dtype for one in statistics]) == ("int32", ["float64"] * 2)
 
 
 def test_an_ensemble_averages_its_predictions(directory: Path, tmp_path: Path) -> None:

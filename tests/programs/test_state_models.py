@@ -23,7 +23,7 @@ from sweeper.preflight.traced_arguments import decided
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import State, restored
+from sweeper.programs.program import Batch, State, restored
 from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
@@ -239,6 +239,21 @@ def test_a_trial_starts_with_the_state_of_its_own_weights(bench: Bench) -> None:
     model, expected = build(64, 10, mode="batch", rate=0.25, key=key)
     assert_close(network.model(parameters).model, model)
     assert_close([*state.values()], expected)
+
+
+def test_weights_of_rows_do_not_change_the_statistics(bench: Bench) -> None:
+    settings = bench.config.filled(spec(0, mode="batch", **RATES).params)
+    program = Programs(data_spec(bench.config, bench.data)).exact(settings)
+    x, y, lane = bench.data.x_train[:64], bench.data.y_train[:64], program.layout.lane(0, settings)
+    begun = program.begin(program.init(0, settings), lane)
+
+    @jax.jit
+    def after(weights: Any) -> State:
+        return program.step(begun, Batch(x, y, weights=weights), lane, jnp.zeros((), jnp.int32))[0]
+
+    even, odd = after(jnp.ones(64)), after(jnp.arange(64.0) % 2)
+    assert not eqx.tree_equal(even.model, odd.model)
+    assert eqx.tree_equal(even.untrained, odd.untrained)
 
 
 def test_its_state_is_neither_counted_nor_decayed(bench: Bench) -> None:
