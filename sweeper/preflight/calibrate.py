@@ -84,6 +84,7 @@ class Case:
     dropout: bool = False
     n_activations: int = 1
     ensemble_size: int = 0
+    n_frequencies: int = 0
     lane_loop: LaneLoop = "map"
     rows: int = 2048
     epochs: int = 20
@@ -96,7 +97,8 @@ class Case:
     @property
     def sizes(self) -> DataSizes:
         """The sizes of the data that it is trained on."""
-        return DataSizes(IN, OUT, train_rows=self.rows, val_rows=self.rows // 8)
+        rows = self.rows, self.rows // 8
+        return DataSizes(IN, OUT, *rows, n_numbers=IN if self.n_frequencies else 0)
 
     def config(self) -> StudyConfig:
         """A study with one such trial."""
@@ -113,6 +115,12 @@ class Case:
                     if self.ensemble_size
                     else [f"model.layer_norm={str(self.layer_norm).lower()}"]
                 ),
+                *(
+                    ["model.numbers=plr", f"model.n_frequencies={self.n_frequencies}"]
+                    if self.n_frequencies
+                    else []
+                ),
+                "model.embedding_size=4",
                 f"model.dropout={0.1 if self.dropout else 0.0}",
                 f"train.batch_size={self.batch_size}",
                 f"train.epochs={self.epochs}",
@@ -131,7 +139,7 @@ def cases() -> tuple[Case, ...]:
         for width in (32, 128)
         for part in (
             *({"layer_norm": True}, {"dropout": True}, {"n_activations": 3}),
-            {"ensemble_size": 8, "epochs": 4},
+            *({"ensemble_size": 8, "epochs": 4}, {"n_frequencies": 16, "epochs": 4}),
         )
     ]
     side_by_side = [
@@ -292,7 +300,9 @@ def _compiled(case: Case) -> _Ready:
         padded_depth=case.padded_depth if is_padded else None,
         run_widths=case.widths if case.others else (),
     )
-    spec = DataSpec(IN, OUT, case.rows, (0.0,), (1.0,), False, "float32", 0)
+    units = (0.0,), (1.0,)
+    numbers = case.sizes.n_numbers
+    spec = DataSpec(IN, OUT, case.rows, *units, False, "float32", 0, n_numbers=numbers)
     program = Programs(spec).of_class(program_class, settings)
     abstract = abstract_lanes(program.layout, program_class.capacity, settings)
     parts = _parts(case)

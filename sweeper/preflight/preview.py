@@ -466,6 +466,7 @@ class Preview:
         working = n_parameters(width, depth, work) * _WORKING_COPIES
         rows = max(work.batch_size, min(work.val_rows, MEASURED_ROWS)) * width * depth
         rows *= max(1, work.ensemble_size)
+        rows += 2 * work.batch_size * work.embedding[0] * work.embedding[1]
         numbers = 2 * lanes * state + at_once * (working + rows)
         arrays = (getattr(data, f"{array}_{part}") for array in "xyw" for part in _PARTS)
         order = 4 * self.config.max_epochs * work.steps * work.batch_size

@@ -89,7 +89,7 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
 def n_embedded(config: StudyConfig, data: Dataset) -> int:
     """How many numbers networks embed; 0 if none does."""
     drawn = config.drawn_values("model.numbers") or ()
-    return len(data.transform["numbers"]) if "plr" in drawn else 0
+    return len(data.transform.get("numbers", ())) if "plr" in drawn else 0
 
 
 def _tuples(value: Any) -> Any:

@@ -187,7 +187,7 @@ class CostModel:
     step_layer_norm_s: float
     step_dropout_s: float
     step_ensemble_s: float = 3e-9
-    step_periodic_s: float = 2e-8
+    step_periodic_s: float = 1.5e-8
     epoch_base_s: float
     carry_number_s: float = 5e-9
     vmap_base_s: float
