@@ -305,10 +305,10 @@ def run_prepared(
         run_dir = RunDir(config.run_dir.absolute())
         kept = kept_threads(config, run_dir, fresh=asked.fresh)
         claim_devices(config, kept)
-        if told := threads_message(config, kept, own_xla_threads()):
-            observer(Warned(told))
-        if config.execution.engine is None and (told := left_out(config, jax.local_devices())):
-            observer(Warned(told))
+        if warning := threads_message(config, kept, own_xla_threads()):
+            observer(Warned(warning))
+        if config.execution.engine is None and (warning := left_out(config, jax.local_devices())):
+            observer(Warned(warning))
         start = warm_start.started_from(
             config, run_dir, asked.continue_from, fresh=asked.fresh, trust_code=asked.trust_code
         )

@@ -489,10 +489,10 @@ def _own_directory(root: Path | None, path: Path | None) -> Path | None:
         _make_private(path)
         return path
     except (_UnusableError, OSError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else error
         place = path or "the cache directory"
         hint = f"set {CACHE_VARIABLE} to a directory of your own"
-        _log.warning("%s cannot be used: %s; running without a cache (%s)", place, told, hint)
+        _log.warning("%s cannot be used: %s; running without a cache (%s)", place, reason, hint)
         return None
 
 

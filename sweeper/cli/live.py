@@ -147,12 +147,12 @@ def _beginning(opened: StudyOpened) -> RenderableType:
     )
 
 
-def _bar(finished: int | None, n_trials: int, *told: str) -> RenderableType:
+def _bar(finished: int | None, n_trials: int, *texts: str) -> RenderableType:
     """A progress bar with text next to it; it pulses if `finished` is not known."""
     total = None if finished is None else n_trials
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
-        ProgressBar(total=total, completed=finished or 0, width=32, complete_style="green"), *told
+        ProgressBar(total=total, completed=finished or 0, width=32, complete_style="green"), *texts
     )
     return bar
 

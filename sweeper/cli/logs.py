@@ -45,9 +45,9 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         _begin(keeper, logging.FileHandler(file, encoding="utf-8"))
-    told = logging.StreamHandler()
-    told.setLevel(logging.WARNING)
-    told.setFormatter(_Printable())
+    stderr_handler = logging.StreamHandler()
+    stderr_handler.setLevel(logging.WARNING)
+    stderr_handler.setFormatter(_Printable())
 
     def observed(event: Event) -> None:
         if isinstance(event, StudyOpened) and keeper.target is None:
@@ -59,7 +59,7 @@ def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Obse
 
     before = _own.level, _events.propagate
     # without a handler, Python prints warnings itself
-    spoken = [] if logging.getLogger().handlers else [told]
+    spoken = [] if logging.getLogger().handlers else [stderr_handler]
     _own.setLevel(min(logging.getLevelName(level.upper()), logging.WARNING))
     _events.propagate = False  # the view shows them
     for one in (keeper, *spoken):
@@ -119,8 +119,8 @@ def _log(event: Event) -> None:
             _events.debug("bucket %d, %s: %s, %s", event.bucket, event.strategy, shown, place)
         case BucketFinished(bucket=bucket, place=place):
             compiled, trained = (formatting.seconds(s) for s in (event.compile_s, event.train_s))
-            told = "bucket %d finished on %s: %s compiling, %s training"
-            _events.debug(told, bucket, place, compiled, trained)
+            message = "bucket %d finished on %s: %s compiling, %s training"
+            _events.debug(message, bucket, place, compiled, trained)
         case CompilePlanned(class_id=class_id, strategy=strategy):
             _events.debug("the %s program %s will be compiled", strategy, class_id)
         case CompileStarted(class_id=class_id, strategy=strategy, place=place):

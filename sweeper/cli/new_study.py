@@ -59,12 +59,12 @@ def begin(
         take a table or a target.
         DataError: the table cannot be read or has no such column.
     """
-    text, told = _begun(_template(template), output, data, target, effort)
+    text, messages = _begun(_template(template), output, data, target, effort)
     write_new(output, text)
     if not output.with_name(SCHEMA_FILE).exists():
         text = json.dumps(study_schema(), indent=2) + "\n"
         write_new(output.with_name(SCHEMA_FILE), text)
-    return told
+    return messages
 
 
 def begin_again(run_dir: Path, number: int | None, output: Path) -> None:
@@ -119,9 +119,9 @@ def _begun(
     )
     if not in_proportion:
         text = text.replace("stratify = true", "stratify = false")
-    told = _guessed(guessed, chosen, _other_way(chosen, data, guessed, output))
+    messages = _guessed(guessed, chosen, _other_way(chosen, data, guessed, output))
     name = data.name if data.exists() else str(data)
-    return text, tuple(f"{name}: {one}" for one in told)
+    return text, tuple(f"{name}: {one}" for one in messages)
 
 
 def _other_way(chosen: Template, data: Path, guessed: Guess, output: Path) -> str:

@@ -55,10 +55,10 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield pairs(formatting.prediction(preview["predicted"]))
     yield ""
     yield _buckets(preview["first_round"])
-    for told in (preview["advice"], *preview["notes"]):
-        if told:
+    for note in (preview["advice"], *preview["notes"]):
+        if note:
             yield ""
-            yield told
+            yield note
     yield from _idle_rules(preview)
 
 

@@ -41,8 +41,8 @@ def checked(facts: Mapping[str, Any]) -> Table:
     """The result of `validate`: a line per warning, hint and unchecked item."""
     names = ("warnings", "hints", "unchecked")
     lists = {name: "\n".join(map(printable, facts[name])) for name in names}
-    told = {name: value for name, value in {**facts, **lists}.items() if value not in ("", None)}
-    return pairs(told, kept="\n")
+    entries = {name: value for name, value in {**facts, **lists}.items() if value not in ("", None)}
+    return pairs(entries, kept="\n")
 
 
 def rows(
@@ -146,8 +146,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         facts["compiling"] = compiling
     if status.state == "running" and status.training:
         facts["training"] = status.training
-    if told := ended_by(status):
-        facts["ended early"] = told
+    if reason := ended_by(status):
+        facts["ended early"] = reason
     if status.front:
         facts["Pareto front"] = counted(len(status.front), "trial")
         for trial in status.front[:_FRONT_SHOWN]:

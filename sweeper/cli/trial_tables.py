@@ -134,9 +134,9 @@ def confirmed(
     known = ("rank", "trial", "mean", "std", "rank_before", "before")
     others = [name for name in records[0] if name not in known]
     headings = ("rank", "trial", f"{metric}, mean", "deviation", *others, "rank before", "before")
-    told = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
+    columns = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
     title = f"finalists, each with {seeds} fresh seeds"
-    yield rows(title, headings, [[row[name] for name in told] for row in records])
+    yield rows(title, headings, [[row[name] for name in columns] for row in records])
     yield ""
     completed = [row["trial"] for row in records if row["mean"] is not None]
     if len(completed) < 2:
@@ -226,11 +226,11 @@ def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
 def _lead(lead: Lead) -> str:
     """How far ahead the best finalist is, and whether that may be chance."""
     ahead, twice = formatting.number(lead.difference), formatting.number(2 * lead.standard_error)
-    told = f"its mean is {ahead} better than that of trial {lead.over}"
+    finding = f"its mean is {ahead} better than that of trial {lead.over}"
     chance = f"{twice}, twice the standard error of the difference"
     if lead.is_clear:
-        return f"{told}, more than {chance}"
-    return f"{told}, within {chance}: it may be chance; try more seeds (--seeds N --fresh)"
+        return f"{finding}, more than {chance}"
+    return f"{finding}, within {chance}: it may be chance; try more seeds (--seeds N --fresh)"
 
 
 def reproduced(found: Reproduction) -> Iterator[RenderableType]:
@@ -302,7 +302,7 @@ def _curves(curves: Mapping[str, Sequence[float | None]]) -> Table:
 def _buckets(buckets: Sequence[Record]) -> Rows:
     headings = ("round", "bucket", "epochs", "lanes", "place", "compile s", "train s", "outcome")
     others = ("lanes_live", "place", "compile_s", "train_s", "outcome")
-    told = [
+    records = [
         (
             *(row["round"], row["bucket_id"]),
             formatting.span(row["epochs_from"], row["epochs_to"]),
@@ -310,4 +310,4 @@ def _buckets(buckets: Sequence[Record]) -> Rows:
         )
         for row in buckets
     ]
-    return rows("buckets", headings, told)
+    return rows("buckets", headings, records)

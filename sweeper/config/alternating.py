@@ -267,7 +267,7 @@ def _unfit_tasks(train: AlternatingTable, task: Task | None) -> Iterator[Flaw]:
         hint = f'write "{task}", or another loss'
         yield Flaw("train.task", f"the loss {train.of_data} is for {task}", hint)
     for name, loss in train.by_loss.items():
-        its = TASK_OF_LOSS.get(loss.kind, task)
-        if loss.against == DATA and its != task:
-            found = f"{loss.kind} is for {its}, but the loss {train.of_data} is for {task}"
+        loss_task = TASK_OF_LOSS.get(loss.kind, task)
+        if loss.against == DATA and loss_task != task:
+            found = f"{loss.kind} is for {loss_task}, but the loss {train.of_data} is for {task}"
             yield Flaw(f"train.losses.{name}.kind", found, f"write a loss for {task}")

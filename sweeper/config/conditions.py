@@ -180,12 +180,12 @@ class StructureSearch:
     def _groups(self, key: str) -> Iterator[_Group]:
         """The groups of values of a setting; its value if not drawn is a group of its own."""
         conditions = [entry.when or {} for entry in self.search.values()]
-        told = [when[key] for when in conditions if key in when]
-        told += [wanted for owner, wanted in self.uses.values() if owner == key]
-        told += [(value,) for name, value in self.only.items() if name == key]
+        wanted_values = [when[key] for when in conditions if key in when]
+        wanted_values += [wanted for owner, wanted in self.uses.values() if owner == key]
+        wanted_values += [(value,) for name, value in self.only.items() if name == key]
         groups: dict[object, list[Scalar]] = {}
         for value in self.search[key].values() or ends(self.search[key])[:1]:
-            says = (value == self.kept(key), *(value in wanted for wanted in told))
+            says = (value == self.kept(key), *(value in wanted for wanted in wanted_values))
             groups.setdefault(says, []).append(value)
         for alike in groups.values():
             yield _Group(alike[0], len(alike))

@@ -121,12 +121,12 @@ def coupled_recipe(raw: RawTable) -> Recipe:
     models = {name: one for name, one in models.items() if is_table(one)}
     generator = models.get(GENERATOR, {})
     takes_noise = "in_size" in generator and "input" not in generator
-    told = {
+    facts = {
         "models": tuple(models),
         "generates": takes_noise or raw["train"].get("objective") in OBJECTIVES,
         "has_modes": is_table(data) and "mode" in data,
     }
-    return Recipe(CoupledTable, (), tuple(told.items()))
+    return Recipe(CoupledTable, (), tuple(facts.items()))
 
 
 def feeds(name: str, train: CoupledTable, inputs: Mapping[str, str | None]) -> str | None:

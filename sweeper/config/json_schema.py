@@ -134,11 +134,11 @@ def _table(name: str) -> Schema:
     schema = _form(name, kind.of[kind.default])
     for value, table in kind.of.items():
         if value != kind.default:
-            told = {"properties": {kind.by: {"const": value}}, "required": [kind.by]}
-            schema = {"if": told, "then": _form(name, table), "else": schema}
+            condition = {"properties": {kind.by: {"const": value}}, "required": [kind.by]}
+            schema = {"if": condition, "then": _form(name, table), "else": schema}
     if kind.own is not None:
-        told = _within(kind.by, plain(kind.own)["properties"][kind.by])
-        schema = {"if": told, "then": _form(name, kind.own), "else": schema}
+        condition = _within(kind.by, plain(kind.own)["properties"][kind.by])
+        schema = {"if": condition, "then": _form(name, kind.own), "else": schema}
     return {"type": "object", **schema}
 
 

@@ -320,8 +320,10 @@ def uncertain_decays(config: StudyConfig) -> tuple[str, ...]:
     for key, table in config.each("optimizer").items():
         values = config.drawn_values(f"{key}.weight_decay")
         is_zero = isinstance(table, UserOptimizerTable) or (values is not None and not any(values))
-        its = models.get(key.replace("optimizer", "model", 1))
-        of_mlp = isinstance(its, MlpTable) or all(isinstance(m, MlpTable) for m in models.values())
+        model = models.get(key.replace("optimizer", "model", 1))
+        of_mlp = isinstance(model, MlpTable) or all(
+            isinstance(m, MlpTable) for m in models.values()
+        )
         if not is_zero and (getattr(table, "decay", None) is not None or not of_mlp):
             found.append(key)
     return tuple(found)

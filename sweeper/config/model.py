@@ -233,7 +233,7 @@ def check_bins(counts: Sequence[object]) -> Iterator[Flaw]:
 def concerns(table: Table, name: str, kind: ModelKind) -> bool:
     """Whether models of `kind` use a key of this `[model]`."""
     if isinstance(table, MixedTable):
-        declared = [one for one, its in MODELS.items() if name in its.model_fields]
+        declared = [one for one, model_table in MODELS.items() if name in model_table.model_fields]
         return kind in (declared or ["python"])  # the arguments of its function
     return getattr(table, "kind", None) == kind
 

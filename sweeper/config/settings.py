@@ -166,9 +166,9 @@ def rateless(
     `raw` and `kind` are the table `[optimizer]` and its type.
     """
     drawn = [rate for name in phases if (rate := f"train.phases.{name}.lr") in searched]
-    for key, table, its in each(raw, kind):
+    for key, table, table_type in each(raw, kind):
         if (
-            issubclass(its, UserOptimizerTable)
+            issubclass(table_type, UserOptimizerTable)
             and "lr" not in table
             and f"{key}.lr" not in searched
         ):

@@ -76,10 +76,10 @@ def _metric_of_another_task(
         its_task = TASK_OF_METRIC.get(metric, mine)
         if mine is None or its_task == mine:
             continue
-        fitting = [name for name, its in TASK_OF_METRIC.items() if its == mine]
+        fitting = [name for name, metric_task in TASK_OF_METRIC.items() if metric_task == mine]
         instead = ", ".join(fitting)
         if loss in TASK_OF_LOSS:
-            others = [name for name, its in TASK_OF_LOSS.items() if its == its_task]
+            others = [name for name, loss_task in TASK_OF_LOSS.items() if loss_task == its_task]
             found = f"{metric} does not fit the loss {loss}"
             yield Flaw("metrics", found, f'write one of {instead}, or loss = "{others[0]}"')
         else:

@@ -175,8 +175,8 @@ class Buckets:
             return {known: known for known in ids}
         names, named = self.texts("class_name")
         pairs = sorted({*zip(codes.tolist(), named.tolist(), strict=True)})
-        told = {ids[code]: names[name] for code, name in pairs if code >= 0 and name >= 0}
-        return {known: told.get(known, known) for known in ids}
+        names_by_id = {ids[code]: names[name] for code, name in pairs if code >= 0 and name >= 0}
+        return {known: names_by_id.get(known, known) for known in ids}
 
     @cached_property
     def places(self) -> tuple[list[str], np.ndarray]:

@@ -121,8 +121,8 @@ def _rows(block: Block) -> str:
 
 def _kind(column: Sequence[Any]) -> str:
     """The class that aligns the cells of a column, and its head, to the right for numbers."""
-    told = [value for value in column if value not in (None, "-")]
-    are_numbers = all(isinstance(it, int | float) or _SHARE.fullmatch(str(it)) for it in told)
+    cells = [value for value in column if value not in (None, "-")]
+    are_numbers = all(isinstance(it, int | float) or _SHARE.fullmatch(str(it)) for it in cells)
     return ' class="number"' if are_numbers else ""
 
 

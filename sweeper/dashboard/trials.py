@@ -134,10 +134,10 @@ class PublishedTrials:
     def best(self, n: int) -> np.ndarray:
         """The indices of the best feasible complete trials, by the first objective."""
         value = self.numbers("value")
-        told = self.are("COMPLETE") & np.isfinite(value)
+        candidates = self.are("COMPLETE") & np.isfinite(value)
         if "feasible" in self.table.column_names:
-            told &= self.numbers("feasible") != 0
-        places = np.flatnonzero(told)
+            candidates &= self.numbers("feasible") != 0
+        places = np.flatnonzero(candidates)
         cost = value[places] if self.directions[0] == "minimize" else -value[places]
         return places[np.lexsort((self.numbers("trial_number")[places], cost))][:n]
 

@@ -77,10 +77,10 @@ def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
         return []
     names = *raw.features, *raw.targets, *raw.weights
     columns = [name for name in names if name in raw.frame]
-    n_rows, told = units_rows(raw.frame[columns], raw.categories)
+    n_rows, description = units_rows(raw.frame[columns], raw.categories)
     if not n_rows:
         return []
-    found = f"{raw.places(range(n_rows))} of {raw.name} {told}"
+    found = f"{raw.places(range(n_rows))} of {raw.name} {description}"
     return [config.problem(raw.key, found, raw.csv.without_rows(n_rows))]
 
 

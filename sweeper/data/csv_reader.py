@@ -519,13 +519,13 @@ def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: 
     names, separator = [*map(str, frame)], dialect.separator
     rows = [line.split(separator) for line in lines]
     columns = [names[place:], *[names] * (len(lines) - 2), names[: place + 1]]
-    if any(len(row) != len(its) for row, its in zip(rows, columns, strict=True)):
+    if any(len(row) != len(row_columns) for row, row_columns in zip(rows, columns, strict=True)):
         return False
     numeric = {name for name in names if is_number(frame[name])}
     cells = [
         text.strip().replace(dialect.decimal, ".")
-        for row, its in zip(rows, columns, strict=True)
-        for name, text in zip(its, row, strict=True)
+        for row, row_columns in zip(rows, columns, strict=True)
+        for name, text in zip(row_columns, row, strict=True)
         if name in numeric and text.strip() not in MISSING_WORDS
     ]
     n_numbers = sum(number_of(cell, lenient=True) is not None for cell in cells)

@@ -187,8 +187,8 @@ def _may_be_weights(column: pd.Series[Any]) -> bool:
 def _words(raw: RawData) -> dict[str, str]:
     """Remarks about words for missing values that may be meant as text, by column."""
     names = [name for name in raw.words if name in raw.frame and raw.is_category(name)]
-    told = {n: describe_missing_words(n, raw.words[n], raw.words_of_numbers[1:]) for n in names}
-    return {name: one for name, one in told.items() if one}
+    remarks = {n: describe_missing_words(n, raw.words[n], raw.words_of_numbers[1:]) for n in names}
+    return {name: one for name, one in remarks.items() if one}
 
 
 def _read(path: Path, target: str | None) -> tuple[str, RawData]:
@@ -235,9 +235,9 @@ def _refuse_layout(file: CsvFile, raw: RawData) -> None:
         raise DataError(Problem(str(file.path), "", found, "add a line of column names above it"))
     if quoted := in_single_quotes(raw.frame):
         raise DataError(Problem(str(file.path), "", quoted, file.unquoting()))
-    n_rows, told = units_rows(raw.frame)
+    n_rows, description = units_rows(raw.frame)
     if n_rows:
-        found = f"{raw.places(range(n_rows))} {told}"
+        found = f"{raw.places(range(n_rows))} {description}"
         raise DataError(Problem(str(file.path), "", found, file.without_rows(n_rows)))
 
 
@@ -353,8 +353,8 @@ def _dropped(raw: RawData, words: Sequence[str]) -> dict[str, str]:
     row_ids = {name: why for name in others if (why := row_id_reason(name, raw.frame[name]))}
     if len(useless) + len(row_ids) == len(names):
         row_ids = {}  # if there is nothing else to learn from, it may be intended
-    told = {**useless, **row_ids}
-    return {name: told[name] for name in names if name in told}
+    reasons = {**useless, **row_ids}
+    return {name: reasons[name] for name in names if name in reasons}
 
 
 def _as_text(raw: RawData, words: Sequence[str]) -> dict[str, str]:

@@ -84,9 +84,9 @@ def read_rows(
         near = "" if path.exists() else _near_table(path)
         raise DataError(Problem(place, "", error.found, near or error.hint)) from error
     except UNREADABLE as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         near = "" if path.exists() else _near_table(path)
-        raise DataError(Problem(str(path), "", f"cannot be read: {told}", near)) from error
+        raise DataError(Problem(str(path), "", f"cannot be read: {reason}", near)) from error
     names = [str(name) for name in frame.columns] if ALL in keep else [*dict.fromkeys(keep)]
     known = {*transform.columns, *others, *names}
     unused = [str(name) for name in frame if str(name) not in known]

@@ -50,8 +50,8 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
         # NumPy leaves a file open if it cannot read it
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             _check_names(config, path.name, wanted, file.files)
-            if told := exceeding(stored_bytes(path, {*wanted.values()}), available_bytes()):
-                raise DataError(config.problem("data.path", f"{path.name} {told}", FEWER))
+            if excess := exceeding(stored_bytes(path, {*wanted.values()}), available_bytes()):
+                raise DataError(config.problem("data.path", f"{path.name} {excess}", FEWER))
             arrays = [(name, file[name]) for name in dict.fromkeys(wanted.values())]
     except UNREADABLE as error:
         found = f"{path.name} is not an .npz file of plain arrays ({type(error).__name__}: {error})"
@@ -75,9 +75,9 @@ def tabled(
     """
     rows = {array: len(values) if values.ndim else 0 for array, values in arrays}
     if len(set(rows.values())) > 1 or not all(rows.values()):
-        told = listed([f"'{array}' has {counted(count, 'row')}" for array, count in rows.items()])
+        counts = listed([f"'{array}' has {counted(count, 'row')}" for array, count in rows.items()])
         hint = "give each array one element per row"
-        raise DataError(config.problem(key, f"{name}: {told}", hint))
+        raise DataError(config.problem(key, f"{name}: {counts}", hint))
     frames = [_table(array, values) for array, values in arrays]
     columns = {array: tuple(t.columns) for (array, _), t in zip(arrays, frames, strict=True)}
     check_columns(config, key, name, columns)
@@ -92,7 +92,7 @@ def check_columns(
     Raises:
         DataError: with all of these.
     """
-    empty = [f"'{array}'" for array, its in columns.items() if not its]
+    empty = [f"'{array}'" for array, names in columns.items() if not names]
     if empty:
         found = f"{name}: {listed(empty)} {'has' if len(empty) == 1 else 'have'} no columns"
         raise DataError(config.problem(key, found, "give each array at least one column"))

@@ -126,8 +126,8 @@ def leaks(raw: RawData, *, is_classes: bool) -> Iterator[str]:
 def days(raw: RawData) -> Iterator[str]:
     """Warnings about features that hold dates as numbers."""
     for name in raw.numbers:
-        if told := dates_as_numbers(raw.frame[name]):
-            yield f"'{name}' {told}"
+        if remark := dates_as_numbers(raw.frame[name]):
+            yield f"'{name}' {remark}"
 
 
 def number_codes(raw: RawData, names: Iterable[str], also: str, of_targets: str) -> Iterator[str]:
@@ -188,9 +188,9 @@ def _sentinels(config: StudyConfig, raw: RawData) -> Iterator[str]:
 
 
 def _first(remarks: Iterable[str], others: str) -> Iterator[str]:
-    told = [f"column {remark}" for remark in remarks]
-    yield from told[:_COLUMNS_SHOWN]
-    if more := len(told[_COLUMNS_SHOWN:]):
+    sentences = [f"column {remark}" for remark in remarks]
+    yield from sentences[:_COLUMNS_SHOWN]
+    if more := len(sentences[_COLUMNS_SHOWN:]):
         yield f"{counted(more, 'more column')} {others}"
 
 

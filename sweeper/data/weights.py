@@ -79,8 +79,8 @@ def _value_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Pr
     for what, (rows, hint) in found.items():
         if len(rows):
             are = "is" if len(rows) == 1 else "are"
-            told = raw.describe_rows(name, rows.tolist(), f"{are} {what}")
-            yield config.problem(_KEY, told, hint)
+            message = raw.describe_rows(name, rows.tolist(), f"{are} {what}")
+            yield config.problem(_KEY, message, hint)
 
 
 def weightless_parts(config: StudyConfig, data: Dataset) -> Iterator[Problem]:

@@ -154,16 +154,16 @@ def check_shares(config: StudyConfig, carried: float | None) -> None:
     if carried is None or not workers or carried + workers * memory.worker <= MAX:
         return
     variable = fraction_variable(os.environ)
-    its, hint = f"{variable}={carried:g} of this process", f"unset {variable}"
+    share, hint = f"{variable}={carried:g} of this process", f"unset {variable}"
     if variable not in os.environ:
-        its = f"{carried:g} that this process has from an earlier study"
+        share = f"{carried:g} that this process has from an earlier study"
         hint = "run the study in a separate process"
-    told = (
-        f"{workers} workers of {memory.worker:.2f} each, next to {its}, "
+    found = (
+        f"{workers} workers of {memory.worker:.2f} each, next to {share}, "
         f"exceed the {MAX:g} of a GPU that can be shared"
     )
     hint = f"{hint}, or write a smaller memory_fraction or fewer workers"
-    raise SetupError(config.problem("execution.memory_fraction", told, hint))
+    raise SetupError(config.problem("execution.memory_fraction", found, hint))
 
 
 def check_fits(config: StudyConfig, data: Dataset) -> None:

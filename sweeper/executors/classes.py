@@ -148,7 +148,7 @@ class Classes:
         switch = self.program(work.program, settings[0])
         assert isinstance(switch, Switch), "only called for classes with branches"
         branches = branch_classes(work.program)
-        return [branches[switch.branch_of(its)] for its in settings]
+        return [branches[switch.branch_of(trial_settings)] for trial_settings in settings]
 
     def parts(self, batch_size: int, *, is_spread: bool) -> DeviceData:
         """The data on the first device, or spread over all, for batches of this size."""

@@ -59,8 +59,8 @@ class CheckedCache:
             self._files.put(f"{key}{_CHECKED}", _digest(key, value) + value)
         except Exception as error:
             if not self._has_warned:
-                told = "compiled programs are not cached in %s: %s; the study continues anyway"
-                _log.warning(told, self._path, error)
+                message = "compiled programs are not cached in %s: %s; the study continues anyway"
+                _log.warning(message, self._path, error)
             self._has_warned = True
 
     def _remove(self, key: str) -> None:
@@ -91,8 +91,10 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         if sys.platform == "linux":  # XLA reads it to choose kernels
-            told = "/proc/cpuinfo cannot be read, so the last digits of rows may differ from"
-            _log.warning("%s those of runs in which it can", told)
+            _log.warning(
+                "/proc/cpuinfo cannot be read, so the last digits of rows may differ from those of "
+                "runs in which it can"
+            )
         return platform.processor()
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
 

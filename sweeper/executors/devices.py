@@ -60,11 +60,11 @@ def check_xla_threads(environment: Mapping[str, str]) -> None:
     Raises:
         SetupError: it is not a number that XLA accepts.
     """
-    told = environment.get(XLA_THREADS, "1")
-    if not (told.isdecimal() and 1 <= int(told) <= MAX_XLA_THREADS):
+    threads = environment.get(XLA_THREADS, "1")
+    if not (threads.isdecimal() and 1 <= int(threads) <= MAX_XLA_THREADS):
         hint = f"set it to 1 to {MAX_XLA_THREADS}, or unset it"
         raise SetupError(
-            Problem(XLA_THREADS, "", f"{told!r} is not a number of threads for XLA", hint)
+            Problem(XLA_THREADS, "", f"{threads!r} is not a number of threads for XLA", hint)
         )
 
 

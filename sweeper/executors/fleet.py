@@ -147,8 +147,8 @@ def _inline(
     groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
     turns = turns_on([group[0].platform for group in groups])
     trainers = [
-        Trainer(config, data, run_dir.checkpoints, start, group, its, timeline)
-        for group, its in zip(groups, turns, strict=True)
+        Trainer(config, data, run_dir.checkpoints, start, group, group_turns, timeline)
+        for group, group_turns in zip(groups, turns, strict=True)
     ]
     # cache entries are for one device by its number, but those of GPUs for any of a kind
     return InlineExecutor(

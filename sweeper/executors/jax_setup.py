@@ -205,9 +205,9 @@ def open_devices(variables: Mapping[str, str]) -> None:
                 _threads = count_xla_threads() or len(usable_cpus())
         except Exception as error:  # even a bare AssertionError
             said = str(error).strip().splitlines() or ["there is none"]
-            told = f"no device can be opened: {said[0]}"
+            found = f"no device can be opened: {said[0]}"
             hint = f"unset or change {_PLATFORMS}, or run python -m sweeper doctor"
-            raise SetupError(Problem("JAX", "", told, hint)) from error
+            raise SetupError(Problem("JAX", "", found, hint)) from error
         finally:
             for name in missing:
                 del os.environ[name]
@@ -224,5 +224,5 @@ def own_xla_threads() -> int | None:
 
 
 def _carried_threads(environment: Mapping[str, str]) -> int | None:
-    told = environment.get(XLA_THREADS)
-    return None if told is None else int(told)
+    threads = environment.get(XLA_THREADS)
+    return None if threads is None else int(threads)

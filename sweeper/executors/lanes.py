@@ -57,8 +57,8 @@ def stack(
         state=stacked([state for start in starts for state in start.states]),
         lane=stacked(
             [
-                program.lane(spec.number, its, member.replicate)
-                for spec, its in zip(work.specs, settings, strict=True)
+                program.lane(spec.number, trial_settings, member.replicate)
+                for spec, trial_settings in zip(work.specs, settings, strict=True)
                 for member in members
             ]
         ),

@@ -52,8 +52,8 @@ class Limit:
             ProgramTooLargeError: with both sizes.
         """
         if self.n_bytes is not None and needed_bytes is not None and needed_bytes > self.n_bytes:
-            its = f"its program of {counted(lanes, 'lane')} takes {size_text(needed_bytes)}"
-            raise ProgramTooLargeError(f"{its}, but {self.whose} is {size_text(self.n_bytes)}")
+            demand = f"its program of {counted(lanes, 'lane')} takes {size_text(needed_bytes)}"
+            raise ProgramTooLargeError(f"{demand}, but {self.whose} is {size_text(self.n_bytes)}")
 
 
 def limit_on(device: Any, config: StudyConfig) -> Limit:
@@ -81,9 +81,9 @@ def is_out_of_memory(error: BaseException) -> bool:
         return error.errno == errno.ENOMEM
     if isinstance(error, MemoryError | ProgramTooLargeError):
         return True
-    told = text_of(error)
-    is_driver = isinstance(error, jax.errors.JaxRuntimeError) and (_XLA in told or _DRIVER in told)
-    return told.startswith(_XLA) or is_driver
+    text = text_of(error)
+    is_driver = isinstance(error, jax.errors.JaxRuntimeError) and (_XLA in text or _DRIVER in text)
+    return text.startswith(_XLA) or is_driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Ladder:
         capacity = min((one.capacity for one in under_limit), default=work.program.capacity)
         tries = deque(_Try(part) for part in self._parts(work, [work], capacity))
         outcomes: list[Outcome] = []
-        told: list[str] = []
+        shortages: list[str] = []
         own_programs = 0
         while tries:
             now = tries.popleft()
@@ -141,7 +141,7 @@ class Ladder:
             if isinstance(found, Outcome):
                 outcomes.append(found)
                 continue
-            told.append(found.told)
+            shortages.append(found.told)
             lower = halved(now.work.program.capacity, self.members)
             if lower is not None:
                 capacity, left = lower, [now.work, *(waiting.work for waiting in tries)]
@@ -155,14 +155,14 @@ class Ladder:
             else:
                 outcomes.append(self.fail(now.work, found.failure))
         whole = joined(work, outcomes)  # for branches tried one by one, this is more precise
-        if capacity < work.program.capacity or told:
+        if capacity < work.program.capacity or shortages:
             own = self.limit.ceiling(capacity)
             whole = replace(whole, ceiling=lowest([own, whole.ceiling]))
         return replace(
             whole,
             memory_limit_bytes=self.limit.n_bytes,
             own_programs=whole.own_programs + own_programs,
-            shortage=told[0] if told else whole.shortage,
+            shortage=shortages[0] if shortages else whole.shortage,
         )
 
     def _parts(self, work: Work, left: Iterable[Work], capacity: int) -> Iterator[Work]:

@@ -60,7 +60,7 @@ class Retrying:
 
     attempt: Attempt
     retries: int
-    tell: Callable[[str], None] = lambda told: None
+    tell: Callable[[str], None] = lambda message: None
 
     def train(self, work: Work, deaths: int = 0, losses: int = 0) -> Outcome:
         """The outcome of `work`, after `deaths` earlier deaths.

@@ -54,8 +54,8 @@ class SwitchRunner:
     def __call__(self, lanes: Lanes, parts: DeviceData) -> Segment:
         """The result of the lanes, in their own order, as NumPy arrays."""
         epochs = np.asarray(lanes.stop) - np.asarray(lanes.start)
-        told: Any = lanes.lane  # a `BranchLane`
-        work = epochs * self.work[np.asarray(told.branch)]
+        branch_lane: Any = lanes.lane  # a `BranchLane`
+        work = epochs * self.work[np.asarray(branch_lane.branch)]
         room = _room(len(work), self.devices)
         places = _places(spread(work.tolist(), self.devices), room)
         taken = np.maximum(places, 0)

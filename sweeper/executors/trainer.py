@@ -156,10 +156,12 @@ class Trainer:
         )
         pairs = zip(work.bucket.lanes, settings, strict=True)
         files = self._files(work)
-        starts = [self._start(program, lane, its, files) for lane, its in pairs]
+        starts = [
+            self._start(program, lane, trial_settings, files) for lane, trial_settings in pairs
+        ]
         members = self._config.members
         lanes = stack(work, starts, settings, program, members)
-        phases = [its.phase_at for its in settings for _ in members]
+        phases = [trial_settings.phase_at for trial_settings in settings for _ in members]
         spare = [phases[0]] * (work.program.capacity - len(phases))
         with (
             self._turns.turn(alone=alone),
@@ -265,17 +267,19 @@ class Trainer:
         states: dict[LaneName, State] = {}
         has_unfinished = False
         n_members = len(self._config.members)
-        for index, (lane, spec, its) in enumerate(zip(lanes, work.specs, settings, strict=True)):
+        for index, (lane, spec, trial_settings) in enumerate(
+            zip(lanes, work.specs, settings, strict=True)
+        ):
             of_trial = slice(index * n_members, (index + 1) * n_members)
             ended = segment.ended is not None and bool(segment.ended[of_trial].all())
             is_unfinished = lane.epoch_to < self._config.epochs_of(spec.params) and not ended
-            of_ended = at_its_best if its.saves else only_model
+            of_ended = at_its_best if trial_settings.saves else only_model
             has_unfinished |= is_unfinished
             for member in range(n_members):
                 at = index * n_members + member
                 states[lane.number, member] = program.exact(
                     jax.tree.map(lambda leaf, at=at: leaf[at], segment.state),
-                    its,
+                    trial_settings,
                     whole if is_unfinished else of_ended,
                 )
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)

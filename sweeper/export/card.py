@@ -51,11 +51,12 @@ def model_card(
     ]
     if modules:
         named = ", ".join(f"`{name}`" for name in modules)
-        told = (
+        code = (
             f"The study's own code is copied here: {named}. Other modules that it imports must be "
+            "installed; `load.py` runs it."
         )
         files = "Files that it reads, such as weights, are not copied: keep them where it looks."
-        parts += [f"{told}installed; `load.py` runs it. {files}"]
+        parts += [f"{code} {files}"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -77,8 +78,8 @@ def trust_needed(record: Record) -> str:
 def _parameters(params: Record) -> str:
     if not params:
         return "Its study searches nothing; all settings are in `trial.toml`."
-    told = "Values that the trial drew; `trial.toml` has all of its settings."
-    return f"{told}\n\n{_table(('parameter', 'value'), params.items())}"
+    caption = "Values that the trial drew; `trial.toml` has all of its settings."
+    return f"{caption}\n\n{_table(('parameter', 'value'), params.items())}"
 
 
 def _summary(config: StudyConfig, row: Record, record: Record) -> str:
@@ -90,19 +91,19 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
         made = described[0].upper() + described[1:]
     member = len(config.members) > 1
     which = f", {_member(config, record)}" if member else ""
-    told = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
-    told += f"{row['epochs_done']} epochs by `{config.train.program}`"
+    summary = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
+    summary += f"{row['epochs_done']} epochs by `{config.train.program}`"
     if is_of_earlier_epoch(row):
-        told += f", with the weights of epoch {row['best_epoch']}, its best"
-    told += f"; {row['state']}"
+        summary += f", with the weights of epoch {row['best_epoch']}, its best"
+    summary += f"; {row['state']}"
     trained_on = config.data.split.train_on
     if trained_on != "train":
-        told += (
+        summary += (
             f". It was trained on {trained_on}: validation metrics"
             f"{' and test metrics' if trained_on == 'all' else ''} are of rows that it was "
             "trained on, and say nothing about new ones"
         )
-    return f"{told}."
+    return f"{summary}."
 
 
 def _member(config: StudyConfig, record: Record) -> str:
@@ -143,8 +144,8 @@ def _simple_models(config: StudyConfig, row: Record, baseline: Baseline | None) 
     headings, rows = compared(baseline, objectives, row)
     shown = [list(map(formatting.number, one)) for one in rows]
     table = f"{title}:\n\n{_table(headings, shown)}"
-    told = describe_doubt(baseline, objectives, config.study.directions, row)
-    return f"{table}\n\n{in_cell(told)}." if told else table
+    doubt = describe_doubt(baseline, objectives, config.study.directions, row)
+    return f"{table}\n\n{in_cell(doubt)}." if doubt else table
 
 
 def _data(config: StudyConfig, data: Record) -> list[tuple[str, object]]:

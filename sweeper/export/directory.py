@@ -102,8 +102,8 @@ def write_model(
     kept = read_saved(path, trusted=trust_code)
     data = _data(config, run_dir, kept, config.members[member].fold)
     refuse_misfit(run_dir, kept, row, member, data["digest"])
-    told = {name: value for name, value in kept.record.items() if name != WHOSE}
-    record = {**told, **_record(config, row, member), "data": data}
+    header = {name: value for name, value in kept.record.items() if name != WHOSE}
+    record = {**header, **_record(config, row, member), "data": data}
     content = content_of(kept.tensors, record, kept.record["versions"])
     (staged / MODEL_FILE).write_bytes(content)
     shutil.copyfile(run_dir.model(number, member), staged / "model.eqx")
@@ -129,14 +129,17 @@ def _texts(
     networks = Programs(spec).networks(settings)
     modules = texts_of(config, config.functions)
     versions = open_results(run_dir.root).study["versions"]
-    told = json.dumps(preprocess(record, networks), indent=1) + "\n"
-    digests = {"model.eqx": weights, "preprocess.json": sha256(told.encode()).hexdigest()}
+    preprocess_text = json.dumps(preprocess(record, networks), indent=1) + "\n"
+    digests = {
+        "model.eqx": weights,
+        "preprocess.json": sha256(preprocess_text.encode()).hexdigest(),
+    }
     return {
         **modules,
         "trial.toml": trial_text(
             run_dir.root, config, row, output / "trial.toml", is_portable=True
         ),
-        "preprocess.json": told,
+        "preprocess.json": preprocess_text,
         "load.py": load_script(record, settings, networks, digests),
         "README.md": model_card(
             config,
@@ -172,16 +175,15 @@ def refuse_misfit(
 
 def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[str, Any]:
     """The header of the saved model, except for weights and data."""
-    its = config.members[member]
-    told = {name: value for name, value in row.items() if isinstance(value, bool | int | float)}
+    numbers = {name: value for name, value in row.items() if isinstance(value, bool | int | float)}
     return {
         "study": config.study.name,
         "trial": row["trial_number"],
-        "replicate": its.replicate,
-        "fold": its.fold,
+        "replicate": config.members[member].replicate,
+        "fold": config.members[member].fold,
         "metric": config.study.metric,
         "value": row["value"],
-        "row": told,
+        "row": numbers,
         "params": json.loads(row["params_json"]),
         "settings": json.loads(json.dumps(portable(trial_tables(config, row)))),
         "code": asdict(Code.of(config)),

@@ -38,8 +38,8 @@ def members_in(directory: Path) -> tuple[SavedMember, ...]:
     try:
         found = (*_members(directory, read_json(file)),)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        told = f"it cannot be read ({type(error).__name__})"
-        raise SetupError(Problem(str(file), "", told, _HINT)) from None
+        reason = f"it cannot be read ({type(error).__name__})"
+        raise SetupError(Problem(str(file), "", reason, _HINT)) from None
     if not found:
         raise SetupError(Problem(str(file), "", "it names no models", _HINT))
     return found

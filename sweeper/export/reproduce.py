@@ -101,8 +101,8 @@ def compared(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
 def _values(run_dir: RunDir, number: int, name: str) -> Any:
     """The values of a trial by epoch, replicate, fold and metric, in a column `name`."""
     metrics = open_results(run_dir.root).metrics()
-    its = metrics[metrics["trial_number"] == number]
-    return its.set_index(_PLACE)[["value"]].rename(columns={"value": name})
+    trial_metrics = metrics[metrics["trial_number"] == number]
+    return trial_metrics.set_index(_PLACE)[["value"]].rename(columns={"value": name})
 
 
 def _versions(recorded: RunDir, again: RunDir) -> dict[str, tuple[str, str | None]]:

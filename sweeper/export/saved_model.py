@@ -70,11 +70,11 @@ class SavedModel:
 
     def __repr__(self) -> str:
         """One line: which trial's model it is, its inputs and its predictions."""
-        told, data = self.info, self.info["data"]
+        info, data = self.info, self.info["data"]
         columns = len(data["transform"]["columns"])
-        members = told.get("members")
-        what = f"trial {told.get('trial')}" if members is None else f"{len(members)} models"
-        whose = f"{what} of the study {told.get('study')!r}"
+        members = info.get("members")
+        what = f"trial {info.get('trial')}" if members is None else f"{len(members)} models"
+        whose = f"{what} of the study {info.get('study')!r}"
         gives = f", predicts {', '.join(data['targets'])}" if data.get("targets") else ""
         return f"<SavedModel: {whose}, of {columns} columns{gives}>"
 
@@ -289,8 +289,8 @@ def load(
             Problem(str(path), "", "its numbers are float64, but JAX uses float32", hint)
         )
     if file.other_versions:
-        told = f"{path}: every leaf fits, but it was written by {file.other_versions}"
-        warnings.warn(told, OtherVersionsWarning, stacklevel=2)
+        message = f"{path}: every leaf fits, but it was written by {file.other_versions}"
+        warnings.warn(message, OtherVersionsWarning, stacklevel=2)
     given = [] if base_dir is None else [Path(base_dir)]
     places = [*given, *_places_of(Path(file.name), trust_code)]
     with with_pins(), as_written(str(path)):
@@ -342,9 +342,9 @@ def _check_parameters(file: SavedFile, declared: int) -> None:
 
 def _places_of(file: Path, trusted: bool) -> Iterator[Path]:
     """Where the source of a model's functions may be; not in its own directory, unless trusted."""
-    here, its = Path.cwd().resolve(), file.parent.resolve()
-    is_within = file.name == MODEL_FILE and its in here.parents
-    if trusted or not (here == its or is_within):
+    here, directory = Path.cwd().resolve(), file.parent.resolve()
+    is_within = file.name == MODEL_FILE and directory in here.parents
+    if trusted or not (here == directory or is_within):
         yield here
     if trusted:
-        yield its
+        yield directory

@@ -279,8 +279,8 @@ def _made(network: Network) -> str:
     if isinstance(network, UserNetwork):
         sizes = {"in_size": network.in_size, "out_size": network.out_size}
         given = {**sizes, **dict(network.arguments)}
-        told = "".join(keyword_argument(name, value) for name, value in given.items())
-        return f"{network.function.replace(':', '.')}({told}key=jax.random.key(0))"
+        arguments = "".join(keyword_argument(name, value) for name, value in given.items())
+        return f"{network.function.replace(':', '.')}({arguments}key=jax.random.key(0))"
     if isinstance(network, TabMNetwork):
         own = network.shape
         sizes = [own.in_size, *[own.width] * own.depth, own.out_size]
@@ -324,8 +324,8 @@ def _identity() -> str:
     """The code that compares values of rows with those of training, as text."""
     text = files("sweeper.data").joinpath("identity.py").read_text(encoding="utf-8")
     about, _, code = text.partition('"""\n\nfrom __future__ import annotations\n\n')
-    told = (f"# {line}".rstrip() for line in about.removeprefix('"""').splitlines())
-    return "\n".join(told) + f"\n{code}"
+    comments = (f"# {line}".rstrip() for line in about.removeprefix('"""').splitlines())
+    return "\n".join(comments) + f"\n{code}"
 
 
 _AS_NONE = '"which no training row had; they are taken as none of the known categories"'

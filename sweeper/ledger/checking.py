@@ -105,9 +105,9 @@ def check(db: sqlite3.Connection, name: str) -> int:
         _check_rows(db, name, table)
     query = "SELECT round, body, digest, chain FROM closing ORDER BY round"
     chain, brought = b"", digests_by_round(db)
-    for expected, (number, body, digest, told) in enumerate(db.execute(query), 1):
+    for expected, (number, body, digest, recorded_chain) in enumerate(db.execute(query), 1):
         chain = chained(chain, digest, brought.get(number, ()))
-        if number != expected or digest != digest_of(number, body) or chain != told:
+        if number != expected or digest != digest_of(number, body) or chain != recorded_chain:
             raise _damaged_row(name, "closing", number)
     for missing in missing_rows(db):
         raise damaged(name, missing)

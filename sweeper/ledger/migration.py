@@ -63,10 +63,10 @@ def _rewrite(db: sqlite3.Connection, table: str, key: int, values: list[Any], ve
     for step in range(version, SCHEMA_VERSION):
         body = MIGRATIONS[step](table, body)
     row["body"] = dumps(body)
-    told = [value for name, value in row.items() if name not in ("digest", "chain")]
+    digest_inputs = [value for name, value in row.items() if name not in ("digest", "chain")]
     db.execute(
         f"UPDATE {table} SET body = ?, digest = ? WHERE rowid = ?",
-        (row["body"], digest_of(*told), key),
+        (row["body"], digest_of(*digest_inputs), key),
     )
 
 

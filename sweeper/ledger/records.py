@@ -161,6 +161,6 @@ def unpack(packed: bytes) -> Iterator[Curve]:
     start = 0
     for number, first_epoch, epochs, steps, members in index.tolist():
         stop = start + members * epochs
-        its = values[start:stop].reshape(members, epochs, values.shape[1])
-        yield Curve.of_members(number, first_epoch, its, steps)
+        trial_values = values[start:stop].reshape(members, epochs, values.shape[1])
+        yield Curve.of_members(number, first_epoch, trial_values, steps)
         start = stop

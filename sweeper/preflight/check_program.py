@@ -112,8 +112,8 @@ class TrialRuns:
         outcome = self._trainer.train(work, "check", None)
         for lane in outcome.lanes:
             if lane.failure is not None:
-                told = lane.failure.error_message.partition("\n")[0]
-                raise StudyError(self.config.problem("train.program", told, "fix the program"))
+                found = lane.failure.error_message.partition("\n")[0]
+                raise StudyError(self.config.problem("train.program", found, "fix the program"))
         return outcome
 
     @property

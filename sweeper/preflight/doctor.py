@@ -103,11 +103,11 @@ def _memory(granted: Limits) -> MachineFinding:
     memory, installed = physical_bytes(granted), installed_bytes()
     if memory is None:
         return MachineFinding("memory", "unknown to the system")
-    told = f"{memory / 2**30:.1f} GiB for this process"
+    found = f"{memory / 2**30:.1f} GiB for this process"
     if installed is not None and memory < installed:
-        told += f" (the limit of the control group; the machine has {installed / 2**30:.1f} GiB)"
+        found += f" (the limit of the control group; the machine has {installed / 2**30:.1f} GiB)"
     hint = "" if memory >= _LEAST_MEMORY_BYTES else "allow at least 2 GiB, or set workers = 0"
-    return MachineFinding("memory", told, hint)
+    return MachineFinding("memory", found, hint)
 
 
 def _settings() -> Iterator[MachineFinding]:
@@ -194,8 +194,8 @@ def _devices() -> Iterator[MachineFinding]:
 
         devices = jax.devices()
     except Exception as error:  # whatever a driver or a plugin raises
-        told = f"JAX does not start: {type(error).__name__}: {error}"
-        yield MachineFinding("devices", told, "fix the driver, or set JAX_PLATFORMS=cpu")
+        found = f"JAX does not start: {type(error).__name__}: {error}"
+        yield MachineFinding("devices", found, "fix the driver, or set JAX_PLATFORMS=cpu")
         return
     for device in devices:
         limit = (device.memory_stats() or {}).get("bytes_limit")
@@ -236,8 +236,8 @@ def _probe() -> MachineFinding:
     took_s = time.perf_counter() - started
     alone = np.stack([np.asarray(jax.jit(jax.grad(lane))(weight)) for weight in weights])
     apart = float(np.max(np.abs(together - alone)))
-    told = f"{_LANES} lanes compiled and ran in {took_s:.1f} s, {apart:.1e} apart from single ones"
+    found = f"{_LANES} lanes compiled and ran in {took_s:.1f} s, {apart:.1e} apart from single ones"
     wrong = not np.isfinite(together).all() or apart > 1e-4
     return MachineFinding(
-        "vmap", told, "try another version of jaxlib or of the driver" if wrong else ""
+        "vmap", found, "try another version of jaxlib or of the driver" if wrong else ""
     )

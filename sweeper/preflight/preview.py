@@ -424,13 +424,13 @@ class Preview:
             or self.config.trial is not None
         ):
             return None
-        told = f"{100 * share:.0f} % of the trials will have another of the same structure"
+        sentence = f"{100 * share:.0f} % of the trials will have another of the same structure"
         waste_s = self.predicted.waste_s
         widths = self.config.entry("model.width")
         if not isinstance(widths, IntSearch) or widths.base == 2:
-            return f"{told}; padding them costs {waste_s:.1f} s of training"
+            return f"{sentence}; padding them costs {waste_s:.1f} s of training"
         return (
-            f"{told}; with base = 2 (or a step) in search.model.width more would have one; "
+            f"{sentence}; with base = 2 (or a step) in search.model.width more would have one; "
             f"otherwise padding costs {waste_s:.1f} s of training"
         )
 

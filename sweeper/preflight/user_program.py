@@ -57,8 +57,8 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
         program = load_class(train.program, config.base_dir)
     except LoadError as error:
         raise StudyError(config.problem("train.program", error.found, error.hint)) from error
-    keys, told = train.arguments, taken_of_data(program)
-    problems = [*check_keywords(config, "train", train.program, program, keys, told)]
+    keys, data_arguments = train.arguments, taken_of_data(program)
+    problems = [*check_keywords(config, "train", train.program, program, keys, data_arguments)]
     if not problems and (wrong := _unfit_class(train.program, program)):
         problems = [config.problem("train.program", *wrong)]
     if not problems:

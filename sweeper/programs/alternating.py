@@ -111,11 +111,11 @@ class Alternating(OfParts):
 
     def _losses(self, outputs: Mapping[str, Array], y: AnyArray) -> Metrics:
         """Every loss as reported, in the data's own units if its parts have them."""
-        told: list[Float[Array, ""]] = []
+        losses: list[Float[Array, ""]] = []
         for name, criterion in self._criteria.items():
             of, against = self._compared(name, outputs, y)
-            told.append(criterion.reported(criterion.minimised(of, against, {}), of, against, {}))
-        return tuple(told)
+            losses.append(criterion.reported(criterion.minimised(of, against, {}), of, against, {}))
+        return tuple(losses)
 
     def _minimised(self, name: str, outputs: Mapping[str, Array], y: AnyArray) -> Array:
         return self._criteria[name].minimised(*self._compared(name, outputs, y), {})
@@ -162,15 +162,15 @@ class Alternating(OfParts):
             if self.settings.has(key):  # only some trials draw it
                 rate = jnp.where(rate == OPTIMIZER_S_RATE, own["optimizer.lr"], rate)
             own["optimizer.lr"] = rate
-        its, told = self.settings_of(part, self.settings), traced_of(part, lane.traced)
-        return optimizer_of(its, own, told, self.parts.by_name[part], step)
+        settings, traced = self.settings_of(part, self.settings), traced_of(part, lane.traced)
+        return optimizer_of(settings, own, traced, self.parts.by_name[part], step)
 
     def settings_of(self, part: str, settings: Settings) -> Settings:
         """The settings of a part's optimizer; a shared one clips the norm of all parts together."""
-        its = settings.of_part(part)
+        part_settings = settings.of_part(part)
         if isinstance(settings.optimizer, OptimizersTable):
-            return its
-        return replace(its, parts=its.parts - {"optimizer.clip_norm"})
+            return part_settings
+        return replace(part_settings, parts=part_settings.parts - {"optimizer.clip_norm"})
 
     @property
     def _train(self) -> AlternatingTable:

@@ -81,13 +81,13 @@ def _measured(config: StudyConfig, data: Dataset) -> Baseline:
     constant: list[_Scored] = []
     linear: list[_Scored] = []
     for fold in range(folds):
-        its = _fold(data, fold)
-        x, y, weights = its.train
-        constant.append(_scored(constant_model(data, y, weights), its, score))
+        fold_data = _fold(data, fold)
+        x, y, weights = fold_data.train
+        constant.append(_scored(constant_model(data, y, weights), fold_data, score))
         if rows:
             chosen = _sample(config, len(x), rows)
             sample = x[chosen], y[chosen], _of(weights, chosen)
-            linear.append(_scored(linear_model(data, *sample), its, score))
+            linear.append(_scored(linear_model(data, *sample), fold_data, score))
     names = ("majority class", "logistic regression") if data.class_names else ("mean", "ridge")
     models = [_model(names[0], constant, is_linear=False)]
     if linear:

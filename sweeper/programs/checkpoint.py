@@ -82,11 +82,11 @@ def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
     unfit = [_unfit(name, tensors.get(name), leaf) for name, leaf in wanted.items()]
     own = (name for name in tensors if name == under or name.startswith(f"{under}/"))
     unfit += [f"leaf {name} is not needed" for name in own if name not in wanted]
-    told = [problem for problem in unfit if problem]
-    if told:
-        more = len(told) - _MAX_TOLD
+    problems = [problem for problem in unfit if problem]
+    if problems:
+        more = len(problems) - _MAX_TOLD
         further = [f"{more} more"] if more > 0 else []
-        raise CheckpointError("; ".join([*told[:_MAX_TOLD], *further]))
+        raise CheckpointError("; ".join([*problems[:_MAX_TOLD], *further]))
     return jax.tree.unflatten(jax.tree.structure(like), [tensors[name] for name in wanted])
 
 

@@ -57,11 +57,11 @@ def without_leaks(
     for name in train.models:
         gradients = jax.grad(lambda models, name=name: losses_of(models)[name])(before.model)
         for source in sorted(upstream(name, inputs) - {name}):
-            told = (
+            message = (
                 f"the loss of {name} has a gradient to {source}, which feeds it: "
                 "pass its output through jax.lax.stop_gradient"
             )
-            after = eqx.error_if(after, jnp.any(gradients[source] != 0), told)
+            after = eqx.error_if(after, jnp.any(gradients[source] != 0), message)
     if CRITIC in train.models:
         for name in train.models:
             if name != CRITIC:
@@ -131,13 +131,13 @@ class Coupled(OfParts):
         key = key_of(lane.key[_OF_STUDY])
         game = self._game(data, lane, key, in_training=False)
         losses = self._losses(models, data, lane, key) if game is None else game.losses(models)
-        told = tuple(losses[name] for name in self._train.models)
+        model_losses = tuple(losses[name] for name in self._train.models)
         if not self._measures:
-            return told
+            return model_losses
         noise = noise_of(key, len(data.x), self._latent_size, jnp.asarray(data.x).dtype)
         made = self.parts.output(GENERATOR, models[GENERATOR], noise, lane.traced)
         rows = [self._in_own_units(x, data) for x in (made, jnp.asarray(data.x))]
-        return (*told, *(measure(*rows) for measure in self._measures))
+        return (*model_losses, *(measure(*rows) for measure in self._measures))
 
     def _by_objective(
         self, game: Game, state: State, lane: LaneParameters, is_due: Bool[Array, ""]

@@ -102,8 +102,8 @@ class OfParts(ABC):
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> LaneParameters:
         key = words(self.data.seed, "dropout", number, replicate)[:2]
-        told = self.traced_in(settings)
-        return LaneParameters.of(self._hparams(settings), told, key, self.data.dtype)
+        traced = self.traced_in(settings)
+        return LaneParameters.of(self._hparams(settings), traced, key, self.data.dtype)
 
     def traced_in(self, settings: Settings) -> dict[str, int]:
         """The part of the trial's structure that the compiled program gets at run time."""
@@ -218,8 +218,8 @@ class OfParts(ABC):
     ) -> optax.GradientTransformationExtraArgs:
         """The optimizer of a part in a step of a lane."""
         own = hparams_of(part, lane.hparams, self.settings)
-        told, its = traced_of(part, lane.traced), self.settings_of(part, self.settings)
-        return optimizer_of(its, own, told, self.parts.by_name[part], step)
+        traced, settings = traced_of(part, lane.traced), self.settings_of(part, self.settings)
+        return optimizer_of(settings, own, traced, self.parts.by_name[part], step)
 
     def _optimizers(self, settings: Settings) -> Mapping[str, optax.GradientTransformation]:
         """The plain Optax optimizer of each part, for the arrays of its model."""

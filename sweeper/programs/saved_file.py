@@ -133,8 +133,8 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
             _check_size(path)
         tensors, metadata = unpacked(path.read_bytes())
     except (OSError, CheckpointError) as error:
-        told = error.strerror if isinstance(error, OSError) else f"not a saved model: {error}"
-        raise _refusal(path, str(told), _EXPORTED) from None
+        reason = error.strerror if isinstance(error, OSError) else f"not a saved model: {error}"
+        raise _refusal(path, str(reason), _EXPORTED) from None
     text = metadata.get(_HEADER)
     if text is None:
         raise _refusal(path, "not a saved model of sweeper", _EXPORTED)
@@ -248,8 +248,8 @@ def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, 
     if state.optimizer is not None:
         tensors |= named(program.saver.opt_state(state, settings), OPTIMIZER)
     if state.average is not None:
-        its = State(state.model, state.optimizer, state.step, untrained=state.untrained)
-        tensors |= named(parameters_of(program.saver.model(its)), TRAINED)
+        trained_state = State(state.model, state.optimizer, state.step, untrained=state.untrained)
+        tensors |= named(parameters_of(program.saver.model(trained_state)), TRAINED)
     return tensors
 
 

@@ -101,9 +101,9 @@ def _in_chunks(
 
         before, own = cut(parameters), eqx.combine(jax.tree.map(cut, vectors), numbers)
         updates, own = moving(places).update(cut(gradients), own, before)
-        new, told = eqx.partition(own, lambda leaf: leaf.shape == (size,))
+        new, scalars = eqx.partition(own, lambda leaf: leaf.shape == (size,))
         parameters = put(parameters, eqx.apply_updates(before, updates))
-        return parameters, jax.tree.map(put, vectors, new), told
+        return parameters, jax.tree.map(put, vectors, new), scalars
 
     start = parameters, vectors, numbers
     parameters, vectors, numbers = lax.fori_loop(

@@ -172,8 +172,8 @@ class Own(OfParts):
     def _program(self, lane: LaneParameters) -> UserProgram:
         """The user's program with the numbers of a lane."""
         hparams, arguments = lane.hparams, self._train.arguments
-        told = {key: hparams.get(f"train.{key}", own) for key, own in arguments.items()}
-        return self._class(**{**self._of_data, **told})
+        lane_arguments = {key: hparams.get(f"train.{key}", own) for key, own in arguments.items()}
+        return self._class(**{**self._of_data, **lane_arguments})
 
     def _optimizer(self, lane: LaneParameters) -> optax.GradientTransformation:
         return plain_optimizer(self.settings, lane.hparams, self.network)

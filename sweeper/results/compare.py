@@ -25,14 +25,14 @@ class TableDifference(Enum):
     BEHIND = "it lacks the rows that were committed last"
 
 
-def differences(published: Path, told: Path) -> TableDifference | None:
-    """How the table in `published` differs from that in `told`; None if it does not.
+def differences(published: Path, rebuilt: Path) -> TableDifference | None:
+    """How the table in `published` differs from that in `rebuilt`; None if it does not.
 
     Both are a file, or a directory of parts. Rows may be in any order.
     """
     if not published.exists():
         return TableDifference.MISSING
-    expected = _read(told)
+    expected = _read(rebuilt)
     try:
         check_published(published)
         found = _read(published)

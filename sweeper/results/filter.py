@@ -77,8 +77,8 @@ def rows_where(condition: str, table: pa.Table, called: Mapping[str, str] | None
         RecursionError,
         MemoryError,
     ) as error:
-        told = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise _unread(condition, f"cannot be read: {told}") from None
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise _unread(condition, f"cannot be read: {reason}") from None
 
 
 def column_named(
@@ -98,8 +98,8 @@ def column_named(
     near = get_close_matches(name, {**called, **known}, n=3)
     near = near or [column for column in known if name in column.split("_") or name in column][:3]
     meant = dict.fromkeys(called.get(one, one) for one in near)
-    told = [c for c in known if c in ("trial_number", "state", "value") or c != heading(c)]
-    some = f"{', '.join([*dict.fromkeys([*told, *known])][:_NAMED])}, ...; --csv shows all"
+    main_columns = [c for c in known if c in ("trial_number", "state", "value") or c != heading(c)]
+    some = f"{', '.join([*dict.fromkeys([*main_columns, *known])][:_NAMED])}, ...; --csv shows all"
     hint = f"did you mean {' or '.join(meant)}?" if meant else f"there are {len(known)}: {some}"
     raise StudyError(Problem("", option, f"no column '{name}'", hint))
 
@@ -110,8 +110,8 @@ def heading(column: str) -> str:
 
 
 def _unread(condition: str, found: str, hint: str = _GRAMMAR) -> StudyError:
-    told = condition if len(condition) <= _SHOWN else f"{condition[:_SHOWN]}..."
-    return StudyError(Problem("", "--where", f"{told!r} {found}", hint))
+    excerpt = condition if len(condition) <= _SHOWN else f"{condition[:_SHOWN]}..."
+    return StudyError(Problem("", "--where", f"{excerpt!r} {found}", hint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,10 @@ class _Reader:
             raise self._no_condition(left)
         kinds = {self._column(name).kind for name in names}
         if len(kinds) > 1:
-            told = " and ".join(f"'{name}' holds {self._column(name).kind}s" for name in names)
-            raise _unread(self.condition, f"compares columns of different kinds: {told}")
+            descriptions = " and ".join(
+                f"'{name}' holds {self._column(name).kind}s" for name in names
+            )
+            raise _unread(self.condition, f"compares columns of different kinds: {descriptions}")
         kind, sides = kinds.pop(), [self._side(one, names[0]) for one in (left, right)]
         if kind == "text" and compare not in (operator.eq, operator.ne):
             raise _unread(self.condition, f"orders '{names[0]}', which holds text", "use == or in")

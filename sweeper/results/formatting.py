@@ -275,7 +275,7 @@ def reason_line(message: str) -> str:
     lines = [line.strip() for line in message.split("\n") if line.strip()] or [""]
     line = lines[0]
     if line.startswith("Traceback ("):
-        line = next((told for told in reversed(lines) if _NAMING.match(told)), lines[-1])
+        line = next((text for text in reversed(lines) if _NAMING.match(text)), lines[-1])
     return line[:_REASON_LETTERS]
 
 

@@ -63,9 +63,16 @@ class TrialRows:
         """The most useful columns, without those that have the same value in all rows."""
         known = [*self.values, "best_epoch", "epochs_done", "n_parameters", "train_s"]
         params = [name for name in self.names if is_param(name)]
-        told = [name for name in ("reason",) if self.table[name].null_count < len(self.table)]
-        told += [name for name in ("feasible",) if name in self.names]
-        return ["trial_number", "state", *told, *self.values, *params, *known[len(self.values) :]]
+        outcomes = [name for name in ("reason",) if self.table[name].null_count < len(self.table)]
+        outcomes += [name for name in ("feasible",) if name in self.names]
+        return [
+            "trial_number",
+            "state",
+            *outcomes,
+            *self.values,
+            *params,
+            *known[len(self.values) :],
+        ]
 
     def named(self, names: Iterable[str]) -> list[str]:
         """The columns with these names, without repetition.
@@ -136,8 +143,8 @@ class TrialRows:
 
     @property
     def _ranked(self) -> list[Row]:
-        told = ["trial_number", "state", *self.values]
-        return self.rows([*told, "feasible"] if "feasible" in self.names else told)
+        columns = ["trial_number", "state", *self.values]
+        return self.rows([*columns, "feasible"] if "feasible" in self.names else columns)
 
     def of(self, numbers: Sequence[int]) -> list[Row]:
         """The rows of these trials, in this order."""

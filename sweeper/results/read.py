@@ -75,8 +75,8 @@ class Results:
         """
         table = _table(self.run_dir.trials)
         directions = names(self.study["direction"])
-        told = {"trial_number", "state", "feasible", *value_columns(len(directions))}
-        ranking = [name for name in table.column_names if name in told]
+        criteria = {"trial_number", "state", "feasible", *value_columns(len(directions))}
+        ranking = [name for name in table.column_names if name in criteria]
         best = best_first(table.select(ranking).to_pylist(), directions, n)
         places = {number: i for i, number in enumerate(table["trial_number"].to_pylist())}
         chosen = table.take(pa.array([places[row["trial_number"]] for row in best], pa.int64()))

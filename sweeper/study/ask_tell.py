@@ -123,18 +123,18 @@ class Study:
 
     def constrain(self, number: int, excesses: Mapping[str, float]) -> None:
         """Record by how much trial `number` violates each constraint, if above 0."""
-        told = create_trial(state=_RUNNING, constraints=dict(excesses)).system_attrs
-        for key, value in told.items():
+        attributes = create_trial(state=_RUNNING, constraints=dict(excesses)).system_attrs
+        for key, value in attributes.items():
             self._storage.set_trial_system_attr(self._live(number), key, value)
 
     def tell(self, number: int, state: TrialState, values: Sequence[float]) -> None:
         """End trial `number`; `values` are for COMPLETE, for PRUNED Optuna uses the last report."""
         self._live(number)
-        told = list(values) if state is TrialState.COMPLETE else None
+        final_values = list(values) if state is TrialState.COMPLETE else None
         with warnings.catch_warnings(), self._sampling():
             # `doubts` has already warned about constraints that the sampler ignores
             warnings.filterwarnings("ignore", message="Constraints have been set")
-            self._study.tell(number - self._first, told, state=_STATES[state])
+            self._study.tell(number - self._first, final_values, state=_STATES[state])
 
     def noted(self) -> Memory:
         """What the sampler and the pruner have stored since the last call.

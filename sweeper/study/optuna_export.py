@@ -81,13 +81,13 @@ def frozen_trials(
         is_complete = row["state"] == "COMPLETE"
         has_values = None not in values and row["state"] != "FAIL"
         measured = [name for name in row if name.startswith(("final_", "test_"))]
-        told = {name: row[name] for name in (*_TOLD, *measured) if row.get(name) is not None}
+        attributes = {name: row[name] for name in (*_TOLD, *measured) if row.get(name) is not None}
         trial = create_trial(
             state=optuna.trial.TrialState[row["state"]],
             values=values if is_complete or (has_values and len(columns) == 1) else None,
             params=params,
             distributions={name: known[name] for name in params},
-            user_attrs=told,
+            user_attrs=attributes,
             intermediate_values=dict(curves.get(row["trial_number"], {})),
             constraints=_excesses(config, row),
         )
@@ -183,9 +183,9 @@ def write_study(
         hint = "give this one another name with --name, or use another file"
         raise StudyError(Problem(url, "", f"it already has a study '{name}'", hint)) from None
     except (StorageInternalError, SQLAlchemyError, ImportError, ValueError) as error:
-        told = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         hint = "use a storage URL of Optuna, such as sqlite:///study.db"
-        raise SetupError(Problem(url, "", f"cannot be written: {told}", hint)) from error
+        raise SetupError(Problem(url, "", f"cannot be written: {reason}", hint)) from error
     return name
 
 

@@ -92,7 +92,7 @@ class Importances:
         self._cost_s = self._at - started
 
 
-def _new(ended: Mapping[int, Mapping[str, Any]], told: set[int]) -> list[Mapping[str, Any]]:
+def _new(ended: Mapping[int, Mapping[str, Any]], added: set[int]) -> list[Mapping[str, Any]]:
     """The rows of complete trials that have not been added yet."""
-    rows = (row for number, row in ended.items() if number not in told)
+    rows = (row for number, row in ended.items() if number not in added)
     return [row for row in rows if row["state"] == "COMPLETE"]

@@ -100,10 +100,10 @@ class StudyRun:
             self._ledger.end_session(self._run_id, self._timeline.end())
             self._publisher.publish_spans(self._ledger)
             status = self._write_status(self._end())
-            if told := ended_by(status):
-                self._observer(Warned(told))
-            if self._sweep.finished and (told := repeats(self._sweep.state.ended.values())):
-                self._observer(Warned(told))
+            if warning := ended_by(status):
+                self._observer(Warned(warning))
+            if self._sweep.finished and (warning := repeats(self._sweep.state.ended.values())):
+                self._observer(Warned(warning))
             if self._sweep.finished and (warning := models_left_out(len(status.front), self._kept)):
                 self._observer(Warned(warning))
             return status

@@ -61,8 +61,8 @@ class RunStore:
             with replacing(model, self.run_dir.staging) as staged:
                 eqx.tree_serialise_leaves(staged, program.saver.model(restored(state)))
             saved = self.run_dir.saved(spec.number, member)
-            its = whose(row, member, self.data_digest)
-            record = {"has_optimizer": settings.saves, WHOSE: its}
+            owner = whose(row, member, self.data_digest)
+            record = {"has_optimizer": settings.saves, WHOSE: owner}
             content = content_of(tensors_of(program, settings, state), record)
             with replacing(saved, self.run_dir.staging) as staged:
                 staged.write_bytes(content)

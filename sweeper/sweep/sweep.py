@@ -302,18 +302,18 @@ class Sweep:
         """The verdict of a complete trial, whose metrics are the means of its members'."""
         metrics, keeps = self._parts.metrics, self._parts.config.keeps
         means = {name: np.mean(values_of(trial, metrics, name, keeps)) for name in metrics}
-        told = {name: float(mean) for name, mean in means.items()}
-        return self._verdict(trial, TrialState.COMPLETE, reason, told)
+        metric_means = {name: float(mean) for name, mean in means.items()}
+        return self._verdict(trial, TrialState.COMPLETE, reason, metric_means)
 
     def _verdict(
-        self, trial: Running, state: TrialState, reason: Reason | None, told: Mapping[str, float]
+        self, trial: Running, state: TrialState, reason: Reason | None, metrics: Mapping[str, float]
     ) -> Verdict:
         """The verdict of a trial that ends with these metrics."""
         n_parameters = self._parts.structure_of(trial.spec).n_parameters
-        told = {**told, N_PARAMETERS: float(n_parameters)}
+        metrics = {**metrics, N_PARAMETERS: float(n_parameters)}
         study = self._parts.config.study
-        values = tuple(told[name] for name in study.objectives)
-        return Verdict(state, reason, values, excesses(study.constraints, told))
+        values = tuple(metrics[name] for name in study.objectives)
+        return Verdict(state, reason, values, excesses(study.constraints, metrics))
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
         trial = self.state.running[number]

@@ -105,8 +105,8 @@ def describe_start(config: StudyConfig, start: SavedStart) -> Iterator[str]:
     each = [config.filled(params) for params in drawn]
     others = [_named(settings) for settings in each if not start.has_moments_for(settings)]
     if others:
-        its = _named(start.settings)
-        yield f"trials of {', '.join(others)} {fresh}: the saved state is for {its}"
+        saved_name = _named(start.settings)
+        yield f"trials of {', '.join(others)} {fresh}: the saved state is for {saved_name}"
 
 
 def _named(settings: Settings) -> str:
@@ -119,15 +119,19 @@ def _named(settings: Settings) -> str:
 
 def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Problem]:
     """Each model setting in which some trial differs from the saved model."""
-    own, its = _of_model(config.filled({})), _of_model(start.settings)
+    own, saved_settings = _of_model(config.filled({})), _of_model(start.settings)
     name = start.file.name
-    for key in dict.fromkeys((*its, *own)):
-        entry, saved = config.entry(key), its.get(key)
+    for key in dict.fromkeys((*saved_settings, *own)):
+        entry, saved = config.entry(key), saved_settings.get(key)
         table, _, setting = key.rpartition(".")
         if entry is None:
             if own.get(key) != saved:
                 found = f"{own.get(key)!r}, but the model in {name} has {saved!r}"
-                hint = f"write {setting} = {toml_value(saved)}" if key in its else "remove it"
+                hint = (
+                    f"write {setting} = {toml_value(saved)}"
+                    if key in saved_settings
+                    else "remove it"
+                )
                 yield config.problem(key, found, hint)
             continue
         values = config.drawn_values(key)
@@ -147,11 +151,11 @@ def _of_model(settings: Settings) -> dict[str, Any]:
     return {key: value for key, value in own.items() if general(key) != _NUMBER}
 
 
-def _first_other(what: str, its: list[str], own: list[str]) -> str:
+def _first_other(what: str, saved_names: list[str], own: list[str]) -> str:
     """The first difference between two lists of names; empty if they are equal."""
-    if len(its) != len(own):
-        return f"it has {len(its)} {what} names, the study has {len(own)}"
-    for place, (saved, here) in enumerate(zip(its, own, strict=True)):
+    if len(saved_names) != len(own):
+        return f"it has {len(saved_names)} {what} names, the study has {len(own)}"
+    for place, (saved, here) in enumerate(zip(saved_names, own, strict=True)):
         if saved != here:
             return f"its {what} {place} is '{saved}', the study's '{here}'"
     return ""

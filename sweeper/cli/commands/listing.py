@@ -145,8 +145,8 @@ def best(
         print_shown(printable(warning), "")
     if ends := tables.range_ends(known):
         print_shown(ends, "")
-    if told := repeats(known.rows(["state", "params_json"])):
-        print_shown(told, "")
+    if warning := repeats(known.rows(["state", "params_json"])):
+        print_shown(warning, "")
     if chosen := read_ensemble(run_dir):
         print_shown(*verdicts(chosen), "")
     train, n_kept = known.study["settings"]["train"], len(run_dir.own_models()) // 2

@@ -107,7 +107,7 @@ def predict(
     text, n_rows = predicted(
         model,
         rows,
-        lambda told: warn.print(printable(told), soft_wrap=True),
+        lambda warning: warn.print(printable(warning), soft_wrap=True),
         names,
         quote_formulas=quote_formulas,
         trust_code=trust_code,

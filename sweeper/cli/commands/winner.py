@@ -85,8 +85,8 @@ def confirm(
             numbers = [int(row["trial_number"]) for row in found.rows]
             again = measure_again(found.config, record, numbers, trust_code=trust_code)
         if as_json:
-            told = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
-            answer = {"run_dir": str(found.config.run_dir), "finalists": rows, "lead": told}
+            margin = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
+            answer = {"run_dir": str(found.config.run_dir), "finalists": rows, "lead": margin}
             averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
             print_json({**answer, **averaged})
         else:

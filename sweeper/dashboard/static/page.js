@@ -105,8 +105,8 @@ function tip(hit, option) {
   const own = option.series[hit.seriesIndex], names = [option.xAxis?.name, option.yAxis?.name];
   if (!own?.table) return [hit.seriesName, ...names.map((name, at) => `${name}: ${fmt(hit.value[at])}`)].join("\n");
   const row = hit.value.at(-1), all = tables[own.table].columns;
-  const told = (own.tips ?? grid.tips).filter(([name]) => all[name]?.[row] != null);
-  return told.map(([name, title, unit]) => `${title}: ${fmt(all[name][row])} ${unit}`).join("\n");
+  const tips = (own.tips ?? grid.tips).filter(([name]) => all[name]?.[row] != null);
+  return tips.map(([name, title, unit]) => `${title}: ${fmt(all[name][row])} ${unit}`).join("\n");
 }
 function redraw() {
   for (const item of charts.values()) {

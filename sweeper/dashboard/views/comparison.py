@@ -43,8 +43,8 @@ def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
         "compile (s)",
         "train (s)",
     ]
-    told = f"These studies differ in {listed(differing)}, so their values are not comparable."
-    warnings = [note(told, is_warning=True)] if differing else []
+    warning = f"These studies differ in {listed(differing)}, so their values are not comparable."
+    warnings = [note(warning, is_warning=True)] if differing else []
     return [*warnings, rows("studies", headings, records), *_charts(names, studies)]
 
 
@@ -110,10 +110,10 @@ def _charts(names: Sequence[str], studies: Sequence[PublishedStudy]) -> list[Blo
 def _better_half(members: Sequence[tuple[str, PublishedStudy]]) -> dict[str, Any]:
     """The bounds of an axis that shows the better half of the trials of each study."""
     halves = [better_half(study.trials, 0) for _, study in members if study.trials]
-    told = [half for half in halves if half]
-    if not told:
+    bounds = [half for half in halves if half]
+    if not bounds:
         return {}
-    return {"min": min(half["min"] for half in told), "max": max(half["max"] for half in told)}
+    return {"min": min(half["min"] for half in bounds), "max": max(half["max"] for half in bounds)}
 
 
 def _chart(

@@ -100,10 +100,10 @@ def execution_view(buckets: Buckets) -> list[Block]:
     """A Gantt chart of the rounds, the use of lanes and time, and a table of classes."""
     if not len(buckets):
         return [note("No bucket is published yet.")]
-    told = totals(buckets)
+    usage = totals(buckets)
     return [
-        facts(told.facts()),
-        *(note(said, is_warning=True) for said in findings(told)),
+        facts(usage.facts()),
+        *(note(said, is_warning=True) for said in findings(usage)),
         note(_READING if buckets.recorded is None else _AXIS + _READING),
         _gantt(buckets),
         *([] if buckets.recorded is None else [_spent(buckets.recorded)]),
@@ -208,11 +208,11 @@ def _spent(recorded: Spans) -> Block:
     """One column per place: its time by activity, which sums to the time of the program."""
     spent = recorded.by_place
     records = [
-        [doing, *(round(its[activity], 3) for its in spent.values())]
+        [doing, *(round(seconds[activity], 3) for seconds in spent.values())]
         for activity, doing in DOING.items()
-        if activity == IDLE or any(its[activity] for its in spent.values())
+        if activity == IDLE or any(seconds[activity] for seconds in spent.values())
     ]
-    records.append(["total", *(round(sum(its.values()), 3) for its in spent.values())])
+    records.append(["total", *(round(sum(seconds.values()), 3) for seconds in spent.values())])
     return rows("seconds of the program, its threads and its workers", ["", *spent], records)
 
 
@@ -284,11 +284,11 @@ def _foreseen(buckets: Buckets) -> Block:
     """Predicted and measured seconds of compiling and of training."""
     pairs = [("predicted_train_s", "train_s"), ("predicted_compile_s", "compile_s")]
     both = [np.stack([buckets.numbers(name) for name in pair]) for pair in pairs]
-    told = np.concatenate([values[:, (values > 0).all(axis=0)].ravel() for values in both])
-    if not len(told):
+    seconds = np.concatenate([values[:, (values > 0).all(axis=0)].ravel() for values in both])
+    if not len(seconds):
         return note("The cost model predicted nothing for this study.")
-    low = 10.0 ** int(np.floor(np.log10(told.min())))  # a logarithmic axis labels powers of ten
-    high = 10.0 ** int(np.ceil(np.log10(told.max() * 1.0001)))
+    low = 10.0 ** int(np.floor(np.log10(seconds.min())))  # a logarithmic axis labels powers of ten
+    high = 10.0 ** int(np.ceil(np.log10(seconds.max() * 1.0001)))
     named = zip(
         pairs, ("training", "compiling"), ("complete", "pruned"), ("circle", "rect"), strict=True
     )

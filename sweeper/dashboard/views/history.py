@@ -47,10 +47,12 @@ def history_view(trials: PublishedTrials) -> list[Block]:
 def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
     """The bounds of an axis without the worse half of the complete trials."""
     values = trials.numbers(trials.objectives[index])
-    told = values[trials.are("COMPLETE") & np.isfinite(values)]
-    if not len(told):
+    completed = values[trials.are("COMPLETE") & np.isfinite(values)]
+    if not len(completed):
         return {}
-    middle, low, high = (float(end) for end in (np.median(told), told.min(), told.max()))
+    middle, low, high = (
+        float(end) for end in (np.median(completed), completed.min(), completed.max())
+    )
     if low == high:
         return {}
     ends = (middle, high) if trials.directions[index] == "maximize" else (low, middle)
@@ -61,10 +63,10 @@ def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
 def best_so_far(trials: PublishedTrials, index: int, by: str) -> list[tuple[float, float]]:
     """Where the best value of an objective improved, and the last known position."""
     at, values = trials.numbers(by), trials.numbers(trials.objectives[index])
-    told = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values) & np.isfinite(at))
-    if not len(told):
+    places = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values) & np.isfinite(at))
+    if not len(places):
         return []
-    order = told[np.lexsort((trials.numbers("trial_number")[told], at[told]))]
+    order = places[np.lexsort((trials.numbers("trial_number")[places], at[places]))]
     ascending = trials.directions[index] == "maximize"
     best = (np.maximum if ascending else np.minimum).accumulate(values[order])
     steps = np.flatnonzero(np.diff(best, prepend=np.nan) != 0)

@@ -151,7 +151,7 @@ def _range(entry: Any, values: np.ndarray) -> dict[str, Any]:
     low, high = entry.get("low"), entry.get("high")
     if low is None or high is None:
         return {}
-    told = values[np.isfinite(values)]
-    if not len(told):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return {"min": low, "max": high}
-    return {"min": min(low, float(told.min())), "max": max(high, float(told.max()))}
+    return {"min": min(low, float(finite.min())), "max": max(high, float(finite.max()))}

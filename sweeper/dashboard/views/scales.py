@@ -16,10 +16,10 @@ _SPREAD = 50.0  # 90 % over 10 % quantile: above it, a linear axis hides most po
 
 def wants_log(values: np.ndarray) -> bool:
     """Whether numbers are all positive, with sizes that a linear axis cannot show together."""
-    told = values[np.isfinite(values)]
-    if len(told) < 3 or told.min() <= 0:
+    finite = values[np.isfinite(values)]
+    if len(finite) < 3 or finite.min() <= 0:
         return False
-    low, high = np.quantile(told, (0.1, 0.9))
+    low, high = np.quantile(finite, (0.1, 0.9))
     return bool(high / low > _SPREAD)
 
 
@@ -38,9 +38,9 @@ def ends_if_equal(values: np.ndarray) -> dict[str, float]:
 
 def is_log(entry: Mapping[str, Any], values: np.ndarray) -> bool:
     """Whether a parameter is drawn logarithmically, and all its values can be shown so."""
-    told = values[np.isfinite(values)]
+    finite = values[np.isfinite(values)]
     is_drawn = bool(entry.get("log")) or entry.get("base") is not None
-    return is_drawn and bool((told > 0).all())
+    return is_drawn and bool((finite > 0).all())
 
 
 def steps(entry: Mapping[str, Any]) -> dict[str, Any]:

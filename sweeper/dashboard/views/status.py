@@ -27,8 +27,8 @@ def status_view(study: PublishedStudy) -> list[Block]:
         blocks.append(note(warning, is_warning=True))
     if study.unpublished:
         blocks.append(note(study.unpublished, is_warning=True))
-    if told := ended_by(status):
-        blocks.append(note(told, is_warning=True))
+    if warning := ended_by(status):
+        blocks.append(note(warning, is_warning=True))
     compared = study.baseline, status.metric, status.direction, study.best_row()
     if status.state == "finished" and (warning := describe_doubt(*compared)):
         blocks.append(note(warning, is_warning=True))

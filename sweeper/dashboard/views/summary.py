@@ -178,29 +178,29 @@ def totals(buckets: Buckets) -> Totals:
     )
 
 
-def findings(told: Totals) -> list[str]:
+def findings(usage: Totals) -> list[str]:
     """What is worth knowing about the totals, each with what to do about it."""
     found: list[str] = []
-    worked = told.train_s + told.compile_s
-    had = told.span_s * told.places
-    if worked and told.compile_s > worked / 2:
+    worked = usage.train_s + usage.compile_s
+    had = usage.span_s * usage.places
+    if worked and usage.compile_s > worked / 2:
         found.append(
-            f"Compiling took {formatting.percent(told.compile_s / worked)} of the work; it pays "
+            f"Compiling took {formatting.percent(usage.compile_s / worked)} of the work; it pays "
             "off with fewer structures (widths in powers of two) or more trials."
         )
-    if had and told.idle_s > _LITTLE * had and told.places > 1:
+    if had and usage.idle_s > _LITTLE * had and usage.places > 1:
         found.append(
-            f"Places were idle for {formatting.percent(told.idle_s / had)} of their time, "
+            f"Places were idle for {formatting.percent(usage.idle_s / had)} of their time, "
             "waiting for the longest bucket of a round or for proposals: "
             "use a larger schedule.parallel to fill them."
         )
-    if told.waste is not None and told.waste > 2 * _LITTLE:
+    if usage.waste is not None and usage.waste > 2 * _LITTLE:
         found.append(
-            f"{formatting.percent(told.waste)} of training was spent on padding and empty lanes, "
+            f"{formatting.percent(usage.waste)} of training was spent on padding and empty lanes, "
             "which saves programs; execution.strategy = exact "
             "spends the time on compiling instead."
         )
-    ratio = told.foreseen_train_s / told.predicted_train_s if told.predicted_train_s else 1.0
+    ratio = usage.foreseen_train_s / usage.predicted_train_s if usage.predicted_train_s else 1.0
     if max(ratio, 1 / max(ratio, 1e-9)) > _FAR_OFF:
         found.append(
             f"Training took {ratio:.2g} times the prediction of the cost model: run `sweeper "
@@ -261,8 +261,8 @@ def _spent(buckets: Buckets, mine: np.ndarray) -> list[Any]:
 
 def _sum(values: np.ndarray) -> float | None:
     """The sum of the known `values`; None if none is known."""
-    told = values[np.isfinite(values)]
-    return float(told.sum()) if len(told) else None
+    known = values[np.isfinite(values)]
+    return float(known.sum()) if len(known) else None
 
 
 def _covered(starts: np.ndarray, ends: np.ndarray) -> float:
@@ -275,16 +275,16 @@ def _covered(starts: np.ndarray, ends: np.ndarray) -> float:
 
 def weighted(values: np.ndarray, weights: np.ndarray) -> float | None:
     """The mean of the known `values`; None if none is known."""
-    told = np.isfinite(values)
-    if not told.any():
+    is_known = np.isfinite(values)
+    if not is_known.any():
         return None
-    return float(np.average(values[told], weights=np.maximum(weights[told], 1e-9)))
+    return float(np.average(values[is_known], weights=np.maximum(weights[is_known], 1e-9)))
 
 
 def most(values: np.ndarray) -> float | None:
     """The largest of the known `values`; None if none is known."""
-    told = values[np.isfinite(values)]
-    return float(told.max()) if len(told) else None
+    known = values[np.isfinite(values)]
+    return float(known.max()) if len(known) else None
 
 
 def _mb(amount: float) -> str:
@@ -296,11 +296,11 @@ def _foreseen(predicted_s: float | None, took_s: float, whole_s: float) -> str:
 
     If that is not the whole, both are shown.
     """
-    told = formatting.format_prediction(predicted_s or 0.0)
+    prediction = formatting.format_prediction(predicted_s or 0.0)
     if not (predicted_s and took_s):
-        return told
+        return prediction
     part = "" if took_s > 0.99 * whole_s else f" for {formatting.seconds(took_s)} of it"
-    return f"{told}{part} ({took_s / predicted_s:.2g} times)"
+    return f"{prediction}{part} ({took_s / predicted_s:.2g} times)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +328,10 @@ def by_rounds(buckets: Buckets, most: int = _MAX_GROUPS) -> Rounds:
 
     def mean(name: str) -> np.ndarray:
         values = buckets.numbers(name)
-        told = np.isfinite(values)
-        sums = np.bincount(groups[told], (values * weights)[told], n)
+        is_known = np.isfinite(values)
+        sums = np.bincount(groups[is_known], (values * weights)[is_known], n)
         with np.errstate(invalid="ignore"):
-            return sums / np.bincount(groups[told], weights[told], n)
+            return sums / np.bincount(groups[is_known], weights[is_known], n)
 
     firsts = first + width * np.arange(n)
     return Rounds(

@@ -111,7 +111,7 @@ def connected(
         roster = Roster(
             engine,
             _Joining(config, run_dir, engine, observer, start, data_bytes),
-            lambda told: observer(Warned(told)),
+            lambda message: observer(Warned(message)),
             None if workers == "auto" else workers,
         )
         roster.gather()
@@ -209,8 +209,8 @@ class _Joining:
             raise SetupError(problems)
         self._engine.open(key, _ANSWER_S)
         with self._lock:
-            for told in self._kinds.new(member.host, there):
-                self._observer(Warned(told))
+            for warning in self._kinds.new(member.host, there):
+                self._observer(Warned(warning))
             seat = self._seats.take(key, member, there["gpus"])
             return RemoteSlot(self._engine, key, member, self._opening(member, neighbours, seat))
 

@@ -190,8 +190,8 @@ def given_by(asked: Future[Any], label: str) -> Any:
         raise LostError("has lost its task")
     if isinstance(raised, KilledWorker):
         raise LostError("is gone from the cluster")
-    told = f"a worker raised {type(raised).__name__}: {raised}"
-    raise SetupError(Problem(label, "", told, "fix it there, then try again"))
+    found = f"a worker raised {type(raised).__name__}: {raised}"
+    raise SetupError(Problem(label, "", found, "fix it there, then try again"))
 
 
 _NAMES = tuple(status.name for status in _THERE)

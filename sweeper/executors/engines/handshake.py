@@ -54,8 +54,8 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
                 return ""
             root = Path(spec.origin).parent
             sources = sorted(root.rglob("*.py"))
-            told = [f"{path.relative_to(root)} {digest_of(path)}" for path in sources]
-            return hashlib.blake2b("\n".join(told).encode(), digest_size=4).hexdigest()
+            lines = [f"{path.relative_to(root)} {digest_of(path)}" for path in sources]
+            return hashlib.blake2b("\n".join(lines).encode(), digest_size=4).hexdigest()
 
         def processor() -> str:
             try:
@@ -70,10 +70,10 @@ def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Su
 
         def gpu_models() -> str:
             try:
-                told = [one.read_text("utf-8") for one in Path(gpus).glob("*/information")]
+                texts = [one.read_text("utf-8") for one in Path(gpus).glob("*/information")]
             except OSError:
                 return ""
-            lines = [line for text in told for line in text.splitlines()]
+            lines = [line for text in texts for line in text.splitlines()]
             models = {line.partition(":")[2].strip() for line in lines if line.startswith("Model")}
             return ", ".join(sorted(models))
 

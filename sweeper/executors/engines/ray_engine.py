@@ -131,9 +131,9 @@ class RayEngine:
         except GetTimeoutError as error:
             raise BusyError from error
         except RayTaskError as error:
-            told = f"a worker raised {type(error.cause).__name__}: {error.cause}"
+            found = f"a worker raised {type(error.cause).__name__}: {error.cause}"
             raise SetupError(
-                Problem(self.label, "", told, "fix it there, then try again")
+                Problem(self.label, "", found, "fix it there, then try again")
             ) from error
         except RayActorError as error:
             raise LostError("is gone from the cluster") from error
@@ -169,14 +169,14 @@ def _connect(address: str) -> str | None:
     try:
         if address != _AUTO:  # Ray would try for two minutes, then end the program
             knock(address)
-        told: Any = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        context: Any = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError, RayError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise AddressError(said.rstrip(".")) from error
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before)
-    return f"http://{told.dashboard_url}" if told.dashboard_url else None
+    return f"http://{context.dashboard_url}" if context.dashboard_url else None
 
 
 @contextmanager

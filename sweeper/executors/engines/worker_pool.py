@@ -112,14 +112,14 @@ class Roster:
                 break
             if not members:
                 if is_late:
-                    told = "it has no workers; start some, then try again"
-                    raise SetupError(f"{self._engine.label}: {told}")
+                    message = "it has no workers; start some, then try again"
+                    raise SetupError(f"{self._engine.label}: {message}")
                 time.sleep(_SOON_S)
             elif not self._slots and all(self._vain[key] for key in members):
-                told = (
+                message = (
                     "its workers are busy with other work, and none has answered; wait, or free one"
                 )
-                raise SetupError(f"{self._engine.label}: {told}")
+                raise SetupError(f"{self._engine.label}: {message}")
         self._has_begun = True
         self._watching.start()
 
@@ -185,9 +185,9 @@ class Roster:
                 self._finish(error)
                 return
             except Exception as error:  # nothing else would wake threads that wait for a slot
-                told = f"cannot be watched: {type(error).__name__}: {error}"
+                found = f"cannot be watched: {type(error).__name__}: {error}"
                 hint = "resume the study: committed rounds are kept"
-                self._finish(SetupError(Problem(self._engine.label, "", told, hint)))
+                self._finish(SetupError(Problem(self._engine.label, "", found, hint)))
                 return
 
     def _look(self) -> None:

@@ -52,8 +52,8 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
     try:
         place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
     except OSError as error:  # the name is longer than the system allows
-        told = f"{run_dir.root}: {error.strerror}"
-        raise SetupError(_unwritable(config, told)) from error
+        reason = f"{run_dir.root}: {error.strerror}"
+        raise SetupError(_unwritable(config, reason)) from error
     if not place.is_dir():
         raise SetupError(_unwritable(config, f"{run_dir.root}: {place} is not a directory"))
     if not os.access(place, os.W_OK | os.X_OK):
@@ -62,8 +62,8 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
-            told = f"{run_dir.root}: {place} does not accept files ({error.strerror})"
-            raise SetupError(_unwritable(config, told)) from error
+            reason = f"{run_dir.root}: {place} does not accept files ({error.strerror})"
+            raise SetupError(_unwritable(config, reason)) from error
     if not run_dir.root.exists():
         return
     # a directory to move aside may contain anything but a held lock
@@ -167,8 +167,8 @@ def make(config: StudyConfig, run_dir: RunDir) -> None:
     except OSError as error:
         if error.errno in _OF_THE_MACHINE:
             raise
-        told = f"{error.filename}: {error.strerror}"
-        raise SetupError(_unwritable(config, told)) from error
+        reason = f"{error.filename}: {error.strerror}"
+        raise SetupError(_unwritable(config, reason)) from error
 
 
 def clear_staging(run_dir: RunDir) -> None:

@@ -112,9 +112,12 @@ def mark_of(sessions: Iterable[Mapping[str, Any]]) -> str | None:
     first: dict[str, int] = {}
     for number, session in enumerate(sessions, 1):
         for change in session["boundaries"]:
-            told = f"{change['key']}: {change['before']} -> {change['now']}"
-            first.setdefault(told, number)
-    return "; ".join(f"{told} (session {number})" for told, number in first.items()) or None
+            description = f"{change['key']}: {change['before']} -> {change['now']}"
+            first.setdefault(description, number)
+    return (
+        "; ".join(f"{description} (session {number})" for description, number in first.items())
+        or None
+    )
 
 
 def joined(
@@ -166,8 +169,8 @@ def data_digest(sessions: Sequence[Mapping[str, Any]]) -> str | None:
 
 def xla_threads(sessions: Sequence[Mapping[str, Any]]) -> int | None:
     """The number of XLA threads when a study began; None if no session recorded it."""
-    told = sessions[0].get("environment", {}).get("xla_threads") if sessions else None
-    return int(told) if told else None
+    threads = sessions[0].get("environment", {}).get("xla_threads") if sessions else None
+    return int(threads) if threads else None
 
 
 def refuse_edited(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) -> None:

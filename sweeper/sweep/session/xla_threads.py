@@ -22,15 +22,17 @@ def kept_threads(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -
     It comes from a status, which exists before the first row, or else from the ledger, unless the
     study starts again. It is checked when the ledger is opened.
     """
-    told = None if fresh else _recorded(run_dir)
-    return told if told is not None or config.trial is None else config.trial.program.xla_threads
+    threads = None if fresh else _recorded(run_dir)
+    if threads is None and config.trial is not None:
+        return config.trial.program.xla_threads
+    return threads
 
 
 def _recorded(run_dir: RunDir) -> int | None:
     with suppress(SetupError):
-        told = read_status(run_dir).xla_threads
-        if told is None or (isinstance(told, int) and 1 <= told <= MAX_XLA_THREADS):
-            return told
+        threads = read_status(run_dir).xla_threads
+        if threads is None or (isinstance(threads, int) and 1 <= threads <= MAX_XLA_THREADS):
+            return threads
     return xla_threads(backup.sessions(run_dir))
 
 

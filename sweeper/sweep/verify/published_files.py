@@ -39,8 +39,8 @@ def damaged_files(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Ite
     if found := _preparation_fault(run_dir, ledger):
         of_data = f"{hint}, which reads the study's data again, like its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
-    if told := _start_fault(run_dir, ledger, trusted):
-        found, path = told
+    if fault := _start_fault(run_dir, ledger, trusted):
+        found, path = fault
         first = "remove it, and " if run_dir.started_from.exists() else ""
         again = f"resume the study with --continue-from {path}, or with a copy of it"
         yield Damage(run_dir.started_from.name, found, f"{first}{again}")
@@ -114,9 +114,9 @@ def _prepare_again(
     name, wanted = run_dir.preparation.name, data_digest(ledger.sessions())
     if not trust_code and isinstance(config.data, FunctionTable):
         of_study = foreign(config, run_dir.root, ledger.sessions())
-        told = [one for one in of_study if one.key == "data.function"]
-        if told:
-            yield f"{name} was not rewritten: {told[0]}"
+        problems = [one for one in of_study if one.key == "data.function"]
+        if problems:
+            yield f"{name} was not rewritten: {problems[0]}"
             return
     try:
         with preparing(config) as prepared:
