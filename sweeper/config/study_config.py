@@ -197,7 +197,7 @@ class StudyConfig(Table):
     @property
     def structural(self) -> dict[str, bool]:
         """Whether different values of a searched setting need different programs, by setting."""
-        return {key: self._role(key) is Role.STRUCTURAL for key in self.search}
+        return {key: self.role(key) is Role.STRUCTURAL for key in self.search}
 
     @property
     def n_structures(self) -> int | None:
@@ -256,7 +256,7 @@ class StudyConfig(Table):
 
     def splits(self, key: str, kind: ModelKind) -> bool:
         """Whether values of a searched setting need different programs for models of `kind`."""
-        is_splitting = key != "model.kind" and self._role(key) is Role.STRUCTURAL
+        is_splitting = key != "model.kind" and self.role(key) is Role.STRUCTURAL
         return is_splitting and self.is_of(kind, key)
 
     def params_of(self, kind: ModelKind) -> dict[str, Scalar]:
@@ -418,7 +418,7 @@ class StudyConfig(Table):
         tables = {"model": self.model, "optimizer": self.optimizer, "train": self.train}
         return frozenset(optional_parts(tables, lambda key: self.entry(key) is not None))
 
-    def _role(self, key: str) -> Role:
+    def role(self, key: str) -> Role:
         """The role of a searched setting together with those that take its value."""
         linked = [setting for setting, source in self.same_as.items() if source == key]
         roles = [self._own_role(setting) for setting in (key, *linked)]

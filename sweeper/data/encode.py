@@ -209,6 +209,8 @@ def _numbers(
 ) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
     """The targets of every row, transformed and then standardised by this mean and deviation."""
     numbers = raw.frame[list(raw.targets)].to_numpy(np.float64)
+    if config.data.target_transform != "none":
+        _refuse_large(config, raw, numbers)
     target = transformed(numbers, config.data.target_transform)
     n_targets = len(raw.targets)
     if not config.data.standardizes_targets:
@@ -229,6 +231,15 @@ def _numbers(
         tuple(scaler.mean_.tolist()),
         tuple(scaler.scale_.tolist()),
     )
+
+
+def _refuse_large(config: StudyConfig, raw: RawData, numbers: NDArray[np.float64]) -> None:
+    """Refuse transformed targets of which metrics in their own unit are not finite."""
+    precision = config.execution.precision
+    with np.errstate(over="ignore"):
+        is_fit = np.isfinite(np.square(numbers).sum(axis=0).astype(precision))
+    what, hint = f"squares too large for {precision}", "write them in a larger unit"
+    _refuse_unfit(config, raw, raw.targets, is_fit, what, hint)
 
 
 def _column(config: StudyConfig, raw: RawData, name: str) -> TableColumn:

@@ -14,7 +14,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import text_fix
 from sweeper.data.split import Rows
-from sweeper.errors import Problem
+from sweeper.errors import DataError, Problem
 
 _KEY = "data.weight"
 
@@ -23,13 +23,24 @@ def row_weights(config: StudyConfig, raw: RawData, training: Rows) -> NDArray[An
     """The weight of every row, or None; their mean over the `training` rows is 1.
 
     Only ratios of weights count, and so these stay within the range of the precision.
+
+    Raises:
+        DataError: with the rows whose weight is lost in the precision, as they differ too much.
     """
     if raw.weight is None:
         return None
-    weights = raw.frame[raw.weight].to_numpy(np.float64)
-    weights = weights / (weights.max() or 1.0)  # so that their sum is finite
-    mean = weights[training].mean() or 1.0
-    return (weights / mean).astype(config.execution.precision)
+    given, precision = raw.frame[raw.weight].to_numpy(np.float64), config.execution.precision
+    relative = given / (given.max() or 1.0)  # so that their sum is finite
+    with np.errstate(over="ignore"):
+        weights = (relative / (relative[training].mean() or 1.0)).astype(precision)
+    is_lost = (given > 0) & ~((weights >= np.finfo(precision).tiny) & np.isfinite(weights))
+    if is_lost.any():
+        rows = np.flatnonzero(is_lost).tolist()
+        what = f"too far from the mean of the training rows to count in {precision}"
+        found = raw.describe_rows(raw.weight, rows, f"{'is' if len(rows) == 1 else 'are'} {what}")
+        hint = f"the largest is {given.max():g}: write weights that differ by less, or 0"
+        raise DataError(config.problem(_KEY, found, hint))
+    return weights
 
 
 def weight_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:

@@ -105,7 +105,12 @@ def select(predictions: NDArray[Any], y: Any, size: int, score: Score) -> list[i
         chosen.append(best)
         values.append((float(found[best, 0]), float(found[best, 1])))
         total += predictions[best]
-    return chosen[: 1 + max(range(size), key=lambda index: (*values[index], -index))]
+    return chosen[: 1 + max(range(size), key=lambda index: (*map(_rounded, values[index]), -index))]
+
+
+def _rounded(value: float) -> float:
+    """The digits of a score that rounding of sums in single precision does not change."""
+    return float(f"{value:.6g}")
 
 
 def measure_ensemble(
@@ -148,6 +153,16 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
     record = _selected(config, run_dir, data, rows, size, trust_code=True)
     write_ensemble(run_dir, record)
     return record
+
+
+def not_repeatable(record: EnsembleRecord) -> str:
+    """Why fresh seeds cannot show what an ensemble gains; empty if they can."""
+    trials = [member.trial for member in record.members]
+    if {*trials} == {record.single}:
+        return f"the ensemble is trial {record.single} alone"
+    if len({*trials}) < len(trials):
+        return "the ensemble averages replicates of one trial, which fresh seeds do not repeat"
+    return ""
 
 
 def measure_again(

@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.settings import arguments_of, general
+from sweeper.config.table import INITIAL
 from sweeper.config.toml import toml_value
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.trust import NOWHERE, Code, building
@@ -86,6 +87,11 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
     found = f"{name} was trained on other data: {other}" if other else ""
     if not found and saved["spec"]["out_size"] != data.out_size:
         found = f"{name} has {saved['spec']['out_size']} outputs, not {data.out_size}"
+    transform = saved["spec"].get("y_transform", "none")
+    if not found and transform != data.y_transform:
+        found = f"{name} predicts targets transformed by {transform!r}, not {data.y_transform!r}"
+        hint = f"write target_transform = {toml_value(transform)}"
+        raise StudyError(config.problem("data.target_transform", found, hint))
     if found:
         hint = "start from a model that was trained on such data"
         raise StudyError(config.problem("data", found, hint))
@@ -94,6 +100,9 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
 
 def describe_start(config: StudyConfig, start: SavedStart) -> Iterator[str]:
     """What trials do not take over from the saved model."""
+    for name in config.search:
+        if config.role(name) is INITIAL:
+            yield f"search.{name} changes nothing: trials start with the weights of the saved model"
     fresh = "start with its weights and a fresh optimizer"
     if not start.file.record["has_optimizer"]:
         yield f"trials {fresh}: the saved model has no optimizer state"

@@ -52,6 +52,14 @@ def test_only_ratios_count_in_any_precision(make_study) -> None:
         np.testing.assert_allclose(data.w_train, expected.w_train, rtol=1e-6)
 
 
+@pytest.mark.parametrize("largest", [1e42, 1e300])
+def test_weights_that_the_precision_loses_are_refused(largest: float, make_study) -> None:
+    config = make_study(CSV + WEIGHT, table(changed({5: largest})), precision="float32")
+    with pytest.raises(DataError, match=r"too far from the mean.* to count in float32") as refused:
+        prepare(config)
+    assert f"the largest is {largest:g}: write weights that differ by less" in str(refused.value)
+
+
 def test_they_are_stored_with_the_rows(make_study, tmp_path: Path) -> None:
     data = prepare(make_study(CSV + WEIGHT, table()))
     other = prepare(make_study(CSV + WEIGHT, table(changed({5: 9}))))

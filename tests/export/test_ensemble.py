@@ -27,7 +27,7 @@ from sweeper.data.transform import Category, Transform
 from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.export.confirm import finalists
-from sweeper.export.ensemble import measure_again, measure_ensemble, select
+from sweeper.export.ensemble import measure_again, measure_ensemble, not_repeatable, select
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.results.ensemble import (
     EnsembleRecord,
@@ -114,6 +114,18 @@ def test_selection_adds_the_model_with_which_the_mean_is_best() -> None:
     assert select(predictions, y, 9, score) == chosen[:length]
     assert length > 2
     assert select(predictions, y, 1, score) == chosen[:1]
+
+
+def test_rounding_adds_no_model() -> None:
+    y = np.zeros(5, int)
+    predictions = np.full((2, 5, 2), 0.5)
+
+    def score(found: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        calls.append(len(found))  # a little better each time, as by rounding
+        return np.stack([0.25 + 1e-9 * len(calls) * np.ones(2), np.zeros(2)], axis=1)
+
+    calls: list[int] = []
+    assert select(predictions, y, 5, score) == [0]
 
 
 def test_an_ensemble_is_measured_as_its_members_together_predict(study: Any) -> None:
@@ -322,6 +334,11 @@ def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Pa
         (one,) = (m for m in measure_again(found.config, two, numbers) if m.part.startswith(part))
         np.testing.assert_allclose([one.single, one.ensemble], expected, rtol=1e-5)
         assert one.rows == len(y)
+    assert not_repeatable(two) == ""
+    alone = replace(record, members=(Member(record.single, 0, 3),))
+    assert not_repeatable(alone) == f"the ensemble is trial {record.single} alone"
+    twice = replace(record, members=(Member(others[0], 0, 1), Member(others[0], 1, 2)))
+    assert "replicates of one trial" in not_repeatable(twice)
     text = confirmation(measure_again(found.config, two, numbers)[-1], two)
     assert text.startswith("with fresh seeds, the ensemble is ")
 

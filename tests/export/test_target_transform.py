@@ -16,6 +16,7 @@ from sweeper.errors import SweeperError
 from sweeper.export import export
 from sweeper.export.ensemble import measure_ensemble
 from sweeper.export.ensemble_directory import export_ensemble
+from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.results.baseline import read_baseline
 from sweeper.results.ensemble import Member, write_ensemble
 from tests.in_process import study_in, trained
@@ -117,6 +118,24 @@ def test_logarithms_are_trained_and_scored_in_the_unit_of_the_data(tmp_path: Pat
     logs = np.log(data.targets_in_unit(data.y_train))
     constant = np.full(len(y), np.exp(logs.mean()))
     assert scores["mean"] == pytest.approx(r2_score(y, constant), abs=1e-6)
+
+
+def test_a_model_of_logarithms_does_not_go_on_with_numbers(tmp_path: Path) -> None:
+    short = "train.epochs=1", "study.n_trials=1", "search={}"
+    results = trained(study_in(written(tmp_path), STUDY, *short))
+    export(results.run_dir.root, 0, 0, tmp_path / "best")
+    other = study_in(
+        tmp_path, STUDY, *short, "data.target_transform=none", f"results.dir={tmp_path}/o"
+    )
+    with pytest.raises(SweeperError, match="transformed by 'log', not 'none'; write target_transf"):
+        sweeper.run(other, continue_from=tmp_path / "best" / MODEL_FILE)
+
+
+def test_targets_whose_squares_overflow_are_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    FRAME.assign(price=np.exp(60 + 5 * X[:, 0])).to_csv(tmp_path / "prices.csv", index=False)
+    with pytest.raises(SweeperError, match="squares too large for float32"):
+        prepare(study_in(tmp_path, STUDY))
 
 
 def test_log1p_takes_zeros_and_is_undone(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from sweeper.results.ensemble import read_ensemble
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
+_FINALISTS = 10
+
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig
     from sweeper.programs.data_spec import DataSpec
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
 def confirm(
     directory: MaybeDirectory = None,
     top: Annotated[
-        int, typer.Option("--top", metavar="N", min=1, help="How many of the best trials to train.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            "--top", metavar="N", min=1, help="How many of the best trials to train; default: 10."
+        ),
+    ] = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -61,7 +66,7 @@ def confirm(
     """
     run_dir = tables_asked(directory)
     from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
-    from sweeper.export.ensemble import measure_again, not_measured
+    from sweeper.export.ensemble import measure_again, not_measured, not_repeatable
     from sweeper.export.reproduce import refuse_another
     from sweeper.export.sizes import refuse_oversized
     from sweeper.sweep.session.ownership import refuse_foreign
@@ -70,6 +75,12 @@ def confirm(
     record = read_ensemble(run_dir) if of_ensemble else None
     if of_ensemble and record is None:
         raise StudyError(not_measured(run_dir))
+    if record is not None and (why := not_repeatable(record)):
+        raise StudyError(Problem("", "--ensemble", why, "confirm without it"))
+    if record is not None and top is not None:
+        found = "with --ensemble, the trials of the ensemble are trained"
+        raise StudyError(Problem("", "--top", found, "remove one of the two"))
+    top = top or _FINALISTS
     found = finalists(run_dir, top, seeds, record)
     if not trust_code:
         refuse_foreign(found.config, run_dir)
