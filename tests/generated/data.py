@@ -15,7 +15,7 @@ from tests.generated.values import form_of, settings, values
 _BY_HAND = (
     *("source", "name", "path", "target", "drop", "categorical_columns", "class_weights"),
     *("x", "y", "mode", "function", "args", "split", "separator", "decimal", "encoding"),
-    *("missing_values", "skip_rows"),
+    *("missing_values", "skip_rows", "weight", "target_transform"),
 )
 
 
