@@ -19,8 +19,11 @@ from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import verify
+from sweeper.sweep.warm_start import describe_start, started_from
 from tests.command_line import STUDY, CommandLine
 from tests.digest import deterministic_digest
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
 
 FIRST = STUDY.replace("n_trials = 12", "n_trials = 2").replace("epochs = 4", "epochs = 3")
 FIRST = FIRST.partition("train.epochs")[0] + '\n[execution]\nstrategy = "exact"\nworkers = 0\n'
@@ -230,3 +233,19 @@ def test_another_optimizer_starts_fresh_and_says_so(directory: Path) -> None:
     assert told == [
         "trials of sgd start with its weights and a fresh optimizer: the saved state is for adam"
     ]
+
+
+def test_what_only_fresh_weights_are_drawn_with_changes_nothing(tmp_path: Path) -> None:
+    periodic = (
+        *("data.name=diabetes", "data.split.stratify=false", "train.loss=mse", "train.metrics=[]"),
+        *("model.numbers=plr", "model.n_frequencies=2", "model.embedding_size=2"),
+        *("search={}", "study.n_trials=1", "train.epochs=1", "train.batch_size=32"),
+    )
+    first = trained(study_in(tmp_path, DIGITS, *periodic))
+    export(first.run_dir.root, 0, 0, tmp_path / "saved")
+    drawn = "search={model.frequency_scale={type='float', low=0.1, high=1.0}}"
+    again = study_in(tmp_path / "again", DIGITS, *periodic, drawn)
+    start = started_from(again, RunDir(again.run_dir), tmp_path / "saved" / MODEL_FILE, fresh=True)
+    assert start is not None
+    warning, *_ = describe_start(again, start)
+    assert warning.startswith("search.model.frequency_scale changes nothing: trials start with")
