@@ -230,6 +230,10 @@ def _paths(proc: Path) -> dict[str, Path]:
     return paths
 
 
+# The distribution that installs this package: `sweeper` there is another project. In everything
+# recorded, its version is that of "sweeper".
+DISTRIBUTION = "sweeper-jax"
+
 # packages that results depend on
 LIBRARIES = (
     "sweeper",
@@ -255,7 +259,7 @@ def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for package in packages:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
+            found[package] = version(DISTRIBUTION if package == "sweeper" else package)
     return found
 
 

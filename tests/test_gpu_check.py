@@ -40,7 +40,8 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site,) = directory.glob("lib/python*/site-packages")
     for scheme in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         for entry in Path(scheme).iterdir():
-            is_own = entry.name.partition("-")[0] == "sweeper" or entry.suffix == ".pth"
+            package = entry.name.partition("-")[0]
+            is_own = package in {"sweeper", "sweeper_jax"} or entry.suffix == ".pth"
             if not (is_own or (site / entry.name).exists()):
                 (site / entry.name).symlink_to(entry)
     return directory / "bin" / "python"

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from sweeper.errors import SetupError
 from sweeper.executors.devices import XLA_THREADS, check_xla_threads, gpus_of_machine, mps_pipes
 from sweeper.process import (
+    DISTRIBUTION,
     Limits,
     installed_bytes,
     limits,
@@ -65,7 +66,7 @@ def _packages() -> Iterator[MachineFinding]:
     """The versions of the required packages, and whether they are supported."""
     found: list[str] = []
     try:
-        lines = requires("sweeper") or ()
+        lines = requires(DISTRIBUTION) or ()
     except PackageNotFoundError:  # a checkout that is not installed
         yield MachineFinding("sweeper", "not installed", "python -m pip install .")
         return

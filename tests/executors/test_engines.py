@@ -238,7 +238,7 @@ def test_only_run_needs_an_engine(name: str, asked: str, code: int, command: Com
     if code:
         package = {"dask": "distributed", "ray": "ray"}[name]
         assert f"execution.engine.name: {name}, but its package {package} cannot" in done.stderr
-        assert f"python -m pip install 'sweeper[{name}]'" in done.stderr
+        assert f"python -m pip install 'sweeper-jax[{name}]'" in done.stderr
 
 
 def _environment(command: CommandLine) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
 from sweeper.executors.jax_setup import own_xla_threads
 from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.models.by_value import by_value
+from sweeper.process import DISTRIBUTION
 from sweeper.results.events import Observer, Warned
 from sweeper.rundir import RunDir
 
@@ -130,7 +131,7 @@ def _engine(config: StudyConfig, table: EngineTable) -> Engine:
     except ImportError as error:
         library = _LIBRARIES[table.name]
         found = f"{table.name}, but its package {library} cannot be imported: {error}"
-        hint = f"python -m pip install 'sweeper[{table.name}]', or remove the setting"
+        hint = f"python -m pip install '{DISTRIBUTION}[{table.name}]', or remove the setting"
         raise SetupError(config.problem("execution.engine.name", found, hint)) from error
     except AddressError as error:
         found = f"{address!r}, but {_NAMES[table.name]} does not answer there: {error}"

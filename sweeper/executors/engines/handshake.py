@@ -11,10 +11,11 @@ from sweeper.config.user_source import source_digests
 from sweeper.errors import size_text
 from sweeper.executors.devices import DRIVER, shares
 from sweeper.executors.environment import FLAGS
+from sweeper.process import DISTRIBUTION
 from sweeper.rundir import RunDir
 
 # packages that compute a trial there; those that propose and publish trials are only needed here
-_LIBRARIES = ("sweeper", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "joblib")
+_LIBRARIES = (DISTRIBUTION, "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "joblib")
 
 Survey = Callable[[], dict[str, Any]]
 
@@ -112,7 +113,7 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[t
         found = there["versions"][library]
         if found != version:
             yield f"{library} {found or 'missing'}, here {version or 'missing'}", install
-    if not (there["source"] == here["source"] or there["versions"]["sweeper"] == ""):
+    if not (there["source"] == here["source"] or there["versions"][DISTRIBUTION] == ""):
         yield "the source files of sweeper differ", install
     for flag, value in there["flags"].items():
         if value and value != here["flags"][flag]:
