@@ -112,11 +112,9 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Ta
     """
     number, root = row["trial_number"], quote(str(run_dir.root))
     kept = "not kept: train it again with refit"
-    average = f"python -m sweeper export {root} ensemble --to ensemble/"
     facts: dict[str, object] = {
         "model": kept if row["model_path"] is None else run_dir.root / row["model_path"],
         **({"ensemble": f"python -m sweeper ensemble {root}"} if averages else {}),
-        **({"average": average} if run_dir.ensemble.exists() else {}),
         "confirm": f"python -m sweeper confirm {root}",
         "reproduce": f"python -m sweeper reproduce {root} {number}",
         "refit": f"python -m sweeper refit {root} {number} --to refit/",
@@ -124,6 +122,8 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Ta
     }
     if row["model_path"] is None:
         facts.pop("export")
+    if run_dir.ensemble.exists():
+        facts["export ensemble"] = f"python -m sweeper export {root} ensemble --to ensemble/"
     return pairs(facts)
 
 

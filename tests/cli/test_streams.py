@@ -105,7 +105,7 @@ def test_what_user_code_prints_is_not_in_the_answer(command: CommandLine) -> Non
         assert isinstance(json.loads(done.stdout), dict)
         assert "called (13,)" in done.stderr
     done = command("export", "runs/wine", "0", "--to", "best")
-    assert done.stdout.startswith("written to best; trial 0; ")
+    assert done.stdout.startswith("trial 0, described in best/README.md, was written to best\n")
     (command.directory / "new.csv").write_text(
         ",".join(sweeper.load(command.directory / "best", base_dir=command.directory).feature_names)
         + "\n"

@@ -277,9 +277,9 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     best = sweeper.open_results(study / "run").best(1)["trial_number"][0]
     assert done.stdout == (
-        f"written to out/mine; trial {best}; README.md describes it, "
-        "`python -m sweeper predict out/mine new.csv` predicts rows, "
-        f'`sweeper.load("out/mine")` loads it in Python; {TRUST_NEEDED}\n'
+        f"trial {best}, described in out/mine/README.md, was written to out/mine\n"
+        "predict rows with `python -m sweeper predict out/mine new.csv`, "
+        f'or load it in Python with `sweeper.load("out/mine")`; {TRUST_NEEDED}\n'
     )
     path = command.directory / "out" / "mine"
     assert sweeper.load(path, base_dir=study).info["replicate"] == 1

@@ -54,16 +54,17 @@ def print_exported(number: int | None, output: Path) -> None:
     from sweeper.export.members import first_model
     from sweeper.programs.saved_file import read_saved
 
-    by_command = f"`python -m sweeper predict {output} new.csv` predicts rows, "
     record = read_saved(first_model(output), trusted=True).record
     what = "the ensemble" if number is None else f"trial {number}"
-    predicts, trust = bool(record["data"]["targets"]), trust_needed(record)
-    print_written(
-        output,
-        f"{what}; README.md describes it, "
-        f'{by_command if predicts else ""}`sweeper.load("{output}")` loads it in Python'
-        f"{f'; {trust}' if trust else ''}",
+    ways = [f'load it in Python with `sweeper.load("{output}")`']
+    if record["data"]["targets"]:
+        ways.insert(0, f"predict rows with `python -m sweeper predict {output} new.csv`")
+    trust = trust_needed(record)
+    console = console_on(answers())
+    console.print(
+        f"{what}, described in {output}/README.md, was written to {output}", soft_wrap=True
     )
+    console.print(f"{', or '.join(ways)}{f'; {trust}' if trust else ''}", soft_wrap=True)
 
 
 def status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:

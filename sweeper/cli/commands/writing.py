@@ -51,13 +51,16 @@ def init(
     console = console_on(sys.stderr)
     for message in begin(template, output, data, target, effort):
         console.print(message, soft_wrap=True)
-    print_written(output, f"run it with `python -m sweeper run {output}`")
+    can_run = True
     if data is not None:
-        console.print(_time_of(output, effort), soft_wrap=True)
+        message, can_run = _time_of(output, effort)
+        console.print(message, soft_wrap=True)
+    then = "run it with" if can_run else "correct it, then run it with"
+    print_written(output, f"{then} `python -m sweeper run {output}`")
 
 
-def _time_of(study_file: Path, effort: Effort) -> str:
-    """How long a study will take, or why it cannot be run yet."""
+def _time_of(study_file: Path, effort: Effort) -> tuple[str, bool]:
+    """How long a study will take, or why it cannot be run yet, and whether it can be run."""
     from sweeper.api import plan
     from sweeper.config import load
     from sweeper.results.formatting import duration
@@ -65,10 +68,14 @@ def _time_of(study_file: Path, effort: Effort) -> str:
     try:
         predicted = plan(load(study_file)).predicted
     except SweeperError as error:
-        return f"it cannot be run yet: {error}"
-    others = [one for one in Effort if one is not effort]
-    ways = " or ".join(f"`--effort {one}`" for one in others)
-    return f"it takes about {duration(predicted.total_s)} on this machine; or choose {ways}"
+        return f"{study_file} cannot be run yet: {error}", False
+    ways = {
+        Effort.QUICK: "search less with `--effort quick`",
+        Effort.NORMAL: "search with `--effort normal`",
+        Effort.THOROUGH: "search more with `--effort thorough`",
+    }
+    others = ", or ".join(way for one, way in ways.items() if one is not effort)
+    return f"it takes about {duration(predicted.total_s)} on this machine; {others}", True
 
 
 def export_optuna(
