@@ -157,9 +157,9 @@ def confirmed(
 
 def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
     """The members of an ensemble, and how it compares with the best trial."""
-    members = [[one.trial, one.count] for one in record.members]
-    title = f"ensemble of {len(members)} of {counted(record.candidates, 'model')}, by weight"
-    yield rows(title, ("trial", "weight"), members)
+    trials, chosen_from = counted(len(record.weights), "trial"), counted(record.candidates, "model")
+    title = f"ensemble of {trials}, selected from {chosen_from}, by weight"
+    yield rows(title, ("trial", "weight"), [[*one] for one in record.weights.items()])
     yield ""
     metric = record.metric.removeprefix("val_")
     compared = {"validation": record.validation, "test": record.test}

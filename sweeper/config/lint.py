@@ -424,7 +424,7 @@ def _of_execution(config: StudyConfig) -> Iterator[str]:
             "results.save_optimizer changes nothing: results.keep_models = 0 keeps no model; "
             "write results.keep_models = 1 or more"
         )
-    if config.results.ensemble and config.results.keep_models * len(config.members) < 2:
+    if config.results.ensemble and config.results.keep_models * config.study.replicates < 2:
         yield (
             f"results.ensemble = {config.results.ensemble} changes nothing: results.keep_models = "
             f"{config.results.keep_models} keeps no two models; write results.keep_models = 20"

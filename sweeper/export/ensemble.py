@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from shlex import quote
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,6 +32,7 @@ from sweeper.executors.claims import claim_devices
 from sweeper.executors.jax_setup import jax_restored, with_pins
 from sweeper.export.directory import refuse_misfit
 from sweeper.export.saved_model import in_blocks
+from sweeper.models.ensemble import Rescaled
 from sweeper.models.user_network import each_of
 from sweeper.programs.baseline import not_comparable, scoring
 from sweeper.programs.build import Programs
@@ -79,11 +81,13 @@ class Targets:
 class Candidates:
     """The trained models of a study, best first, and their predictions.
 
-    `models` are numbers of trials, each with the index of a member; `predict` are these models.
-    Predictions are probabilities or scaled numbers, shaped (models, rows, classes or targets).
+    `models` are numbers of trials, each with the indices of members: one, or with folds those of
+    all folds, whose mean `predict` returns. Predictions are probabilities or scaled numbers, shaped
+    (models, rows, classes or targets); `val` are those for the rows that `part` names. With folds,
+    each of these training rows is predicted by the member that was validated on it.
     """
 
-    models: tuple[tuple[int, int], ...]
+    models: tuple[tuple[int, tuple[int, ...]], ...]
     predict: tuple[Predict, ...]
     val: NDArray[Any]
     test: NDArray[Any]
@@ -160,7 +164,7 @@ def not_repeatable(record: EnsembleRecord) -> str:
     trials = [member.trial for member in record.members]
     if {*trials} == {record.single}:
         return f"the ensemble is trial {record.single} alone"
-    if len({*trials}) < len(trials):
+    if len({*trials}) * record.folds < len(trials):
         return "the ensemble averages replicates of one trial, which fresh seeds do not repeat"
     return ""
 
@@ -200,7 +204,7 @@ def measure_again(
             single, ensemble = ((sign * score(one, y)[:, 0]).tolist() for one in pair)
             return Again(part, len(y), tuple(single), tuple(ensemble))
 
-        known, test = Targets.of(data, "val"), Targets.of(data, "test")
+        known, test = Targets.of(data, _judged_part(data)), Targets.of(data, "test")
         validation = measured("validation", found.val, known)
         return (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
 
@@ -220,7 +224,7 @@ def _selected(
 
 def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
     kept = [row for row in rows if run_dir.saved(row["trial_number"]).is_file()]
-    if len(kept) * len(config.members) < 2:
+    if len(kept) * config.study.replicates < 2:
         found = f"the weights of {counted(len(kept), 'trial')} are kept, and an ensemble needs 2"
         hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, which new trials heed"
         if len(rows) <= len(kept):
@@ -238,8 +242,9 @@ def _refuse_unfit(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
     if len(objectives) > 1:
         found, hint = "an ensemble is selected by one metric", "search for one objective"
         raise StudyError(Problem(where, "study.metric", found, hint))
-    if len(data.x_val) < 2 * _LEAST_ROWS:
-        found = f"{len(data.x_val)} validation rows are too few to select by"
+    n_rows = len(data.targets(_judged_part(data)))
+    if n_rows < 2 * _LEAST_ROWS:
+        found = f"{n_rows} validation rows are too few to select by"
         hint = f"use data with at least {2 * _LEAST_ROWS}"
         raise StudyError(Problem(where, "data.split.val", found, hint))
 
@@ -256,8 +261,6 @@ def _refuse_changed(run_dir: RunDir, data: Dataset) -> None:
 def _why_not(config: StudyConfig, data: Dataset) -> str:
     if not isinstance(config.train, SupervisedTable):
         return f'predictions of train.program = "{config.train.program}" cannot be averaged'
-    if config.study.folds:
-        return "with folds, no rows are left that no model was trained on"
     (metric, *_) = config.study.objectives
     known = (*config.train.metrics, "loss")
     if not metric.startswith("val_") or metric.removeprefix("val_") not in known:
@@ -309,25 +312,76 @@ def _predictions(data: Dataset, outputs: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(jax.nn.softmax(outputs, axis=-1))
 
 
+def _judged_part(data: Dataset) -> Part:
+    """The rows that models are selected by: with folds, each is a validation row of one fold."""
+    return "train" if data.n_folds else "val"
+
+
 def _predicted(
     config: StudyConfig, run_dir: RunDir, data: Dataset, rows: Sequence[Row], trust_code: bool
 ) -> Candidates:
-    programs = Programs(data_spec(config, data))
-    models: list[tuple[int, int]] = []
+    programs, n_folds = Programs(data_spec(config, data)), data.n_folds or 1
+    models: list[tuple[int, tuple[int, ...]]] = []
     predict: list[Predict] = []
+    predictions: list[tuple[NDArray[Any], NDArray[Any]]] = []
     for row in rows:
-        settings = config.filled(json.loads(row["params_json"]))
-        program = programs.exact(settings)
-        for member in range(len(config.members)):
-            number = int(row["trial_number"])
-            kept = read_saved(run_dir.saved(number, member), trusted=trust_code)
-            refuse_misfit(run_dir, kept, row, member, data.digest)
-            models.append((number, member))
-            predict.append(_predict(data, plain_state_of(kept, program, settings).model))
-    x = np.concatenate([data.x_val, data.x_test])
-    predictions = np.stack([model(x) for model in predict])
-    val, test = np.split(predictions, [len(data.x_val)], axis=1)
+        of_members = [*_kept_models(config, run_dir, data, row, programs, trust_code)]
+        for first in range(0, len(of_members), n_folds):
+            of_folds = of_members[first : first + n_folds]
+            models.append((int(row["trial_number"]), (*range(first, first + n_folds),)))
+            predict.append(_mean_of(of_folds))
+            predictions.append(_of_folds(data, of_folds))
+    val, test = map(np.stack, zip(*predictions, strict=True))
     return Candidates(tuple(models), tuple(predict), val, test)
+
+
+def _kept_models(
+    config: StudyConfig,
+    run_dir: RunDir,
+    data: Dataset,
+    row: Row,
+    programs: Programs,
+    trust_code: bool,
+) -> Iterator[Predict]:
+    """The kept model of each replicate and fold of a trial."""
+    settings, number = config.filled(json.loads(row["params_json"])), int(row["trial_number"])
+    program = programs.exact(settings)
+    for index, member in enumerate(config.members):
+        kept = read_saved(run_dir.saved(number, index), trusted=trust_code)
+        refuse_misfit(run_dir, kept, row, index, data.digest)
+        model = plain_state_of(kept, program, settings).model
+        yield _predict(data, _in_fold(data, member.fold, model))
+
+
+def _in_fold(data: Dataset, fold: int, model: Any) -> Any:
+    """The model of a fold for features as `data` has them."""
+    if not data.n_folds:
+        return model
+    return Rescaled(model, jnp.asarray(data.fold_scale[fold]), jnp.asarray(data.fold_shift[fold]))
+
+
+def _mean_of(models: Sequence[Predict]) -> Predict:
+    return lambda x: np.mean([model(x) for model in models], axis=0)
+
+
+def _of_folds(data: Dataset, models: Sequence[Predict]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Predictions for the rows that models are selected by, and for test rows.
+
+    `models` are those of the folds, or one if there are none.
+    """
+    if not data.n_folds:
+        found = models[0](np.concatenate([data.x_val, data.x_test]))
+        return found[: len(data.x_val)], found[len(data.x_val) :]
+    judged, tested = None, []
+    for fold, model in enumerate(models):
+        own = np.flatnonzero(data.fold_of == fold)
+        found = model(np.concatenate([data.x_train[own], data.x_test]))
+        if judged is None:
+            judged = np.empty((len(data.x_train), *found.shape[1:]), found.dtype)
+        judged[own] = found[: len(own)]
+        tested.append(found[len(own) :])
+    assert judged is not None
+    return judged, np.mean(tested, axis=0)
 
 
 def _predict(data: Dataset, model: Any) -> Predict:
@@ -345,7 +399,7 @@ def _measured(
 ) -> EnsembleRecord:
     """The ensemble selected on all validation rows, and its gains on rows that it has not seen."""
     sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
-    known = Targets.of(data, "val")
+    known = Targets.of(data, _judged_part(data))
     chosen = select(found.val, known, size, score)
     counts = {index: chosen.count(index) for index in sorted(set(chosen))}
     validation = _gain(_unseen(config, known, found, size, score), known, score, sign)
@@ -366,18 +420,24 @@ def _measured(
             value = sign * float(score(outputs[None], y)[0, 0])
             return replace(gain, trees=value if math.isfinite(value) else None)
 
-        validation = with_trees(validation, data.x_val, known)
+        if not data.n_folds:
+            validation = with_trees(validation, data.x_val, known)
         if test is not None:
             test = with_trees(test, data.x_test, Targets.of(data, "test"))
     return EnsembleRecord(
         metric=config.study.objectives[0],
         direction=config.study.directions[0],
         candidates=len(found.models),
-        members=tuple(Member(*found.models[index], count) for index, count in counts.items()),
+        members=tuple(
+            Member(found.models[index][0], member, count)
+            for index, count in counts.items()
+            for member in found.models[index][1]
+        ),
         single=found.models[0][0],
         validation=validation,
         test=test,
         data=data.digest,
+        folds=data.n_folds or 1,
         importance={} if test is None else _importance(config, data, found, counts, score),
     )
 

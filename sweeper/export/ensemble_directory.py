@@ -62,7 +62,7 @@ def _card(record: EnsembleRecord, output: Path) -> str:
         for part, gain in gains.items()
         if gain is not None
     ]
-    members = [f"| {member.trial} | {member.count} |" for member in record.members]
+    members = [f"| {trial} | {count} |" for trial, count in record.weights.items()]
     summary = ". ".join(f"{one[0].upper()}{one[1:]}" for one in verdicts(record))
     falls = sorted(record.importance.items(), key=lambda one: -one[1])
     columns = [f"| {in_cell(name)} | {number(by)} |" for name, by in falls]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +27,7 @@ from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.jax_setup import with_pins
 from sweeper.export.members import SavedMember, members_in
-from sweeper.models.ensemble import Ensemble
+from sweeper.models.ensemble import Ensemble, Rescaled
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import check_sizes, settings_of, spec_of, study_of_model
 from sweeper.programs.saved_file import (
@@ -317,19 +318,37 @@ def _together(models: Sequence[SavedModel], members: Sequence[SavedMember]) -> S
         SetupError: they are not those of the ensemble.
     """
     first = models[0]
+    data = {**first.info["data"], "fold": None}
     for model, member in zip(models, members, strict=True):
-        if model.digest != member.digest or model.info["data"] != first.info["data"]:
+        if model.digest != member.digest or {**model.info["data"], "fold": None} != data:
             found = "another model than the ensemble was made of"
             raise SetupError(Problem(str(member.path), "", found, "export the ensemble again"))
     target = "classes" if first.class_names else "numbers"
     counts = tuple(member.count for member in members)
-    together = Ensemble(tuple(model.model for model in models), counts, target)
+    together = Ensemble(tuple(map(_for_all_folds, models)), counts, target)
     trials = [model.info["trial"] for model in models]
     parts = [{"trial": trial, "count": n} for trial, n in zip(trials, counts, strict=True)]
-    info = {**first.info, "trial": None, "params": {}, "value": None, "members": parts}
+    info = {
+        **first.info,
+        "data": data,
+        "trial": None,
+        "params": {},
+        "value": None,
+        "members": parts,
+    }
     digest = blake2b("".join(model.digest for model in models).encode(), digest_size=16)
     state = PlainState(together, together, optimizer=None, opt_state=None)
     return SavedModel(state, first.settings, info, digest.hexdigest())
+
+
+def _for_all_folds(saved: SavedModel) -> Any:
+    """The model, for features that were scaled by the rows of all folds."""
+    fold = saved.info["data"]["fold"]
+    if not fold:
+        return saved.model
+    dtype = saved.info["data"]["spec"]["dtype"]
+    scale, shift = (jnp.asarray(np.array(fold[name], dtype)) for name in ("scale", "shift"))
+    return Rescaled(saved.model, scale, shift)
 
 
 def _check_parameters(file: SavedFile, declared: int) -> None:

@@ -14,6 +14,18 @@ from sweeper.models.tabm import Target, averaged
 from sweeper.models.user_network import evaluated
 
 
+class Rescaled(eqx.Module):
+    """The model of a fold, for features that were scaled by the rows of all folds."""
+
+    model: Any
+    scale: Float[Array, " features"]
+    shift: Float[Array, " features"]
+
+    def __call__(self, x: Float[AnyArray, " features"]) -> Float[Array, " out"]:
+        """The outputs for one example."""
+        return evaluated(self.model, x * self.scale + self.shift)
+
+
 class Ensemble(eqx.Module):
     """The mean of the predictions of `models`, each counted as often as `counts` says.
 

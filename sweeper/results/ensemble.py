@@ -17,7 +17,10 @@ _ERRORS_APART = 2.0  # a difference of fewer standard errors may be chance
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A trained model of an ensemble, counted `count` times; `member` is a replicate's index."""
+    """A trained model of an ensemble, counted `count` times.
+
+    `member` is the index of its replicate and fold.
+    """
 
     trial: int
     member: int
@@ -47,11 +50,12 @@ class Gain:
 class EnsembleRecord:
     """An ensemble of trials of one study.
 
-    It was chosen among `candidates` trained models, for `metric`. `single` is the best trial.
-    `validation` is measured on validation rows by ensembles that were selected on the other half of
-    them; `test` on the test rows by this one, None without test rows. `importance` is how much
-    worse the ensemble is, on average, on test rows of which one column was shuffled; empty without
-    test rows, or with too many columns. `data` is the digest of the prepared data.
+    It was chosen among `candidates` trained models, for `metric`. `single` is the best trial. With
+    folds, each candidate is the mean of the models of all `folds` folds. `validation` is measured
+    on validation rows by ensembles that were selected on the other half of them; `test` on the test
+    rows by this one, None without test rows. `importance` is how much worse the ensemble is, on
+    average, on test rows of which one column was shuffled; empty without test rows, or with too
+    many columns. `data` is the digest of the prepared data.
     """
 
     metric: str
@@ -63,6 +67,7 @@ class EnsembleRecord:
     test: Gain | None
     data: str
     importance: Mapping[str, float] = field(default_factory=dict[str, float])
+    folds: int = 1
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> EnsembleRecord:
@@ -79,8 +84,16 @@ class EnsembleRecord:
 
     @property
     def size(self) -> int:
-        """How many models are averaged, repeated ones included."""
-        return sum(member.count for member in self.members)
+        """How many candidates are averaged, repeated ones included."""
+        return sum(member.count for member in self.members) // self.folds
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """How often each trial counts."""
+        found: dict[int, int] = {}
+        for member in self.members:
+            found[member.trial] = found.get(member.trial, 0) + member.count
+        return {trial: count // self.folds for trial, count in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +167,8 @@ def better_trees(record: EnsembleRecord) -> str:
 
 def verdict(record: EnsembleRecord) -> str:
     """Whether the ensemble is better than the best trial, or whether that may be luck."""
-    if [(one.trial, one.member) for one in record.members] == [(record.single, 0)]:
+    alone = [(record.single, member) for member in range(record.folds)]
+    if [(one.trial, one.member) for one in record.members] == alone:
         return (
             f"the ensemble is trial {record.single} alone: no average of the {record.candidates} "
             "kept models is better on the validation rows"

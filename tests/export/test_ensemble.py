@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +289,6 @@ def test_an_ensemble_with_another_model_is_refused(exported: Path, tmp_path: Pat
             ("study.metric=['val_loss','val_accuracy']", "study.direction=['minimize','maximize']"),
             "by one metric",
         ),
-        (("study.folds=2", "data.split={test=0.1}"), "with folds, no rows are left"),
         (("study.metric=n_parameters",), "n_parameters is not measured on validation rows"),
     ],
 )
@@ -299,6 +299,65 @@ def test_what_cannot_be_averaged_is_refused(
     trained(config)
     with pytest.raises(StudyError, match=match):
         measure_ensemble(RunDir(config.run_dir), 4)
+
+
+def test_with_folds_each_row_is_predicted_by_the_model_that_has_not_seen_it(
+    tmp_path: Path,
+) -> None:
+    folds = ("study.folds=2", "data.split={test=0.1}", "data.scale=quantile", "study.n_trials=3")
+    config = study_in(tmp_path, DIGITS, *CLASSES, *folds, "study.replicates=2")
+    trained(config)
+    run_dir, data = RunDir(config.run_dir), prepare(config)
+    record = measure_ensemble(run_dir, 3)
+
+    judged: dict[tuple[int, int], NDArray[Any]] = {}
+    tested: dict[tuple[int, int], NDArray[Any]] = {}
+    for trial, replicate in product(range(3), range(2)):
+        found = np.zeros((len(data.x_train), 3))
+        means = []
+        for fold in range(2):
+            scale, shift, own = data.fold_scale[fold], data.fold_shift[fold], data.fold_of == fold
+            member = 2 * replicate + fold
+            x = data.x_train[own] * scale + shift
+            found[own] = predictions_of(run_dir, trial, x, data, member)
+            x = data.x_test * scale + shift
+            means.append(predictions_of(run_dir, trial, x, data, member))
+        judged[trial, replicate], tested[trial, replicate] = found, np.mean(means, axis=0)
+    assert record.folds == 2
+    assert record.candidates == 6
+    chosen = {(one.trial, one.member // 2): one.count for one in record.members}
+    assert len(record.members) == 2 * len(chosen)
+    assert sum(chosen.values()) == record.size == sum(record.weights.values())
+    mean = sum(count * tested[one] for one, count in chosen.items()) / record.size
+    assert record.test is not None
+    values = [measured(config, data, one) for one in (tested[record.single, 0], mean)]
+    np.testing.assert_allclose([record.test.single, record.test.ensemble], values, rtol=1e-5)
+
+    one = measure_ensemble(run_dir, 1)
+    rows = np.random.default_rng(config.study.seed).permutation(len(data.x_train))
+    halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    is_right = {key: p.argmax(axis=1) == data.y_train for key, p in judged.items()}
+    right = 0
+    for seen, own in (halves, halves[::-1]):
+        y = data.y_train[seen]
+        by = {key: (is_right[key][seen].sum(), -log_loss(y, judged[key][seen])) for key in judged}
+        right += is_right[max(by, key=by.__getitem__)][own].sum()
+    assert one.validation.single == pytest.approx(right / len(rows))
+
+    write_ensemble(run_dir, record)
+    export_ensemble(run_dir.root, tmp_path / "out")
+    saved = sweeper.load(tmp_path / "out")
+    features = [
+        sweeper.load(tmp_path / "out" / "members" / run_dir.model(one.trial, one.member).stem)
+        for one in record.members
+    ]
+    of_each = [model.probabilities(raw(config)) for model in features]
+    counts = [one.count for one in record.members]
+    expected = np.average(of_each, axis=0, weights=counts)
+    np.testing.assert_allclose(saved.probabilities(raw(config)), expected, rtol=1e-5, atol=1e-6)
+    two = tuple(Member(trial, member, 1) for trial in (0, 1) for member in (0, 1))
+    assert not_repeatable(replace(record, members=two)) == ""
+    assert not_repeatable(replace(record, members=(*two, Member(0, 2, 1), Member(0, 3, 1)))) != ""
 
 
 def test_an_ensemble_that_was_not_selected_is_not_exported(study: Any, tmp_path: Path) -> None:
@@ -364,12 +423,12 @@ def test_the_page_says_what_the_ensemble_gains(study: Any) -> None:
 
 
 def test_a_study_that_cannot_be_averaged_ends_with_a_warning(tmp_path: Path) -> None:
-    more = "study.folds=2", "data.split={test=0.1}", "results.ensemble=4"
+    more = "study.metric=n_parameters", "results.ensemble=4"
     config = study_in(tmp_path, DIGITS, "study.n_trials=2", "train.epochs=1", *more)
     events: list[object] = []
     status = sweeper.run(config, observer=events.append)
     assert status.state == "finished"
-    assert any("no ensemble: " in str(one) and "with folds" in str(one) for one in events)
+    assert any("no ensemble: " in str(one) and "n_parameters" in str(one) for one in events)
     assert not RunDir(config.run_dir).ensemble.exists()
 
 
