@@ -26,7 +26,7 @@ from tests.documents import DOCUMENTS, GUIDES, README, ROOT, code
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 
-LIBRARIES = ("pandas", "duckdb", "polars")
+LIBRARIES = ("pandas", "duckdb", "duckdb", "polars")  # of the recipes, in order
 RECIPES = [
     block
     for block in code("python", GUIDES["results"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import runpy
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+ROOT = Path(__file__).parent.parent
+SCRIPTS = ROOT / "scripts"
 
 
 def python_files() -> Iterator[Path]:
@@ -39,6 +42,19 @@ def test_imports_of_scripts_exist_in_the_package(path: Path) -> None:
         if not (hasattr(import_module(module), name) or find_spec(f"{module}.{name}"))
     ]
     assert missing == []
+
+
+def test_each_integration_test_has_a_group_with_an_extra() -> None:
+    groups = runpy.run_path(str(SCRIPTS / "test_integrations"))["GROUPS"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    there = {name: ROOT / tests for name, tests in groups.items() if (ROOT / tests).exists()}
+    assert {*there} <= {*extras["optional-dependencies"]}
+    marked = {
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "mark.integration" in path.read_text("utf-8") and path != Path(__file__)
+    }
+    assert {path for path in marked if not {path, *path.parents} & {*there.values()}} == set()
 
 
 def test_some_scripts_import_from_the_package() -> None:

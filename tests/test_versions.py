@@ -93,6 +93,9 @@ def test_a_study_of_an_earlier_version_can_be_resumed(
     assert dict(zip(trials["trial_number"], trials["state"], strict=True)) == {
         number: state for number, (state, _, _) in ENDED.items()
     }
+    assert set(zip(trials["objective"], trials["direction"], strict=True)) == {
+        ("val_loss", "minimize")
+    }
     assert trials["params_json"].tolist() == [params for _, params, _ in ENDED.values()]
     # some of these trained their last epochs here: on a different processor at most 18 steps in
     # float32 differ, the learning rate being 0.1 at most

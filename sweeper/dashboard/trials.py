@@ -17,7 +17,8 @@ from sweeper.results.light import floats, texts
 from sweeper.results.ranking import value_columns
 
 # Useless in a table, or too long for one: errors are shown by the line that says why.
-_HIDDEN = {"schema_version", "study", "params_json", "structure_id", "model_path", "error_message"}
+_OF_THE_STUDY = {"schema_version", "study", "objective", "direction"}  # the same in all rows
+_HIDDEN = {*_OF_THE_STUDY, "params_json", "structure_id", "model_path", "error_message"}
 _FIRST = ("trial_number", "state", "reason")
 _TITLES = {"trial_number": "trial", "class_id": "class"}
 _TELLING = 14

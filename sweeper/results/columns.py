@@ -84,6 +84,10 @@ OUTCOME = (
         D,
     ),
     Column("value", DOUBLE, "the objective, in the user's sign; with several, the first", D),
+    Column(
+        "objective", STRING, "study.metric, which `value` is; with several, a JSON array", D | R
+    ),
+    Column("direction", STRING, "study.direction; with several, a JSON array", D | R),
 )
 
 BEST = (

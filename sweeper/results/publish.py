@@ -6,6 +6,7 @@ says which rounds it contains, so a new start continues after the last one.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
@@ -42,8 +43,8 @@ class Committed(Protocol):
     def trial_rows(self) -> list[dict[str, Any]]:
         """The finished trials by number: columns of trials.parquet, times as seconds since 1970.
 
-        The publisher adds `schema_version`, `study` and `model_path`; other missing columns are
-        null.
+        The publisher adds `schema_version`, `study`, `objective`, `direction` and `model_path`;
+        other missing columns are null.
         """
         ...
 
@@ -86,6 +87,12 @@ class Publisher:
         self._clock = clock
         self._config = config
         self._study = config.study.name
+        self._constants = {
+            "schema_version": SCHEMA_VERSION,
+            "study": config.study.name,
+            "objective": _one_or_array(config.study.objectives),
+            "direction": _one_or_array(config.study.directions),
+        }
         self._folds = config.study.folds or 1
         self._trials_schema = trials_schema(config)
         self._metrics_schema = metrics_schema(config)
@@ -115,8 +122,7 @@ class Publisher:
 
     def _publish_tables(self, ledger: Committed) -> None:
         started = self._clock()
-        constants = {"schema_version": SCHEMA_VERSION, "study": self._study}
-        trials = [constants | self._with_model(row) for row in ledger.trial_rows()]
+        trials = [self._constants | self._with_model(row) for row in ledger.trial_rows()]
         self._trials.write(rows_table(trials, self._trials_schema))
         self.publish_spans(ledger)  # before buckets, so that readers find the spans of each bucket
         self._buckets.write(rows_table(ledger.bucket_rows(), self._buckets_schema))
@@ -188,6 +194,11 @@ class Publisher:
     def _write_once(self, rows: pa.Table, target: Path) -> None:
         with replacing(target, self._run_dir.staging) as staged:
             parquet.write_table(rows, staged)
+
+
+def _one_or_array(names: Sequence[str]) -> str:
+    """A single name as it is, several as a JSON array."""
+    return names[0] if len(names) == 1 else json.dumps(names)
 
 
 def last_round(parts: Sequence[Path]) -> int | None:

@@ -89,6 +89,26 @@ def test_rows_keep_what_was_committed(run_dir: RunDir, ledger: Ledger) -> None:
     assert [row["trials"] for row in buckets] == ["[0, 1]", "[2, 3]", "[4, 5]"]
 
 
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ((), ("val_accuracy", "maximize")),
+        (("study.metric='val_loss'", "study.direction='minimize'"), ("val_loss", "minimize")),
+        (
+            ("study.metric=['val_loss','val_accuracy']", "study.direction=['minimize','maximize']"),
+            ('["val_loss", "val_accuracy"]', '["minimize", "maximize"]'),
+        ),
+    ],
+)
+def test_rows_name_their_objectives_and_directions(
+    run_dir: RunDir, ledger: Ledger, overrides: tuple[str, ...], expected: tuple[str, str]
+) -> None:
+    close_rounds(ledger, 1)  # the ledger has neither: rows of earlier studies get them, too
+    Publisher(run_dir, study(*overrides)).publish(ledger, final=True)
+    rows = parquet.read_table(run_dir.trials, columns=["objective", "direction"]).to_pylist()
+    assert [(row["objective"], row["direction"]) for row in rows] == [expected] * TRIALS
+
+
 def test_a_number_that_is_not_finite_is_null(run_dir: RunDir, ledger: Ledger) -> None:
     close_rounds(ledger, 3)
     publisher(run_dir).publish(ledger, final=True)

@@ -19,17 +19,17 @@ from tests.results.committed import study
 
 TRIALS = """\
 schema_version int32, study string, run_id string, trial_number int64, state string, reason string,
-value double, best_value double, best_epoch int32, epochs_done int32, params_width int64,
-params_activation string, params_rate double, params_json string, final_train_loss double,
-final_val_loss double, final_val_accuracy double, test_loss double, test_accuracy double,
-value_std double, n_replicates int32, n_folds int32, n_parameters int64, strategy string,
-class_id string, lane_loop string, capacity int32, padded_width int32, padded_depth int32,
-structure_id string, told_through_round int64, first_round int64, last_round int64, seed int64,
-diverged_epoch int32, error_type string, error_message string, attempts int32, device string,
-place string, host string, worker_pid int64, memory_fraction double, bytes_limit int64,
-started_at timestamp[us, tz=UTC], finished_at timestamp[us, tz=UTC], train_s double,
-compile_share_s double, lane_s double, peak_memory_bytes int64, model_path string,
-boundary string, run_widths string, xla_threads int32"""
+value double, objective string, direction string, best_value double, best_epoch int32,
+epochs_done int32, params_width int64, params_activation string, params_rate double,
+params_json string, final_train_loss double, final_val_loss double, final_val_accuracy double,
+test_loss double, test_accuracy double, value_std double, n_replicates int32, n_folds int32,
+n_parameters int64, strategy string, class_id string, lane_loop string, capacity int32,
+padded_width int32, padded_depth int32, structure_id string, told_through_round int64,
+first_round int64, last_round int64, seed int64, diverged_epoch int32, error_type string,
+error_message string, attempts int32, device string, place string, host string, worker_pid int64,
+memory_fraction double, bytes_limit int64, started_at timestamp[us, tz=UTC],
+finished_at timestamp[us, tz=UTC], train_s double, compile_share_s double, lane_s double,
+peak_memory_bytes int64, model_path string, boundary string, run_widths string, xla_threads int32"""
 
 METRICS = """\
 study string, trial_number int64, replicate int32, fold int32, epoch int32, step int64,
@@ -48,8 +48,9 @@ SPANS = """\
 run_id string, round int64, place string, activity string, started_at timestamp[us, tz=UTC],
 finished_at timestamp[us, tz=UTC], bucket_id int64, class_id string"""
 
-TRIALS_NEVER_NULL = """schema_version study run_id trial_number state epochs_done params_json
-n_parameters strategy structure_id told_through_round first_round last_round seed attempts"""
+TRIALS_NEVER_NULL = """schema_version study run_id trial_number state objective direction
+epochs_done params_json n_parameters strategy structure_id told_through_round first_round last_round
+seed attempts"""
 
 TRIALS_NOT_DETERMINISTIC = """run_id error_type error_message attempts device place host worker_pid
 memory_fraction bytes_limit started_at finished_at train_s compile_share_s lane_s
