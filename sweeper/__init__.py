@@ -1,8 +1,8 @@
 """Hyperparameter sweeps for JAX networks whose architectures differ from trial to trial.
 
     study = sweeper.load_study("studies/digits.toml")
-    sweeper.run(study)
-    sweeper.open_results("runs/digits").best(5)
+    sweeper.run(study).best(5)
+    sweeper.open_results("runs/digits").trials()
     sweeper.load("best/").predict(rows)
 
 Slow modules are imported when a name is first used: `import sweeper` alone imports neither JAX nor

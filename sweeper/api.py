@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig, load
 from sweeper.config.load import study_path
@@ -44,6 +44,9 @@ from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.xla_threads import kept_threads, threads_message
+
+if TYPE_CHECKING:
+    from sweeper.results.read import Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +247,8 @@ def run(
     trust_code: bool = False,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
-) -> Status:
-    """Run a study, or the one in a study file, to its end, or resume it, and return its status.
+) -> Results:
+    """Run a study, or the one in a study file, to its end, or resume it, and return its results.
 
     `stop` ends it after the current round, with everything committed. `fresh` moves an old run
     directory aside. `plan_file` is a file that `plan --json` wrote. If `continue_from` is given,
@@ -268,10 +271,12 @@ def run(
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
         asked = RunOptions(fresh, plan_file, continue_from, trust_code)
-        status = run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
+        run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
     if stopping.number is not None:
         end_program(stopping.number)
-    return status
+    from sweeper.results.read import open_results
+
+    return open_results(config.run_dir.absolute())
 
 
 def run_prepared(

@@ -19,5 +19,4 @@ def study_in(directory: Path, text: str, *overrides: str) -> StudyConfig:
 
 def trained(config: StudyConfig) -> Results:
     """The results of a study, trained to its end."""
-    sweeper.run(config)
-    return sweeper.open_results(config.run_dir)
+    return sweeper.run(config)

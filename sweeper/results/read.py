@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -15,10 +16,10 @@ from pyarrow import parquet
 from sweeper.errors import Problem, SetupError
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.decoded import check_published
-from sweeper.results.formatting import names
+from sweeper.results.formatting import best_trial, names, states
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
-from sweeper.results.status import where_to_look
+from sweeper.results.status import Status, read_status, where_to_look
 from sweeper.results.table_file import refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 
@@ -29,21 +30,55 @@ _PANDAS_TYPES = {
     pa.bool_(): pd.BooleanDtype(),
 }
 
+_OF_STATUS = frozenset(field.name for field in fields(Status))
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Results:
     """The results of one study, read again in each call, also while it runs.
 
     `study` is the metadata of the files: study, metric, direction, search, versions, all settings,
-    the study file, and the meaning and unit of each column of trials().
+    the study file, and the meaning and unit of each column of trials(). The fields of `status` are
+    attributes, too, such as `state` and `counts`, except `best` and `study`.
     """
 
     run_dir: RunDir
     study: dict[str, Any]
 
     def __repr__(self) -> str:
-        # on one line, since `study` alone would fill pages
-        return f"<results of the study {self.study['study']} in {self.run_dir.root}>"
+        lines = [f"results of the study {self.study['study']}"]
+        with suppress(SetupError):  # only the tables were kept
+            status = self.status
+            lines += [f"  {status.state}, {states(status)}"]
+            if status.best is not None:
+                lines.append(f"  {best_trial(status.metric, status.best)}")
+        return "\n".join([*lines, f"  in {self.run_dir.root}"])
+
+    @property
+    def status(self) -> Status:
+        """The status of the study: its state, trials by state, and the best one as a mapping.
+
+        Raises:
+            SetupError: the status file does not exist, or has another version.
+        """
+        return read_status(self.run_dir)
+
+    @property
+    def state(self) -> str:
+        """The state of the study: running, finished, interrupted or failed."""
+        return self.status.state
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of trials by state, including RUNNING and WAITING."""
+        return self.status.counts
+
+    if not TYPE_CHECKING:  # editors complete what is written out above
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OF_STATUS:
+                return getattr(self.status, name)
+            raise AttributeError(f"results have no attribute {name!r}")
 
     def trials(self) -> pd.DataFrame:
         """One row per finished trial, by trial number."""

@@ -8,12 +8,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import sweeper
 from sweeper.errors import SetupError
 from sweeper.ledger import Ledger
+from sweeper.results.formatting import number
 from sweeper.results.publish import Publisher
 from sweeper.results.read import Results, open_results
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
+from tests.in_process import study_in
 from tests.results.committed import close_rounds, curve, study
+from tests.small_studies import DIGITS
 
 
 def published(run_dir: RunDir, ledger: Ledger, direction: str = "maximize") -> Results:
@@ -80,7 +85,7 @@ def test_results_name_their_study(run_dir: RunDir, ledger: Ledger) -> None:
 def test_results_can_be_opened_before_a_trial_ends(run_dir: RunDir, ledger: Ledger) -> None:
     Publisher(run_dir, study()).publish(ledger)
     results = open_results(str(run_dir.root))
-    assert repr(results) == f"<results of the study {results.study['study']} in {run_dir.root}>"
+    assert repr(results) == f"results of the study small\n  in {run_dir.root}"
     assert results.best().empty
     assert results.metrics().empty
 
@@ -88,3 +93,18 @@ def test_results_can_be_opened_before_a_trial_ends(run_dir: RunDir, ledger: Ledg
 def test_a_directory_without_results_is_refused_with_the_hint(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"trials\.parquet does not exist; name the run directory"):
         open_results(tmp_path)
+
+
+def test_a_run_returns_its_results_with_the_status(tmp_path: Path) -> None:
+    results = sweeper.run(study_in(tmp_path, DIGITS, "study.n_trials=2", "train.epochs=1"))
+    status = read_status(results.run_dir)
+    assert status.best is not None
+    best = f"best val_loss {number(status.best['value'], 6)} (trial {status.best['trial_number']})"
+    assert (results, results.status) == (open_results(tmp_path / "run"), status)
+    assert (results.state, results.counts, results.round) == ("finished", status.counts, 1)
+    assert repr(results).splitlines()[:2] == [
+        "results of the study digits",
+        "  finished, 2 complete",
+    ]
+    assert repr(results).splitlines()[2].startswith(f"  {best}: depth=")
+    assert not hasattr(results, "bests")
