@@ -171,10 +171,17 @@ def _columns(
 ) -> Iterator[tuple[str, list[Any]]]:
     """The columns of the result: each target, and for classes, the probability of each."""
     if not saved.class_names:
-        yield from zip(targets, saved.numbers_by(outputs).T.tolist(), strict=True)
+        numbers = saved.numbers_by(outputs)
+        yield from zip(targets, _shortest(numbers, outputs.dtype).T.tolist(), strict=True)
         return
     probabilities, chosen = saved.probabilities_by(outputs), saved.classes_by(outputs)
     yield targets[0], np.array(saved.class_names, object)[chosen].tolist()
     for name, column in zip(saved.class_names, probabilities.T, strict=True):
-        # the fewest digits that identify each in its own precision
-        yield f"probability of {name}", column.astype(str).astype(float).tolist()
+        yield f"probability of {name}", _shortest(column, column.dtype).tolist()
+
+
+def _shortest(numbers: NDArray[Any], dtype: Any) -> NDArray[np.float64]:
+    """`numbers` with the fewest digits that identify each in the precision `dtype`."""
+    with np.errstate(over="ignore"):
+        rounded = numbers.astype(dtype)
+    return np.where(np.isfinite(rounded), rounded.astype(str).astype(float), numbers)
