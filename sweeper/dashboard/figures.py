@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from itertools import pairwise
 from textwrap import fill
 from typing import Any
 
@@ -16,7 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from sweeper.dashboard.blocks import Option
 from sweeper.dashboard.filled import tones
@@ -31,6 +30,8 @@ _SMALL, _TINY = 9, 8
 _LETTER, _KEY = 0.072, 0.42  # inches of a legend
 _FOOTER_LETTERS = 15  # per inch
 _MARKERS = {"circle": "o", "triangle": "^", "rect": "s", "diamond": "D"}
+_MARGIN = 0.03  # next to the bounds of an axis, so that points at its ends are whole
+_PLAIN = (1e-3, 1e6)  # from where and up to where ticks have no exponent
 _DASHES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _STEPS = {"end": "steps-post", "middle": "steps-mid"}
 # where bars are within the row of a place: the upper edge and the height, as in page.js
@@ -73,10 +74,8 @@ def draw(
     figure = StudyFigure(figsize=(width, sum(heights) + 0.4), layout="constrained")
     figure.suptitle(_text(title), x=0.01, ha="left", fontsize=11, fontweight="bold")
     if not rows:
-        axes = figure.add_subplot()
-        axes.set_axis_off()
         said = "\n".join(fill(note, int(0.8 * _FOOTER_LETTERS * width)) for note in notes)
-        axes.text(0, 0.9, _text(said), va="top", color=tones()["faint"])
+        figure.text(0.01, 0.7, _text(said), va="top", color=tones()["faint"])
         return figure
     grid = figure.add_gridspec(len(rows), columns, height_ratios=heights)
     keys: list[tuple[Axes, float, dict[str, Any]]] = []
@@ -105,8 +104,10 @@ def _legends(
         style = _legend_style(merged, 0.7 * width)
         figure.legend(merged.values(), merged, loc="outside upper right", **style)
         return
-    where = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
     for axes, room, own in keys:
+        above = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+        where = {"loc": "upper left", "bbox_to_anchor": (0, 0)} if not axes.axison else above
+        where["borderaxespad"] = 0.2
         axes.legend(own.values(), own, **where, **_legend_style(own, room - 0.8))
 
 
@@ -136,7 +137,7 @@ def _plane(axes: Axes, option: Option) -> dict[str, Any]:
         depth = 2 + own.get("z", 2) + 0.01 * place
         match own["type"]:
             case "scatter":
-                handle = _scatter(axes, own, to_x, to_y, depth)
+                handle = _scatter(axes, own, to_x, to_y, depth, (x, y))
             case "line":
                 handle = _line(axes, own, to_x, to_y, depth)
             case "bar":
@@ -151,6 +152,8 @@ def _plane(axes: Axes, option: Option) -> dict[str, Any]:
             keys.setdefault(_text(own["name"]), handle)
     for name, given in (("x", x), ("y", y)):
         _limit(axes, name, given, option)
+        if given["type"] == "value":
+            _label_ticks(axes, name)
     return keys
 
 
@@ -180,7 +183,7 @@ def _scale(axes: Axes, name: str, given: Option) -> None:
             axes.grid(False, axis="y")
     elif given["type"] == "log":
         base = given.get("logBase", 10)
-        own._set_axes_scale("log", base=base)  # noqa: SLF001
+        own._set_axes_scale("log", base=base)
         if base != 10:
             own.set_major_formatter(FuncFormatter(lambda value, _: formatting.number(value)))
             own.set_minor_locator(NullLocator())
@@ -203,14 +206,31 @@ def _limit(axes: Axes, name: str, given: Option, option: Option) -> None:
     has_points = any(own["type"] == "scatter" for own in option["series"])
     least, most = given.get("min"), given.get("max")
     if least is None and given["type"] == "value" and not given.get("scale") and low < high:
-        set_limits(min(low, 0), high + (0.03 * (high - min(low, 0)) if has_points else 0))
+        set_limits(min(low, 0), high + (_MARGIN * (high - min(low, 0)) if has_points else 0))
     if isinstance(least, int | float) and isinstance(most, int | float):
-        margin = 0.03 if has_points else 0.0
+        margin = _MARGIN if has_points else 0.0
         set_limits(*_wider(least, most, margin, is_log=given["type"] == "log"))
     elif least == "dataMin":
         axes.margins(**{name: 0})
     if name == "x" and (zoom := option.get("dataZoom")) and zoom[0].get("start"):
         set_limits(least + zoom[0]["start"] / 100 * (most - least), most)
+
+
+def _bound(given: Option, end: str, default: float) -> float:
+    """The bound of an axis, if it is a number."""
+    bound = given.get(end)
+    return bound if isinstance(bound, int | float) else default
+
+
+def _label_ticks(axes: Axes, name: str) -> None:
+    """Label the ticks of an axis of numbers without a factor apart; huge ones have exponents."""
+    own, ends = (axes.xaxis, axes.get_xlim()) if name == "x" else (axes.yaxis, axes.get_ylim())
+    if _PLAIN[0] <= max(map(abs, ends)) < _PLAIN[1]:
+        plain = ScalarFormatter(useOffset=False)
+        plain.set_scientific(False)
+        own.set_major_formatter(plain)
+    else:
+        own.set_major_formatter(FuncFormatter(lambda value, _: formatting.number(value)))
 
 
 def _wider(low: float, high: float, margin: float, *, is_log: bool) -> tuple[float, float]:
@@ -247,8 +267,17 @@ def _points_of(
     return x, np.array([to_y(row[1]) for row in data], float)
 
 
-def _scatter(axes: Axes, own: Option, to_x: Any, to_y: Any, depth: float) -> Any:
+def _scatter(
+    axes: Axes, own: Option, to_x: Any, to_y: Any, depth: float, within: Sequence[Option]
+) -> Any:
     x, y = _points_of(own, to_x, to_y)
+    shown = np.isfinite(x) & np.isfinite(y)
+    for given, at in zip(within, (x, y), strict=True):
+        low, high = _bound(given, "min", -np.inf), _bound(given, "max", np.inf)
+        if np.isfinite(low) and np.isfinite(high):
+            low, high = _wider(low, high, _MARGIN, is_log=given["type"] == "log")
+        shown &= (at >= low) & (at <= high)
+    x, y = x[shown], y[shown]
     if not len(x):
         return None
     size = (0.75 * own["symbolSize"]) ** 2 * (1.3 if own["symbolSize"] < 9 else 1)
@@ -339,7 +368,7 @@ def _parallel(axes: Axes, option: Option) -> dict[str, Any]:
     for place, own in enumerate(option["series"]):
         lines = [
             np.array(
-                [(at, ruler.place(value)) for at, (ruler, value) in enumerate(zip(rulers, row))]
+                [(at, ruler.place(value)) for at, (ruler, value) in enumerate(zip(rulers, row, strict=True))]
             )
             for row in own["data"]
         ]

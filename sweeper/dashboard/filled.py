@@ -95,10 +95,11 @@ def _rows(own: Option, table: Mapping[str, Sequence[Any]], selected: Sequence[in
         name, wanted = own["where"]
         keep = [value == wanted for value in table[name]]
     if only is not None:
-        keep = [is_kept and it in only for is_kept, it in zip(keep, table["trial_number"])]
+        keep = [is_kept and it in only for is_kept, it in zip(keep, table["trial_number"], strict=True)]
+    edges = own.get("edges") or [None] * len(own["columns"])
     columns = [
         table.get(name, [None] * len(keep)) if edge is None else _at_edge(table[name], edge)
-        for name, edge in zip(own["columns"], own.get("edges") or [None] * len(own["columns"]))
+        for name, edge in zip(own["columns"], edges, strict=True)
     ]
     rows = [list(row) for is_kept, *row in zip(keep, *columns, strict=True) if is_kept]
     if own["type"] == "parallel":
