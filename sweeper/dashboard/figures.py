@@ -18,7 +18,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from sweeper.dashboard.blocks import Option
-from sweeper.dashboard.filled import tones
+from sweeper.dashboard.files import tones
 from sweeper.errors import printable
 from sweeper.results import formatting
 
@@ -368,7 +368,10 @@ def _parallel(axes: Axes, option: Option) -> dict[str, Any]:
     for place, own in enumerate(option["series"]):
         lines = [
             np.array(
-                [(at, ruler.place(value)) for at, (ruler, value) in enumerate(zip(rulers, row, strict=True))]
+                [
+                    (at, ruler.place(value))
+                    for at, (ruler, value) in enumerate(zip(rulers, row, strict=True))
+                ]
             )
             for row in own["data"]
         ]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from sweeper.dashboard.blocks import Block, Option
-from sweeper.dashboard.files import STATIC
+from sweeper.dashboard.files import tones
 from sweeper.dashboard.packing import Packed
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.learning import curve_record
@@ -19,9 +17,6 @@ MOST_SELECTED = 6
 """As many trials have a colour of their own."""
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 """The columns of the tables that series name, in display units."""
-
-_LIGHT = re.compile(r":root \{(.*?)\}", re.DOTALL)
-_COLOUR = re.compile(r"--([\w-]+): ([^;]*);")
 
 
 def tables_of(study: PublishedStudy) -> Tables:
@@ -51,15 +46,6 @@ def filled(chart: Block, study: PublishedStudy, tables: Tables, selected: Sequen
             for line in _curves(study, number, curves, tones()[f"line{place % MOST_SELECTED}"])
         ]
     return {**option, "series": series}
-
-
-@cache
-def tones() -> Mapping[str, str]:
-    """The colours of the page in its light theme, by tone."""
-    style = STATIC["page.css"].read_text(encoding="utf-8")
-    light = _LIGHT.search(style)
-    assert light is not None, "page.css begins with the light theme"
-    return dict(_COLOUR.findall(light[1]))
 
 
 def _unpacked(columns: Mapping[str, Packed], n: int) -> dict[str, Sequence[Any]]:
@@ -95,7 +81,9 @@ def _rows(own: Option, table: Mapping[str, Sequence[Any]], selected: Sequence[in
         name, wanted = own["where"]
         keep = [value == wanted for value in table[name]]
     if only is not None:
-        keep = [is_kept and it in only for is_kept, it in zip(keep, table["trial_number"], strict=True)]
+        keep = [
+            is_kept and it in only for is_kept, it in zip(keep, table["trial_number"], strict=True)
+        ]
     edges = own.get("edges") or [None] * len(own["columns"])
     columns = [
         table.get(name, [None] * len(keep)) if edge is None else _at_edge(table[name], edge)
