@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sweeper.config import StudyConfig
     from sweeper.export.saved_model import load
     from sweeper.models.decay_masks import decay_mask
-    from sweeper.results.read import open_results
+    from sweeper.notebook.results import open_results
 
 __all__ = [
     "DamagedLedgerError",
@@ -55,7 +55,7 @@ _HOMES = {
     "command": "sweeper.cli.main",
     "decay_mask": "sweeper.models.decay_masks",
     "load": "sweeper.export.saved_model",
-    "open_results": "sweeper.results.read",
+    "open_results": "sweeper.notebook.results",
     "run": "sweeper.api",
 }
 

@@ -6,7 +6,7 @@ Slow imports are made where they are needed, so that other work can go on at the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
 from sweeper.errors import DataError, StudyError, SweeperError
 from sweeper.executors.signals import end_program
+from sweeper.notebook.card import card_for
 from sweeper.preflight.check import (
     can_build_models,
     can_read_rows,
@@ -31,7 +32,7 @@ from sweeper.preflight.check import (
     unchecked,
 )
 from sweeper.preflight.preview import Preview
-from sweeper.results.events import Observer, Warned
+from sweeper.results.events import Event, Observer, Warned
 from sweeper.results.status import Status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
@@ -46,7 +47,7 @@ from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.xla_threads import kept_threads, threads_message
 
 if TYPE_CHECKING:
-    from sweeper.results.read import Results
+    from sweeper.notebook.results import StudyResults
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,36 +248,51 @@ def run(
     trust_code: bool = False,
     observer: Observer | None = None,
     stop: threading.Event | None = None,
-) -> Results:
+    progress: bool | None = None,
+) -> StudyResults:
     """Run a study, or the one in a study file, to its end, or resume it, and return its results.
 
     `stop` ends it after the current round, with everything committed. `fresh` moves an old run
     directory aside. `plan_file` is a file that `plan --json` wrote. If `continue_from` is given,
     all trials start from that saved model; it is copied into the run directory and used again on
     resume. `trust_code` allows functions that this model names and the study does not. `observer`
-    is called with events, from any thread.
+    is called with events, from any thread. `progress` shows how far the study is: as a card that is
+    updated in place in a notebook, where this is the default, or else as lines on standard error.
+
+    While progress is shown, the first interrupt (Ctrl-C, or that of a cell) stops the study after
+    the current round, and a second one stops it at once.
 
     In the main thread, SIGTERM and SIGHUP have the effect of `stop` and then end the program,
     unless other handlers are installed for them: see `execution.grace`.
 
     Raises:
         SweeperError: the study cannot start; the message says what to fix.
+        KeyboardInterrupt: after an interrupt; everything committed is kept.
         SystemExit: after SIGTERM or SIGHUP, once the current round is committed.
     """
     timeline = Timeline(first=Activity.IMPORT)
     config = config if isinstance(config, StudyConfig) else load(study_path(config))
     forget_changed(config.base_dir)
     config = session.with_recorded_rules(config, fresh=fresh)
-    leaving = Leaving(RunDir(config.run_dir.absolute()), observer or (lambda event: None))
+    card = card_for(progress, config.study.name, timeline)
+    observers = [one for one in (card, observer) if one is not None]
+    leaving = Leaving(RunDir(config.run_dir.absolute()), partial(_pass_on, observers))
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
         asked = RunOptions(fresh, plan_file, continue_from, trust_code)
-        run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
+        given = config, prepared, asked, leaving, stopping.stop, timeline
+        train = partial(run_prepared, *given)
+        train() if card is None else card.follow(train, stopping.stop)
     if stopping.number is not None:
         end_program(stopping.number)
-    from sweeper.results.read import open_results
+    from sweeper.notebook.results import open_results
 
     return open_results(config.run_dir.absolute())
+
+
+def _pass_on(observers: Sequence[Observer], event: Event) -> None:
+    for observer in observers:
+        observer(event)
 
 
 def run_prepared(

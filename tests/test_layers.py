@@ -29,8 +29,9 @@ LAYERS = (
     {"sweep"},
     {"preflight"},
     {"export"},
-    {"api"},
     {"dashboard"},
+    {"notebook"},
+    {"api"},
     {"cli"},
     {"__init__", "__main__"},
 )
@@ -39,9 +40,11 @@ HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 DOORS = {
     "distributed": {"executors"},
     "equinox": {"models", "programs", "preflight", "sweep"},
+    "IPython": {"notebook"},
     "filelock": {"sweep"},
     "jax": {"models", "programs", "executors", "sweep", "preflight", "export", "api"},
     "joblib": {"executors"},
+    "matplotlib": {"dashboard"},
     "optax": {"programs", "preflight"},
     "optuna": {"study"},
     "packaging": {"preflight"},
@@ -61,7 +64,7 @@ DOORS = {
     "typer": {"cli"},
     "uvicorn": {"dashboard"},
 }
-HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn"}
+HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn", "matplotlib"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -21,24 +22,19 @@ from sweeper.results import formatting
 from sweeper.results.events import (
     BucketStarted,
     CompileFinished,
-    CompilePlanned,
     CompileStarted,
-    Compiling,
     Event,
     PlaceEvent,
     RoundClosed,
-    RoundProgress,
-    RoundStarted,
     StudyOpened,
     Warned,
 )
+from sweeper.results.progress import Progress
 from sweeper.results.status import Status
-from sweeper.results.timeline import DOING, IDLE, Activity, Timeline
+from sweeper.results.timeline import DOING, Activity, Timeline
 
-# how often lines say what is going on in the first minute
-_FIRST_PERIOD_S, _FIRST_S = 10.0, 60.0
-# workers do both, and do not report when they begin to train
-_IN_WORKERS = "compiling and training in workers"
+# how often lines say what is going on in the first minute, and look whether it has changed
+_FIRST_PERIOD_S, _FIRST_S, _LOOK_S = 10.0, 60.0, 1.0
 
 
 class View:
@@ -78,14 +74,9 @@ class LiveView(View):
     ) -> None:
         self._clock = clock
         self._doing = doing
-        self._compiling = Compiling()
-        self._round = RoundProgress()
+        self._progress = Progress()
         self._lock = threading.Lock()
-        self._opened: StudyOpened | None = None
-        self._status: Status | None = None
-        self._status_at = clock()
-        self._started_at = self._status_at - ran_s
-        self._places: dict[str, tuple[PlaceEvent, float]] = {}
+        self._started_at = clock() - ran_s
         self._live = Live(console=console, get_renderable=self.picture, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -94,23 +85,15 @@ class LiveView(View):
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._places.clear()  # no place is working any more
+            self._progress = replace(self._progress, places={})  # none is working any more
         self._live.stop()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Warned):
             self.say(f"warning: {event.message}")
             return
-        now = self._clock()
         with self._lock:
-            self._compiling = self._compiling.after(event, now)
-            self._round = self._round.after(event)
-            if isinstance(event, StudyOpened):
-                self._opened = event
-            elif isinstance(event, RoundClosed):
-                self._status, self._status_at = event.status, now
-            elif not isinstance(event, CompilePlanned | RoundStarted):
-                self._places[event.place] = (event, now)
+            self._progress = self._progress.after(event, self._clock())
 
     def say(self, message: str) -> None:
         self._live.console.print(message, soft_wrap=True)
@@ -119,23 +102,22 @@ class LiveView(View):
         """The current state of the study."""
         now = self._clock()
         with self._lock:
-            opened, status, places = self._opened, self._status, dict(self._places)
-            compiling, trained = self._compiling, str(self._round)
+            progress = self._progress
+        opened, status, trained = progress.opened, progress.status, str(progress.round)
         elapsed = formatting.duration(now - self._started_at)
         parts: list[RenderableType] = []
         if opened is None:
             parts.append(Text(f"{self._doing()}, {elapsed}"))
         else:
-            rounds = opened.rounds_done if status is None else status.round
-            parts.append(Text(f"{opened.study}, rounds closed: {rounds}, {elapsed}"))
-            since_s = now - self._status_at
+            parts.append(Text(f"{opened.study}, rounds closed: {progress.rounds}, {elapsed}"))
+            since_s = now - progress.status_at
             parts += [_beginning(opened)] if status is None else _standing(status, since_s)
         if trained:
             parts.append(Text(trained))
-        if compiling.is_going_on:
-            parts.append(Text(f"compiling: {formatting.compiling(compiling, now)}"))
-        if places:
-            parts.append(_working(places, now))
+        if progress.compiling.is_going_on:
+            parts.append(Text(f"compiling: {formatting.compiling(progress.compiling, now)}"))
+        if progress.places:
+            parts.append(_working(progress.places, now))
         return Group(*parts)
 
 
@@ -168,7 +150,7 @@ def _standing(status: Status, since_s: float) -> list[RenderableType]:
     return parts
 
 
-def _working(places: dict[str, tuple[PlaceEvent, float]], now: float) -> RenderableType:
+def _working(places: Mapping[str, tuple[PlaceEvent, float]], now: float) -> RenderableType:
     """What each thread and worker is doing, and for how long."""
     table = Table.grid(padding=(0, 2))
     for place in sorted(places):
@@ -196,7 +178,8 @@ def doing(event: PlaceEvent) -> str:
 class LineView(View):
     """Prints a line for each new best, each tenth of the trials, and every half minute.
 
-    In the first minute, it prints what the program is doing every ten seconds.
+    In the first minute, it prints what the program is doing when this changes, and every ten
+    seconds.
     """
 
     def __init__(
@@ -210,14 +193,12 @@ class LineView(View):
         self._console = console
         self._period_s = period_s
         self._doing = doing
-        self._compiling = Compiling()
-        self._round = RoundProgress()
+        self._progress = Progress()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
         self._started_at = time.monotonic() - ran_s
         self._standing = ""
-        self._has_workers = False
         self._best: float | None = None
         self._tenth = 0
 
@@ -231,9 +212,7 @@ class LineView(View):
 
     def __call__(self, event: Event) -> None:
         with self._lock:
-            self._compiling = self._compiling.after(event, time.monotonic())
-            self._round = self._round.after(event)
-            self._has_workers |= isinstance(event, BucketStarted) and "worker" in event.place
+            self._progress = self._progress.after(event, time.monotonic())
         if isinstance(event, Warned):
             self.say(f"warning: {event.message}")
         elif isinstance(event, StudyOpened):
@@ -268,23 +247,29 @@ class LineView(View):
         return lines
 
     def _tell_time(self) -> None:
-        wait_s = min(self._period_s, _FIRST_PERIOD_S)
-        while not self._ended.wait(wait_s):
-            ran_s = time.monotonic() - self._started_at
-            wait_s = self._period_s if ran_s >= _FIRST_S else wait_s
-            self.say(f"{formatting.duration(ran_s)}, {self.what_is_done()}")
+        look_s = min(self._period_s, _LOOK_S)
+        said, said_at = "", self._started_at
+        while not self._ended.wait(look_s):
+            now = time.monotonic()
+            is_first = now - self._started_at < _FIRST_S
+            period_s = min(self._period_s, _FIRST_PERIOD_S) if is_first else self._period_s
+            activity = self._activity()
+            if now - said_at >= period_s or (is_first and activity not in (said, "")):
+                said, said_at = activity, now
+                self.say(f"{formatting.duration(now - self._started_at)}, {self.what_is_done()}")
+
+    def _activity(self) -> str:
+        """What goes on before the first commit; empty afterwards."""
+        with self._lock:
+            return "" if self._standing else self._progress.activity(self._doing())
 
     def what_is_done(self) -> str:
         """The progress, and what the program is doing if no round has been closed."""
         with self._lock:
-            compiling, trained = self._compiling, str(self._round)
-        parts = [self._standing]
-        if compiling.is_going_on:
-            parts.append(f"compiling: {formatting.compiling(compiling, time.monotonic())}")
-        elif not self._standing:
-            doing = self._doing()
-            busy = _IN_WORKERS if self._has_workers else DOING[Activity.TRAIN]
-            parts.append(busy if doing == IDLE else doing)
-            parts.append("" if trained else "no round closed yet")
-        parts.append(trained)
-        return ", ".join(filter(None, parts))
+            progress, standing = self._progress, self._standing
+        if not standing:
+            return progress.current(self._doing(), time.monotonic())
+        compiling = progress.compiling
+        shown = f"compiling: {formatting.compiling(compiling, time.monotonic())}"
+        now = (shown if compiling.is_going_on else "", str(progress.round))
+        return ", ".join(filter(None, (standing, *now)))

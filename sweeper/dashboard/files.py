@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
 
 _HERE = Path(__file__).parent / "static"
 MEDIA = {".css": "text/css", ".js": "text/javascript"}
+_LIGHT = re.compile(r":root \{(.*?)\}", re.DOTALL)
+_COLOUR = re.compile(r"--([\w-]+): ([^;]*);")
 
 
 STATIC = {
@@ -41,3 +45,12 @@ def page_html(studies: Sequence[str], views: Sequence[tuple[str, str]]) -> str:
         links="".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in views),
         sections="\n".join(sections),
     )
+
+
+@cache
+def tones() -> Mapping[str, str]:
+    """The colours of the page in its light theme, by tone."""
+    style = STATIC["page.css"].read_text(encoding="utf-8")
+    light = _LIGHT.search(style)
+    assert light is not None, "page.css begins with the light theme"
+    return dict(_COLOUR.findall(light[1]))

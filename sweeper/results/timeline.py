@@ -55,6 +55,7 @@ DOING = {
     IDLE: "idle",
 }
 """Each activity in words, in display order."""
+_BEGINNING = {Activity.IMPORT: "importing JAX", Activity.DATA: "reading the data"}
 
 
 class Span(NamedTuple):
@@ -174,10 +175,11 @@ class Timeline:
 
     @property
     def doing(self) -> str:
-        """What the program itself is doing, in words."""
+        """What the program itself is doing, in words for somebody who watches it."""
         with self._lock:
             spans = self._open.get(PROGRAM)
-            return DOING[spans[-1].activity if spans else IDLE]
+            activity = spans[-1].activity if spans else IDLE
+            return _BEGINNING.get(activity, DOING[activity])
 
     @property
     def elapsed_s(self) -> float:

@@ -62,12 +62,12 @@ def test_lines_report_the_time_without_events() -> None:
         deadline = time.monotonic() + 5
         while not _lines(console) and time.monotonic() < deadline:
             time.sleep(0.005)
-    assert _lines(console)[0] == "0:00, opening the study, no round closed yet"
+    assert _lines(console)[0] == "0:00, opening the study"
 
 
 def test_lines_say_what_is_compiled_before_the_first_round() -> None:
     view = LineView(_written(), doing=lambda: "importing")
-    assert view.what_is_done() == "importing, no round closed yet"
+    assert view.what_is_done() == "importing"
     for number in range(3):
         view(CompilePlanned(f"c{number}", "padded"))
     view(CompileFinished("c0", "padded", "thread 0"))
@@ -83,9 +83,9 @@ def test_lines_say_what_is_compiled_before_the_first_round() -> None:
     assert view.what_is_done().endswith(", 2 of 5 trials of round 2 trained")
 
     idle = LineView(_written(), doing=lambda: IDLE)
-    assert idle.what_is_done() == "training, no round closed yet"
+    assert idle.what_is_done() == "training"
     idle(replace(STARTED, place="worker 0"))
-    assert idle.what_is_done() == "compiling and training in workers, no round closed yet"
+    assert idle.what_is_done() == "compiling and training in workers"
 
 
 def test_a_resumed_study_says_where_it_continues() -> None:

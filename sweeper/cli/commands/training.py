@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeper.cli.console import console_on
+from sweeper.cli.console import announced, console_on
 from sweeper.cli.live import View, view_for
 from sweeper.cli.logs import Level, logged
 from sweeper.data.ahead import preparing
@@ -40,12 +41,16 @@ def trained(
     """
     timeline = Timeline(take_program_start(), Activity.IMPORT)
     view = View() if quiet else view_for(console_on(sys.stderr), timeline)
-    from sweeper import api
-    from sweeper.sweep.session.session import with_recorded_rules
+    with ExitStack() as stack:
+        # before the view, since a process with threads cannot be forked
+        with nullcontext() if quiet else announced("starting"):
+            from sweeper import api
+            from sweeper.sweep.session.session import with_recorded_rules
 
-    config = with_recorded_rules(config, fresh=fresh)
-    # before the view, since a process with threads cannot be forked
-    with preparing(config) as prepared, view, logged(view, log_file, log_level) as observer:
+            config = with_recorded_rules(config, fresh=fresh)
+            prepared = stack.enter_context(preparing(config))
+        stack.enter_context(view)
+        observer = stack.enter_context(logged(view, log_file, log_level))
         leaving = Leaving(RunDir(config.run_dir.absolute()), observer)
         numbers = (signal.SIGINT, *not_ignored(TERMINATING))
         grace_s = config.execution.grace_s

@@ -21,7 +21,7 @@ from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.scales import AT_THE_EDGE, by_state, ends_if_equal, wants_log
 from sweeper.results import formatting
 
-_BY = {
+BY = {
     "trial number": ("trial_number", None),
     "time": ("finished_at", "s since the first trial"),
 }
@@ -32,16 +32,18 @@ def history_view(trials: PublishedTrials) -> list[Block]:
     if not np.isfinite(trials.numbers("value")).any():
         return [note("No trial has a value yet.")]
     alternatives = [
-        (
-            f"{metric} by {by}{', the better half' if is_near else ''}",
-            [_chart(trials, index, by, is_near)],
-        )
+        (choice_of(metric, by, is_near), [_chart(trials, index, by, is_near)])
         for index, metric in enumerate(trials.metrics)
         for is_near in (False, True)
-        for by in _BY
+        for by in BY
     ]
     notes = [note(AT_THE_EDGE)] if trials.diverged.any() else []
     return [*notes, choice("show", alternatives)]
+
+
+def choice_of(metric: str, by: str, is_near: bool) -> str:
+    """The name of the chart of an objective by one of `BY`, maybe without the worse half."""
+    return f"{metric} by {by}{', the better half' if is_near else ''}"
 
 
 def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def best_so_far(trials: PublishedTrials, index: int, by: str) -> list[tuple[floa
 
 
 def _chart(trials: PublishedTrials, index: int, by: str, is_near: bool) -> Block:
-    column, unit = _BY[by]
+    column, unit = BY[by]
     objective, metric = trials.objectives[index], trials.metrics[index]
     best = best_so_far(trials, index, column)
     values = trials.numbers(objective)

@@ -26,7 +26,7 @@ def learning_view(curves: Curves, first: str) -> list[Block]:
         return [note("No curves are published yet; a study publishes them every half minute.")]
     return [
         {"kind": "picker"},
-        choice("metric", [(_name(key), [_chart(curves, key)]) for key in keys]),
+        choice("metric", [(choice_of(key), [_chart(curves, key)]) for key in keys]),
     ]
 
 
@@ -54,7 +54,8 @@ def curve_record(curves: Curves, number: int, most: int | None = None) -> list[l
     return records
 
 
-def _name(key: Key) -> str:
+def choice_of(key: Key) -> str:
+    """The name of the chart of a metric over all phases, or in one."""
     metric, phase = key
     return metric if phase is None else f"{metric} in phase {phase}"
 
@@ -91,7 +92,7 @@ def _chart(curves: Curves, key: Key) -> Block:
         ],
     }
     label = (
-        f"{_name(key)} by epoch: 80 % of the trials lie between {low[-1]} and {high[-1]} "
+        f"{choice_of(key)} by epoch: 80 % of the trials lie between {low[-1]} and {high[-1]} "
         f"after epoch {epochs[-1]}, half of them below {middle[-1]}"
     )
     return chart(label, option, more_keys=_MAX_SELECTED, curves=[metric, phase])

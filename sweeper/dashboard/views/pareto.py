@@ -38,10 +38,15 @@ def pareto_view(trials: PublishedTrials) -> list[Block]:
     if not front:
         return [note("No trial is complete yet.")]
     pairs = [
-        (f"{trials.metrics[a]} and {trials.metrics[b]}", [_chart(trials, a, b, front)])
+        (choice_of(trials.metrics[a], trials.metrics[b]), [_chart(trials, a, b, front)])
         for a, b in combinations(range(len(trials.objectives)), 2)
     ]
     return [choice("objectives", pairs), _table(trials, front)]
+
+
+def choice_of(first: str, second: str) -> str:
+    """The name of the chart of two objectives."""
+    return f"{first} and {second}"
 
 
 def front_of(trials: PublishedTrials) -> list[int]:

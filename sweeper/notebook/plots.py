@@ -1,0 +1,240 @@
+"""The charts of the page as figures: `results.plot.history()` and others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from sweeper.dashboard.blocks import Block
+from sweeper.dashboard.filled import MOST_SELECTED, filled, tables_of
+from sweeper.dashboard.page import VIEWS
+from sweeper.dashboard.study import PublishedStudy
+from sweeper.dashboard.views import history, learning, pareto
+from sweeper.dashboard.views.parallel import parallel_view
+from sweeper.dashboard.views.slices import slices_view
+from sweeper.errors import Problem, SetupError, StudyError, did_you_mean, listed
+from sweeper.process import DISTRIBUTION
+from sweeper.results import formatting
+from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.dashboard.figures import StudyFigure
+
+_SECTIONS = {section.name: section for section in VIEWS}
+_ROW = {"narrow": 3, "wide": 2}  # charts side by side
+_AXIS = 1.0  # inches of a parallel axis
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """Figures of a study, which show what its page shows; each call reads the results again.
+
+    All return a `matplotlib.figure.Figure`, which a notebook displays and `savefig` writes as PNG
+    or SVG. A study with nothing to draw yet gives a figure that says so.
+
+    Raises:
+        SetupError: matplotlib is not installed, or the study has no status.
+        StudyError: an argument is not a metric, a parameter or a trial of the study.
+    """
+
+    run_dir: RunDir
+
+    def history(
+        self,
+        metric: str | None = None,
+        *,
+        by: str = "trial number",
+        better_half: bool = False,
+        trials: Sequence[int] | None = None,
+    ) -> StudyFigure:
+        """The values of trials and the best so far, `by` "trial number" or "time".
+
+        `metric` is an objective, by default the first. `better_half` leaves out the worse half of
+        the complete trials. `trials` have a ring, by default the best.
+        """
+        study = PublishedStudy(self.run_dir)
+        metric = _one_of("metric", metric, _objectives(study))
+        chosen = history.choice_of(metric, _one_of("by", by, [*history.BY]), better_half)
+        return _figure(study, "history", _blocks(study, "history"), chosen, _asked(study, trials))
+
+    def curves(
+        self,
+        metric: str | None = None,
+        *,
+        phase: str | None = None,
+        trials: Sequence[int] | None = None,
+    ) -> StudyFigure:
+        """The learning curves of up to six `trials` over a band of all; by default the best one.
+
+        `metric` is one of the recorded metrics, by default the objective, and `phase` one of the
+        study's phases.
+        """
+        study = PublishedStudy(self.run_dir)
+        selected, keys = _asked(study, trials), study.curves.keys()
+        if not keys:
+            return _figure(study, "curves", _blocks(study, "curves"))
+        metrics = [name for name, _ in keys]
+        first = _objectives(study)[0]
+        metric = _one_of("metric", metric or (first if first in metrics else metrics[0]), metrics)
+        if phase is not None:
+            phase = _one_of("phase", phase, [own for name, own in keys if name == metric and own])
+        chosen = learning.choice_of((metric, phase))
+        return _figure(study, "curves", _blocks(study, "curves"), chosen, selected)
+
+    def parallel(self, params: Sequence[str] | None = None) -> StudyFigure:
+        """The best trials as lines through `params`, by default the most important ones."""
+        study = PublishedStudy(self.run_dir)
+        names = _columns(study, params)
+        blocks = _blocks(study, "parallel")
+        if names is not None and study.trials is not None and len(study.trials):
+            blocks = parallel_view(study.trials, names)
+        return _figure(study, "parallel", blocks)
+
+    def slices(
+        self, params: Sequence[str] | None = None, *, trials: Sequence[int] | None = None
+    ) -> StudyFigure:
+        """The first objective over each of `params`, by default all, the most important first.
+
+        `trials` have a ring, by default the best.
+        """
+        study = PublishedStudy(self.run_dir)
+        names = _columns(study, params)
+        blocks = _blocks(study, "slices")
+        if names is not None and study.trials is not None and len(study.trials):
+            blocks = slices_view(study.trials, names)
+        return _figure(study, "slices", blocks, None, _asked(study, trials))
+
+    def importance(self, metric: str | None = None) -> StudyFigure:
+        """How much each parameter matters for the objective `metric`, by default the first."""
+        study = PublishedStudy(self.run_dir)
+        metric = _one_of("metric", metric, _objectives(study))
+        return _figure(study, "importance", _blocks(study, "importance"), metric)
+
+    def execution(self) -> StudyFigure:
+        """What the program, its threads and its workers did and when, and how rounds went."""
+        study = PublishedStudy(self.run_dir)
+        return _figure(study, "execution", _blocks(study, "execution"))
+
+    def pareto(
+        self, metrics: tuple[str, str] | None = None, *, trials: Sequence[int] | None = None
+    ) -> StudyFigure:
+        """The trade-off between two objectives, by default the first two."""
+        study = PublishedStudy(self.run_dir)
+        known = _objectives(study)
+        if metrics is None or len(known) == 1:
+            chosen = None
+        else:
+            a, b = sorted({_one_of("metrics", it, known) for it in metrics}, key=known.index)
+            chosen = pareto.choice_of(a, b)
+        return _figure(
+            study, "pareto", _blocks(study, "pareto"), chosen, _asked(study, trials, is_best=False)
+        )
+
+
+def _blocks(study: PublishedStudy, name: str) -> list[Block]:
+    return _SECTIONS[name].blocks(study)
+
+
+def _figure(
+    study: PublishedStudy,
+    name: str,
+    blocks: Sequence[Block],
+    chosen: str | None = None,
+    selected: Sequence[int] = (),
+) -> StudyFigure:
+    """The charts of a view of the page; of alternatives the chosen one, or else the first."""
+    tables = tables_of(study)
+    rows = [
+        [one and (filled(one, study, tables, selected), one["place"]["height"]) for one in row]
+        for row in _rows(blocks, chosen)
+    ]
+    said = [block for block in blocks if block["kind"] == "note"]
+    notes = [block["text"].replace("`", "") for block in said if block["warning"] or not rows]
+    axes = max((len(o[0].get("parallelAxis", ())) for row in rows for o in row if o), default=0)
+    title = f"{study.status.study}: {_SECTIONS[name].title.lower()}"
+    return _figures().draw(title, rows, notes, _AXIS * axes)
+
+
+def _rows(blocks: Sequence[Block], chosen: str | None) -> Iterator[list[Block | None]]:
+    """The charts, as many in a row as fit; rows of a grid have the same length."""
+    for block in blocks:
+        match block["kind"]:
+            case "chart":
+                yield [block]
+            case "grid":
+                inner = [one for row in _rows(block["blocks"], chosen) for one in row]
+                size = min(len(inner), _ROW[block["size"]])
+                for at in range(0, len(inner), size):
+                    row = inner[at : at + size]
+                    yield [*row, *[None] * (size - len(row))]
+            case "choice":
+                kept = [own for name, own in block["alternatives"] if chosen in (name, None)]
+                for own in kept if block["label"] == "parameters" else kept[:1]:
+                    yield from _rows(own, chosen)
+            case _:
+                pass
+
+
+def _figures() -> ModuleType:
+    try:
+        from sweeper.dashboard import figures
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        hint = f"python -m pip install '{DISTRIBUTION}[plot]'"
+        raise SetupError(
+            Problem("results.plot", "", "matplotlib is not installed", hint)
+        ) from error
+    return figures
+
+
+def _objectives(study: PublishedStudy) -> tuple[str, ...]:
+    return formatting.names(study.status.metric)
+
+
+def _one_of(argument: str, given: str | None, known: Sequence[str]) -> str:
+    """The argument if it is one of the `known`, of which the first is the default."""
+    if given is None:
+        return known[0]
+    if given not in known:
+        shown = listed([f"'{name}'" for name in dict.fromkeys(known)], "or")
+        hint = did_you_mean(str(given), known) or f"use {shown}"
+        raise StudyError(Problem("results.plot", argument, f"{given!r} is not known", hint))
+    return given
+
+
+def _columns(study: PublishedStudy, params: Sequence[str] | None) -> list[str] | None:
+    """The columns of the named parameters; None for the default."""
+    if params is None or study.trials is None:
+        return None
+    if isinstance(params, str) or not params:
+        found, hint = f"{params!r}", "give a list of names of parameters, such as ['lr', 'width']"
+        raise StudyError(Problem("results.plot", "params", found, hint))
+    columns = {study.trials.title(name): name for name in study.trials.parameters}
+    return [
+        columns[_one_of("params", str(name).removeprefix("params_"), [*columns])] for name in params
+    ]
+
+
+def _asked(
+    study: PublishedStudy, trials: Sequence[int] | None, *, is_best: bool = True
+) -> list[int]:
+    """The trials to mark: those asked for, or else the best one if `is_best`."""
+    if trials is None:
+        best = study.status.best if is_best else None
+        return [] if best is None else [int(best["trial_number"])]
+    known = set() if study.trials is None else set(study.trials.numbers("trial_number").tolist())
+    is_list = not isinstance(trials, str) and hasattr(trials, "__iter__")
+    wanted = list(dict.fromkeys(trials)) if is_list else [trials]
+    if unknown := [it for it in wanted if isinstance(it, bool) or it not in known]:
+        found = f"{unknown[0]!r} is not the number of a trial that has ended"
+        raise StudyError(Problem("results.plot", "trials", found, "results.trials() lists them"))
+    if len(wanted) > MOST_SELECTED:
+        found, hint = (
+            f"{len(wanted)} trials",
+            f"give at most {MOST_SELECTED}, so that colours differ",
+        )
+        raise StudyError(Problem("results.plot", "trials", found, hint))
+    return [int(it) for it in wanted]
