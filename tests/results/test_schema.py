@@ -29,7 +29,7 @@ diverged_epoch int32, error_type string, error_message string, attempts int32, d
 place string, host string, worker_pid int64, memory_fraction double, bytes_limit int64,
 started_at timestamp[us, tz=UTC], finished_at timestamp[us, tz=UTC], train_s double,
 compile_share_s double, lane_s double, peak_memory_bytes int64, model_path string,
-boundary string, run_widths string, xla_threads int32"""
+boundary string, run_widths string, xla_threads int32, enqueued bool"""
 
 METRICS = """\
 study string, trial_number int64, replicate int32, fold int32, epoch int32, step int64,
