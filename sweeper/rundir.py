@@ -35,6 +35,7 @@ _CHECKPOINT = re.compile(r"r\d+-b\d+.*\.safetensors")
 _MODEL = re.compile(r"trial-\d+(-\d+)?\.(eqx|safetensors)")
 _LOG = re.compile(r"(worker-\d+|sweeper)\.log|left\.json")
 _PART = re.compile(r"part-.*\.parquet")
+_REQUEST = re.compile(r"\d+-[0-9a-f]+(\.answer)?\.json")
 _LOGS_OF_LEDGERS = ("", "-wal", "-shm", "-journal")  # as SQLite names them
 
 
@@ -83,6 +84,11 @@ class RunDir:
     def stop(self) -> Path:
         """Exists if the study was asked to stop; removed once it has stopped."""
         return self.root / "stop"
+
+    @property
+    def requests(self) -> Path:
+        """What users ask of the study, until it is answered, and the answers."""
+        return self.root / "requests"
 
     @property
     def importance(self) -> Path:
@@ -209,6 +215,10 @@ class RunDir:
         """The part files of metrics/."""
         return _named(self.metrics, _PART)
 
+    def own_requests(self) -> list[Path]:
+        """The files of requests/."""
+        return _named(self.requests, _REQUEST)
+
     def own_logs(self) -> list[Path]:
         """The files of logs/."""
         return _named(self.logs, _LOG)
@@ -230,6 +240,7 @@ class RunDir:
     def directories(self) -> Iterator[Path]:
         """The directories that contain only files of the study."""
         yield from (self.metrics, self.checkpoints, self.models, self.logs, self.refit)
+        yield self.requests
 
     def make(self) -> None:
         """Create every directory of the run."""

@@ -74,6 +74,19 @@ class TrialSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What a user has asked of a study while it ran: to stop trial `number`, or to propose it.
+
+    A trial to propose has `params` by column, and the sampler draws the others; for one to stop
+    they are None. `key` tells requests apart.
+    """
+
+    key: str
+    number: int
+    params: Mapping[str, Scalar] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """One training of a trial, which averages over its replicates and folds; both count from 0."""
 

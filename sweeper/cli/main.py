@@ -41,6 +41,7 @@ COMMANDS = {
     "validate": "running",
     "plan": "running",
     "stop": "running",
+    "enqueue": "running",
     "status": "looking",
     "list": "directories",
     "delete": "directories",

@@ -244,20 +244,21 @@ def read_enqueue(
     tables: list[dict[str, Scalar]] = []
     faults: list[Flaw] = []
     for index, table in enumerate(given):
-        values, found = _read_trial(table, f"study.enqueue.{index}", search)
+        values, found = read_trial(table, f"study.enqueue.{index}.", search)
         tables.append(values)
         faults += found
     return tables, faults
 
 
-def _read_trial(
+def read_trial(
     table: Mapping[str, object], under: str, search: Mapping[str, SearchEntry]
 ) -> tuple[dict[str, Scalar], list[Flaw]]:
+    """The values of one trial by column, and their flaws, whose places begin with `under`."""
     settings = {entry.column(key): key for key, entry in search.items()}
     values: dict[str, Scalar] = {}
     faults: list[Flaw] = []
     for name, value in flattened(table):
-        place, key = f"{under}.{name}", settings.get(name, name)
+        place, key = f"{under}{name}", settings.get(name, name)
         if key not in search:
             faults.append(_not_searched(place, name, search, settings))
         elif key in values:
@@ -292,7 +293,7 @@ def _idle(
         known = {one: values[one] for one in when if one in values}
         if len(known) == len(when) and not is_active(search[key], known):
             wanted = ", ".join(f"{one} = {format_value(values[one])}" for one in when)
-            yield Flaw(f"{under}.{key}", f"not used with {wanted}", "remove one of the two")
+            yield Flaw(f"{under}{key}", f"not used with {wanted}", "remove one of the two")
 
 
 def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:

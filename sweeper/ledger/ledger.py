@@ -34,11 +34,12 @@ from sweeper.ledger.records import (
     OpenRound,
     memory_of,
     pack,
+    requests_of,
     unpack,
 )
 from sweeper.process import package_version
 from sweeper.results.timeline import Span
-from sweeper.trial import CurveBlock, Memory, Scalar, TrialSpec, fields_of
+from sweeper.trial import CurveBlock, Memory, Request, Scalar, TrialSpec, fields_of
 
 _TABLES = """
 CREATE TABLE meta    (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
@@ -161,6 +162,7 @@ class Ledger:
                 tuple(records.get(number, ())),
                 Closing.from_dict(json.loads(closing)),
                 ended.get(number, {}),
+                requests_of(opened),
             )
 
     def opened_round(self) -> OpenRound | None:
@@ -170,7 +172,8 @@ class Ledger:
             opened = json.loads(opening)
             bodies = self._bodies("SELECT body FROM trial WHERE round = ? ORDER BY number", number)
             specs = tuple(TrialSpec(**body) for body in bodies)
-            return OpenRound(number, specs, opened["plan"], memory_of(opened["memory"]))
+            memory = memory_of(opened["memory"])
+            return OpenRound(number, specs, opened["plan"], memory, requests_of(opened))
         return None
 
     def ended_trials(self) -> int:
@@ -243,15 +246,19 @@ class Ledger:
         specs: Iterable[TrialSpec],
         plan: Mapping[str, Any],
         memory: Memory,
+        requests: Sequence[Request] = (),
     ) -> None:
         """Record round `number` before training: the trials it adds, and its plan.
 
-        `memory` is what the sampler has stored since the previous round was closed.
+        `memory` is what the sampler has stored since the previous round was closed. `requests` for
+        trials to propose take effect from this round on.
         """
         with self._transaction():
             for spec in specs:
                 self._insert("trial", {"number": spec.number, "round": number}, fields_of(spec))
-            opened = {"plan": plan, "memory": memory}
+            opened: dict[str, Any] = {"plan": plan, "memory": memory}
+            if requests:
+                opened["requests"] = requests
             self._insert("round", {"round": number}, opened)
 
     def close_round(

@@ -20,6 +20,7 @@ from sweeper.trial import (
     Memory,
     Place,
     Reason,
+    Request,
     TrialSpec,
     fields_of,
     finite,
@@ -79,7 +80,8 @@ class Closing:
     are proposals for a later round, `memory` is what the sampler and pruner have stored since the
     round was opened. `spent_s` is the wall time of all sessions until now, `elapsed_s` that of this
     session from the start of the program. `spans` are the activities of the session `run_id` since
-    the previous round, or since it began; ledgers of earlier versions have none.
+    the previous round, or since it began; ledgers of earlier versions have none. `requests` are
+    those that stopped trials in the round.
     """
 
     metrics: tuple[str, ...]
@@ -91,6 +93,7 @@ class Closing:
     spent_s: float = 0.0
     run_id: str = ""
     spans: tuple[Span, ...] = ()
+    requests: tuple[Request, ...] = ()
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> Closing:
@@ -105,6 +108,7 @@ class Closing:
             spent_s=body["spent_s"],
             run_id=body.get("run_id", ""),
             spans=tuple(Span(*span) for span in body.get("spans", ())),
+            requests=requests_of(body),
         )
 
 
@@ -112,20 +116,22 @@ class Closing:
 class OpenRound:
     """A round that was planned but not closed, with the trials that it adds.
 
-    `memory` is what the sampler stored while these trials were asked for.
+    `memory` is what the sampler stored while these trials were asked for. `requests` are for trials
+    to propose, in this round or later.
     """
 
     round: int
     specs: tuple[TrialSpec, ...]
     plan: Mapping[str, Any]
     memory: Memory
+    requests: tuple[Request, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedRound:
     """A round from its plan to its end; `ended` maps the trials that it finished to their rows.
 
-    `memory` is from when the round was opened.
+    `memory` and `requests` are from when the round was opened.
     """
 
     round: int
@@ -135,6 +141,12 @@ class ClosedRound:
     records: tuple[BucketRecord, ...]
     closing: Closing
     ended: Mapping[int, Mapping[str, Any]]
+    requests: tuple[Request, ...] = ()
+
+
+def requests_of(body: Mapping[str, Any]) -> tuple[Request, ...]:
+    """The requests of a round, from the JSON form of its opening or its closing."""
+    return tuple(Request(**request) for request in body.get("requests", ()))
 
 
 def memory_of(body: Mapping[str, Any]) -> Memory:

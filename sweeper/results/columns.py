@@ -170,6 +170,13 @@ FIXED_START = Column(
     "whether its model, or a part of it, has the same initial weights for every random key",
     D,
 )
+ENQUEUED = Column(
+    "enqueued",
+    BOOL,
+    "whether parameters of it were given, by study.enqueue or by the command enqueue; null in rows "
+    "of earlier versions",
+    D,
+)
 FEASIBLE = Column("feasible", BOOL, "whether it meets the constraints of the study", D)
 
 

@@ -20,6 +20,7 @@ from sweeper.results.columns import (
     CIRCUMSTANCES,
     DIGEST_KEY,
     DOUBLE,
+    ENQUEUED,
     FEASIBLE,
     FIXED_START,
     IMPORTANCE,
@@ -160,6 +161,7 @@ def _trials_columns(config: StudyConfig | None) -> tuple[Column, ...]:
         *((RUN_WIDTHS,) if config is None or config.padded_kinds else ()),
         XLA_THREADS,
         *((FIXED_START,) if config is None or config.has_user_models else ()),
+        ENQUEUED,
     )
 
 

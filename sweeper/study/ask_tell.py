@@ -44,10 +44,16 @@ class PastTrial:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """All trials that a study was ever asked for, and what its sampler stores with the study."""
+    """All trials that a study was ever asked for, and what its sampler stores with the study.
+
+    `enqueued` are parameters that were requested for trials, by their numbers.
+    """
 
     trials: Sequence[PastTrial] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    enqueued: Mapping[int, Mapping[str, Scalar]] = field(
+        default_factory=dict[int, Mapping[str, Scalar]]
+    )
 
 
 class _StoppableStudy(optuna.Study):
@@ -64,7 +70,6 @@ class Study:
     def __init__(self, config: StudyConfig, past: Past | None = None) -> None:
         self._config = config
         self._space = Space(config)
-        self._queue = config.study.enqueue
         self._storage = NotingStorage()
         # a trial that is run again keeps its own number, which Optuna would not give it
         self._first = 0 if config.trial is None else config.trial.number
@@ -80,6 +85,7 @@ class Study:
         self._can_stop = any(key.startswith("study.") for key in config.functions.values())
         self._pruner = ReseededPruner(self._study.pruner, seed)
         past = past or Past()
+        self._queue = dict(enumerate(config.study.enqueue)) | dict(past.enqueued)
         # samplers that draw at random; the others have reasons for what they propose
         self._redraws = config.edition >= 3 and config.study.sampler.name in ("tpe", "random")
         self._known = {_key(trial.spec.params) for trial in past.trials}
@@ -108,6 +114,10 @@ class Study:
         return self._can_stop and STOPPED in self._storage.get_study_system_attrs(
             self._study._study_id
         )
+
+    def enqueue(self, number: int, params: Mapping[str, Scalar]) -> None:
+        """Propose trial `number`, which was not asked for yet, with `params`."""
+        self._queue[number] = params
 
     def report(self, number: int, first_epoch: int, values: Iterable[float]) -> None:
         """Report the objective after each epoch, from `first_epoch` on, to the pruner."""
@@ -179,7 +189,7 @@ class Study:
         """The parameters of a trial that are given rather than drawn."""
         if self._grid is not None:
             return self._grid.point(number)
-        return self._queue[number] if number < len(self._queue) else {}
+        return self._queue.get(number, {})
 
     def _remembered(self, past: PastTrial) -> FrozenTrial:
         reports = dict(enumerate(past.reports, 1))

@@ -12,6 +12,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.timeline import Timeline
 from sweeper.scheduler.classes import Policy
 from sweeper.scheduler.signature import StructureOf
+from sweeper.sweep.requests import Requests
 from sweeper.sweep.store import RunStore
 
 
@@ -22,7 +23,7 @@ class SweepContext:
     `boundary` is the text with which its session marks rows, if any. `ahead_after` is how many
     trials must have ended before proposals are drawn while others train, and `busy_with` how many
     trials keep a machine busy in the meantime. `deaths` is how often the program died during the
-    open round. `timeline` records what everything does.
+    open round. `timeline` records what everything does. `requests` are what users ask meanwhile.
     """
 
     config: StudyConfig
@@ -40,3 +41,4 @@ class SweepContext:
     busy_with: int = 128
     deaths: int = 0
     timeline: Timeline = field(default_factory=Timeline)
+    requests: Requests = field(default_factory=Requests)

@@ -36,7 +36,7 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
     everyone: dict[int, Running] = {}
     index: int | None = None
     for closed in ledger.rounds():
-        state.open(closed.specs, Plan.from_dict(closed.plan), closed.memory)
+        state.open(closed.specs, Plan.from_dict(closed.plan), closed.memory, closed.requests)
         everyone |= state.running
         state.absorb(closed.records)
         state.close(closed.closing, closed.ended)
@@ -45,7 +45,7 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
     open_plan = None
     if opened is not None:
         open_plan = Plan.from_dict(opened.plan)
-        state.open(opened.specs, open_plan, opened.memory)
+        state.open(opened.specs, open_plan, opened.memory, opened.requests)
         everyone |= state.running
     everyone |= state.waiting
     columns = value_columns(len(objectives))
@@ -60,7 +60,8 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
         for number, trial in sorted(everyone.items())
         for row in (state.ended.get(number),)
     ]
-    return Restored(state, Past(past, state.kept_with_study), open_plan)
+    enqueued = {number: request.params or {} for number, request in state.enqueued.items()}
+    return Restored(state, Past(past, state.kept_with_study, enqueued), open_plan)
 
 
 def judged(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:

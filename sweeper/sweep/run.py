@@ -31,6 +31,7 @@ from sweeper.sweep.importances import Importances
 from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.planning import policy_of_session, structures
 from sweeper.sweep.progress import Doing, Standing
+from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.reconcile import Change, xla_threads
@@ -58,7 +59,10 @@ class StudyRun:
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
-        self._sweep = Sweep(_parts(config, data, session, train, timeline))
+        self._requests = Requests(
+            session.run_dir, config.search, lambda said: observer(Warned(printable(said)))
+        )
+        self._sweep = Sweep(_parts(config, data, session, train, timeline, self._requests))
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
         self._baseline = BaselineOfStudy(config, data, session.run_dir)
@@ -85,12 +89,15 @@ class StudyRun:
         """
         stop_file = self._run_dir.stop
         stop_file.unlink(missing_ok=True)  # it was meant for an earlier session
+        self._requests.forget_answers()
         try:
             self._sweep.tidy()
             self._timeline.go_on_with(None)
             while not (self._sweep.finished or stop.is_set() or stop_file.exists()):
                 self._round()
             stop_file.unlink(missing_ok=True)
+            if self._sweep.finished:
+                self._sweep.refuse_requests()
             with self._timeline.spending(Activity.PUBLISH):
                 self._publisher.publish(self._ledger, final=True)
                 self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
@@ -193,6 +200,7 @@ def _parts(
     session: Session,
     train: TrainRound,
     timeline: Timeline,
+    requests: Requests,
 ) -> SweepContext:
     spec = data_spec(config, data)
     programs = Programs(spec)
@@ -212,4 +220,5 @@ def _parts(
         deaths=session.deaths,
         boundary=session.mark,
         timeline=timeline,
+        requests=requests,
     )

@@ -16,7 +16,7 @@ from sweeper.ledger import BucketRecord, Closing
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, is_feasible
 from sweeper.scheduler.capacity import Ceiling
 from sweeper.scheduler.classes import LiveTrial, Plan, ProgramClass
-from sweeper.trial import Curve, LaneRecord, Memory, Reason, TrialSpec
+from sweeper.trial import Curve, LaneRecord, Memory, Reason, Request, TrialSpec
 
 
 class EndedTrials(Mapping[int, Row]):
@@ -104,6 +104,7 @@ class SweepState:
     `waiting` are proposals drawn ahead, by number; `asked` includes those. `kept` is what sampler
     and pruner store with each trial, `kept_with_study` the same for the study; `spent_s` is the
     wall time of all sessions. `ceilings` are the capacities of classes for which memory was short.
+    `requests` are the recorded ones, by key.
     """
 
     ended: EndedTrials
@@ -116,6 +117,7 @@ class SweepState:
     kept: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     kept_with_study: dict[str, Any] = field(default_factory=dict[str, Any])
     ceilings: dict[str, frozenset[Ceiling]] = field(default_factory=dict[str, frozenset[Ceiling]])
+    requests: dict[str, Request] = field(default_factory=dict[str, Request])
     spent_s: float = 0.0
     compile_s: float = 0.0
     train_s: float = 0.0
@@ -124,9 +126,22 @@ class SweepState:
     n_compiled: int = 0
     n_cache_hits: int = 0
 
-    def open(self, specs: Iterable[TrialSpec], plan: Plan, memory: Memory) -> None:
-        """Add a round's new trials, classes and lanes."""
+    @property
+    def enqueued(self) -> dict[int, Request]:
+        """The requests for trials to propose, by their numbers."""
+        asked = (one for one in self.requests.values() if one.params is not None)
+        return {one.number: one for one in asked}
+
+    def open(
+        self,
+        specs: Iterable[TrialSpec],
+        plan: Plan,
+        memory: Memory,
+        requests: Iterable[Request] = (),
+    ) -> None:
+        """Add a round's new trials, classes, lanes and requests."""
         self._keep(memory)
+        self.requests |= {request.key: request for request in requests}
         for spec in specs:
             drawn_ahead = self.waiting.pop(spec.number, None)
             self.asked += drawn_ahead is None
@@ -167,6 +182,7 @@ class SweepState:
         self.rounds += 1
         self.checkpoint_digests = closing.digests
         self.draw_ahead(closing.ahead)
+        self.requests |= {request.key: request for request in closing.requests}
         self.spent_s = closing.spent_s
         self._keep(closing.memory)
         for number, checkpoint in closing.live.items():

@@ -8,7 +8,7 @@ while the next one trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import most_failures, n_proposals
 from sweeper.sweep.parts import SweepContext
+from sweeper.sweep.requests import Asked
 from sweeper.sweep.resume import judged, reports, restore
 from sweeper.sweep.rows import (
     Verdict,
@@ -36,7 +37,7 @@ from sweeper.sweep.rows import (
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.state import Running, SweepState
 from sweeper.sweep.stopping import is_good_enough, rules_met
-from sweeper.trial import LaneRecord, Reason, TrialSpec, TrialState
+from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 
 
 class Sweep:
@@ -115,8 +116,14 @@ class Sweep:
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
         digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
+        stops = [asked for asked in parts.requests.pending() if asked.stop is not None]
         with fault_points(Step.DECIDE):
-            ended = self._decide(lanes)
+            ended = self._decide(lanes, {asked.stop for asked in stops})
+        granted = [
+            asked
+            for asked in stops
+            if asked.stop in ended and ended[asked.stop]["reason"] == Reason.STOPPED
+        ]
         best = set(state.ended.best_with(ended))
         for trial in sorted(best & ended.keys()):
             file = checkpoints[trial]
@@ -134,14 +141,26 @@ class Sweep:
             spent_s=state.spent_s,
             run_id=parts.run_id,
             spans=spans,
+            requests=tuple(Request(asked.key, int(asked.stop or 0)) for asked in granted),
         )
         with fault_points(Step.CLOSE_ROUND):
             parts.ledger.close_round(state.rounds + 1, closing, records, ended)
         state.close(closing, ended)
+        for asked in stops:
+            parts.requests.answer(asked, *self._answer_to_stop(asked, ended))
         self.tidy()
+
+    def refuse_requests(self) -> None:
+        """Refuse what is still asked for when the study has ended."""
+        for asked in self._parts.requests.pending():
+            text = "the study has ended"
+            if asked.key in self.state.requests:
+                text = "it was granted before the study ended"
+            self._parts.requests.answer(asked, text, asked.key in self.state.requests)
 
     def _plan_next(self, number: int) -> Plan:
         state, parts = self.state, self._parts
+        asked, granted = self._enqueue()
         with fault_points(Step.ASK):
             specs = self._next_specs()
         live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
@@ -152,9 +171,62 @@ class Sweep:
             plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
         memory = self._study.noted()
         with fault_points(Step.OPEN_ROUND):
-            parts.ledger.open_round(number, specs, plan.as_dict(), memory)
-        state.open(specs, plan, memory)
+            parts.ledger.open_round(number, specs, plan.as_dict(), memory, granted)
+        state.open(specs, plan, memory, granted)
+        for one in asked:
+            parts.requests.answer(one, *self._answer_to_enqueue(one))
         return plan
+
+    def _enqueue(self) -> tuple[list[Asked], list[Request]]:
+        """Let the study propose what is asked for; returns that, and what of it is new.
+
+        Nothing is granted if the study is asked for all its trials without it.
+        """
+        state = self.state
+        asked = [one for one in self._parts.requests.pending() if one.stop is None]
+        granted: list[Request] = []
+        if self._parts.config.study.sampler.name == "grid" or self._study.is_stopped:
+            return asked, granted
+        taken = (
+            len(self._parts.config.study.enqueue),
+            state.asked,
+            *(n + 1 for n in state.enqueued),
+        )
+        number = max(taken)
+        for one in asked:
+            if one.key not in state.requests and number < self._n_trials:
+                granted.append(Request(one.key, number, one.params))
+                self._study.enqueue(number, one.params)
+                number += 1
+        return asked, granted
+
+    def _answer_to_enqueue(self, asked: Asked) -> tuple[str, bool]:
+        """The answer once the round is open, and whether the request is granted."""
+        if (request := self.state.requests.get(asked.key)) is not None:
+            return f"trial {request.number} has these values", True
+        if self._parts.config.study.sampler.name == "grid":
+            return "the grid proposes each of its points once, and nothing else", False
+        if self._study.is_stopped:
+            return "the sampler has called study.stop: it proposes no more trials", False
+        left = f"all {self._n_trials} trials were proposed or enqueued already"
+        return f"{left}; stop the study and run it with a larger study.n_trials", False
+
+    def _answer_to_stop(
+        self, asked: Asked, ended: Mapping[int, Mapping[str, Any]]
+    ) -> tuple[str, bool]:
+        """The answer once the round is closed in which these trials have ended."""
+        number, state = int(asked.stop or 0), self.state
+        if asked.key in state.requests:
+            row = state.ended[number]
+            return f"trial {number} is stopped after epoch {row['epochs_done']}", True
+        if number in state.ended:
+            row = state.ended[number]
+            when = "in this round" if number in ended else "before"
+            reason = f" ({row['reason']})" if row["reason"] else ""
+            return f"trial {number} has ended {when} by itself: {row['state']}{reason}", False
+        if number in state.waiting or number < self._n_trials:
+            return f"trial {number} is not in training yet", False
+        return f"there is no trial {number}: they go from 0 to {self._n_trials - 1}", False
 
     def _next_specs(self) -> list[TrialSpec]:
         """The trials of the next round: waiting proposals, then new ones, up to `parallel`.
@@ -222,8 +294,10 @@ class Sweep:
         count = max(0, min(wanted, self._left))
         state.draw_ahead(self._study.ask(count, state.rounds))
 
-    def _decide(self, lanes: Sequence[LaneRecord]) -> dict[int, Mapping[str, Any]]:
-        """The rows of the trials that end in this round.
+    def _decide(
+        self, lanes: Sequence[LaneRecord], stopped: Container[int | None]
+    ) -> dict[int, Mapping[str, Any]]:
+        """The rows of the trials that end in this round, by themselves or because `stopped`.
 
         Every value is reported before any trial is judged, and trials are judged by number: with
         successive halving, verdicts depend on the order.
@@ -235,6 +309,11 @@ class Sweep:
             self._study.report(lane.number, lane.curve.first_epoch, reports(column))
         verdicts = {lane.number: self._judge(lane) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
+        ended |= {
+            lane.number: replace(self._pruned(lane), reason=Reason.STOPPED)
+            for lane in lanes
+            if lane.number in stopped and lane.number not in ended
+        }
         ended = dict(sorted((ended | self._infeasible()).items()))
         if (cut_by := self._cut_by(ended.values())) is not None:
             others = (lane for lane in lanes if lane.number not in ended)
@@ -316,14 +395,15 @@ class Sweep:
         return Verdict(state, reason, values, excesses(study.constraints, metrics))
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
-        trial = self.state.running[number]
+        trial, parts = self.state.running[number], self._parts
+        is_given = number < len(parts.config.study.enqueue) or number in self.state.enqueued
+        enqueued = {"enqueued": is_given}
         if not trial.lanes:
             round_number = self.state.rounds + 1
-            return untrained_row(
-                trial.spec, verdict, round_number, self._parts, self._parts.clock()
-            )
+            row = untrained_row(trial.spec, verdict, round_number, parts, parts.clock())
+            return row | enqueued
         program = self.state.classes[trial.class_id]
-        return trial_row(trial, verdict, program, self._parts, self._parts.clock())
+        return trial_row(trial, verdict, program, parts, parts.clock()) | enqueued
 
     def _work(self, bucket: Bucket) -> Work:
         specs = tuple(self.state.running[trial].spec for trial in bucket.numbers)

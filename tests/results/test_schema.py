@@ -29,7 +29,8 @@ first_round int64, last_round int64, seed int64, diverged_epoch int32, error_typ
 error_message string, attempts int32, device string, place string, host string, worker_pid int64,
 memory_fraction double, bytes_limit int64, started_at timestamp[us, tz=UTC],
 finished_at timestamp[us, tz=UTC], train_s double, compile_share_s double, lane_s double,
-peak_memory_bytes int64, model_path string, boundary string, run_widths string, xla_threads int32"""
+peak_memory_bytes int64, model_path string, boundary string, run_widths string, xla_threads int32,
+enqueued bool"""
 
 METRICS = """\
 study string, trial_number int64, replicate int32, fold int32, epoch int32, step int64,

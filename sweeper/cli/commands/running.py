@@ -1,10 +1,10 @@
-"""Commands about running a study: run, stop, validate, plan."""
+"""Commands about running a study: run, stop, enqueue, validate, plan."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,13 +23,17 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import print_json, print_shown, status_record
 from sweeper.cli.commands.training import trained
 from sweeper.cli.console import announced
-from sweeper.errors import Problem, StudyError, printable
+from sweeper.errors import Problem, SetupError, StudyError, not_written, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe, describe_doubt, describe_test, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.ranking import Row
 from sweeper.results.status import Status, epochs_saved, read_status
 from sweeper.rundir import RunDir
+from sweeper.sweep.requests import Asked, leave, new_request, values_asked, wait
+
+if TYPE_CHECKING:
+    from sweeper.config import StudyConfig
 
 BEST_SHOWN = 10
 
@@ -87,18 +91,120 @@ def run(
     raise typer.Exit(code)
 
 
-def stop(directory: MaybeDirectory = None) -> None:
-    """Stop a running study at its next commit, like Ctrl-C, from any machine that sees its files.
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait at most.")
+]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the study's answer.")]
+_TIMEOUT_S = 60.0
 
-    Resume it with the command that started it.
+
+def stop(
+    directory: MaybeDirectory = None,
+    trial: Annotated[
+        int | None,
+        typer.Option(
+            "--trial", metavar="NUMBER", min=0, help="Stop this trial; the study goes on."
+        ),
+    ] = None,
+    no_wait: NoWait = False,
+    timeout: Timeout = _TIMEOUT_S,
+) -> None:
+    """Stop a running study, or one of its trials, at the next commit.
+
+    Works from any machine that sees the run directory. A study stops like after Ctrl-C: resume it
+    with the command that started it. A trial ends as PRUNED with the reason `stopped`, and the
+    study goes on; the command waits for its answer.
     """
     run_dir = run_asked(directory)
+    if trial is not None:
+        _check_unfinished(run_dir, trial)
+        _ask(run_dir, new_request(trial, {}, waits=not no_wait), timeout)
+        return
     standing = read_status(run_dir)
     if standing.state != "running":
         found = f"the study is not running: its state is {standing.state}"
         raise StudyError(Problem(str(run_dir.root), "", found, ""))
     run_dir.stop.touch()
     print_shown(f"asked pid {standing.pid} on {standing.host} to stop after the current round")
+
+
+def enqueue(
+    directory: MaybeDirectory = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A searched setting and its value; repeatable."
+        ),
+    ] = None,
+    no_wait: NoWait = False,
+    timeout: Timeout = _TIMEOUT_S,
+) -> None:
+    """Give a study the values of the next trial that it proposes; the sampler draws the others.
+
+    The trial counts towards study.n_trials. The command waits for the study's answer.
+    """
+    run_dir = run_asked(directory)
+    _check_unfinished(run_dir)
+    from sweeper.config.load import read_overrides
+
+    given = read_overrides(values or [])
+    params, problems = values_asked(_settings_of(run_dir), str(run_dir.root), given)
+    if problems:
+        raise StudyError(problems)
+    _ask(run_dir, new_request(None, params, waits=not no_wait), timeout)
+
+
+def _settings_of(run_dir: RunDir) -> StudyConfig:
+    """The study that runs in a directory, from the metadata of its tables."""
+    from sweeper.config.load import study_of
+    from sweeper.results.listing import listed
+
+    known = listed(run_dir).study
+    return study_of(known["settings"], Path(known["study_file"]))
+
+
+def _check_unfinished(run_dir: RunDir, trial: int | None = None) -> None:
+    """Refuse to ask something of a finished study, or of a trial that has ended or cannot exist.
+
+    Raises:
+        StudyError: it is finished, or the trial is.
+    """
+    status = read_status(run_dir)
+    place, key = str(run_dir.root), "--trial" if trial is not None else ""
+    if status.state == "finished":
+        raise StudyError(Problem(place, key, "the study is finished", "ask while it runs"))
+    if trial is None:
+        return
+    if trial >= status.n_trials:
+        found, hint = f"there is no trial {trial}", f"use a number from 0 to {status.n_trials - 1}"
+        raise StudyError(Problem(place, key, found, hint))
+    from sweeper.results.listing import listed
+
+    if run_dir.trials.exists() and (row := listed(run_dir).row(trial)) is not None:
+        found = f"trial {trial} has ended: {row['state']}"
+        raise StudyError(Problem(place, key, found, "name one that is in training"))
+
+
+def _ask(run_dir: RunDir, asked: Asked, timeout_s: float) -> None:
+    """Leave a request in a run directory, wait for the answer if it waits, and print it.
+
+    Raises:
+        StudyError: the study refuses it.
+        SetupError: the request cannot be written.
+    """
+    try:
+        leave(run_dir, asked)
+    except OSError as error:
+        raise SetupError(not_written(run_dir.requests, error)) from error
+    answer = wait(run_dir, asked, timeout_s) if asked.waits else None
+    if answer is not None and not answer.is_granted:
+        raise StudyError(Problem(str(run_dir.root), "", answer.text, ""))
+    if answer is not None:
+        print_shown(answer.text)
+    elif (state := read_status(run_dir).state) != "running":
+        print_shown(f"the study is {state}: its next `run` takes the request")
+    else:
+        print_shown("the request is left for the study, which takes it when a round has ended")
 
 
 def validate(

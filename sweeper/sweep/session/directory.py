@@ -35,7 +35,7 @@ _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _STAGED_FILES = re.compile(
     r"data\.npz|meeting|ledger(\.backup)?\.db(-journal)?|study\.toml|status\.json|SCHEMA\.md"
     r"|(trials|buckets|spans|importance|part-.*)\.parquet|(preparation|baseline|ensemble)\.json"
-    r"|continued_from\.safetensors|trial-\d+.*\.(eqx|safetensors)"
+    r"|continued_from\.safetensors|trial-\d+.*\.(eqx|safetensors)|\d+-[0-9a-f]+.*\.json"
 )
 _STAGED_DIRECTORIES = re.compile(rf"{STAGED}\w+|data")
 
@@ -147,11 +147,12 @@ def _files(run_dir: RunDir) -> Iterator[Path]:
     yield from (run_dir.spans, run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
     for own in (run_dir.own_parts, run_dir.own_models, run_dir.own_checkpoints):
         yield from own()
+    yield from run_dir.own_requests()
 
 
 def _directories(run_dir: RunDir) -> tuple[Path, ...]:
     at = run_dir
-    return at.staging, at.metrics, at.checkpoints, at.models, at.logs
+    return at.staging, at.metrics, at.checkpoints, at.models, at.logs, at.requests
 
 
 def make(config: StudyConfig, run_dir: RunDir) -> None:
@@ -248,6 +249,7 @@ def _removable(run_dir: RunDir) -> Iterator[Path]:
     """The files of a study in the order in which they can be removed, without its lock."""
     for own in (run_dir.own_parts, run_dir.own_models, run_dir.own_checkpoints, run_dir.own_logs):
         yield from own()
+    yield from run_dir.own_requests()
     kept = (run_dir.lock, run_dir.owner, run_dir.confirm, run_dir.staging)
     files = [path for path in run_dir.names() if path not in (*kept, *run_dir.directories())]
     ledgers = (run_dir.ledger.name, run_dir.backup.name)

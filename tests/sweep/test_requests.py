@@ -1,0 +1,137 @@
+"""Requests to a running study: they are recorded, answered, and repeated by a resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import sweeper
+from sweeper.config import StudyConfig
+from sweeper.errors import StudyError
+from sweeper.faults import Fault, plan_faults
+from sweeper.ledger import Ledger
+from sweeper.results.events import Event, RoundClosed, Warned
+from sweeper.rundir import RunDir
+from sweeper.sweep.requests import Asked, leave, new_request
+from tests.command_line import STUDY
+from tests.digest import deterministic_digest
+from tests.in_process import study_in
+
+FEW = ("study.n_trials=7", "schedule.parallel=3")
+VALUES = {"lr": 0.0123}
+
+
+@pytest.fixture(autouse=True)
+def _no_faults() -> Iterator[None]:
+    yield
+    plan_faults(None)
+
+
+class Asking:
+    """Leaves requests once round 1 is closed, and keeps what the study says."""
+
+    def __init__(self, config: StudyConfig, *requests: Asked) -> None:
+        self._run_dir = RunDir(config.run_dir)
+        self._requests = list(requests)
+        self.said: list[str] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.said.append(event.message)
+        if isinstance(event, RoundClosed):
+            while self._requests:
+                leave(self._run_dir, self._requests.pop(0))
+
+
+def asked() -> tuple[Asked, ...]:
+    """One request of each kind, and some that the study refuses."""
+    return (
+        new_request(None, VALUES, waits=True),
+        new_request(1, {}, waits=True),
+        new_request(99, {}, waits=True),
+        new_request(6, {}, waits=False),
+        new_request(None, {"lr": 0.05, "epochs": 3}, waits=False),
+    )
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyConfig, Asking]:
+    config = study_in(tmp_path_factory.mktemp("asked"), STUDY, *FEW)
+    asking = Asking(config, *asked())
+    sweeper.run(config, observer=asking)
+    return config, asking
+
+
+def rows(config: StudyConfig) -> pd.DataFrame:
+    return sweeper.open_results(config.run_dir).trials().set_index("trial_number")
+
+
+def test_a_stopped_trial_is_pruned_with_its_last_value(
+    unbroken: tuple[StudyConfig, Asking],
+) -> None:
+    row = rows(unbroken[0]).loc[1]
+    assert (row["state"], row["reason"], row["epochs_done"]) == ("PRUNED", "stopped", 2)
+    assert row["value"] == row["final_val_loss"]
+
+
+def test_the_next_proposals_have_the_values_that_are_enqueued(
+    unbroken: tuple[StudyConfig, Asking],
+) -> None:
+    found = rows(unbroken[0])
+    given = found[found["enqueued"]]
+    assert len(found) == 7
+    assert given["params_lr"].tolist() == [0.0123, 0.05]
+    assert given["params_epochs"].iloc[1] == 3
+    assert found["enqueued"].sum() == 2
+    assert set(given["told_through_round"]) <= {1, 2}
+
+
+def test_requests_are_answered(unbroken: tuple[StudyConfig, Asking]) -> None:
+    config, asking = unbroken
+    run_dir = RunDir(config.run_dir)
+    answers = [json.loads(path.read_text("utf-8")) for path in run_dir.own_requests()]
+    first = rows(config).query("enqueued").index[0]
+    assert answers == [
+        {"is_granted": True, "text": f"trial {first} has these values"},
+        {"is_granted": True, "text": "trial 1 is stopped after epoch 2"},
+        {"is_granted": False, "text": "there is no trial 99: they go from 0 to 6"},
+    ]
+    assert "asked for to stop trial 6: trial 6 is not in training yet" in asking.said
+
+
+def test_requests_are_recorded(unbroken: tuple[StudyConfig, Asking]) -> None:
+    ledger = Ledger.read(RunDir(unbroken[0].run_dir).ledger)
+    rounds = list(ledger.rounds())
+    ledger.close()
+    enqueued = [request for one in rounds for request in one.requests]
+    stopped = [request for one in rounds for request in one.closing.requests]
+    assert [request.params for request in enqueued] == [VALUES, {"lr": 0.05, "epochs": 3}]
+    assert [(request.number, request.params) for request in stopped] == [(1, None)]
+
+
+@pytest.mark.parametrize(
+    "instants",
+    [("ledger.open:end", "ledger.close:end"), ("ledger.open:begin", "ledger.close:begin")],
+)
+def test_a_crash_around_the_record_changes_no_row(
+    instants: tuple[str, str], unbroken: tuple[StudyConfig, Asking], tmp_path: Path
+) -> None:
+    config = study_in(tmp_path, STUDY, *FEW)
+    asking = Asking(config, *asked())
+    opening, closing = instants
+    plan_faults(f"{opening}=raise@2")
+    with pytest.raises(Fault):
+        sweeper.run(config, observer=asking)
+    plan_faults(f"{closing}=raise")
+    with pytest.raises(Fault):
+        sweeper.run(config)
+    plan_faults(None)
+    sweeper.run(config)
+    assert deterministic_digest(RunDir(config.run_dir)) == deterministic_digest(
+        RunDir(unbroken[0].run_dir)
+    )
