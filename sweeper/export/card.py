@@ -18,6 +18,8 @@ from sweeper.results.ranking import value_columns
 
 Record = Mapping[str, Any]
 
+CARD, USE = "README.md", "## How to use it"
+
 
 def model_card(
     config: StudyConfig,
@@ -44,20 +46,31 @@ def model_card(
         _parameters(record["params"]),
         "## Data",
         _table(("", ""), _data(config, data)),
-        "## How to use it",
+        USE,
         _use(config, record, output),
+        _own_code(modules),
         "## Provenance",
         _table(("package", "version"), sorted(record["versions"].items())),
     ]
-    if modules:
-        named = ", ".join(f"`{name}`" for name in modules)
-        code = (
-            f"The study's own code is copied here: {named}. Other modules that it imports must be "
-            "installed; `load.py` runs it."
-        )
-        files = "Files that it reads, such as weights, are not copied: keep them where it looks."
-        parts += [f"{code} {files}"]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def with_use(card: str, use: str) -> str:
+    """The card of a model with another text on how to use it, for the same model in other files."""
+    before, after = card.split(f"{USE}\n\n")
+    _, heading, rest = after.partition("\n## ")
+    return f"{before}{USE}\n\n{use}\n{heading}{rest}"
+
+
+def _own_code(modules: Sequence[str]) -> str:
+    if not modules:
+        return ""
+    named = ", ".join(f"`{name}`" for name in modules)
+    code = (
+        f"The study's own code is copied here: {named}. Other modules that it imports must be "
+        "installed; `load.py` runs it."
+    )
+    return f"{code} Files that it reads, such as weights, are not copied: keep them where it looks."
 
 
 def trust_needed(record: Record) -> str:

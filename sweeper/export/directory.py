@@ -21,7 +21,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.trust import Code, texts_of
 from sweeper.errors import LedgerError, Problem, SetupError, StudyError
-from sweeper.export.card import model_card
+from sweeper.export.card import CARD, model_card
 from sweeper.export.script import load_script, preprocess
 from sweeper.export.trial_file import portable, trial_of, trial_tables, trial_text
 from sweeper.programs.build import Programs
@@ -141,7 +141,7 @@ def _texts(
         ),
         "preprocess.json": preprocess_text,
         "load.py": load_script(record, settings, networks, digests),
-        "README.md": model_card(
+        CARD: model_card(
             config,
             with_metrics_of_value(run_dir, row),
             {**record, "versions": versions},

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from sweeper.errors import StudyError
-from sweeper.export.card import in_cell
+from sweeper.export.card import CARD, USE, in_cell
 from sweeper.export.directory import refuse_existing, staged_at, write_model
 from sweeper.export.ensemble import not_measured
 from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
@@ -46,7 +46,7 @@ def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) 
         texts = {
             ENSEMBLE_FILE: json.dumps({"members": members}, indent=1) + "\n",
             "load.py": _SCRIPT.replace("COUNTS = {}", f"COUNTS = {json.dumps(counts)}"),
-            "README.md": _card(record, output),
+            CARD: _card(record, output),
         }
         for name, text in texts.items():
             (staged / name).write_text(text, encoding="utf-8", newline="")
@@ -91,9 +91,9 @@ def _card(record: EnsembleRecord, output: Path) -> str:
             "| --- | --- |",
             *members,
             "",
-            f"`{MEMBERS}/` has each of them, with its own README.",
+            USE,
             "",
-            "## How to use it",
+            f"`{MEMBERS}/` has each of them, with its own README.",
             "",
             "With sweeper:",
             "",

@@ -123,6 +123,15 @@ class SavedModel:
         """The classes by index; empty for regression."""
         return tuple(self.info["data"]["class_names"])
 
+    @property
+    def part_of_data(self) -> str | None:
+        """The part whose outputs are compared with the data; None if the model has no parts."""
+        train = self.settings.train
+        if not isinstance(train, AlternatingTable):
+            return None
+        assert train.of_data is not None, "studies without one are refused"
+        return train.by_loss[train.of_data].of
+
     def features(self, rows: Any) -> NDArray[Any]:
         """The model inputs for rows as the study read them, in the study's precision.
 
@@ -148,8 +157,7 @@ class SavedModel:
         Raises:
             ValueError: there are several models, trained by `coupled`.
         """
-        train = self.settings.train
-        if isinstance(train, CoupledTable):
+        if isinstance(self.settings.train, CoupledTable):
             raise ValueError(
                 "models of `coupled` make no joint predictions; `model` returns the outputs of "
                 "each "
@@ -158,10 +166,7 @@ class SavedModel:
         x = self.features(rows)
         with with_pins():
             outputs = in_blocks(self._of_each, x)
-        if isinstance(train, AlternatingTable):  # for the part that is compared with the data
-            assert train.of_data is not None, "studies without one are refused"
-            outputs = outputs[train.by_loss[train.of_data].of]
-        return np.asarray(outputs)
+        return np.asarray(outputs if self.part_of_data is None else outputs[self.part_of_data])
 
     def predict(self, rows: Any) -> NDArray[Any]:
         """The class of each row, by its name in the study's data, or numbers in their own unit.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -21,7 +21,13 @@ from sweeper.cli.commands.arguments import (
     tables_asked,
     trial_asked,
 )
-from sweeper.cli.commands.printing import print_exported, print_json, print_shown, print_written
+from sweeper.cli.commands.printing import (
+    print_converted,
+    print_exported,
+    print_json,
+    print_shown,
+    print_written,
+)
 from sweeper.cli.console import answers, console_on
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
@@ -29,7 +35,7 @@ from sweeper.results import formatting
 if TYPE_CHECKING:
     from sweeper.preflight.check_program import ProgramFinding
 
-ENSEMBLE = "ensemble"
+ENSEMBLE: Final = "ensemble"
 
 
 def export(
@@ -40,6 +46,14 @@ def export(
         typer.Option("--member", metavar="NUMBER", help="The replicate or fold, counted from 0."),
     ] = 0,
     output: ModelDirectory = Path("best"),
+    kind: Annotated[
+        Literal["equinox", "onnx", "stablehlo"],
+        typer.Option(
+            "--format",
+            help="equinox: for sweeper, or for Equinox and NumPy. onnx: one file that predicts raw "
+            "rows in ONNX Runtime. stablehlo: a program for prepared rows, which JAX alone calls.",
+        ),
+    ] = "equinox",
     trust_code: TrustCode = False,
 ) -> None:
     """Write the model of a trial, and everything needed to use it elsewhere, to a directory.
@@ -48,22 +62,34 @@ def export(
     """
     if ENSEMBLE in (directory, trial):
         run_dir = tables_asked(None if directory == ENSEMBLE else directory)
+        number: int | Literal["ensemble"] | None = ENSEMBLE
+    else:
+        run_dir, number = trial_asked(directory, trial)
+    is_best = number is None
+    if kind != "equinox":
+        from sweeper.export.formats import export_as
+
+        written = export_as(kind, run_dir.root, number, member, output, trust_code=trust_code)
+        number = written.trial
+    elif number == ENSEMBLE:
         from sweeper.export.ensemble_directory import export_ensemble
 
+        written, number = None, None
         export_ensemble(run_dir.root, output, trust_code=trust_code)
-        print_exported(None, output)
-        return
-    run_dir, number = trial_asked(directory, trial)
-    from sweeper.export import export as write
+    else:
+        from sweeper.export import export as write
 
-    is_best = number is None
-    number = write(run_dir.root, number, member, output, trust_code=trust_code)
-    from sweeper.results.listing import listed
+        written, number = None, write(run_dir.root, number, member, output, trust_code=trust_code)
+    if is_best and number is not None:
+        from sweeper.results.listing import listed
 
-    row = listed(run_dir).row(number)
-    if is_best and row is not None and (warning := formatting.violates(row)):
-        print_shown(warning)
-    print_exported(number, output)
+        row = listed(run_dir).row(number)
+        if row is not None and (warning := formatting.violates(row)):
+            print_shown(warning)
+    if written is None:
+        print_exported(number, output)
+    else:
+        print_converted(written)
 
 
 def predict(

@@ -6,15 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from typer.core import TyperGroup
 
 from sweeper.cli.console import answers, console_on
+from sweeper.errors import counted
 from sweeper.results.baseline import read_baseline
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.export.formats import Written
 
 _MAX_SENTENCE = 1000  # characters
 
@@ -65,6 +69,21 @@ def print_exported(number: int | None, output: Path) -> None:
         f"{what}, described in {output}/README.md, was written to {output}", soft_wrap=True
     )
     console.print(f"{', or '.join(ways)}{f'; {trust}' if trust else ''}", soft_wrap=True)
+
+
+def print_converted(written: Written) -> None:
+    """Report that a trial or an ensemble was converted, and how it was checked."""
+    what = "the ensemble" if written.trial is None else f"trial {written.trial}"
+    file, checked = written.file, written.checked
+    console = console_on(answers())
+    console.print(
+        f"{what}, described in {file.parent}/README.md, was written to {file}", soft_wrap=True
+    )
+    console.print(
+        f"it predicts the same as the model: on {counted(checked.rows, 'row')} the largest "
+        f"difference is {checked.difference:.1g}, relative to their size",
+        soft_wrap=True,
+    )
 
 
 def status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:

@@ -1,0 +1,88 @@
+"""A saved model as one function of prepared features, for conversion to other formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import NDArray
+
+from sweeper.config.coupled import CoupledTable
+from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.export.saved_model import SavedModel
+from sweeper.models.mlp import AnyArray
+from sweeper.models.user_network import evaluated
+from sweeper.process import DISTRIBUTION
+
+# the largest relative difference between what a file predicts and what its model does
+TOLERANCE = 1e-5
+OTHERWISE = "export without --format: load.py runs every model"
+
+Function = Callable[[Float[AnyArray, "rows features"]], Float[Array, "rows outputs"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How a file was compared with its model: on how many rows, and the largest difference.
+
+    The difference is relative. `use` is Markdown that explains how to use the file.
+    """
+
+    rows: int
+    difference: float
+    use: str
+
+
+def model_function(saved: SavedModel) -> Function:
+    """The outputs of a model for rows of features, to be traced by JAX.
+
+    Raises:
+        StudyError: it does not make one prediction for each row.
+    """
+    if isinstance(saved.settings.train, CoupledTable) or not saved.info["data"]["targets"]:
+        found = "the models of this study make no joint predictions"
+        raise StudyError(Problem("", "--format", found, OTHERWISE))
+    part = saved.part_of_data
+
+    def outputs(x: Float[AnyArray, "rows features"]) -> Float[Array, "rows outputs"]:
+        found: Any = jax.vmap(lambda x: evaluated(saved.model, x))(x)
+        return found if part is None else found[part]
+
+    return outputs
+
+
+def relative_difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """The largest difference, relative to each number or to the mean size of its column.
+
+    Infinite if one of them is NaN where the other is not.
+    """
+    found, wanted = (np.asarray(each, np.float64) for each in (found, wanted))
+    if found.shape != wanted.shape or not np.array_equal(np.isnan(found), np.isnan(wanted)):
+        return np.inf
+    if np.array_equal(found, wanted, equal_nan=True):
+        return 0.0
+    size = np.maximum(np.abs(wanted), np.nanmean(np.abs(wanted), axis=0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.nanmax(np.abs(found - wanted) / size))
+
+
+def refuse_different(difference: float, name: str) -> None:
+    """Refuse a file that does not predict what its model does.
+
+    Raises:
+        SetupError: with the largest difference.
+    """
+    if not difference <= TOLERANCE:
+        found = f"its predictions differ from those of the model by up to {difference:.2g}, "
+        found += f"relative to their size, and {TOLERANCE:g} is allowed: it was not kept"
+        raise SetupError(Problem(name, "", found, OTHERWISE))
+
+
+def missing(library: str, extra: str) -> Problem:
+    """The problem of a library that is not installed."""
+    hint = f"install it: python -m pip install '{DISTRIBUTION}[{extra}]'"
+    return Problem("", "--format", f"the package {library} is not installed", hint)
