@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +13,7 @@ import pytest
 from sweeper.executors.devices import XLA_THREADS
 from sweeper.faults import VARIABLE
 from tests.command_line import CommandLine, settings
-from tests.processes import environment_of
+from tests.forking import run_code
 
 # JAX 0.10 divides its sums among threads
 LARGE_BATCHES = settings(
@@ -74,13 +72,13 @@ def losses(found: pd.DataFrame) -> list[float]:
     return found["final_train_loss"].tolist()
 
 
-def test_the_bits_of_a_large_product_depend_on_the_variable_and_not_on_cores() -> None:
+def test_the_bits_of_a_large_product_depend_on_the_variable_and_not_on_cores(
+    tmp_path: Path,
+) -> None:
     def product(threads: int) -> str:
-        environment = {**os.environ, XLA_THREADS: str(threads)}
-        command = [sys.executable, "-c", PRODUCT]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        ).stdout
+        done = run_code(PRODUCT, directory=tmp_path, environment={XLA_THREADS: str(threads)})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     one, two = product(1), product(2)
     assert one != two == product(2)
@@ -130,8 +128,9 @@ sweeper.run(study)
     "since", ["", "os.sched_setaffinity(0, [0])", f"os.environ['{XLA_THREADS}'] = '{OTHER}'"]
 )
 def test_rows_are_marked_if_the_caller_had_opened_devices(since: str, command: CommandLine) -> None:
-    code, environment = OPENED_BEFORE.format(since=since), environment_of(command.cache)
-    subprocess.run([sys.executable, "-c", code], cwd=command.directory, env=environment, check=True)
+    code = OPENED_BEFORE.format(since=since)
+    done = run_code(code, directory=command.directory)
+    assert done.returncode == 0, done.stderr
 
     found = pd.read_parquet(command.run_dir.trials)
     check_marked(found, OTHER - 1)
@@ -156,13 +155,13 @@ def test_without_a_status_the_ledger_determines_the_threads(
 
 
 def test_the_ledger_of_a_killed_study_determines_the_threads(
-    command: CommandLine,
+    command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = {VARIABLE: "ledger.close:end=kill@1", XLA_THREADS: str(OTHER)}
-    environment = {**environment_of(command.cache), **fault}
-    begun = [sys.executable, "-m", "sweeper", "run", "study.toml", *settings("study.n_trials=4")]
-    done = subprocess.run(begun, cwd=command.directory, env=environment, capture_output=True)
-    assert done.returncode == -signal.SIGKILL
+    with monkeypatch.context() as patch:
+        patch.setenv(VARIABLE, "ledger.close:end=kill@1")
+        patch.setenv(XLA_THREADS, str(OTHER))
+        killed = command("run", "study.toml", *settings("study.n_trials=4"))
+    assert killed.returncode == -signal.SIGKILL
     command.run_dir.status.unlink()
 
     found = trials(command, *settings("study.n_trials=8"))
