@@ -62,7 +62,8 @@ def test_a_signal_to_every_process_fails_no_trial(
     assert process.returncode == 128 + number, errors
     assert "Traceback" not in errors
 
-    finish(start(tmp_path, compile_cache, arguments))
+    here = ["--set", "execution.workers=1"]
+    finish(start(tmp_path, compile_cache, [*arguments, *here]))
     trials = open_results(tmp_path / "run").trials()
     assert set(trials["state"]) == {"COMPLETE"}
     assert set(trials["attempts"]) == {1}
