@@ -1,4 +1,4 @@
-"""Commands from start to end in forks of a process that has imported what they import.
+"""Commands in forks of a process that has imported what they import.
 
 Importing takes a command two seconds or more of a core, and the suite starts hundreds. A fork is
 still a separate process: its environment, directory, output, signals and exit are those of `python
@@ -12,7 +12,7 @@ import gc
 import json
 import os
 import runpy
-import signal
+import select
 import socket
 import subprocess
 import sys
@@ -53,8 +53,19 @@ def forked(
     Raises:
         subprocess.TimeoutExpired: it took longer than `timeout` seconds, and is killed.
     """
+    return _ended(["-m", "sweeper", *arguments], directory, environment, timeout)
+
+
+def _ended(
+    arguments: Sequence[str], directory: Path, environment: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
-        code = _server().run(arguments, directory, environment, (out, said), timeout)
+        streams = {"stdout": out, "stderr": said}
+        with Fork([*arguments], cwd=directory, env=environment, **streams) as process:
+            try:
+                code = process.wait(timeout)
+            finally:
+                process.kill()
         printed = (_text(out), _text(said))
     return subprocess.CompletedProcess(arguments, code, *printed)
 
@@ -62,6 +73,43 @@ def forked(
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode()
+
+
+def run_code(
+    code: str, *arguments: str, directory: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -c` with this code, for which all that commands import is imported already."""
+    variables = {**os.environ, **(environment or {})}
+    return _ended(["-c", code, *arguments], directory, variables, timeout=120)
+
+
+class Fork(subprocess.Popen[str]):
+    """A process of `python` with these arguments, begun by a fork.
+
+    Only `-m sweeper` and `-c` are understood. How `Popen` begins a process and asks for its end
+    are private methods, which `tests/test_forking.py` compares with those of a real one.
+    """
+
+    def _execute_child(self, args: Sequence[str], *given: Any) -> None:
+        directory, environment, pipes, group = given[4], given[5], given[9:15], given[-1]
+        printed = (pipes[3], pipes[5])
+        self.pid = _server().fork(args, directory, environment, group == 0, printed)
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self._handle_exitstatus(status)  # type: ignore[attr-defined]
+        return self.returncode
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if not wait_flags:
+            ended = os.pidfd_open(self.pid)
+            select.select([ended], [], [])
+            os.close(ended)
+        return _server().status(self.pid)
 
 
 @cache
@@ -86,34 +134,34 @@ class _Server:
                 pass_fds=[its.fileno()],
             )
 
-    def run(
+    def fork(
         self,
         arguments: Sequence[str],
         directory: Path,
         environment: Mapping[str, str],
-        printed: Sequence[IO[bytes]],
-        timeout: float,
+        own_group: bool,
+        printed: Sequence[int],
     ) -> int:
-        request = {"argv": [*arguments], "cwd": str(directory), "env": {**environment}}
-        with self._lock:
-            files = [file.fileno() for file in printed]
-            socket.send_fds(self._socket, [json.dumps(request).encode()], files)
-            pid = self._answer()
-            self._socket.settimeout(timeout)
-            try:
-                return self._answer()
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                self._socket.settimeout(None)
-                self._answer()
-                raise subprocess.TimeoutExpired([*arguments], timeout) from None
-            finally:
-                self._socket.settimeout(None)
+        """Begin a process that prints into the files `printed`; its number."""
+        request = {
+            "argv": [*arguments],
+            "cwd": str(directory),
+            "env": {**environment},
+            "own_group": own_group,
+        }
+        return self._asked(request, printed)[0]
 
-    def _answer(self) -> int:
-        told = self._socket.recv(64)
+    def status(self, pid: int) -> tuple[int, int]:
+        """The answer of `waitpid` without waiting."""
+        pid, status = self._asked({"pid": pid}, ())
+        return pid, status
+
+    def _asked(self, request: Mapping[str, Any], files: Sequence[int]) -> list[int]:
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+            told = self._socket.recv(64)
         assert told, "the process that forks commands has ended"
-        return int(told)
+        return json.loads(told)
 
     def close(self) -> None:
         self._socket.close()
@@ -129,22 +177,26 @@ def _import_all() -> None:
 
 
 def _serve(tests: socket.socket) -> dict[str, Any]:
-    """Fork for each request; a fork then runs the request."""
+    """Answer each request; the fork for one returns it."""
     while True:
         asked, files, _, _ = socket.recv_fds(tests, _LARGEST_REQUEST, 2)
         if not asked:
             sys.exit()
+        request = json.loads(asked)
+        if "pid" in request:
+            tests.send(json.dumps(os.waitpid(request["pid"], os.WNOHANG)).encode())
+            continue
         pid = os.fork()
         if not pid:
             for file, place in zip(files, (1, 2), strict=True):
                 os.dup2(file, place)
                 os.close(file)
-            return json.loads(asked)
+            if request["own_group"]:
+                os.setpgid(0, 0)
+            return request
         for file in files:
             os.close(file)
-        tests.send(str(pid).encode())
-        _, status = os.waitpid(pid, 0)
-        tests.send(str(os.waitstatus_to_exitcode(status)).encode())
+        tests.send(json.dumps([pid]).encode())
 
 
 def _become(request: Mapping[str, Any]) -> None:
@@ -152,9 +204,13 @@ def _become(request: Mapping[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.path[0] = request["cwd"]
-    sys.argv[1:] = request["argv"]
+    option, what, *sys.argv[1:] = request["argv"]
+    if option == "-c":
+        sys.argv[0], sys.path[0] = option, ""
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+        return
     # no fork server of multiprocessing: its processes skip what Python does at its end
-    runpy.run_module("sweeper", run_name="__main__", alter_sys=True)
+    runpy.run_module(what, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import sweeper
 from sweeper.config import StudyConfig
+from sweeper.data.ahead import preparing
+from sweeper.data.dataset import Dataset
 from sweeper.results.read import Results
 
 
@@ -15,6 +17,12 @@ def study_in(directory: Path, text: str, *overrides: str) -> StudyConfig:
     (directory / "study.toml").write_text(text, encoding="utf-8")
     run_dir = f"results.dir={directory / 'run'}"
     return sweeper.load_study(directory / "study.toml", [run_dir, *overrides])
+
+
+def prepared(config: StudyConfig) -> Dataset:
+    """The data of a study, kept from an earlier test if it can be."""
+    with preparing(config) as data:
+        return data()
 
 
 def trained(config: StudyConfig) -> Results:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.forking import Fork, can_fork
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -20,15 +22,20 @@ def start(
     *,
     own_group: bool = False,
     environment: Mapping[str, str] | None = None,
+    forked: bool = True,
 ) -> subprocess.Popen[str]:
     """`python -m sweeper` with `arguments`, in `directory`, with its own compile cache.
 
     In its own process group it can be sent what a terminal sends to everything that runs in it.
+    Unless it is `forked`, it imports everything itself.
     """
-    return subprocess.Popen(
-        [sys.executable, "-m", "sweeper", *arguments],
+    variables = {**environment_of(cache), **(environment or {})}
+    is_fork = forked and can_fork(variables)
+    begin = Fork if is_fork else subprocess.Popen[str]
+    return begin(
+        [*([] if is_fork else [sys.executable]), "-m", "sweeper", *arguments],
         cwd=directory,
-        env={**environment_of(cache), **(environment or {})},
+        env=variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

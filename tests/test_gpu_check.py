@@ -53,6 +53,19 @@ def run_bare(python: Path, *words: str | Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
+def test_stages_run_from_a_bare_checkout(bare_python: Path) -> None:
+    names = ["machine", "one_by_one", "repeatability"]
+    done = run_bare(bare_python, SCRIPT, "--tiny", "--deadline", "1e9", "--stages", *names)
+
+    assert done.returncode == 0, done.stderr
+    machine, one_by_one, repeatability = map(json.loads, done.stdout.splitlines())
+    assert [machine["stage"], one_by_one["stage"], repeatability["stage"]] == names
+    assert machine["found"]["versions"]["sweeper"] == "unknown"
+    assert one_by_one["found"]["trials"] == 2
+    assert repeatability["found"]["same_program"]
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_tiny_run_from_a_bare_checkout_measures_every_stage(
     bare_python: Path, script: dict[str, Any], tmp_path: Path

@@ -197,7 +197,6 @@ def test_a_file_that_a_user_module_leaves_open_is_written(command: CommandLine) 
     (command.directory / "notes.py").write_text(NOTES, encoding="utf-8")
     (command.directory / "own.py").write_text(NOTING, encoding="utf-8")
     words = ("run", "study.toml", *settings("train.metrics=['own:half']", "study.n_trials=1"))
-    # to its very end, which a fork of this process would not reach
     with command.started(*words) as process:
         finish(process)
     assert (command.directory / "notes.txt").read_text(encoding="utf-8") == "loaded"

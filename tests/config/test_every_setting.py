@@ -13,8 +13,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-import pytest
-
 from sweeper.config import StudyConfig
 from sweeper.config.model import PARTS, MlpTable, PartsTable, PythonTable
 from sweeper.config.optimizer import OptimizersTable
@@ -27,6 +25,7 @@ from tests.documents import GUIDES
 
 TESTS = Path(__file__).parents[1]
 SECTION = GUIDES["settings"].partition("<!-- settings: ")[2].partition("<!-- settings end")[0]
+LINES = SECTION.splitlines()
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ KEYS = sorted({setting.key for setting in SETTINGS})
 
 def cells(key: str) -> list[list[str]]:
     """The lines of the guide's tables for a setting, in cells."""
-    lines = [line for line in SECTION.splitlines() if line.startswith(f"| `{key}` |")]
+    lines = [line for line in LINES if line.startswith(f"| `{key}` |")]
     return [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines]
 
 
@@ -104,32 +103,40 @@ def test_no_table_is_forgotten() -> None:
     assert {table for found in fields for table in tables_in(found)} - mixed - named == read
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_a_setting_is_described_with_an_example_in_the_guide(setting: Setting) -> None:
-    lines = cells(setting.key)
-    description = setting.table.model_fields[setting.name].description
-    assert description, "write Field(..., description=...)"
-    assert lines, "run scripts/settings"
-    for _, takes, default, example, meaning in lines:
-        assert takes
-        assert default
-        assert meaning
-        assert re.fullmatch("`.+`", example)
+def test_each_setting_is_described_with_an_example_in_the_guide() -> None:
+    def is_described(setting: Setting) -> bool:
+        lines = cells(setting.key)
+        is_whole = all(all(line[1:]) and re.fullmatch("`.+`", line[3]) for line in lines)
+        has_description = bool(setting.table.model_fields[setting.name].description)
+        return bool(lines) and is_whole and has_description
+
+    # write Field(..., description=...), then run scripts/settings
+    assert [str(setting) for setting in SETTINGS if not is_described(setting)] == []
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_a_setting_takes_its_own_examples(setting: Setting) -> None:
-    for example in setting.table.model_fields[setting.name].examples or ():
-        assert read_value(setting.table, setting.name, example, "")[1] == []
+def test_each_setting_takes_its_own_examples() -> None:
+    examples = [
+        (setting, example)
+        for setting in SETTINGS
+        for example in setting.table.model_fields[setting.name].examples or ()
+    ]
+    read = [(one, read_value(one.table, one.name, example, "")[1]) for one, example in examples]
+    assert examples
+    assert [(str(setting), problems) for setting, problems in read if problems] == []
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_an_example_in_the_guide_is_accepted(key: str) -> None:
+def test_each_example_in_the_guide_is_accepted() -> None:
     """In at least one of the tables, if several kinds have the setting."""
-    tables = [(setting.table, setting.name) for setting in SETTINGS if setting.key == key]
-    for line in cells(key):
-        (example,) = tomllib.loads(f"example = {line[3].strip('`')}").values()
-        assert [] in [read_value(table, name, example, "")[1] for table, name in tables]
+    tables: dict[str, list[tuple[type[Table], str]]] = {key: [] for key in KEYS}
+    for setting in SETTINGS:
+        tables[setting.key].append((setting.table, setting.name))
+
+    def is_accepted(key: str, written: str) -> bool:
+        (example,) = tomllib.loads(f"example = {written.strip('`')}").values()
+        return [] in [read_value(table, name, example, "")[1] for table, name in tables[key]]
+
+    examples = [(key, line[3]) for key in KEYS for line in cells(key)]
+    assert [(key, written) for key, written in examples if not is_accepted(key, written)] == []
 
 
 @cache
@@ -149,9 +156,13 @@ def texts() -> str:
     return "\n".join(found)
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_a_setting_is_in_a_test(key: str) -> None:
+def test_each_setting_is_in_a_test() -> None:
     """By its dotted key, or in TOML: `name = value`."""
-    name = re.escape(key.rpartition(".")[2])
-    spellings = (rf"(?<![\w.]){re.escape(key)}(?![\w.])", rf"(?<![\w.-]){name} *= *[\[{{\"'\w.-]")
-    assert any(re.search(spelling, texts()) for spelling in spellings)
+
+    def is_tested(key: str) -> bool:
+        name = re.escape(key.rpartition(".")[2])
+        dotted = rf"(?<![\w.]){re.escape(key)}(?![\w.])"
+        spellings = (dotted, rf"(?<![\w.-]){name} *= *[\[{{\"'\w.-]")
+        return any(re.search(spelling, texts()) for spelling in spellings)
+
+    assert [key for key in KEYS if not is_tested(key)] == []

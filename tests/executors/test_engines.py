@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests import deadly
 from tests.clusters import Cluster, cluster
 from tests.command_line import STUDY, CommandLine, settings
 from tests.digest import deterministic_digest
+from tests.forking import run_code
 from tests.processes import ROOT, parent, start
 
 RAY = pytest.param("ray", marks=pytest.mark.slow)
@@ -227,19 +227,9 @@ def test_only_run_needs_an_engine(name: str, asked: str, code: int, command: Com
         "import sys; sys.modules |= {'distributed': None, 'ray': None}; "
         "from sweeper.cli.main import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", blocked, asked, "study.toml", *settings(setting)],
-        cwd=command.directory,
-        env=_environment(command),
-        capture_output=True,
-        text=True,
-    )
+    done = run_code(blocked, asked, "study.toml", *settings(setting), directory=command.directory)
     assert done.returncode == code, done.stderr
     if code:
         package = {"dask": "distributed", "ray": "ray"}[name]
         assert f"execution.engine.name: {name}, but its package {package} cannot" in done.stderr
         assert f"python -m pip install 'sweeper-jax[{name}]'" in done.stderr
-
-
-def _environment(command: CommandLine) -> Mapping[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "SWEEPER_CACHE_DIR": str(command.cache)}

@@ -14,7 +14,6 @@ import jax
 import pytest
 
 from sweeper.config import StudyConfig, parse
-from sweeper.data.prepare import prepare
 from sweeper.errors import SetupError
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.fleet import Fleet, fleet
@@ -26,6 +25,7 @@ from sweeper.rundir import RunDir
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Reason, TrialSpec
 from tests.clusters import Cluster, cluster
+from tests.in_process import prepared
 from tests.round_machine import STUDY
 from tests.rows_of_time import check_rows
 
@@ -95,7 +95,7 @@ def executor(
     monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
     run_dir = RunDir(tmp_path)
     run_dir.make()
-    with fleet(config, prepare(config), run_dir, events.append, timeline=timeline) as opened:
+    with fleet(config, prepared(config), run_dir, events.append, timeline=timeline) as opened:
         yield opened
 
 

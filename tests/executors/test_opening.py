@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forking import run_code
 from tests.round_machine import STUDY
 
 TWO_STUDIES = """\
@@ -29,18 +30,13 @@ for fraction in (0.5, 0.3):
 
 @pytest.mark.parametrize(("chosen", "expected"), [({}, "0.5"), ({"FRACTION": "0.25"}, "0.25")])
 def test_a_memory_share_does_not_stay_in_the_environment(
-    chosen: dict[str, str], expected: str, tmp_path: Path
+    chosen: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if "MEM_FRACTION" not in name}
+    for name in [name for name in os.environ if "MEM_FRACTION" in name]:
+        monkeypatch.delenv(name)
     more = {f"XLA_PYTHON_CLIENT_MEM_{name}": value for name, value in chosen.items()}
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_STUDIES],
-        cwd=tmp_path,
-        env={**environment, **more},
-        capture_output=True,
-        text=True,
-    )
+    done = run_code(TWO_STUDIES, directory=tmp_path, environment=more)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"{expected} []"] * 2
 

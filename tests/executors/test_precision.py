@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.config.conftest import VALID
+from tests.forking import run_code
 
 PRODUCTS = """\
 import os, sys
@@ -48,11 +47,6 @@ def test_products_have_the_precision_that_the_study_sets(
     (tmp_path / "study.toml").write_text(VALID, encoding="utf-8")
     given = [] if precision is None else [f"execution.matmul_precision={precision}"]
 
-    done = subprocess.run(
-        [sys.executable, "-c", PRODUCTS, place, *given],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = run_code(PRODUCTS, place, *given, directory=tmp_path)
 
     assert (done.stdout.strip(), done.returncode) == (expected, 0), done.stderr

@@ -23,7 +23,6 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score
 import sweeper
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.status import status_view
-from sweeper.data.prepare import prepare
 from sweeper.data.transform import Category, Transform
 from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
@@ -41,7 +40,7 @@ from sweeper.results.ensemble import (
     write_ensemble,
 )
 from sweeper.rundir import RunDir
-from tests.in_process import study_in, trained
+from tests.in_process import prepared, study_in, trained
 from tests.small_studies import DIGITS
 
 CLASSES = (
@@ -131,7 +130,7 @@ def test_rounding_adds_no_model() -> None:
 
 def test_an_ensemble_is_measured_as_its_members_together_predict(study: Any) -> None:
     run_dir, config, record = study
-    data = prepare(config)
+    data = prepared(config)
     models = {one.trial: one.count for one in record.members}
     assert record.candidates == 6
     assert 1 <= record.size <= 8
@@ -150,7 +149,7 @@ def test_an_ensemble_is_measured_as_its_members_together_predict(study: Any) -> 
 
 def test_boosted_trees_are_measured_on_the_same_rows(study: Any) -> None:
     _, config, record = study
-    data = prepare(config)
+    data = prepared(config)
     kind = HistGradientBoostingClassifier if data.class_names else HistGradientBoostingRegressor
     trees = kind(random_state=config.study.seed).fit(data.x_train, np.ravel(data.y_train))
     found = trees.predict(data.x_test)
@@ -161,7 +160,7 @@ def test_boosted_trees_are_measured_on_the_same_rows(study: Any) -> None:
 
 def test_importance_is_what_shuffling_a_column_costs(study: Any) -> None:
     _, config, record = study
-    data = prepare(config)
+    data = prepared(config)
     assert list(record.importance) == list(data.transform["columns"])
     constant = [
         name for name, x in zip(record.importance, data.x_test.T, strict=True) if not x.any()
@@ -384,7 +383,7 @@ def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Pa
     assert sorted(numbers) == sorted({record.single, *others[:2]})
     again = RunDir(trained(found.config).run_dir.root)
 
-    data = prepare(config)
+    data = prepared(config)
     new = [numbers.index(one) for one in (record.single, *others[:2])]
     for part, x, y in (("val", data.x_val, data.y_val), ("test", data.x_test, data.y_test)):
         each = [[predictions_of(again, trial, x, data, seed) for seed in (0, 1)] for trial in new]

@@ -15,13 +15,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import sweeper
 from sweeper.cli import plan_tables
-from sweeper.data.prepare import prepare
 from sweeper.export.ensemble import measure_ensemble
 from sweeper.preflight.preview import data_preview
 from sweeper.programs.baseline import measure_baseline
 from sweeper.results.ensemble import EnsembleRecord
 from sweeper.rundir import RunDir
-from tests.in_process import study_in, trained
+from tests.in_process import prepared, study_in, trained
 from tests.small_studies import DIGITS
 
 SOURCE = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\ndrop = ["price"]\nweight = "w"\n'
@@ -57,7 +56,7 @@ def ensemble(study: Any) -> EnsembleRecord:
 
 def test_published_metrics_are_weighted(study: Any) -> None:
     config, results, saved = study
-    data = prepare(config)
+    data = prepared(config)
     best = results.trials().sort_values("value").iloc[-1]
     for part, prefix in (("val", "final_val"), ("test", "test")):
         y, weights = data.targets(part), data.weights(part)
@@ -95,7 +94,7 @@ def test_predictions_need_no_weights(study: Any, capsys: pytest.CaptureFixture[s
 
 def test_simple_models_are_fitted_and_measured_by_weight(study: Any) -> None:
     config, _, _ = study
-    data = prepare(config)
+    data = prepared(config)
     fitted = LogisticRegression(max_iter=1000).fit(data.x_train, data.y_train, data.w_train)
     constant, linear = measure_baseline(config, data).models
     weights = data.w_val
@@ -114,7 +113,7 @@ def test_simple_models_are_fitted_and_measured_by_weight(study: Any) -> None:
             *("study.metric=val_r2", "data.split.stratify=false", "study.folds=2", "search={}"),
         ],
     )
-    data = prepare(numbers)
+    data = prepared(numbers)
     scores = []
     for fold in range(2):
         seen, judged = data.fold_of != fold, data.fold_of == fold
@@ -128,7 +127,7 @@ def test_simple_models_are_fitted_and_measured_by_weight(study: Any) -> None:
 
 def test_an_ensemble_is_measured_by_weight(study: Any, ensemble: EnsembleRecord) -> None:
     config, _, saved = study
-    data = prepare(config)
+    data = prepared(config)
     assert ensemble.test is not None
     single = sk.roc_auc_score(data.y_test, logits(saved, data, "test"), sample_weight=data.w_test)
     trees = HistGradientBoostingClassifier(random_state=config.study.seed)
@@ -141,7 +140,7 @@ def test_an_ensemble_is_measured_by_weight(study: Any, ensemble: EnsembleRecord)
 
 def test_plan_names_the_column(study: Any) -> None:
     config, _, _ = study
-    shown = plan_tables._data(data_preview(config, prepare(config)))
+    shown = plan_tables._data(data_preview(config, prepared(config)))
     with (console := Console(width=120)).capture() as text:
         console.print(next(iter(shown)))
     assert "of rows in 'w'" in text.get()

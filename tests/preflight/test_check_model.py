@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.preflight.user_model import check_model
+from tests.forking import run_code
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -367,7 +366,5 @@ def test_a_check_does_not_use_the_device(tmp_path: Path) -> None:
         from sweeper.preflight.user_model import check_model
         check_model(load(Path("study.toml")), 4, 3)
         print(len(xla_bridge._backends))"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_code(code, directory=tmp_path)
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
-from sweeper.data.prepare import prepare
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.capacity import LaneLoop
@@ -20,6 +19,7 @@ from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.scheduler.lattice import Sizes, format_sizes
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
+from tests.in_process import prepared
 from tests.small_studies import DIGITS, bent
 
 STUDY = bent(DIGITS, "study.seed=3", "execution.precision=float64")
@@ -45,7 +45,7 @@ class Bench:
     trainer: Trainer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.data = prepare(self.config)
+        self.data = prepared(self.config)
         self.trainer = Trainer(self.config, self.data, self.directory)
 
     def work(

@@ -14,10 +14,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset
-from sweeper.data.prepare import prepare
 from sweeper.programs import baseline
 from sweeper.programs.baseline import measure_baseline
 from sweeper.results.baseline import Baseline
+from tests.in_process import prepared
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent, write_mixture
 
 FLOAT64 = "execution.precision=float64"
@@ -55,7 +55,7 @@ def test_classes_are_scored_like_plain_scikit_learn(study: Callable[..., StudyCo
         *("train.loss=binary_cross_entropy", FLOAT64),
         "train.metrics=['accuracy','f1','auroc','log_loss']",
     )
-    data = prepare(config)
+    data = prepared(config)
     found = measure_baseline(config, data)
     assert (found.rows, found.skipped, found.digest) == (len(data.x_train), "", data.digest)
     plain = LogisticRegression().fit(data.x_train, data.y_train)
@@ -81,7 +81,7 @@ def test_numbers_are_scored_in_the_units_of_their_targets(
 ) -> None:
     split = "data.split={val=0.2, test=0.2}"
     config = study("['big', 'small']", "['kind']", split, *NUMBERS)
-    data = prepare(config)
+    data = prepared(config)
     by_model = scores(measure_baseline(config, data))
     y_test = data.y_test * data.y_scale + data.y_mean
     plain = Ridge().fit(data.x_train, data.y_train)
@@ -98,7 +98,7 @@ def test_the_standard_error_of_a_share_is_that_of_a_binomial(
     study: Callable[..., StudyConfig],
 ) -> None:
     config = study("'kind'", "['big', 'small']", "train.metrics=['accuracy']")
-    data = prepare(config)
+    data = prepared(config)
     _, model = measure_baseline(config, data).models
     share = model.scores["val_accuracy"]
     assert share is not None
@@ -108,7 +108,7 @@ def test_the_standard_error_of_a_share_is_that_of_a_binomial(
 
 def test_with_folds_values_are_means_over_the_folds(study: Callable[..., StudyConfig]) -> None:
     config = study("'big'", "['kind', 'small']", "study.folds=3", *NUMBERS)
-    data = prepare(config)
+    data = prepared(config)
     found = scores(measure_baseline(config, data))["ridge"]["val_r2"]
     of_folds: list[float] = []
     for fold in range(3):
@@ -125,7 +125,7 @@ def test_many_rows_are_sampled_by_the_seed_of_the_study(
         study("'big'", "['kind', 'small']", f"study.seed={seed}", "data.split.seed=1", *NUMBERS)
         for seed in (1, 2)
     )
-    data = prepare(one)
+    data = prepared(one)
     whole = measure_baseline(one, data)
     monkeypatch.setattr(baseline, "_MOST_ROWS", 50)
     monkeypatch.setattr(baseline, "_LEAST_ROWS", 50)
@@ -141,7 +141,7 @@ def test_a_linear_model_that_would_take_long_is_left_out(
 ) -> None:
     config = study("'big'", "['kind', 'small']", *NUMBERS)
     monkeypatch.setattr(baseline, "_MOST_NUMBERS", 50)
-    found = measure_baseline(config, prepare(config))
+    found = measure_baseline(config, prepared(config))
     assert [model.name for model in found.models] == ["mean"]
     assert found.skipped.startswith("3 features are too many")
 
@@ -150,14 +150,14 @@ def test_a_loss_whose_setting_is_searched_is_left_out(study: Callable[..., Study
     searched = "search={train.huber_delta={type='float', low=0.1, high=2.0}}"
     config = study("'big'", "['kind', 'small']", *NUMBERS[1:], "train.loss=huber", searched)
     fixed = study("'big'", "['kind', 'small']", *NUMBERS, "train.loss=huber")
-    data = prepare(config)
+    data = prepared(config)
     assert "val_loss" not in scores(measure_baseline(config, data))["ridge"]
     assert scores(measure_baseline(fixed, data))["ridge"]["val_loss"] > 0
 
 
 def test_the_losses_of_parts_against_the_data_are_measured() -> None:
     config = parse(PARTS, Path("study.toml"))
-    found = measure_baseline(config, prepare(config))
+    found = measure_baseline(config, prepared(config))
     assert found.skipped == ""
     assert scores(found)["ridge"]["val_loss_data"] < scores(found)["mean"]["val_loss_data"]
 
@@ -177,20 +177,20 @@ def test_studies_with_nothing_to_compare_say_why(
 ) -> None:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     config = parse(bent(DIGITS, *settings), tmp_path / "study.toml")
-    found = measure_baseline(config, prepare(config))
+    found = measure_baseline(config, prepared(config))
     assert (found.models, found.skipped.startswith(why)) == ((), True)
 
 
 def test_a_program_without_targets_has_no_simple_models(tmp_path: Path) -> None:
     write_mixture(tmp_path)
     config = parse(COUPLED, tmp_path / "study.toml")
-    found = measure_baseline(config, prepare(config))
+    found = measure_baseline(config, prepared(config))
     assert found.skipped == 'train.program = "coupled" has no target that they could predict'
 
 
 def test_an_error_is_the_reason_why_there_are_none(tmp_path: Path) -> None:
     config = parse(DIGITS, tmp_path / "study.toml")
-    data = prepare(config)
+    data = prepared(config)
     broken: Dataset = replace(data, x_val=data.x_val[:, :3])
     found = measure_baseline(config, broken)
     assert found.skipped.startswith("ValueError: X has 3 features")

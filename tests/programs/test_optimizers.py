@@ -14,11 +14,11 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.config.optimizer import SHAPES
-from sweeper.data.prepare import prepare
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch
 from sweeper.programs.schedules import SCHEDULES
+from tests.in_process import prepared
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.small_studies import PARTS
@@ -321,7 +321,7 @@ def test_each_part_gets_its_own_loss(tmp_path: Path) -> None:
     for name in ("plain", "weighted"):
         table = f"optimizer={{name='loss_optimizers:{name}'}}"
         config = parse(PARTS, tmp_path / "s.toml", [table, "execution.precision=float64"])
-        data, settings = prepare(config), config.filled({"width": 4})
+        data, settings = prepared(config), config.filled({"width": 4})
         program = Programs(data_spec(config, data)).exact(settings)
         lane = program.layout.lane(0, settings)
         state = program.begin(program.init(0, settings), lane)

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig, parse
 from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
-from sweeper.data.prepare import prepare
 from sweeper.models.decay import Decay
 from sweeper.models.user_network import UserNetwork
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import TrialSpec, words
+from tests.in_process import prepared
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
 from tests.small_studies import bent
@@ -206,7 +206,7 @@ def test_decay_rules_apply_to_its_arrays(tmp_path: Path) -> None:
     rules = "{other=false,linear=true,'nets:Head'={norm=0.5},where=[{ndim=3,decay=0.25}]}"
     config = study(tmp_path, f"optimizer.decay={rules}")
     settings = config.filled({})
-    cnn = Programs(data_spec(config, prepare(config))).networks(settings)[""]
+    cnn = Programs(data_spec(config, prepared(config))).networks(settings)[""]
 
     shares = cnn.model(np.asarray(cnn.vector.decayed({}), np.float64))
 

@@ -8,10 +8,9 @@ import pytest
 
 from sweeper import api
 from sweeper.data.dataset import Dataset
-from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.preflight.user_functions import check_coupled
-from tests.in_process import study_in, trained
+from tests.in_process import prepared, study_in, trained
 from tests.small_studies import COUPLED, write_mixture
 
 OWN = """
@@ -72,7 +71,7 @@ def test_a_user_defined_objective_trains_each_model_by_its_loss(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """The data of `PUPIL`."""
-    return prepare(study_in(tmp_path_factory.mktemp("targets"), COUPLED, *PUPIL))
+    return prepared(study_in(tmp_path_factory.mktemp("targets"), COUPLED, *PUPIL))
 
 
 @pytest.mark.parametrize(

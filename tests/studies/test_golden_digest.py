@@ -102,13 +102,14 @@ class Study:
     strategy: str = "exact"
     more: tuple[str, ...] = ()
 
-    def start(self) -> subprocess.Popen[str]:
-        """Start or resume it."""
+    def start(self, forked: bool = True) -> subprocess.Popen[str]:
+        """Start or resume it; unless it is `forked`, it imports everything itself."""
         size, directory = f"study.n_trials={self.n_trials}", f"results.dir={self.directory}/run"
         strategy = f"execution.strategy={self.strategy}"
         settings = (*SMALL, *PLACES[self.place], size, directory, strategy, *self.more)
         overrides = [word for setting in settings for word in ("--set", setting)]
-        return start(self.directory, self.cache, ["run", str(STUDY), "--quiet", *overrides])
+        words = ["run", str(STUDY), "--quiet", *overrides]
+        return start(self.directory, self.cache, words, forked=forked)
 
     def digest(self) -> str:
         """The digest of all its deterministic columns."""
@@ -122,7 +123,7 @@ class Study:
         """
         chance = random.Random(f"{self.place} {kills}")
         for index in range(kills):
-            process = self.start()
+            process = self.start(forked=index % 2 == 0)
             if index % 2 == 1:
                 time.sleep(chance.uniform(0.1, 1.2))
             else:

@@ -41,7 +41,9 @@ def begin(study: Study, cache: Path, fault: str = "") -> subprocess.Popen[str]:
     settings = f"results.dir={study.run_dir.root}", f"execution.strategy={study.strategy}"
     overrides = [word for setting in settings for word in ("--set", setting)]
     command = ["run", "study.toml", "--quiet", *overrides]
-    return start(study.directory, cache, command, environment={VARIABLE: fault} if fault else {})
+    environment = {VARIABLE: fault} if fault else {}
+    # to be killed while it imports, too
+    return start(study.directory, cache, command, environment=environment, forked=False)
 
 
 def studies(directory: Path, program: str, strategy: str) -> Iterator[Study]:

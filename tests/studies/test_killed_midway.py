@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +12,9 @@ import pytest
 from sweeper.ledger import Ledger
 from tests.command_line import contents
 from tests.digest import deterministic_digest
+from tests.forking import Fork
 from tests.in_process import study_in, trained
-from tests.processes import ROOT
+from tests.processes import environment_of
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent, write_mixture
 
 MIDWAY, EPOCHS = 17, 40
@@ -69,10 +69,10 @@ sweeper.run(sweeper.load_study("study.toml", [sys.argv[1]]), observer=watch)
 def killed_midway(directory: Path, cache: Path) -> None:
     """The study in `directory`, killed while its first trials train on from `MIDWAY`."""
     arguments = [f"results.dir={directory / 'run'}", str(MIDWAY)]
-    with subprocess.Popen(
-        [sys.executable, "-c", STARTED, *arguments],
+    with Fork(
+        ["-c", STARTED, *arguments],
         cwd=directory,
-        env={"PYTHONPATH": str(ROOT), "SWEEPER_CACHE_DIR": str(cache), "HOME": str(directory)},
+        env=environment_of(cache),
         stdout=subprocess.PIPE,
         text=True,
     ) as process:

@@ -30,6 +30,7 @@ TWO = (
     "search.model.width={type='int', low=4, high=16, or=[32], base=2}",
     "search.model.dropout={type='float', low=0.1, high=0.3, when={'model.width'=[4]}}",
     "search.optimizer.weight_decay={type='categorical', choices=[0.1]}",
+    "execution.strategy=padded",
 )
 
 

@@ -18,6 +18,8 @@ from sweeper.rundir import cache_root
 from tests.in_process import study_in
 from tests.small_studies import DIGITS
 
+SMALL = ("search={}", "study.n_trials=1", "model.depth=1", "train.epochs=1")
+
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
@@ -49,7 +51,7 @@ def test_a_study_restores_the_precision_and_cache_of_its_caller(
 ) -> None:
     shown = warnings.showwarning
 
-    call(study_in(tmp_path, DIGITS, 'execution.precision="float64"'))
+    call(study_in(tmp_path, DIGITS, *SMALL, 'execution.precision="float64"'))
 
     assert jnp.zeros(3).dtype == jnp.float32
     assert jax.config.jax_compilation_cache_dir == str(own)
@@ -66,7 +68,7 @@ def test_a_study_uses_its_own_cache_whatever_its_caller_uses(
     kept = compiled_in(own)
     assert kept > 0
 
-    sweeper.run(study_in(tmp_path, DIGITS))
+    sweeper.run(study_in(tmp_path, DIGITS, *SMALL))
     assert compiled_in(own) == kept
     assert compiled_in(cache_root()) > 0
 

@@ -45,7 +45,6 @@ early_stop = { metric = "val_loss", patience = 2 }
 model.width = { type = "int", low = 4, high = 8, step = 4 }
 model.activation = { type = "categorical", choices = ["relu", "tanh"] }
 optimizer.lr = { type = "float", low = 1e-3, high = 1e-1, log = true }
-train.batch_size = { type = "int", low = 8, high = 16, step = 8 }
 [execution]
 threads = 1
 workers = 1

@@ -83,7 +83,7 @@ def test_only_pruned_trials_save_epochs(trials: pd.DataFrame, run_dir: RunDir) -
 
 
 def test_nothing_is_said_about_saved_epochs_if_a_limit_cut_trials_off(tmp_path: Path) -> None:
-    lengths = "search.train.epochs={type='int', low=1, high=6}"
+    lengths = "search.train.epochs={type='int', low=1, high=2}"
     found = rows(tmp_path, lengths, "study.stop={value=9.0}", "schedule.round_epochs=1")
     assert "stopped" in set(found["reason"])
     assert read_status(RunDir(tmp_path / "run")).epochs is None

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY as SMALL
 from tests.command_line import CommandLine
+from tests.forking import run_code
 from tests.in_process import study_in
 from tests.processes import ROOT, descendants, finish, start
 
@@ -62,7 +62,8 @@ def test_a_signal_to_every_process_fails_no_trial(
     assert process.returncode == 128 + number, errors
     assert "Traceback" not in errors
 
-    finish(start(tmp_path, compile_cache, arguments))
+    here = ["--set", "execution.workers=1"]
+    finish(start(tmp_path, compile_cache, [*arguments, *here]))
     trials = open_results(tmp_path / "run").trials()
     assert set(trials["state"]) == {"COMPLETE"}
     assert set(trials["attempts"]) == {1}
@@ -85,15 +86,7 @@ main()
 
 
 def pressed(command: CommandLine, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHONPATH": str(ROOT), "SWEEPER_CACHE_DIR": str(command.cache)}
-    return subprocess.run(
-        [sys.executable, "-c", PRESSED, *arguments],
-        cwd=command.directory,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_code(PRESSED, *arguments, directory=command.directory)
 
 
 def test_a_signal_after_the_end_of_a_run_does_nothing(command: CommandLine) -> None:

@@ -12,12 +12,11 @@ import pytest
 import sweeper
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.rundir import RunDir
 from sweeper.scheduler.cost import shipped
 from sweeper.sweep.planning import make_forecast, plan_digests, read_plan
-from tests.in_process import study_in
+from tests.in_process import prepared, study_in
 from tests.small_studies import DIGITS, PARTS, bent
 
 WIDTHS = "search.model.width={type='int',low=16,high=64,base=2}"
@@ -31,7 +30,7 @@ def study(request: pytest.FixtureRequest, tmp_path: Path) -> StudyConfig:
 
 @pytest.fixture
 def data(study: StudyConfig) -> Dataset:
-    return prepare(study)
+    return prepared(study)
 
 
 @pytest.fixture

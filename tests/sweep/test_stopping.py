@@ -97,16 +97,24 @@ def test_rules_that_cannot_stop_are_refused(overrides: list[str], match: str) ->
         parse(VALID, Path("study.toml"), overrides)
 
 
+# a trial's own number of epochs leaves the compiled program as it is
 GOOD = (
     *("study.metric=val_accuracy", "study.direction=maximize", "study.value=best"),
-    *("study.n_trials=4", "search={}", "schedule={parallel=2,round_epochs=4}", "optimizer.lr=3e-2"),
+    *("study.n_trials=4", "schedule={parallel=2,round_epochs=4}", "optimizer.lr=3e-2"),
+    *("model.depth=1", "train.epochs=9", "search={}"),
+    "search.train.epochs={type='int',low=1,high=9}",
 )
+
+
+def of_length(epochs: int) -> str:
+    """The setting that gives each of the first two trials so many epochs."""
+    return f"study.enqueue=[{{epochs={epochs}}},{{epochs={epochs}}}]"
 
 
 @pytest.mark.parametrize("saves", ["true", "false"])
 def test_a_trial_in_training_may_be_good_enough(tmp_path: Path, saves: str) -> None:
     saving = f"results.save_optimizer={saves}"
-    longer = ("train.epochs=9", "study.stop={value=0.2}", saving)
+    longer = (of_length(9), "study.stop={value=0.2}", saving)
     found = trained(study_in(tmp_path / "stopped", DIGITS, *GOOD, *longer))
     rows = found.trials()
     assert rows["state"].tolist() == ["COMPLETE", "COMPLETE"]
@@ -116,7 +124,7 @@ def test_a_trial_in_training_may_be_good_enough(tmp_path: Path, saves: str) -> N
     curve = found.metrics().query("trial_number == 0 and metric == 'val_accuracy'")["value"]
     assert best["value"] == curve.max()
 
-    until = (f"train.epochs={best['best_epoch']}", saving)
+    until = (of_length(best["best_epoch"]), "study.n_trials=2", saving)
     again = trained(study_in(tmp_path / "again", DIGITS, *GOOD, *until)).trials().iloc[0]
     assert again["test_accuracy"] == best["test_accuracy"]
     models = [tmp_path / name / "run" / best["model_path"] for name in ("stopped", "again")]
@@ -124,6 +132,6 @@ def test_a_trial_in_training_may_be_good_enough(tmp_path: Path, saves: str) -> N
 
 
 def test_without_the_best_epoch_only_complete_trials_are_good_enough(tmp_path: Path) -> None:
-    last = ("study.value=last", "train.epochs=8", "study.stop={value=0.2}")
+    last = ("study.value=last", of_length(8), "study.stop={value=0.2}")
     rows = trained(study_in(tmp_path, DIGITS, *GOOD, *last)).trials()
     assert rows["epochs_done"].tolist() == [8, 8]

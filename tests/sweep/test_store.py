@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sweeper.config import parse
-from sweeper.data.prepare import prepare
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.rundir import RunDir
 from sweeper.sweep.store import RunStore
+from tests.in_process import prepared
 from tests.small_studies import DIGITS
 
 FILES = 500
@@ -21,7 +21,7 @@ def test_files_that_another_process_removes_meanwhile_are_accepted(tmp_path: Pat
     run_dir = RunDir(tmp_path)
     run_dir.make()
     config = parse(DIGITS, Path("study.toml"))
-    data = prepare(config)
+    data = prepared(config)
     store = RunStore(run_dir, config, Programs(data_spec(config, data)), data.digest)
     names = [f"r1-b{index}.safetensors" for index in range(FILES)]
     for name in names:

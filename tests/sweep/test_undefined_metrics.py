@@ -46,6 +46,8 @@ def test_trials_of_earlier_studies_continue_if_r2_is_undefined(
         "edition=1",
         "data={source='npz',path='rows.npz',split={val=0.2,test=0.1,stratify=false}}",
         "study.n_trials=2",
+        "search={}",
+        "model.depth=1",
         "study.seed=2",
         "train.loss=mse",
         "train.metrics=['r2']",

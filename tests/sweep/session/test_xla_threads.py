@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -15,11 +13,11 @@ import pytest
 from sweeper.executors.devices import XLA_THREADS
 from sweeper.faults import VARIABLE
 from tests.command_line import CommandLine, settings
-from tests.processes import environment_of
+from tests.forking import run_code
 
 # JAX 0.10 divides its sums among threads
 LARGE_BATCHES = settings(
-    *("study.n_trials=4", "data.name=digits", "train.batch_size=256", "optimizer.clip_norm=0.1"),
+    *("study.n_trials=2", "data.name=digits", "train.batch_size=256", "optimizer.clip_norm=0.1"),
     *("model.width=256", "model.depth=2", "search.train.epochs.low=4"),
 )
 PRODUCT = """\
@@ -74,13 +72,13 @@ def losses(found: pd.DataFrame) -> list[float]:
     return found["final_train_loss"].tolist()
 
 
-def test_the_bits_of_a_large_product_depend_on_the_variable_and_not_on_cores() -> None:
+def test_the_bits_of_a_large_product_depend_on_the_variable_and_not_on_cores(
+    tmp_path: Path,
+) -> None:
     def product(threads: int) -> str:
-        environment = {**os.environ, XLA_THREADS: str(threads)}
-        command = [sys.executable, "-c", PRODUCT]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        ).stdout
+        done = run_code(PRODUCT, directory=tmp_path, environment={XLA_THREADS: str(threads)})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     one, two = product(1), product(2)
     assert one != two == product(2)
@@ -130,8 +128,9 @@ sweeper.run(study)
     "since", ["", "os.sched_setaffinity(0, [0])", f"os.environ['{XLA_THREADS}'] = '{OTHER}'"]
 )
 def test_rows_are_marked_if_the_caller_had_opened_devices(since: str, command: CommandLine) -> None:
-    code, environment = OPENED_BEFORE.format(since=since), environment_of(command.cache)
-    subprocess.run([sys.executable, "-c", code], cwd=command.directory, env=environment, check=True)
+    code = OPENED_BEFORE.format(since=since)
+    done = run_code(code, directory=command.directory)
+    assert done.returncode == 0, done.stderr
 
     found = pd.read_parquet(command.run_dir.trials)
     check_marked(found, OTHER - 1)
@@ -156,13 +155,13 @@ def test_without_a_status_the_ledger_determines_the_threads(
 
 
 def test_the_ledger_of_a_killed_study_determines_the_threads(
-    command: CommandLine,
+    command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = {VARIABLE: "ledger.close:end=kill@1", XLA_THREADS: str(OTHER)}
-    environment = {**environment_of(command.cache), **fault}
-    begun = [sys.executable, "-m", "sweeper", "run", "study.toml", *settings("study.n_trials=4")]
-    done = subprocess.run(begun, cwd=command.directory, env=environment, capture_output=True)
-    assert done.returncode == -signal.SIGKILL
+    with monkeypatch.context() as patch:
+        patch.setenv(VARIABLE, "ledger.close:end=kill@1")
+        patch.setenv(XLA_THREADS, str(OTHER))
+        killed = command("run", "study.toml", *settings("study.n_trials=4"))
+    assert killed.returncode == -signal.SIGKILL
     command.run_dir.status.unlink()
 
     found = trials(command, *settings("study.n_trials=8"))
@@ -211,10 +210,10 @@ def test_a_trial_is_repeated_with_its_number_of_threads(
     monkeypatch.setenv(XLA_THREADS, str(OTHER))
     trials(command, *LARGE_BATCHES)
     monkeypatch.delenv(XLA_THREADS)
-    assert command("trial", str(command.run_dir.root), "3", "-o", "three.toml").returncode == 0
-    again = (command.directory / "three.toml").read_text(encoding="utf-8")
+    assert command("trial", str(command.run_dir.root), "1", "-o", "one.toml").returncode == 0
+    again = (command.directory / "one.toml").read_text(encoding="utf-8")
 
-    done = command("reproduce", str(command.run_dir.root), "3", "--quiet")
+    done = command("reproduce", str(command.run_dir.root), "1", "--quiet")
 
     assert f"xla_threads = {OTHER}\n" in again
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,6 @@ import sweeper
 from sweeper.cli import main
 from sweeper.config import StudyConfig, load
 from sweeper.data.dataset import Dataset
-from sweeper.data.prepare import prepare
 from sweeper.errors import SweeperError
 from sweeper.export.directory import export
 from sweeper.ledger import Ledger, checked
@@ -39,6 +38,7 @@ from sweeper.sweep.planning import costs_of, plan_digests, read_plan
 from sweeper.sweep.session.crashes import note_left
 from tests.crashes import Study
 from tests.digest import deterministic_digest
+from tests.in_process import prepared
 
 FEW, MANY = 20, 1000
 COSTS = ["execution.costs=costs.json"]
@@ -64,7 +64,7 @@ def table(name: str) -> Callable[[Path], object]:
 def study_and_data(study_file: Path) -> tuple[StudyConfig, Dataset]:
     """A study and its prepared data."""
     config = load(study_file)
-    return config, prepare(config)
+    return config, prepared(config)
 
 
 def plan_in(path: Path) -> object:
@@ -152,7 +152,7 @@ def test_load_py_refuses_damaged_files(
 def test_prepared_data_is_read_unchanged_or_refused(times: int, tmp_path: Path) -> None:
     study, chance = Study(tmp_path / "study", "supervised", "process"), random.Random(0)
 
-    data, path = prepare(study.config), tmp_path / "data.npz"
+    data, path = prepared(study.config), tmp_path / "data.npz"
     data.save(path)
     content = path.read_bytes()
     for _ in range(times):
