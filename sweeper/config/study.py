@@ -104,8 +104,8 @@ class StopTable(Table):
     )
     patience: Count | None = Field(
         default=None,
-        description="end the study when so many trained trials in a row, also pruned and failed ones, "
-        "have not improved on the best",
+        description="end the study when so many trained trials in a row, also pruned and failed "
+        "ones, have not improved on the best",
         examples=[200],
     )
 

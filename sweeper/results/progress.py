@@ -68,10 +68,10 @@ class Progress:
         return 0 if self.opened is None else self.opened.rounds_done
 
     def activity(self, program: str) -> str:
-        """What goes on, if the program itself does `program`: `compiling` or `training`."""
+        """What goes on, while the program itself does `program`: `compiling` or `training`."""
         if self.compiling.is_going_on:
             return DOING[Activity.COMPILE]
-        if program != IDLE:
+        if program != IDLE and not self.round.n_trials:  # it publishes while a round trains
             return program
         return _IN_WORKERS if self.has_workers else DOING[Activity.TRAIN]
 

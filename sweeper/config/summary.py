@@ -1,0 +1,100 @@
+"""A study as HTML, as notebooks show it: its data, its model and what it searches."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from html import escape
+from pathlib import Path
+
+from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
+from sweeper.config.study import StudyTable
+from sweeper.config.table import Table
+from sweeper.config.toml import toml_value
+from sweeper.errors import printable
+
+
+def study_html(
+    study: StudyTable,
+    tables: Mapping[str, Table],
+    search: Mapping[str, SearchEntry],
+    same_as: Mapping[str, str],
+    run_dir: Path,
+) -> str:
+    """What a study does and searches, as two tables in which all text is escaped.
+
+    `tables` are its other tables by dotted key, of which the settings that are written are shown.
+    """
+    searched = {*search, *same_as}
+    facts = [
+        *_goals(study),
+        *((key, _settings(key, table, searched)) for key, table in tables.items()),
+        ("results", str(run_dir)),
+    ]
+    rows = "".join(_row(name, text) for name, text in facts if text)
+    head = "".join(f"<th>{name}</th>" for name in ("searched setting", "values", "if"))
+    space = "".join(_row(key, _values(entry), _condition(entry)) for key, entry in search.items())
+    links = "".join(_row(key, f"as {other}", "") for key, other in same_as.items())
+    return (
+        f"<table><caption><b>{_text(study.name)}</b></caption><tbody>{rows}</tbody></table>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{space}{links}</tbody></table>"
+    )
+
+
+def _goals(study: StudyTable) -> Iterator[tuple[str, str]]:
+    metrics, directions = (
+        (it,) if isinstance(it, str) else it for it in (study.metric, study.direction)
+    )
+    pairs = zip(directions, metrics, strict=True)
+    yield "objective", ", ".join(f"{direction} {metric}" for direction, metric in pairs)
+    yield "trials", f"{study.n_trials}, proposed by {study.sampler.name}"
+
+
+def _settings(key: str, table: Table, searched: Container[str]) -> str:
+    """The plain settings of a table that are written and not searched, in their usual order."""
+    order = [*type(table).model_fields]
+    names = sorted(
+        table.model_fields_set, key=lambda it: order.index(it) if it in order else len(order)
+    )
+    values = {name: getattr(table, name) for name in names if f"{key}.{name}" not in searched}
+    return ", ".join(
+        f"{name} {_value(value)}"
+        for name, value in values.items()
+        if isinstance(value, str | int | float | tuple)
+    )
+
+
+def _values(entry: SearchEntry) -> str:
+    """The values of a searched setting: `1 to 4`, `16 to 128, powers of 2`, `relu, tanh`."""
+    if isinstance(entry, CategoricalSearch):
+        return ", ".join(map(_value, entry.choices))
+    how = []
+    if entry.log:
+        how.append("log")
+    if isinstance(entry, IntSearch) and entry.base is not None:
+        how.append(f"powers of {entry.base}")
+    step = entry.step
+    if step is not None and (isinstance(entry, FloatSearch) or step != 1):
+        how.append(f"step {step}")
+    extra = "".join(f" or {_value(value)}" for value in entry.or_values)
+    return ", ".join([f"{entry.low} to {entry.high}{extra}", *how])
+
+
+def _condition(entry: SearchEntry) -> str:
+    """The other settings on which it depends."""
+    wanted = (entry.when or {}).items()
+    return " and ".join(f"{key} is {' or '.join(map(_value, them))}" for key, them in wanted)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return value if isinstance(value, str) else toml_value(value)
+
+
+def _row(*cells: str) -> str:
+    style = ' style="text-align: left"'
+    return f"<tr>{''.join(f'<td{style}>{_text(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
