@@ -12,6 +12,8 @@ from sweeper.config.table import Table
 from sweeper.config.toml import toml_value
 from sweeper.errors import printable
 
+_STYLE = ' style="text-align: left; padding: 2px 12px 2px 0"'
+
 
 def study_html(
     study: StudyTable,
@@ -31,7 +33,7 @@ def study_html(
         ("results", str(run_dir)),
     ]
     rows = "".join(_row(name, text) for name, text in facts if text)
-    head = "".join(f"<th>{name}</th>" for name in ("searched setting", "values", "if"))
+    head = "".join(f"<th{_STYLE}>{name}</th>" for name in ("searched setting", "values", "if"))
     space = "".join(_row(key, _values(entry), _condition(entry)) for key, entry in search.items())
     links = "".join(_row(key, f"as {other}", "") for key, other in same_as.items())
     return (
@@ -92,8 +94,7 @@ def _value(value: object) -> str:
 
 
 def _row(*cells: str) -> str:
-    style = ' style="text-align: left"'
-    return f"<tr>{''.join(f'<td{style}>{_text(cell)}</td>' for cell in cells)}</tr>"
+    return f"<tr>{''.join(f'<td{_STYLE}>{_text(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _text(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -118,19 +119,25 @@ class Plots:
         return _figure(study, "execution", _blocks(study, "execution"))
 
     def pareto(
-        self, metrics: tuple[str, str] | None = None, *, trials: Sequence[int] | None = None
+        self, metrics: Sequence[str] | None = None, *, trials: Sequence[int] | None = None
     ) -> StudyFigure:
-        """The trade-off between two objectives, by default the first two."""
+        """The trade-off between two objectives, by default the first two.
+
+        `trials` have a ring.
+        """
         study = PublishedStudy(self.run_dir)
-        known = _objectives(study)
-        if metrics is None or len(known) == 1:
-            chosen = None
-        else:
-            a, b = sorted({_one_of("metrics", it, known) for it in metrics}, key=known.index)
-            chosen = pareto.choice_of(a, b)
-        return _figure(
-            study, "pareto", _blocks(study, "pareto"), chosen, _asked(study, trials, is_best=False)
-        )
+        known, chosen = _objectives(study), None
+        if metrics is not None:
+            both = (
+                []
+                if isinstance(metrics, str)
+                else [_one_of("metrics", it, known) for it in metrics]
+            )
+            if len(both) != 2 or both[0] == both[1]:
+                raise _refused("metrics", f"{metrics!r}", "give two objectives of the study")
+            chosen = pareto.choice_of(*sorted(both, key=known.index))
+        blocks, marked = _blocks(study, "pareto"), [] if trials is None else _asked(study, trials)
+        return _figure(study, "pareto", blocks, chosen, marked)
 
 
 def _blocks(study: PublishedStudy, name: str) -> list[Block]:
@@ -200,41 +207,46 @@ def _one_of(argument: str, given: str | None, known: Sequence[str]) -> str:
         return known[0]
     if given not in known:
         shown = listed([f"'{name}'" for name in dict.fromkeys(known)], "or")
-        hint = did_you_mean(str(given), known) or f"use {shown}"
-        raise StudyError(Problem("results.plot", argument, f"{given!r} is not known", hint))
+        hint = did_you_mean(str(given), known) or (f"use {shown}" if known else "leave it out")
+        raise _refused(argument, f"{given!r} is not one of the study", hint)
     return given
 
 
 def _columns(study: PublishedStudy, params: Sequence[str] | None) -> list[str] | None:
-    """The columns of the named parameters; None for the default."""
+    """The columns of parameters, named by column or key; None for the default."""
     if params is None or study.trials is None:
         return None
-    if isinstance(params, str) or not params:
-        found, hint = f"{params!r}", "give a list of names of parameters, such as ['lr', 'width']"
-        raise StudyError(Problem("results.plot", "params", found, hint))
-    columns = {study.trials.title(name): name for name in study.trials.parameters}
-    return [
-        columns[_one_of("params", str(name).removeprefix("params_"), [*columns])] for name in params
-    ]
+    if isinstance(params, str) or not len(params):
+        hint = "give a list of names of parameters, such as ['lr', 'width']"
+        raise _refused("params", f"{params!r}", hint)
+    trials = study.trials
+    columns = {trials.title(name): name for name in trials.parameters}
+    by_key = {key: name for name, key in trials.keys.items()}
+    asked = [str(name).removeprefix("params_") for name in params]
+    found = [by_key.get(name) or columns[_one_of("params", name, [*columns])] for name in asked]
+    return [*dict.fromkeys(found)]
 
 
-def _asked(
-    study: PublishedStudy, trials: Sequence[int] | None, *, is_best: bool = True
-) -> list[int]:
-    """The trials to mark: those asked for, or else the best one if `is_best`."""
+def _asked(study: PublishedStudy, trials: Sequence[int] | int | None) -> list[int]:
+    """The trials to mark: those asked for, or else the best one."""
     if trials is None:
-        best = study.status.best if is_best else None
+        best = study.status.best
         return [] if best is None else [int(best["trial_number"])]
-    known = set() if study.trials is None else set(study.trials.numbers("trial_number").tolist())
-    is_list = not isinstance(trials, str) and hasattr(trials, "__iter__")
-    wanted = list(dict.fromkeys(trials)) if is_list else [trials]
-    if unknown := [it for it in wanted if isinstance(it, bool) or it not in known]:
-        found = f"{unknown[0]!r} is not the number of a trial that has ended"
-        raise StudyError(Problem("results.plot", "trials", found, "results.trials() lists them"))
+    given = [trials] if isinstance(trials, Integral | str) else [*trials]
+    for number in given:
+        is_number = isinstance(number, Integral) and not isinstance(number, bool)
+        if not is_number or not (_has_ended(study, int(number)) or study.curves.curve(int(number))):
+            hint = "results.trials() lists those that have ended"
+            raise _refused("trials", f"{number!r} is not the number of a trial with results", hint)
+    wanted = list(dict.fromkeys(map(int, given)))
     if len(wanted) > MOST_SELECTED:
-        found, hint = (
-            f"{len(wanted)} trials",
-            f"give at most {MOST_SELECTED}, so that colours differ",
-        )
-        raise StudyError(Problem("results.plot", "trials", found, hint))
-    return [int(it) for it in wanted]
+        raise _refused("trials", f"{len(wanted)} trials", f"give at most {MOST_SELECTED}")
+    return wanted
+
+
+def _has_ended(study: PublishedStudy, number: int) -> bool:
+    return study.trials is not None and bool((study.trials.numbers("trial_number") == number).any())
+
+
+def _refused(argument: str, found: str, hint: str) -> StudyError:
+    return StudyError(Problem("results.plot", argument, found, hint))
