@@ -31,6 +31,7 @@ LAYERS = (
     {"export"},
     {"api"},
     {"dashboard"},
+    {"trackers"},
     {"cli"},
     {"__init__", "__main__"},
 )
@@ -42,6 +43,7 @@ DOORS = {
     "filelock": {"sweep"},
     "jax": {"models", "programs", "executors", "sweep", "preflight", "export", "api"},
     "joblib": {"executors"},
+    "mlflow": {"trackers"},
     "optax": {"programs", "preflight"},
     "optuna": {"study"},
     "packaging": {"preflight"},
@@ -58,8 +60,10 @@ DOORS = {
     "sqlite3": {"ledger"},
     "starlette": {"dashboard"},
     "tomllib": {"config"},
+    "tensorboard": {"trackers"},
     "typer": {"cli"},
     "uvicorn": {"dashboard"},
+    "wandb": {"trackers"},
 }
 HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn"}
 

@@ -52,6 +52,7 @@ COMMANDS = {
     "report": "looking",
     "trial": "writing",
     "export-optuna": "writing",
+    "log": "tracking",
     "ensemble": "winner",
     "confirm": "winner",
     "reproduce": "winner",
