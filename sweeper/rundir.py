@@ -106,6 +106,11 @@ class RunDir:
         return self.root / "ensemble.json"
 
     @property
+    def trackers(self) -> Path:
+        """What was logged to experiment trackers; replaced atomically."""
+        return self.root / "trackers.json"
+
+    @property
     def confirm(self) -> Path:
         """The run directory in which the best trials are trained again with fresh seeds."""
         return self.root / "confirm"
@@ -233,7 +238,7 @@ class RunDir:
         yield from (Path(f"{path}{end}") for path in ledgers for end in _LOGS_OF_LEDGERS)
         yield from (self.lock, self.owner, self.status, self.stop, self.study_file, self.schema)
         yield from (self.trials, self.buckets, self.spans, self.importance, self.baseline)
-        yield self.ensemble
+        yield from (self.ensemble, self.trackers)
         yield from (self.preparation, self.started_from, self.confirm, self.staging)
         yield from self.directories()
 

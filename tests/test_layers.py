@@ -32,6 +32,7 @@ LAYERS = (
     {"dashboard"},
     {"notebook"},
     {"api"},
+    {"trackers"},
     {"cli"},
     {"__init__", "__main__"},
 )
@@ -45,6 +46,7 @@ DOORS = {
     "jax": {"models", "programs", "executors", "sweep", "preflight", "export", "api"},
     "joblib": {"executors"},
     "matplotlib": {"dashboard"},
+    "mlflow": {"trackers"},
     "optax": {"programs", "preflight"},
     "optuna": {"study"},
     "packaging": {"preflight"},
@@ -61,8 +63,10 @@ DOORS = {
     "sqlite3": {"ledger"},
     "starlette": {"dashboard"},
     "tomllib": {"config"},
+    "tensorboard": {"trackers"},
     "typer": {"cli"},
     "uvicorn": {"dashboard"},
+    "wandb": {"trackers"},
 }
 HEAVY = {"jax", "equinox", "optax", "optuna", "pandas", "pyarrow", "sklearn", "matplotlib"}
 

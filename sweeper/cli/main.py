@@ -53,6 +53,7 @@ COMMANDS = {
     "report": "looking",
     "trial": "writing",
     "export-optuna": "writing",
+    "log": "tracking",
     "ensemble": "winner",
     "confirm": "winner",
     "reproduce": "winner",

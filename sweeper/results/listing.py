@@ -175,18 +175,28 @@ def _parts(run_dir: RunDir) -> Iterator[pa.Table]:
 
 def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
     """The curves of a trial, by metric: means over its replicates and folds, by epoch."""
-    found: dict[str, dict[int, list[float]]] = {}
+    found = curves_by_epoch(run_dir, [number]).get(number, {})
+    return {metric: [*by_epoch.values()] for metric, by_epoch in found.items()}
+
+
+def curves_by_epoch(
+    run_dir: RunDir, numbers: Sequence[int]
+) -> dict[int, dict[str, dict[int, float | None]]]:
+    """The curves of some trials, by number, metric and epoch; means as in `curves`."""
+    found: dict[tuple[int, str], dict[int, list[float]]] = {}
     for table in _parts(run_dir):
-        rows = np.flatnonzero(floats(table["trial_number"]) == number)
+        trials = floats(table["trial_number"])
+        rows = np.flatnonzero(np.isin(trials, numbers))
         metrics, codes = texts(table["metric"])
         epochs, values = floats(table["epoch"]), floats(table["value"])
         for row in rows.tolist():
-            by_epoch = found.setdefault(metrics[codes[row]], {})
+            by_epoch = found.setdefault((int(trials[row]), metrics[codes[row]]), {})
             by_epoch.setdefault(int(epochs[row]), []).append(float(values[row]))
-    return {
-        metric: [_mean(by_epoch[epoch]) for epoch in sorted(by_epoch)]
-        for metric, by_epoch in found.items()
-    }
+    curves: dict[int, dict[str, dict[int, float | None]]] = {}
+    for (number, metric), by_epoch in found.items():
+        means = {epoch: _mean(by_epoch[epoch]) for epoch in sorted(by_epoch)}
+        curves.setdefault(number, {})[metric] = means
+    return curves
 
 
 def curves_of_all(run_dir: RunDir, metric: str) -> dict[int, dict[int, float]]:

@@ -48,7 +48,7 @@ def status(
 ) -> None:
     """Show the progress of a study, while it runs or afterwards."""
     if watch:
-        _wait_for_study(Path(directory or "runs"))
+        wait_for_study(Path(directory or "runs"))
     run_dir = run_asked(directory)
     standing = read_status(run_dir)
     if watch and not as_json:
@@ -60,7 +60,7 @@ def status(
         warn_if_behind(run_dir)
 
 
-def _wait_for_study(directory: Path) -> None:
+def wait_for_study(directory: Path) -> None:
     """Wait until a study has a status in this directory or below it, after saying so."""
     refuse_a_file(directory)
     if not runs_in(directory):
@@ -202,7 +202,7 @@ def dashboard(
     is not a run directory stands for all below it. Waits for a study that starts.
     """
     for directory in directories or [Path("runs")]:
-        _wait_for_study(directory)
+        wait_for_study(directory)
     page = _page(directories)
     from sweeper.dashboard import server
 
