@@ -41,6 +41,7 @@ from sweeper.scheduler.classes import LiveTrial
 from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
 from sweeper.study.doubts import doubts, hints
+from sweeper.study.learning import learn
 from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX
@@ -165,14 +166,17 @@ def decay(config: StudyConfig) -> dict[str, Any]:
         return decay_preview(config, never_run(config, data))
 
 
-def plan(config: StudyConfig) -> Preview:
+def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
     """How `run` would place the first trials of a new study; nothing is written or trained.
+
+    `learn_from` are the earlier studies that it would learn from.
 
     Raises:
         SweeperError: as `check`.
     """
     forget_changed(config.base_dir)
     options.check(config)
+    learned = learn(config, learn_from)
     with preparing(config) as prepared:
         import jax
 
@@ -186,7 +190,7 @@ def plan(config: StudyConfig) -> Preview:
         from sweeper.programs.baseline import measure_baseline
         from sweeper.programs.build import Programs
         from sweeper.programs.data_spec import data_spec
-        from sweeper.study.ask_tell import Study
+        from sweeper.study.ask_tell import Past, Study
         from sweeper.sweep.baseline import stored_baseline
         from sweeper.sweep.planning import make_forecast, plan_digests, structures
 
@@ -198,7 +202,8 @@ def plan(config: StudyConfig) -> Preview:
         foreseen_ = make_forecast(config, data, None)
         devices = len(devices_of(config))
         policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
-        specs = Study(config).ask(parallel.trials, told_through_round=0)
+        study = Study(config, Past(learned=learned.trials))
+        specs = study.ask(parallel.trials, told_through_round=0)
         live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
         structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
         return Preview(
@@ -215,6 +220,7 @@ def plan(config: StudyConfig) -> Preview:
             stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data),
             partly_idle(config, never_run(config, data)),
             of_models,
+            learned,
         )
 
 
@@ -237,6 +243,7 @@ class RunOptions:
     plan_file: Path | None
     continue_from: Path | None
     trust_code: bool
+    learn_from: Sequence[str | Path] = ()
 
 
 def run(
@@ -246,6 +253,7 @@ def run(
     plan_file: Path | None = None,
     continue_from: Path | None = None,
     trust_code: bool = False,
+    learn_from: str | Path | Sequence[str | Path] = (),
     observer: Observer | None = None,
     stop: threading.Event | None = None,
     progress: bool | None = None,
@@ -255,9 +263,12 @@ def run(
     `stop` ends it after the current round, with everything committed. `fresh` moves an old run
     directory aside. `plan_file` is a file that `plan --json` wrote. If `continue_from` is given,
     all trials start from that saved model; it is copied into the run directory and used again on
-    resume. `trust_code` allows functions that this model names and the study does not. `observer`
-    is called with events, from any thread. `progress` shows how far the study is: as a card that is
-    updated in place in a notebook, where this is the default, or else as lines on standard error.
+    resume. `trust_code` allows functions that this model names and the study does not.
+    `learn_from` are earlier studies, by run directory or as `URL#NAME` of an Optuna storage, whose
+    trials the sampler of a new study learns from as far as they fit; they are recorded for a
+    resume. `observer` is called with events, from any thread. `progress` shows how far the study
+    is: as a card that is updated in place in a notebook, where this is the default, or else as
+    lines on standard error.
 
     While progress is shown, the first interrupt (Ctrl-C, or that of a cell) stops the study after
     the current round, and a second one stops it at once.
@@ -279,7 +290,8 @@ def run(
     leaving = Leaving(RunDir(config.run_dir.absolute()), partial(_pass_on, observers))
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
-        asked = RunOptions(fresh, plan_file, continue_from, trust_code)
+        sources = [learn_from] if isinstance(learn_from, str | Path) else [*learn_from]
+        asked = RunOptions(fresh, plan_file, continue_from, trust_code, sources)
         given = config, prepared, asked, leaving, stopping.stop, timeline
         train = partial(run_prepared, *given)
         train() if card is None else card.follow(train, stopping.stop)
@@ -358,6 +370,7 @@ def run_prepared(
             fresh=asked.fresh,
             start=saved,
             weights=weights,
+            learn_from=asked.learn_from,
         )
         held = stack.enter_context(opened)
         watch = CompileWatch(run_dir, observer)

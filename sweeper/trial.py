@@ -11,7 +11,7 @@ what a plan needs of it, an `executors.lanes.TrialStart` the state in which a bu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from hashlib import blake2b
@@ -71,6 +71,21 @@ class TrialSpec:
     params: Mapping[str, Scalar]
     drawn: Mapping[str, Scalar]
     told_through_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedTrial:
+    """A trial of an earlier study, for the sampler of a new one; `state` is COMPLETE or PRUNED.
+
+    `drawn` are the sampler's own values in the new study, `values` its objectives after `epoch`
+    epochs, and `excesses` say by how much it violates each constraint of the new study.
+    """
+
+    drawn: Mapping[str, Scalar]
+    state: str
+    values: Sequence[float]
+    epoch: int
+    excesses: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

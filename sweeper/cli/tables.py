@@ -146,6 +146,8 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         facts["compiling"] = compiling
     if status.state == "running" and status.training:
         facts["training"] = status.training
+    if learned := formatting.learned(status):
+        facts["learnt from"] = learned
     if reason := ended_by(status):
         facts["ended early"] = reason
     if status.front:

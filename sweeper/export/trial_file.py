@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -17,8 +18,9 @@ from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
+from sweeper.results import formatting
 from sweeper.results.read import Results, open_results
-from sweeper.results.status import for_want_of_one
+from sweeper.results.status import for_want_of_one, read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
@@ -75,7 +77,10 @@ def trial_text(
         path = path and Path(os.path.relpath(path, written_to.parent.resolve())).as_posix()
     if path is not None:
         tables["data"]["path"] = path
-    return _heading(config, row, f"{name}{start}") + toml_text(tables)
+    learned = None
+    with suppress(SetupError):  # only the tables were kept
+        learned = formatting.learned(read_status(RunDir(run_dir)))
+    return _heading(config, row, f"{name}{start}", learned) + toml_text(tables)
 
 
 def portable(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,14 +244,19 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
             yield from _texts(inner, key)
 
 
-def _heading(config: StudyConfig, row: Mapping[str, Any], run: str) -> str:
-    """The comments at the start of the file; `run` is the command's argument."""
+def _heading(config: StudyConfig, row: Mapping[str, Any], run: str, learned: str | None) -> str:
+    """The comments at the start of the file; `run` is the command's argument.
+
+    `learned` says which earlier trials the study learnt from, if any.
+    """
     ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
     train_s = row["train_s"] or 0.0
+    learnt = [f"Its sampler had learnt from {learned}."] if learned else []
     lines = (
         f"Trial {row['trial_number']} of the study {config.study.name}, to repeat it.",
         f"Run: python -m sweeper run {run}",
         f"It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.",
+        *learnt,
         f"Expect: a value of {row['value']}, bit for bit on the same machine and versions.",
     )
     return "".join(f"# {printable(line)}\n" for line in lines)

@@ -56,6 +56,7 @@ CREATE TABLE bucket  (round INTEGER NOT NULL, bucket INTEGER NOT NULL, body TEXT
 """
 
 _END_OF = "end of session "
+_LEARNED = "learned"
 
 
 class Ledger:
@@ -143,6 +144,11 @@ class Ledger:
         """The record of each start of the program, oldest first."""
         return self._bodies("SELECT body FROM session ORDER BY session")
 
+    def learned(self) -> dict[str, Any] | None:
+        """The trials of earlier studies that the study learns from; None without any."""
+        found = self._bodies("SELECT body FROM meta WHERE key = ?", _LEARNED)
+        return found[0] if found else None
+
     def closed_rounds(self) -> int:
         """How many rounds are closed; rounds count from 1."""
         # the count, since no round is missing; counting rows would read all of them
@@ -229,11 +235,18 @@ class Ledger:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def add_session(self, session: Mapping[str, Any]) -> None:
-        """Record a start of the program: the requested study, versions, machine."""
+    def add_session(
+        self, session: Mapping[str, Any], learned: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record a start of the program: the requested study, versions, machine.
+
+        `learned` are the trials of earlier studies that a new study learns from, if any.
+        """
         number = int(self._rows("SELECT count(*) FROM session")[0][0]) + 1
         with self._transaction():
             self._insert("session", {"session": number}, session)
+            if learned is not None:
+                self._insert("meta", {"key": _LEARNED}, learned)
 
     def end_session(self, run_id: str, spans: Sequence[Span]) -> None:
         """Record what a session that ended normally did after its last round."""

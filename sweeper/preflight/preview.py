@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
 from sweeper.scheduler.policy import Parallel
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.doubts import doubts, hints
+from sweeper.study.learning import Learned, no_effect
 from sweeper.study.options import n_proposals
 
 
@@ -270,7 +271,8 @@ class Preview:
 
     `digests` are those of the inputs of the forecast. `idle_rules` are weight decay rules that
     match no array in some trials' models, `of_models` warnings about models. `baseline` are simple
-    models to compare trials with.
+    models to compare trials with. `learned` are the trials of earlier studies that it would learn
+    from.
     """
 
     config: StudyConfig
@@ -286,6 +288,7 @@ class Preview:
     baseline: Baseline
     idle_rules: tuple[str, ...] = ()
     of_models: tuple[str, ...] = ()
+    learned: Learned = field(default_factory=Learned)
 
     def as_dict(self) -> dict[str, Any]:
         """The preview as JSON-able values; `run --plan` reads its `forecast` and `digests`."""
@@ -314,7 +317,10 @@ class Preview:
             "predicted": asdict(self.predicted),
             "advice": self._advice(),
             "rules_without_use_in_some_trials": list(self.idle_rules),
+            "learned": self.learned.counts,
             "notes": [
+                *map(str, self.learned.sources),
+                *filter(None, [no_effect(self.config, self.learned)]),
                 *doubts(self.config),
                 *data_doubts(self.config, self.data),
                 *filter(None, [describe_leak(self.baseline)]),

@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from math import isfinite
 from typing import Any
 
-from sweeper.errors import counted, size_text
+from sweeper.errors import counted, listed, size_text
 from sweeper.results.events import Compiling
 from sweeper.results.status import Status
 from sweeper.results.timeline import DOING, IDLE
@@ -115,6 +115,14 @@ def ended(status: Status) -> str:
     found = outcomes(status)
     words = [word for word in ENDINGS if word not in (DIVERGED, INFEASIBLE) or word in found]
     return ", ".join(f"{found.get(word, 0)} {word}" for word in words)
+
+
+def learned(status: Status) -> str | None:
+    """How many trials of earlier studies the sampler has learnt from; None without any."""
+    found = [
+        f"{counted(count, 'trial')} of {name}" for name, count in (status.learned or {}).items()
+    ]
+    return listed(found) if found else None
 
 
 def outcomes(status: Status) -> dict[str, int]:

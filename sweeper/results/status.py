@@ -39,7 +39,8 @@ class Status:
     `stopped_by` is the user-defined sampler or pruner that has ended a finished study.
     `epochs` are those that a finished study has `trained`, and would have `without_pruning` of the
     trials that were `pruned`; None if a limit cut trials off. `training` says how many trials of
-    the round in training have reached its end.
+    the round in training have reached its end. `learned` counts the trials that the sampler has
+    learnt from, by the earlier study that they are from.
     """
 
     study: str
@@ -79,6 +80,7 @@ class Status:
     epochs: Mapping[str, int] | None = None
     training: str | None = None
     stopped_by: str | None = None
+    learned: Mapping[str, int] | None = None
 
 
 def ended_by(status: Status) -> str | None:

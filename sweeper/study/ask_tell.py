@@ -13,12 +13,13 @@ from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
+from sweeper.study.learning import starts_cmaes
 from sweeper.study.options import STOPPED
 from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_recreated, pruner, sampler
 from sweeper.study.space import Space
 from sweeper.study.user_sampler import check_memory, check_proposal, ended_outside, guarded
-from sweeper.trial import Memory, Scalar, TrialSpec, TrialState
+from sweeper.trial import LearnedTrial, Memory, Scalar, TrialSpec, TrialState
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -46,7 +47,8 @@ class PastTrial:
 class Past:
     """All trials that a study was ever asked for, and what its sampler stores with the study.
 
-    `enqueued` are parameters that were requested for trials, by their numbers.
+    `enqueued` are parameters that were requested for trials, by their numbers; `learned` are trials
+    of earlier studies.
     """
 
     trials: Sequence[PastTrial] = ()
@@ -54,6 +56,7 @@ class Past:
     enqueued: Mapping[int, Mapping[str, Scalar]] = field(
         default_factory=dict[int, Mapping[str, Scalar]]
     )
+    learned: Sequence[LearnedTrial] = ()
 
 
 class _StoppableStudy(optuna.Study):
@@ -73,29 +76,37 @@ class Study:
         self._storage = NotingStorage()
         # a trial that is run again keeps its own number, which Optuna would not give it
         self._first = 0 if config.trial is None else config.trial.number
+        past = past or Past()
+        # trials of earlier studies come first in Optuna's study, and have no number in this one
+        learned = [self._learned(trial) for trial in past.learned]
+        self._n_learned = len(learned)
+        self._first -= self._n_learned
         self._grid = GridPoints(config) if config.study.sampler.name == "grid" else None
         seed = config.study.seed
         self._sampling = partial(guarded, config, "sampler")
         self._pruning = partial(guarded, config, "pruner")
         with self._sampling(), self._pruning():
-            self._sampler = ReseededSampler(lambda: sampler(config), seed, is_recreated(config))
+            source = learned if starts_cmaes(config, past.learned) else ()
+            self._sampler = ReseededSampler(
+                lambda: sampler(config, source), seed, is_recreated(config)
+            )
             name, directions = config.study.name, list(config.study.directions)
             optuna.create_study(storage=self._storage, study_name=name, directions=directions)
             self._study = _StoppableStudy(name, self._storage, self._sampler, pruner(config))
         self._can_stop = any(key.startswith("study.") for key in config.functions.values())
         self._pruner = ReseededPruner(self._study.pruner, seed)
-        past = past or Past()
         self._queue = dict(enumerate(config.study.enqueue)) | dict(past.enqueued)
         # samplers that draw at random; the others have reasons for what they propose
         self._redraws = config.edition >= 3 and config.study.sampler.name in ("tpe", "random")
         self._known = {_key(trial.spec.params) for trial in past.trials}
-        for trial in past.trials:
-            self._study.add_trial(self._remembered(trial))
+        for trial in (*learned, *map(self._remembered, past.trials)):
+            self._study.add_trial(trial)
         for key, value in past.attributes.items():
             self._storage.set_study_system_attr(self._study._study_id, key, value)
         if isinstance(self._study.pruner, optuna.pruners.HyperbandPruner):
             # tells the sampler which trials belong to a bracket, before the pruner judges any
-            self._pruner.prune(self._study, create_trial(state=_RUNNING))
+            with self._storage.hiding(self._n_learned):
+                self._pruner.prune(self._study, create_trial(state=_RUNNING))
         self._storage.noted()
 
     def ask(self, count: int, told_through_round: int) -> list[TrialSpec]:
@@ -128,7 +139,7 @@ class Study:
     def should_prune(self, number: int) -> bool:
         """Whether the pruner ends trial `number` after its last reported epoch."""
         trial = self._storage.get_trial(self._live(number))
-        with self._pruning():
+        with self._pruning(), self._storage.hiding(self._n_learned):
             return self._pruner.prune(self._study, trial)
 
     def constrain(self, number: int, excesses: Mapping[str, float]) -> None:
@@ -152,12 +163,14 @@ class Study:
         Raises:
             SweeperError: the user's sampler or pruner has stored something that is not JSON.
         """
-        noted = self._storage.noted()
+        noted, learned = self._storage.noted(), self._n_learned
         check_memory(self._config, noted)
-        return noted
+        trials = {n - learned: kept for n, kept in noted.trials.items() if n >= learned}
+        return Memory(trials, noted.study)
 
     def _ask_one(self, told_through_round: int) -> TrialSpec:
-        if given := self._given(self._storage.get_n_trials(self._study._study_id)):
+        asked = self._storage.get_n_trials(self._study._study_id) - self._n_learned
+        if given := self._given(asked):
             self._study.enqueue_trial(self._space.drawn(given))
         with self._sampling():
             trial = self._study.ask(self._space.distributions)
@@ -190,6 +203,24 @@ class Study:
         if self._grid is not None:
             return self._grid.point(number)
         return self._queue.get(number, {})
+
+    def _learned(self, trial: LearnedTrial) -> FrozenTrial:
+        """A trial of an earlier study; one that was pruned has its last value only."""
+        state, is_pruned = optuna.trial.TrialState[trial.state], trial.state == "PRUNED"
+        values = list(trial.values)
+        reports = {trial.epoch: values[0]} if is_pruned and values else {}
+        attributes = {}
+        if self._config.study.sampler.name == "nsgaii":  # it breeds from the first generation
+            attributes[optuna.samplers.NSGAIISampler._get_generation_key()] = 0
+        return create_trial(
+            state=state,
+            values=values or None,
+            params=dict(trial.drawn),
+            distributions=self._space.distributions,
+            intermediate_values=reports,
+            system_attrs=attributes,
+            constraints=dict(trial.excesses) or None,
+        )
 
     def _remembered(self, past: PastTrial) -> FrozenTrial:
         reports = dict(enumerate(past.reports, 1))

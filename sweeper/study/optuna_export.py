@@ -24,7 +24,7 @@ from optuna.exceptions import DuplicatedStudyError, StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, create_trial
-from sqlalchemy import orm, pool
+from sqlalchemy import orm
 from sqlalchemy.exc import SQLAlchemyError
 
 from sweeper.config import StudyConfig
@@ -35,6 +35,7 @@ from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.results.listing import curves_of_all, listed
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir
+from sweeper.study.optuna_storage import open_storage
 from sweeper.study.space import AS_WRITTEN, or_name
 from sweeper.trial import Scalar
 
@@ -187,11 +188,6 @@ def write_study(
         hint = "use a storage URL of Optuna, such as sqlite:///study.db"
         raise SetupError(Problem(url, "", f"cannot be written: {reason}", hint)) from error
     return name
-
-
-def open_storage(url: str) -> RDBStorage:
-    """The database at `url`, whose connections are closed after each use."""
-    return RDBStorage(url, engine_kwargs={"poolclass": pool.NullPool})
 
 
 def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import random
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
@@ -150,6 +151,16 @@ class NotingStorage(InMemoryStorage):
         self.n_reports = 0
         """How many values of trials were reported."""
         self._complete: list[int] = []  # their ids, in ascending order like their numbers
+        self._n_hidden = 0
+
+    @contextmanager
+    def hiding(self, count: int) -> Iterator[None]:
+        """Hide the first `count` trials, which are of earlier studies, from a pruner."""
+        self._n_hidden = count
+        try:
+            yield
+        finally:
+            self._n_hidden = 0
 
     def noted(self) -> Memory:
         """What was stored since the last call."""
@@ -191,8 +202,10 @@ class NotingStorage(InMemoryStorage):
     ) -> list[FrozenTrial]:
         """All trials, without checking each one if only complete ones are wanted, as by pruners."""
         if deepcopy or states != (TrialState.COMPLETE,):
-            return super().get_all_trials(study_id, deepcopy, states)
-        return [self.get_trial(trial_id) for trial_id in self._complete]
+            every = super().get_all_trials(study_id, deepcopy, states)
+        else:
+            every = [self.get_trial(trial_id) for trial_id in self._complete]
+        return [one for one in every if one.number >= self._n_hidden] if self._n_hidden else every
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         super().set_trial_system_attr(trial_id, key, value)

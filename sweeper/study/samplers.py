@@ -7,14 +7,14 @@ proposal does not take longer with more trials.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler, QMCSampler
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
@@ -87,8 +87,8 @@ _FIXED: dict[str, dict[str, Any]] = {
 
 
 @without_experimental_warnings()
-def sampler(config: StudyConfig) -> BaseSampler:
-    """The sampler of the study."""
+def sampler(config: StudyConfig, learned: Sequence[FrozenTrial] = ()) -> BaseSampler:
+    """The sampler of the study; CMA-ES starts from the `learned` trials of earlier ones."""
     chosen = config.study.sampler
     if is_function(chosen.name):
         return own(config, chosen.name, chosen.options)
@@ -97,7 +97,21 @@ def sampler(config: StudyConfig) -> BaseSampler:
     joint = {"multivariate": True} if chosen.options.get("group") else {}
     # generators are reseeded anyway; a scrambled sequence depends on the seed itself
     given = {**chosen.options, **joint, **_FIXED.get(chosen.name, {}), **seeded(config, made)}
+    if chosen.name == "cmaes" and learned:
+        given["source_trials"] = [_of_cmaes(trial) for trial in learned]
     return made(**given)
+
+
+def _of_cmaes(trial: FrozenTrial) -> FrozenTrial:
+    """The trial with only those parameters that CMA-ES draws."""
+    kept: dict[str, BaseDistribution] = {
+        name: distribution
+        for name, distribution in trial.distributions.items()
+        if isinstance(distribution, FloatDistribution | IntDistribution)
+        and not distribution.single()
+    }
+    params = {name: trial.params[name] for name in kept}
+    return create_trial(state=trial.state, values=trial.values, params=params, distributions=kept)
 
 
 def is_recreated(config: StudyConfig) -> bool:

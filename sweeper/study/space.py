@@ -57,6 +57,14 @@ class Space:
         """What to draw for a trial to have `params`; the rest is left to the sampler."""
         return dict(pair for name, value in params.items() for pair in self._draws(name, value))
 
+    def drawn_whole(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The same for every parameter; where an extra value leaves the range out, its start."""
+        drawn = self.drawn(params)
+        for name, entry in self._entries.items():
+            if name not in drawn and not isinstance(entry, CategoricalSearch):
+                drawn[name] = self._units.encode(entry, entry.low)
+        return drawn
+
     def _value(self, name: str, entry: SearchEntry, drawn: Mapping[str, Scalar]) -> Scalar:
         which = drawn.get(or_name(name), 0)
         return (

@@ -33,6 +33,7 @@ class Standing:
     started_at: float
     ended_before: int
     xla_threads: int | None = None
+    learned: Mapping[str, int] | None = None
 
     def status(
         self,
@@ -90,6 +91,7 @@ class Standing:
             spent_s=dict(spent_s or {}),
             committed_at=now if state.rounds else None,
             xla_threads=self.xla_threads,
+            learned=self.learned,
             edition=self.config.edition,
             epochs=self._epochs(state.ended) if doing == "finished" else None,
         )

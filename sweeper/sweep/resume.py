@@ -12,6 +12,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.ranking import value_columns
 from sweeper.scheduler.classes import Plan
 from sweeper.study.ask_tell import Past, PastTrial
+from sweeper.study.learning import Learned
 from sweeper.sweep.state import EndedTrials, Running, SweepState
 from sweeper.trial import TrialState
 
@@ -60,8 +61,9 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
         for number, trial in sorted(everyone.items())
         for row in (state.ended.get(number),)
     ]
+    learned = Learned.from_dict(ledger.learned()).trials
     enqueued = {number: request.params or {} for number, request in state.enqueued.items()}
-    return Restored(state, Past(past, state.kept_with_study, enqueued), open_plan)
+    return Restored(state, Past(past, state.kept_with_study, enqueued, learned), open_plan)
 
 
 def judged(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:

@@ -24,6 +24,7 @@ from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan, hardly_shared
 from sweeper.study.doubts import doubts
+from sweeper.study.learning import no_effect
 from sweeper.study.options import n_proposals
 from sweeper.sweep.baseline import BaselineOfStudy
 from sweeper.sweep.compiling import CompileWatch
@@ -71,14 +72,17 @@ class StudyRun:
         self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
         state, n_trials = self._sweep.state, n_proposals(config)
         began = session.run_id, n_trials, time.time(), len(state.ended)
-        self._standing = Standing(config, *began, xla_threads(session.ledger.sessions()))
+        threads = xla_threads(session.ledger.sessions())
+        self._standing = Standing(config, *began, threads, session.learned.counts)
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
         if session.deaths:
             observer(Warned(_died(config, state.rounds + 1, session.deaths)))
-        for doubt in (*doubts(config), *data_doubts(config, data)):
+        learned = session.learned
+        of_learning = filter(None, [*map(str, learned.sources), no_effect(config, learned)])
+        for doubt in (*of_learning, *doubts(config), *data_doubts(config, data)):
             observer(Warned(printable(doubt)))
 
     def to_the_end(self, stop: threading.Event) -> Status:

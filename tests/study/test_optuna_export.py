@@ -23,10 +23,10 @@ from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.optuna_export import (
     export_optuna,
-    open_storage,
     with_gaps,
     written_distributions,
 )
+from sweeper.study.optuna_storage import open_storage
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 import sweeper
 from sweeper.config import StudyConfig
-from sweeper.errors import StudyError
 from sweeper.faults import Fault, plan_faults
 from sweeper.ledger import Ledger
 from sweeper.results.events import Event, RoundClosed, Warned

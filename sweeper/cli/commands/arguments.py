@@ -54,6 +54,15 @@ TrustCode = Annotated[
         help="Run code that the files name even if it may not be yours; lift size limits.",
     ),
 ]
+LearnFrom = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--learn-from",
+        metavar="DIR|URL#NAME",
+        help="Let the sampler of a new study learn from the trials of an earlier one, in a run "
+        "directory or an Optuna storage; repeatable.",
+    ),
+]
 BEST = "best"
 
 

@@ -12,6 +12,7 @@ from sweeper.cli import plan_tables, tables
 from sweeper.cli.commands.arguments import (
     AsJson,
     Fresh,
+    LearnFrom,
     MaybeDirectory,
     Overrides,
     Quiet,
@@ -55,6 +56,7 @@ def run(
         ),
     ] = None,
     trust_code: TrustCode = False,
+    learn_from: LearnFrom = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     log_file: Annotated[
@@ -80,6 +82,7 @@ def run(
         plan_file=plan_file,
         continue_from=continue_from,
         trust_code=trust_code,
+        learn_from=learn_from or (),
         log_file=log_file,
         log_level=log_level,
     )
@@ -236,6 +239,7 @@ def plan(
     decay: Annotated[
         bool, typer.Option("--decay", help="Show only which arrays weight decay applies to.")
     ] = False,
+    learn_from: LearnFrom = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how the trials of a study would be placed and what they would cost, without training."""
@@ -243,7 +247,7 @@ def plan(
     from sweeper import api
 
     with announced("planning the study: data, models, a training step"):
-        preview = api.decay(config) if decay else api.plan(config).as_dict()
+        preview = api.decay(config) if decay else api.plan(config, learn_from or ()).as_dict()
     if as_json:
         print_json(preview)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ def trained(
     plan_file: Path | None = None,
     continue_from: Path | None = None,
     trust_code: bool = False,
+    learn_from: Sequence[str | Path] = (),
     log_file: Path | None = None,
     log_level: Level = "info",
 ) -> tuple[Status, int]:
@@ -55,7 +57,7 @@ def trained(
         numbers = (signal.SIGINT, *not_ignored(TERMINATING))
         grace_s = config.execution.grace_s
         with stopping_on(numbers, view.say, leaving.leave, grace_s) as stopping:
-            asked = api.RunOptions(fresh, plan_file, continue_from, trust_code)
+            asked = api.RunOptions(fresh, plan_file, continue_from, trust_code, learn_from)
             status = api.run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
         return status, exit_code(status, stopping.number)
 

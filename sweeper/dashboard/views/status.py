@@ -43,6 +43,8 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
         ("state", f"{status.state}, round {status.round}"),
         ("trials", formatting.progress(status)),
     ]
+    if learned := formatting.learned(status):
+        found.append(("learnt from", learned))
     if compiling := formatting.compiling_now(status):
         found.append(("compiling", compiling))
     if status.state == "running" and status.training:

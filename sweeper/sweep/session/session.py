@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
 from sweeper.rundir import RunDir, replacing
 from sweeper.scheduler.forecast import Forecast
+from sweeper.study.learning import Learned, learn, refuse_other
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.crashes import deaths_over, leaving_in_order
 from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
@@ -33,6 +34,7 @@ from sweeper.sweep.session.reconcile import (
     mark_of,
 )
 from sweeper.sweep.session.study_copy import copy_study
+from sweeper.trial import fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Session:
     that keep it valid but not equal to an unbroken run; rows from here on have the `mark` of all
     changes so far. `largest_n_trials` is the highest number that was ever requested, `forecast` the
     recorded one, since a study is planned once. `deaths` are those during the open round.
-    `moved_to` is where an old run directory is now, if the study started over.
+    `moved_to` is where an old run directory is now, if the study started over. `learned` are the
+    trials of earlier studies that it learns from.
     """
 
     run_id: str
@@ -55,6 +58,7 @@ class Session:
     forecast: Forecast
     deaths: int = 0
     moved_to: Path | None = None
+    learned: Learned = field(default_factory=Learned)
 
 
 Foresee = Callable[[Forecast | None], Forecast]
@@ -71,11 +75,13 @@ def open_session(
     fresh: bool = False,
     start: Mapping[str, str] | None = None,
     weights: Weights | None = None,
+    learn_from: Sequence[str | Path] = (),
 ) -> Iterator[Session]:
     """The session of a study, held until the block ends.
 
     `environment` is what results depend on besides the study, by name. `start` has path and digest
-    of the saved model that trials start from, if any; `weights` are as for `joined`.
+    of the saved model that trials start from, if any; `weights` are as for `joined`. `learn_from`
+    are earlier studies for a new one to learn from.
 
     Raises:
         StudyError: the directory contains a study that this file cannot resume.
@@ -85,7 +91,9 @@ def open_session(
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir, fresh=fresh)
     # checks that refuse a new study come before any file is written, or an old one is moved
-    foreseen = foresee(None) if fresh or not run_dir.ledger.exists() else None
+    is_new = fresh or not run_dir.ledger.exists()
+    foreseen = foresee(None) if is_new else None
+    learned = learn(config, learn_from) if is_new else None
     with _refusing(run_dir):
         moved_to = move_aside(run_dir) if fresh else None
         make(config, run_dir)
@@ -103,6 +111,11 @@ def open_session(
             sessions = ledger.sessions()
             boundaries = joined(config, sessions, data_digest, start, weights=weights)
             boundaries += _departures(ledger, sessions, environment)
+            if sessions:
+                learned = Learned.from_dict(ledger.learned())
+                refuse_other(run_dir, learned, learn_from)
+            elif learned is None:  # a crash has left an empty ledger
+                learned = learn(config, learn_from)
             recorded = Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
             forecast = foreseen if foreseen and recorded is None else foresee(recorded)
             if recorded is not None and forecast != recorded:
@@ -113,7 +126,8 @@ def open_session(
             if weights is not None:
                 record["fixed_start"] = weights
             with fault_points(Step.ADD_SESSION):
-                ledger.add_session(record)
+                is_learning = not sessions and learned is not None and learned.sources
+                ledger.add_session(record, fields_of(learned) if is_learning else None)
             if start is not None and not run_dir.started_from.exists():
                 with replacing(run_dir.started_from, run_dir.staging) as staged:
                     shutil.copyfile(start["path"], staged)
@@ -123,7 +137,7 @@ def open_session(
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
             lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
             with leaving_in_order(lasting):
-                yield Session(run_id, lasting, ledger, *found, moved_to)
+                yield Session(run_id, lasting, ledger, *found, moved_to, learned or Learned())
         finally:
             ledger.close()
 

@@ -25,6 +25,7 @@ from sweeper.results.publish import Publisher
 from sweeper.results.status import read_status, write_status
 from sweeper.results.timeline import Span, shares
 from sweeper.rundir import RunDir, remove_inside
+from sweeper.study.learning import Learned
 from sweeper.study.options import n_proposals
 from sweeper.sweep.progress import Standing
 from sweeper.sweep.resume import restore
@@ -90,7 +91,9 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         Publisher(run_dir, config).publish(ledger, final=True)
         state, n_trials = restore(ledger, config).state, n_proposals(config)
         threads = xla_threads(ledger.sessions())
-        standing = Standing(config, run_id, n_trials, time.time(), len(state.ended), threads)
+        counts = Learned.from_dict(ledger.learned()).counts
+        began = run_id, n_trials, time.time(), len(state.ended)
+        standing = Standing(config, *began, threads, counts)
         is_over = not state.running and not state.waiting and len(state.ended) >= n_trials
         doing = "finished" if is_over else "interrupted"
         spent_s = _spent_s(ledger, run_id)

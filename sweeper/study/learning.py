@@ -1,0 +1,373 @@
+"""Trials of earlier studies that the sampler of a new study learns from.
+
+They are read once, when the study begins, and recorded in its ledger in the units in which its
+sampler draws. They are not trials of the study: they have no number and no row there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.conditions import in_order, is_active
+from sweeper.config.kinds import is_function
+from sweeper.config.load import study_of
+from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry, ends
+from sweeper.config.study import N_PARAMETERS
+from sweeper.config.table import value_of
+from sweeper.errors import Problem, StudyError, counted
+from sweeper.results.ranking import value_columns
+from sweeper.rundir import RunDir, refuse_links
+from sweeper.trial import LearnedTrial, Scalar, fields_of
+
+OPTION = "--learn-from (in Python learn_from)"
+LEAST_OF_CMAES = 10  # it begins with the best tenth
+_ENDED = ("COMPLETE", "PRUNED")
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What was learnt from one earlier study: `n_trials` of its `n_seen` trials.
+
+    `left_out` counts the others by reason, `digest` is that of what was recorded.
+    """
+
+    name: str
+    digest: str
+    n_seen: int
+    n_trials: int
+    left_out: Mapping[str, int]
+
+    def __str__(self) -> str:
+        learnt = f"learns from {self.n_trials} of {counted(self.n_seen, 'trial')} of {self.name}"
+        reasons = sorted(self.left_out.items(), key=lambda one: (-one[1], one[0]))
+        said = [f"{count} {reason}" for reason, count in reasons[:_SHOWN]]
+        more = sum(count for _, count in reasons[_SHOWN:])
+        return "; ".join((learnt, *said, *((f"{more} for other reasons",) if more else ())))
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The trials that a study learns from, and where they are from."""
+
+    sources: tuple[Source, ...] = ()
+    trials: tuple[LearnedTrial, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int] | None:
+        """How many trials of each source; None without any."""
+        return {one.name: one.n_trials for one in self.sources} or None
+
+    @staticmethod
+    def from_dict(body: Mapping[str, Any] | None) -> Learned:
+        """The record from its JSON form; None for a study that learns from no other."""
+        if body is None:
+            return Learned()
+        return Learned(
+            tuple(Source(**one) for one in body["sources"]),
+            tuple(LearnedTrial(**one) for one in body["trials"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A trial of an earlier study; `setting` is its value for a key, or raises a KeyError.
+
+    `values` are its objectives, empty if it has none, and `metrics` what else is known of it.
+    """
+
+    state: str
+    values: tuple[float, ...]
+    epoch: int
+    setting: Callable[[str, SearchEntry], object]
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    is_trained: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStudy:
+    """An earlier study; `objectives` are None if it does not name its metrics."""
+
+    name: str
+    objectives: tuple[str, ...] | None
+    directions: tuple[str, ...]
+    trials: Sequence[Earlier]
+
+
+class _UnfitError(Exception):
+    """Why a trial does not fit the new study."""
+
+
+def name_of(source: str | Path) -> str:
+    """A source by its absolute path, or by its URL without a password."""
+    text = str(source)
+    if "://" not in text:
+        return str(Path(text).absolute())
+    from sweeper.study.optuna_storage import without_password
+
+    url, mark, name = text.partition("#")
+    return f"{without_password(url)}{mark}{name}"
+
+
+def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
+    """The trials in `sources`, run directories or Optuna studies, that fit a new study.
+
+    Raises:
+        StudyError: a source is given twice, or has other metrics or directions.
+        SetupError: a source cannot be read.
+    """
+    names = [name_of(source) for source in sources]
+    for name in names:
+        if names.count(name) > 1:
+            raise StudyError(Problem("", OPTION, f"{name} is given twice", "give it once"))
+    found: list[Source] = []
+    trials: list[LearnedTrial] = []
+    for source, name in zip(sources, names, strict=True):
+        study = _read(str(source), name)
+        _refuse_other_goal(config, study)
+        fitting, left_out = _fitting(config, study)
+        text = json.dumps([fields_of(one) for one in fitting], sort_keys=True)
+        digest = blake2b(text.encode(), digest_size=16).hexdigest()
+        found.append(Source(name, digest, len(study.trials), len(fitting), left_out))
+        trials += fitting
+    return Learned(tuple(found), tuple(trials))
+
+
+def no_effect(config: StudyConfig, learned: Learned) -> str | None:
+    """Why the sampler ignores what is learnt; None if it does not."""
+    sampler, effect = config.study.sampler, f"{OPTION} has no effect"
+    if not learned.sources:
+        return None
+    if not sampler.learns:
+        return f"{effect}: the sampler {sampler.name} learns from no trials"
+    if not learned.trials:
+        return f"{effect}: no trial fits"
+    if sampler.name == "cmaes" and not starts_cmaes(config, learned.trials):
+        return (
+            f"{effect}: cmaes starts from {LEAST_OF_CMAES} complete trials or more, and without "
+            "use_separable_cma"
+        )
+    return None
+
+
+def starts_cmaes(config: StudyConfig, trials: Sequence[LearnedTrial]) -> bool:
+    """Whether CMA-ES can start from these trials."""
+    is_separable = config.study.sampler.options.get("use_separable_cma") is True
+    return len(trials) >= LEAST_OF_CMAES and not is_separable
+
+
+def _read(source: str, name: str) -> EarlierStudy:
+    if "://" in source:
+        from sweeper.study.optuna_storage import read_study
+
+        url, _, study = source.partition("#")
+        return _of_optuna(name, read_study(url, study or None))
+    from sweeper.results.listing import listed  # Arrow is slow to import
+
+    run_dir = RunDir(Path(source))
+    refuse_links(run_dir)
+    known = listed(run_dir)
+    about, config = known.study, None
+    if "imported_from" not in about:
+        config = study_of(about["settings"], Path(about["study_file"]))
+    columns = value_columns(len(known.metrics))
+    trials: list[Earlier] = []
+    for row in known.rows():
+        params = json.loads(row["params_json"])
+        values = [row[column] for column in columns]
+        trials.append(
+            Earlier(
+                row["state"],
+                () if None in values else tuple(values),
+                row["epochs_done"],
+                _setting_of_trial(config, params) if config else _setting_by_name(params),
+                {
+                    name.removeprefix("final_"): value
+                    for name, value in row.items()
+                    if name.startswith(("final_", N_PARAMETERS)) and value is not None
+                },
+                row["reason"] != "infeasible",
+            )
+        )
+    return EarlierStudy(name, known.metrics, known.directions, trials)
+
+
+def _setting_of_trial(
+    config: StudyConfig, params: Mapping[str, Scalar]
+) -> Callable[[str, SearchEntry], object]:
+    settings = config.filled(params)
+
+    def setting(key: str, entry: SearchEntry) -> object:
+        return _value_in(settings, key)
+
+    return setting
+
+
+def _setting_by_name(params: Mapping[str, Scalar]) -> Callable[[str, SearchEntry], object]:
+    """The parameter with the name of a key, or else of its column."""
+
+    def setting(key: str, entry: SearchEntry) -> object:
+        return params[key] if key in params else params[entry.column(key)]
+
+    return setting
+
+
+def _value_in(settings: Any, key: str) -> object:
+    """The value of a dotted key.
+
+    Raises:
+        KeyError: there is no such setting.
+    """
+    table, _, rest = key.partition(".")
+    try:
+        return value_of(getattr(settings, table), rest)
+    except AttributeError:
+        raise KeyError(key) from None
+
+
+def _of_optuna(name: str, study: Any) -> EarlierStudy:
+    trials = [
+        Earlier(
+            trial.state.name,
+            tuple(trial.values or ()),
+            max(trial.intermediate_values, default=0),
+            _setting_by_name(trial.params),
+        )
+        for trial in study.trials
+    ]
+    metrics = None if study.metric_names is None else tuple(study.metric_names)
+    directions = tuple(direction.name.lower() for direction in study.directions)
+    return EarlierStudy(name, metrics, directions, trials)
+
+
+def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
+    """Refuse what optimised something else; Optuna need not know the name of a metric."""
+    own = config.study.objectives, config.study.directions
+    theirs = study.objectives or own[0], study.directions
+    if own == theirs:
+        return
+    now, then = (
+        " and ".join(f"{way} {metric}" for metric, way in zip(*goal, strict=False))
+        for goal in (own, theirs)
+    )
+    found = f"{study.name} has another goal: {then}, but this study: {now}"
+    raise StudyError(Problem("", OPTION, found, "learn from a study with the same goal"))
+
+
+def _fitting(
+    config: StudyConfig, study: EarlierStudy
+) -> tuple[list[LearnedTrial], Mapping[str, int]]:
+    from sweeper.study.space import Space
+
+    space, settings = Space(config), config.filled({})
+    fitting: list[LearnedTrial] = []
+    left_out: Counter[str] = Counter()
+    for trial in study.trials:
+        try:
+            _check_used(config, trial)
+            params = _params(config, trial, settings)
+            excesses = _excesses(config, trial)
+        except _UnfitError as error:
+            left_out[str(error)] += 1
+        else:
+            values = trial.values if all(map(math.isfinite, trial.values)) else ()
+            drawn = space.drawn_whole(params)
+            fitting.append(LearnedTrial(drawn, trial.state, values, trial.epoch, excesses))
+    return fitting, dict(left_out)
+
+
+def _check_used(config: StudyConfig, trial: Earlier) -> None:
+    """Refuse a trial whose state the sampler does not learn from.
+
+    Raises:
+        _UnfitError: it did not end, failed, was not trained, or was pruned.
+    """
+    sampler, is_one = config.study.sampler.name, len(config.study.objectives) == 1
+    if trial.state not in _ENDED:
+        raise _UnfitError("failed or have not ended")
+    if not trial.is_trained:
+        raise _UnfitError("were not trained")
+    if trial.state == "COMPLETE" and not (trial.values and all(map(math.isfinite, trial.values))):
+        raise _UnfitError("have no finite value")
+    if trial.state == "PRUNED" and not (is_one and (sampler == "tpe" or is_function(sampler))):
+        raise _UnfitError(f"were pruned, which {sampler} does not learn from")
+
+
+def _params(config: StudyConfig, trial: Earlier, settings: Any) -> dict[str, Scalar]:
+    """A value for each searched setting, by column; for unused ones any.
+
+    Raises:
+        _UnfitError: a setting that is used has a value that is not searched now.
+    """
+    used: dict[str, Scalar] = {}
+    params: dict[str, Scalar] = {}
+    for key in in_order(config.search):
+        entry = config.search[key]
+        value = _value(trial, key, entry, settings)
+        fit = None if value is None else _fit(entry, value)
+        if is_active(entry, used):
+            if fit is None:
+                raise _UnfitError(f"do not fit {key}")
+            used[key] = fit
+        params[entry.column(key)] = ends(entry)[0] if fit is None else fit
+    return params
+
+
+def _value(trial: Earlier, key: str, entry: SearchEntry, settings: Any) -> object:
+    """The trial's value of a setting, or else what the new study file gives; None for neither."""
+    for value in (lambda: trial.setting(key, entry), lambda: _value_in(settings, key)):
+        try:
+            return value()
+        except KeyError:
+            continue
+    return None
+
+
+def _fit(entry: SearchEntry, value: object) -> Scalar | None:
+    """The value of the entry that equals `value`, or None."""
+    if not isinstance(value, Scalar):
+        return None
+    if isinstance(entry, IntSearch) and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and not isinstance(entry, CategoricalSearch):
+        return None
+    return entry.has(value)
+
+
+def _excesses(config: StudyConfig, trial: Earlier) -> dict[str, float]:
+    """By how much a trial violates each constraint of the new study.
+
+    Raises:
+        _UnfitError: a metric that a constraint needs is not known.
+    """
+    found: dict[str, float] = {}
+    for index, constraint in enumerate(config.study.constraints):
+        value = trial.metrics.get(constraint.metric)
+        if value is None:
+            raise _UnfitError(f"have no {constraint.metric}, which a constraint needs")
+        over = [] if constraint.max is None else [value - constraint.max]
+        under = [] if constraint.min is None else [constraint.min - value]
+        found[f"{index} {constraint.metric}"] = max(over + under)
+    return found
+
+
+def refuse_other(run_dir: RunDir, recorded: Learned, sources: Sequence[str | Path]) -> None:
+    """Refuse to resume a study with other sources than it began with; none are always valid.
+
+    Raises:
+        StudyError: the sources differ.
+    """
+    began, now = [one.name for one in recorded.sources], [name_of(one) for one in sources]
+    if not now or sorted(began) == sorted(now):
+        return
+    found = f"the study there began with {' and '.join(began) if began else 'no earlier trials'}"
+    hint = "omit it to resume with the recorded trials, or start over with --fresh"
+    raise StudyError(Problem(str(run_dir.root), OPTION, found, hint))

@@ -1,0 +1,78 @@
+"""Opens Optuna's storages: databases that Optuna's own tools, or other programs, may share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage
+from sqlalchemy import create_engine, inspect, pool
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from sweeper.errors import Problem, SetupError, StudyError, did_you_mean, listed
+
+_HINT = "use a storage URL of Optuna, such as sqlite:///study.db"
+_ERRORS = (StorageInternalError, SQLAlchemyError, ImportError, ValueError, RuntimeError)
+
+
+def open_storage(url: str) -> RDBStorage:
+    """The database at `url`, whose connections are closed after each use."""
+    return RDBStorage(url, engine_kwargs={"poolclass": pool.NullPool})
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown and recorded.
+
+    Raises:
+        SetupError: it is not a URL of a database.
+    """
+    with refusing(url.partition("://")[0], "read"):
+        return make_url(url).render_as_string(hide_password=True)
+
+
+@contextmanager
+def refusing(place: str, what: str) -> Iterator[None]:
+    """Report that a database cannot be read or written, `what`.
+
+    Raises:
+        SetupError: it cannot.
+    """
+    try:
+        yield
+    except _ERRORS as error:
+        reason = str(error).partition("\n")[0]
+        raise SetupError(Problem(place, "", f"cannot be {what}: {reason}", _HINT)) from error
+
+
+def read_study(url: str, name: str | None) -> optuna.Study:
+    """The study `name` of an Optuna storage, or the only one there; nothing is written.
+
+    Raises:
+        SetupError: the storage does not exist or cannot be read.
+        StudyError: it has no such study, or several.
+    """
+    place = without_password(url)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with refusing(place, "read"):
+        parsed = make_url(url)
+        is_file = parsed.get_backend_name() == "sqlite" and parsed.database
+        # SQLite would make the file, and Optuna its tables
+        if is_file and not Path(parsed.database or "").is_file():
+            raise SetupError(Problem(place, "", "there is no such file", _HINT))
+        engine = create_engine(url, poolclass=pool.NullPool)
+        if not inspect(engine).has_table("trial_params"):
+            raise SetupError(Problem(place, "", "it is not a storage of Optuna", _HINT))
+        storage = open_storage(url)
+        names = [one.study_name for one in storage.get_all_studies()]
+        if name is None and len(names) == 1:
+            (name,) = names
+        if name not in names:
+            found = f"it has no study '{name}'" if name else f"it has {len(names)} studies"
+            hint = did_you_mean(name, names) if name else ""
+            known = f"name one of {listed(names)} after #" if names else "name another storage"
+            raise StudyError(Problem(place, "", found, hint or known))
+        return optuna.load_study(study_name=name, storage=storage)
