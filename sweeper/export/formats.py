@@ -7,23 +7,31 @@ is written is compared with the loaded model before it takes its place.
 from __future__ import annotations
 
 import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 
+from sweeper.config import StudyConfig
+from sweeper.data.sample import odd_rows, validation_rows
+from sweeper.data.transform import Transform, UnfitRowsError
+from sweeper.errors import DataError, SetupError
 from sweeper.executors.jax_setup import configure_jax, jax_restored, with_pins
 from sweeper.export.card import CARD, with_use
-from sweeper.export.conversion import Checked
+from sweeper.export.conversion import Checked, missing
 from sweeper.export.directory import export, refuse_existing, staged_at
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.export.members import first_model
-from sweeper.export.saved_model import load
-from sweeper.export.stablehlo import FILE, check_stablehlo, write_stablehlo
+from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
+from sweeper.export.trial_file import trial_of
 from sweeper.programs.saved_file import read_saved
 
-Format = Literal["stablehlo"]
+Format = Literal["onnx", "stablehlo"]
+_MOST_ROWS = 1000  # of the validation part, to compare predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ def export_as(
         `export`.
         StudyError: the model cannot be converted, or as `export`.
     """
-    check_stablehlo()
+    name, write = _WRITERS[kind]()
     refuse_existing(output)
     with tempfile.TemporaryDirectory() as scratch, staged_at(output) as staged:
         place, trial = Path(scratch) / output.name, None
@@ -62,13 +70,50 @@ def export_as(
         else:
             trial = export(directory, number, member, place, trust_code=trust_code)
         record = read_saved(first_model(place), trusted=True).record
-        with jax_restored():
+        config, _ = trial_of(directory, record["trial"])
+        with jax_restored(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownCategoryWarning)
             configure_jax(record["data"]["spec"]["dtype"])
             # code in it is the study's own, or was trusted: `export` has just checked that
             saved = load(place, trust_code=True)
-            # on a GPU, products have the precision of the study otherwise
+            # otherwise the products of a GPU are rounded
             with with_pins(), jax.default_matmul_precision("highest"):
-                checked = write_stablehlo(saved, staged)
+                checked = write(saved, staged, config)
         card = (place / CARD).read_text(encoding="utf-8")
         (staged / CARD).write_text(with_use(card, checked.use), encoding="utf-8", newline="")
-    return Written(trial, output / FILE, checked)
+    return Written(trial, output / name, checked)
+
+
+_Write = Callable[[SavedModel, Path, StudyConfig], Checked]
+
+
+def _stablehlo() -> tuple[str, _Write]:
+    from sweeper.export.stablehlo import FILE, check_stablehlo, write_stablehlo
+
+    check_stablehlo()
+    return FILE, lambda saved, directory, _config: write_stablehlo(saved, directory)
+
+
+def _onnx() -> tuple[str, _Write]:
+    try:
+        from sweeper.export.onnx_model import FILE, write_onnx
+    except ImportError as error:
+        raise SetupError(missing(error.name or "onnx", "onnx")) from error
+    return FILE, lambda saved, directory, config: write_onnx(
+        saved, directory, [*_samples(saved, config)]
+    )
+
+
+_WRITERS: dict[Format, Callable[[], tuple[str, _Write]]] = {
+    "onnx": _onnx,
+    "stablehlo": _stablehlo,
+}
+
+
+def _samples(saved: SavedModel, config: StudyConfig) -> Iterator[Any]:
+    """Tables of rows to compare predictions on: odd ones, and validation rows if they are here."""
+    yield odd_rows(Transform.of_record(saved.info))
+    with suppress(DataError, UnfitRowsError):
+        rows = validation_rows(config, _MOST_ROWS)
+        saved.features(rows)
+        yield rows

@@ -61,7 +61,7 @@ def write_stablehlo(saved: SavedModel, directory: Path) -> Checked:
     found = np.asarray(jax.export.deserialize(bytearray(content)).call(rows))
     difference = relative_difference(found, np.asarray(jax.jit(outputs)(rows)))
     refuse_different(difference, FILE)
-    return Checked(_ROWS, difference, _use(spec["dtype"], n_features))
+    return Checked(_ROWS, difference, _use(saved))
 
 
 def _described(saved: SavedModel, exported: Any) -> dict[str, Any]:
@@ -92,23 +92,32 @@ def _described(saved: SavedModel, exported: Any) -> dict[str, Any]:
     }
 
 
-def _use(dtype: str, n_features: int) -> str:
-    x64 = ["    jax.config.update('jax_enable_x64', True)"] if dtype == "float64" else []
+def _use(saved: SavedModel) -> str:
+    dtype, n_features = saved.info["data"]["spec"]["dtype"], len(saved.feature_names)
+    x64 = ['    jax.config.update("jax_enable_x64", True)'] if dtype == "float64" else []
+    outputs = (
+        "scaled targets: numbers in the unit of the data are outputs * scale + shift, and then the",
+        f"function in `{DESCRIPTION}`, if there is one.",
+    )
+    if saved.class_names:
+        outputs = ("logits of classes; a single one is the log-odds of the second class.",)
     return "\n".join(
         [
-            "With JAX alone (and flatbuffers, which it needs to read programs), in this directory:",
+            "With JAX alone (and flatbuffers, with which it reads programs), in this directory:",
             "",
             "    import jax",
-            *x64,
             "    from jax import export",
             "",
-            f'    program = export.deserialize(bytearray(open("{FILE}", "rb").read()))',
-            f"    outputs = program.call(x)  # x: {dtype} array shaped (rows, {n_features})",
+            *x64,
+            f'    with open("{FILE}", "rb") as file:',
+            "        program = export.deserialize(bytearray(file.read()))",
+            f"    outputs = program.call(x)  # x: {dtype}, shaped (rows, {n_features})",
             "",
-            f"`x` are prepared features, in the order that `{DESCRIPTION}` lists: filled, scaled and",
-            "encoded as in training. `sweeper.load(...).features(rows)` and `load.features(rows)` of an",
-            "export without `--format` return them. Outputs are logits of classes, or scaled",
-            f"targets: numbers in the data's unit are outputs * scale + shift, then what `{DESCRIPTION}`",
-            f"names. The program runs on {', '.join(_PLATFORMS)}.",
+            f"`x` are prepared features, in the order of `columns` in `{DESCRIPTION}`: filled,",
+            "scaled and encoded as in training. `features(rows)` of `sweeper.load(...)`, or of the",
+            "`load.py` of an export without `--format`, returns them. Outputs are",
+            *outputs,
+            "",
+            f"The program runs on {', '.join(_PLATFORMS)}.",
         ]
     )

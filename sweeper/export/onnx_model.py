@@ -1,0 +1,326 @@
+"""A model as one ONNX file that predicts raw rows: preparation, network and predictions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from jax2onnx import to_onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, compose, helper
+
+from sweeper.config.user_code import RAISED, describe_error
+from sweeper.data.identity import floats, values_of
+from sweeper.data.transform import Transform
+from sweeper.errors import Problem, StudyError
+from sweeper.export.card import in_cell
+from sweeper.export.conversion import (
+    OTHERWISE,
+    TOLERANCE,
+    Checked,
+    model_function,
+    refuse_different,
+    relative_difference,
+)
+from sweeper.export.onnx_graph import ML, ML_OPSET, OPSET, Graph, text_of, write_features
+from sweeper.export.saved_model import SavedModel
+
+FILE = "model.onnx"
+_ROWS = "rows"  # name of the first axis
+_OWN, _NETWORK = "sweeper/", "network/"  # beginnings of names in the graph
+_FLOATS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
+
+
+def write_onnx(saved: SavedModel, directory: Path, samples: Sequence[Any]) -> Checked:
+    """Write a model as `model.onnx`, and compare it in ONNX Runtime with the model.
+
+    `samples` are tables of raw rows.
+
+    Raises:
+        StudyError: it cannot be converted.
+        SetupError: the file does not predict what the model does.
+    """
+    try:
+        model = onnx_model(saved)
+        onnx.checker.check_model(model, full_check=True)
+        content = model.SerializeToString()
+        session = _session(content)
+    except RAISED as error:
+        found = f"the model cannot be converted to ONNX: {describe_error(error)}"
+        raise StudyError(Problem("", "--format", found, OTHERWISE)) from error
+    compared = [_compared(saved, session, rows) for rows in samples]
+    difference = max(most for _, most in compared)
+    refuse_different(difference, FILE)
+    (directory / FILE).write_bytes(content)
+    return Checked(sum(count for count, _ in compared), difference, _use(saved, model))
+
+
+def onnx_model(saved: SavedModel) -> onnx.ModelProto:
+    """The ONNX model of a saved model: from raw columns to predictions.
+
+    Raises:
+        StudyError: it does not make one prediction for each row.
+        Exception: jax2onnx cannot convert some operation.
+    """
+    graph, transform = Graph(_OWN), Transform.of_record(saved.info)
+    matrix = matrix_name(saved)
+    numbers, categories = _columns(graph, transform, matrix)
+    features, unfit = write_features(graph, transform, numbers, categories)
+    x = _in_precision(graph, saved, features)
+    network = _network(saved)
+    nodes = [*graph.nodes, *_wired(network, x)]
+    graph.nodes = []
+    results = _write_predictions(graph, saved, network.graph.output[0].name, unfit)
+    for name, found in results.items():
+        graph.nodes.append(helper.make_node("Identity", [found], [name]))
+    imports = {one.domain: one.version for one in network.opset_import}
+    model = helper.make_model(
+        helper.make_graph(
+            [*nodes, *graph.nodes],
+            "sweeper",
+            _inputs(transform, matrix),
+            _outputs(saved, results),
+            [*graph.constants, *network.graph.initializer],
+        ),
+        opset_imports=[helper.make_opsetid(*one) for one in {**imports, ML: ML_OPSET}.items()],
+        functions=network.functions,
+        ir_version=network.ir_version,
+        producer_name="sweeper",
+    )
+    about = {name: str(saved.info[name]) for name in ("study", "trial")}
+    helper.set_model_props(model, about)
+    return model
+
+
+def matrix_name(saved: SavedModel) -> str:
+    """The name of the array that all columns come from; empty if they have names of their own."""
+    source = saved.info["settings"]["data"]["source"]
+    columns = Transform.of_record(saved.info).columns
+    name = columns[0].rpartition("_")[0]
+    is_array = source in ("npz", "function") and len(columns) > 1
+    return name if is_array and [*columns] == [f"{name}_{i}" for i in range(len(columns))] else ""
+
+
+def _inputs(transform: Transform, matrix: str) -> list[onnx.ValueInfoProto]:
+    if matrix and not transform.categories:
+        shape = [_ROWS, len(transform.columns)]
+        return [helper.make_tensor_value_info(matrix, TensorProto.DOUBLE, shape)]
+    kinds = dict.fromkeys(transform.numbers, TensorProto.DOUBLE)
+    return [
+        helper.make_tensor_value_info(name, kinds.get(name, TensorProto.STRING), [_ROWS, 1])
+        for name in transform.columns
+    ]
+
+
+def _columns(graph: Graph, transform: Transform, matrix: str) -> tuple[str | None, dict[str, str]]:
+    """The numbers as one array, and each category."""
+    categories = {one.name: one.name for one in transform.categories}
+    if not transform.numbers:
+        return None, categories
+    if not matrix or categories:
+        return graph.joined(transform.numbers), categories
+    places = [transform.columns.index(name) for name in transform.numbers]
+    return graph.add("Gather", matrix, graph.constant(places, np.int64), axis=1), {}
+
+
+def _in_precision(graph: Graph, saved: SavedModel, features: str) -> str:
+    """What the network gets: features in its precision, scaled for its fold."""
+    data = saved.info["data"]
+    dtype = data["spec"]["dtype"]
+    x = graph.add("Cast", features, to=_FLOATS[dtype])
+    if not data["fold"]:
+        return x
+    scale, shift = (graph.constant([data["fold"][name]], dtype) for name in ("scale", "shift"))
+    return graph.add("Add", graph.add("Mul", x, scale), shift)
+
+
+def _network(saved: SavedModel) -> onnx.ModelProto:
+    """The network as jax2onnx converts it, with names that begin with `_NETWORK`."""
+    is_double = saved.info["data"]["spec"]["dtype"] == "float64"
+    shape = (_ROWS, len(saved.feature_names))
+    with _quiet():
+        made: Any = to_onnx(
+            model_function(saved), [shape], opset=OPSET, enable_double_precision=is_double
+        )
+    return compose.add_prefix(made, _NETWORK)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the converter's warnings about shapes that it leaves out."""
+    logger = logging.getLogger("onnx_ir")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _wired(network: onnx.ModelProto, x: str) -> Iterator[onnx.NodeProto]:
+    """The nodes of a network, whose input is `x`."""
+    yield helper.make_node("Identity", [x], [network.graph.input[0].name])
+    yield from network.graph.node
+
+
+def _write_predictions(graph: Graph, saved: SavedModel, outputs: str, unfit: str) -> dict[str, str]:
+    """Write what the file returns, by name; NaN, or an empty text, in rows that are `unfit`."""
+    data = saved.info["data"]
+    columns = data["transform"]["columns"]
+    spec = data["spec"]
+    if not data["class_names"]:
+        found = graph.add("Cast", outputs, to=TensorProto.DOUBLE)
+        found = graph.add("Mul", found, graph.constant([spec["y_scale"]]))
+        found = graph.add("Add", found, graph.constant([spec["y_mean"]]))
+        undo = spec.get("y_transform", "none")
+        if undo != "none":
+            found = graph.add("Exp", found)
+        if undo == "log1p":
+            found = graph.add("Sub", found, graph.constant(1.0))
+        found = graph.add("Where", unfit, graph.constant(np.nan), found)
+        return {free_name("prediction", columns): found}
+    if data["one_logit"]:  # the log-odds of the second class
+        zeros = graph.add("Sub", outputs, outputs)
+        chosen = graph.add("Greater", outputs, graph.constant(0.0, spec["dtype"]))
+        chosen = graph.add("Cast", chosen, to=TensorProto.INT64)
+        outputs = graph.joined([zeros, outputs])
+    else:
+        chosen = graph.add("ArgMax", outputs, axis=1, keepdims=1)
+    probabilities = graph.add("Softmax", outputs, axis=1)
+    nan = graph.constant(np.nan, spec["dtype"])
+    probabilities = graph.add("Where", unfit, nan, probabilities)
+    names = graph.constant(data["class_names"], object)
+    name = graph.add("Where", unfit, graph.constant("", object), graph.add("Gather", names, chosen))
+    return {
+        free_name("prediction", columns): name,
+        free_name("probabilities", columns): probabilities,
+    }
+
+
+def free_name(name: str, columns: Iterable[str]) -> str:
+    """The name of an output, which no column has."""
+    while name in columns:
+        name = f"predicted {name}"
+    return name
+
+
+def _outputs(saved: SavedModel, names: Iterable[str]) -> list[onnx.ValueInfoProto]:
+    data = saved.info["data"]
+    if not data["class_names"]:
+        kinds = [(TensorProto.DOUBLE, len(data["targets"]))]
+    else:
+        of_classes = _FLOATS[data["spec"]["dtype"]], len(data["class_names"])
+        kinds = [(TensorProto.STRING, 1), of_classes]
+    return [
+        helper.make_tensor_value_info(name, kind, [_ROWS, count])
+        for name, (kind, count) in zip(names, kinds, strict=True)
+    ]
+
+
+def _session(content: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def _feed(saved: SavedModel, rows: Any) -> dict[str, NDArray[Any]]:
+    """The inputs of the file for raw rows."""
+    transform, matrix = Transform.of_record(saved.info), matrix_name(saved)
+    if matrix and not transform.categories:
+        columns = [floats(np.asarray(rows[name])) for name in transform.columns]
+        return {matrix: np.stack(columns, axis=1)}
+    found: dict[str, NDArray[Any]] = {}
+    for name in transform.columns:
+        if name in transform.numbers:
+            found[name] = floats(np.asarray(rows[name]), transform.words)[:, None]
+        else:
+            texts = [text_of(value) for value in values_of(rows[name])]
+            found[name] = np.array(texts, object)[:, None]
+    return found
+
+
+def _compared(
+    saved: SavedModel, session: onnxruntime.InferenceSession, rows: Any
+) -> tuple[int, float]:
+    """The number of rows, and the largest relative difference between the file and the model.
+
+    It is infinite if a class is not among the likeliest.
+    """
+    prediction, *others = map(np.asarray, session.run(None, _feed(saved, rows)))
+    outputs = saved.outputs(rows)
+    if not saved.class_names:
+        return len(outputs), relative_difference(prediction, saved.numbers_by(outputs))
+    of_class = saved.probabilities_by(outputs)
+    chosen = prediction == np.array(saved.class_names, object)
+    likeliest = of_class >= of_class.max(axis=1, keepdims=True) * (1 - TOLERANCE)
+    if not (chosen & likeliest).any(axis=1).all():
+        return len(outputs), np.inf
+    return len(outputs), relative_difference(others[0], of_class)
+
+
+def _use(saved: SavedModel, model: onnx.ModelProto) -> str:
+    """How to use the file, with its inputs and outputs."""
+    inputs = [one.name for one in model.graph.input]
+    results = [one.name for one in model.graph.output]
+    is_matrix = inputs == [matrix_name(saved)]
+    kinds = {
+        one.name: _KINDS[one.type.tensor_type.elem_type == TensorProto.STRING]
+        for one in model.graph.input
+    }
+    shown = [f"| {in_cell(name)} | {kinds[name]} |" for name in inputs[:_SHOWN]]
+    more = f"and {len(inputs) - _SHOWN} more" if len(inputs) > _SHOWN else ""
+    data = saved.info["data"]
+    what = f"`{results[0]}`: {', '.join(in_cell(one) for one in data['targets'])}"
+    if saved.class_names:
+        what += f"; `{results[1]}` of {', '.join(in_cell(one) for one in saved.class_names)}"
+    return "\n".join(
+        [
+            "With ONNX Runtime alone, in this directory:",
+            "",
+            *(_OF_ARRAY if is_matrix else _OF_TABLE),
+            f"    {'prediction, probabilities' if saved.class_names else '(prediction,)'} = "
+            "session.run(None, given)",
+            "",
+            "Gaps are filled, numbers scaled and categories encoded as in training, in the file.",
+            "A category that no training row had is taken as none of the known ones. In a row with",
+            "an infinite number, or a missing one if the study does not fill them, numbers and",
+            "probabilities are NaN, and classes empty.",
+            "",
+            f"Outputs are {what}.",
+            "",
+            *([] if is_matrix else ["| input, shaped (rows, 1) | type |", "| --- | --- |", *shown]),
+            *([more] if more else []),
+        ]
+    ).rstrip()
+
+
+_SHOWN = 50  # inputs
+_KINDS = {False: "number, as double; missing: NaN", True: "text; missing: empty"}
+_OF_ARRAY = (
+    "    import onnxruntime",
+    "",
+    '    session = onnxruntime.InferenceSession("model.onnx")',
+    "    (one,) = session.get_inputs()",
+    '    given = {one.name: x.reshape(len(x), -1).astype("float64")}  # x: the array of rows',
+)
+_OF_TABLE = (
+    "    import onnxruntime",
+    "    import pandas",
+    "",
+    '    session = onnxruntime.InferenceSession("model.onnx")',
+    '    rows = pandas.read_parquet("new.parquet")',
+    "    given = {}",
+    "    for one in session.get_inputs():",
+    "        column = rows[one.name]",
+    '        if one.type == "tensor(string)":',
+    '            column = column.astype(object).where(column.notna(), "").map(str)',
+    "            given[one.name] = column.to_numpy(object)[:, None]",
+    "        else:",
+    '            given[one.name] = column.to_numpy("float64")[:, None]',
+)
