@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from sweeper.trackers.memory import Memory, recall
 from sweeper.trackers.published import Published, read_published
 from sweeper.trackers.tracker import Logged, Tracker, TrackerName
 
+_UNSAFE = re.compile(r"[^\w-]+")
 _EVERY_S = 5.0  # between two looks at a running study
 
 
@@ -51,17 +53,20 @@ def log_study(
     Raises:
         SetupError: nothing was published, the tracker is not installed, or it refuses something.
     """
-    while follow and not run_dir.trials.exists() and read_status(run_dir).state == "running":
+    standing = read_status(run_dir)
+    while follow and not run_dir.trials.exists() and standing.state == "running":
         time.sleep(_EVERY_S)
+        standing = read_status(run_dir)
     memory = recall(run_dir)
     published = _read(run_dir, memory)
     tracker = connecting(published.status.study, memory)
     try:
         logged = tracker.start(published.study())
-        before = len(logged.trials)
+        before, said = len(logged.trials), None
         while True:
             logged = _add(tracker, published, logged, top)
-            shown(len(logged.trials), len(published.trials))
+            if said != (said := (len(logged.trials), len(published.trials))):
+                shown(*said)
             if not (follow and published.is_running):
                 break
             time.sleep(_EVERY_S)
@@ -84,7 +89,8 @@ def connect(
     Raises:
         SetupError: it is not installed.
     """
-    project = project or study
+    # the name of a study may come from elsewhere: it names no directory and no owner
+    project = project or _UNSAFE.sub("-", study)
     try:
         match name:
             case TrackerName.MLFLOW:

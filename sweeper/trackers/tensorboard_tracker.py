@@ -22,6 +22,7 @@ from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from sweeper.errors import Problem, SetupError
 from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, flattened
 
 _VERSION = "brain.Event:2"  # the first event of each file
@@ -44,7 +45,13 @@ class TensorBoardTracker:
     def start(self, study: StudyRecord) -> Logged:
         """Make the study's directory; returns what it has."""
         self._root = self._logdir / f"{self._project}-{study.key[:6]}"
-        self._root.mkdir(parents=True, exist_ok=True)
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            found = f"the directory cannot be made: {error.strerror}"
+            raise SetupError(
+                Problem(str(self._root), "--uri", found, "name another one")
+            ) from error
         self._write_study(study)
         names = (path.name for path in self._root.iterdir())
         points = (int(found[1]) for name in names if (found := _POINTS.fullmatch(name)))

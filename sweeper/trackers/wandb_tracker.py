@@ -137,5 +137,5 @@ class WandbTracker:
         try:
             yield
         except WandbError as error:
-            hint = "log in with `wandb login`, or set WANDB_MODE=offline"
+            hint = "check --project, --uri and `wandb login`, or set WANDB_MODE=offline"
             raise SetupError(Problem("W&B", "", str(error), hint)) from error

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from sweeper.cli.main import command
+from sweeper.errors import SetupError
 from sweeper.rundir import RunDir
+from sweeper.trackers.log import connect
+from sweeper.trackers.memory import Memory
+from sweeper.trackers.tracker import TrackerName
 from tests.integrations import published
 
 pytestmark = pytest.mark.integration
@@ -113,3 +117,16 @@ def test_a_half_written_file_is_not_seen(run_dir: RunDir, tmp_path: Path) -> Non
     (trial / ".new-events.out..0").write_bytes(b"half")
     log(run_dir, tmp_path, "--top", "1")
     assert scalars(trial)["value"]
+
+
+def test_a_directory_that_cannot_be_made_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="--uri: the directory cannot be made"):
+        log(run_dir, tmp_path / "file")
+
+
+def test_the_name_of_a_study_names_no_other_directory(tmp_path: Path) -> None:
+    tracker = connect(
+        TrackerName.TENSORBOARD, str(tmp_path), None, "../a/b", Memory(RunDir(tmp_path), "k", {})
+    )
+    assert tracker._project == "-a-b"

@@ -288,3 +288,9 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SetupError, match=rf"--to: {name}, but .* 'sweeper-jax\[{name}\]'"):
         command("log", str(running.run_dir.root), "--to", name)
+
+
+def test_a_directory_without_a_study_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="no study has been run here"):
+        command("log", str(tmp_path), "--to", "tensorboard")
+    assert [*tmp_path.iterdir()] == []
