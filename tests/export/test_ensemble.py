@@ -306,7 +306,7 @@ def test_with_folds_each_row_is_predicted_by_the_model_that_has_not_seen_it(
     folds = ("study.folds=2", "data.split={test=0.1}", "data.scale=quantile", "study.n_trials=3")
     config = study_in(tmp_path, DIGITS, *CLASSES, *folds, "study.replicates=2")
     trained(config)
-    run_dir, data = RunDir(config.run_dir), prepare(config)
+    run_dir, data = RunDir(config.run_dir), prepared(config)
     record = measure_ensemble(run_dir, 3)
 
     judged: dict[tuple[int, int], NDArray[Any]] = {}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sweeper.config.model import TabMTable
+from sweeper.executors.classes import Classes
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import TrialStart, stack
 from sweeper.models.mlp import ACTIVATIONS, MLP, OTHER_THAN_ZERO, MlpShape
@@ -46,6 +47,26 @@ HOW = {
     "run_widths": RUN_WIDTHS,
     "traced": {"model.activation": ("tanh", "sigmoid", "relu")},
 }
+
+
+@pytest.fixture(scope="module")
+def known_classes() -> dict[tuple[str, ...], Classes]:
+    """The compiled classes of each study of this file."""
+    return {}
+
+
+@pytest.fixture
+def bench(
+    bench: Callable[..., Bench], known_classes: dict[tuple[str, ...], Classes]
+) -> Callable[..., Bench]:
+    """Makes studies that share compiled classes with equal ones of other tests."""
+
+    def make(*overrides: str) -> Bench:
+        study = bench(*overrides)
+        study.trainer.classes = known_classes.setdefault(overrides, study.trainer.classes)
+        return study
+
+    return make
 
 
 def random_trials(lr: tuple[float, float], count: int) -> list[TrialSpec]:
