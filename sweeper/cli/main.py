@@ -53,6 +53,7 @@ COMMANDS = {
     "report": "looking",
     "trial": "writing",
     "export-optuna": "writing",
+    "import-optuna": "writing",
     "log": "tracking",
     "ensemble": "winner",
     "confirm": "winner",

@@ -274,7 +274,15 @@ def _too_long(source: Source) -> Problem:
 
 
 def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
-    """The study with these settings; `file` is its study file."""
+    """The study with these settings; `file` is its study file.
+
+    Raises:
+        StudyError: another tool has trained it.
+    """
+    if not settings:
+        found = "it was imported, and has no study file, data or models"
+        hint = "use commands that show results, or learn from it: run --learn-from"
+        raise StudyError(Problem(str(file), "", found, hint))
     return parse(study_text(settings), file)
 
 

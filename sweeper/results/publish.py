@@ -87,12 +87,7 @@ class Publisher:
         self._clock = clock
         self._config = config
         self._study = config.study.name
-        self._constants = {
-            "schema_version": SCHEMA_VERSION,
-            "study": config.study.name,
-            "objective": _one_or_array(config.study.objectives),
-            "direction": _one_or_array(config.study.directions),
-        }
+        self._constants = constants_of(config)
         self._folds = config.study.folds or 1
         self._trials_schema = trials_schema(config)
         self._metrics_schema = metrics_schema(config)
@@ -194,6 +189,16 @@ class Publisher:
     def _write_once(self, rows: pa.Table, target: Path) -> None:
         with replacing(target, self._run_dir.staging) as staged:
             parquet.write_table(rows, staged)
+
+
+def constants_of(config: StudyConfig) -> dict[str, Any]:
+    """What every row of trials.parquet has in common."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "study": config.study.name,
+        "objective": _one_or_array(config.study.objectives),
+        "direction": _one_or_array(config.study.directions),
+    }
 
 
 def _one_or_array(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +99,21 @@ def study_metadata(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _schema(config: StudyConfig, columns: Sequence[Column]) -> pa.Schema:
+    return schema_with(columns, _about(config))
+
+
+def schema_with(columns: Sequence[Column], about: Mapping[str, Any]) -> pa.Schema:
+    """The schema of a published file with these columns, and what is known `about` its study."""
     fields = [pa.field(c.name, c.type, nullable=c.nullable) for c in columns]
-    schema, about_study = pa.schema(fields), json.dumps(_metadata(config, columns)).encode()
+    schema, about_study = pa.schema(fields), json.dumps(_metadata(about, columns)).encode()
     digest = schema_digest(schema, about_study)
     return schema.with_metadata({METADATA_KEY: about_study, DIGEST_KEY: digest})
 
 
-def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:
+def _about(config: StudyConfig) -> dict[str, Any]:
     canonical = config.canonical()
     text = json.dumps(canonical, sort_keys=True)
     return {
-        "schema_version": SCHEMA_VERSION,
         "study": config.study.name,
         "study_hash": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
         "metric": config.study.metric,
@@ -117,6 +121,13 @@ def _metadata(config: StudyConfig, columns: Sequence[Column]) -> dict[str, Any]:
         "search": canonical["search"],
         "settings": canonical,
         "study_file": str(config.source.path),
+    }
+
+
+def _metadata(about: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **about,
         "versions": installed_versions((*LIBRARIES, *_WRITING)),
         "columns": {
             c.name: {"meaning": c.meaning, "unit": c.unit, "deterministic": c.deterministic}
@@ -132,7 +143,7 @@ def _trials_columns(config: StudyConfig | None) -> tuple[Column, ...]:
         metrics, test_metrics = ("<metric>",), ("test_<metric>",)
         objectives = [("value_<i>", "<metric>")]
     else:
-        params = {name: _param_type(entry) for name, entry in config.columns.items()}
+        params = {name: param_type(entry) for name, entry in config.columns.items()}
         metrics, test_metrics = config.train.metric_names, config.train.test_metric_names
         names = value_columns(len(config.study.objectives))
         objectives = list(zip(names, config.study.objectives, strict=True))[1:]
@@ -165,7 +176,7 @@ def _trials_columns(config: StudyConfig | None) -> tuple[Column, ...]:
     )
 
 
-def _param_type(entry: Any) -> pa.DataType:
+def param_type(entry: Any) -> pa.DataType:
     """The column type for every value of a search entry; choices of mixed types become text."""
     if entry.type == "int":
         return INT64

@@ -176,7 +176,8 @@ def _read(source: str, name: str) -> EarlierStudy:
     refuse_links(run_dir)
     known = listed(run_dir)
     about, config = known.study, None
-    if "imported_from" not in about:
+    keys = {one.get("name") or key.rpartition(".")[2]: key for key, one in about["search"].items()}
+    if about["settings"]:  # of a study that was imported, only the search is known
         config = study_of(about["settings"], Path(about["study_file"]))
     columns = value_columns(len(known.metrics))
     trials: list[Earlier] = []
@@ -188,7 +189,9 @@ def _read(source: str, name: str) -> EarlierStudy:
                 row["state"],
                 () if None in values else tuple(values),
                 row["epochs_done"],
-                _setting_of_trial(config, params) if config else _setting_by_name(params),
+                _setting_of_trial(config, params)
+                if config
+                else _setting_by_name({keys[name]: value for name, value in params.items()}),
                 {
                     name.removeprefix("final_"): value
                     for name, value in row.items()
@@ -224,7 +227,7 @@ def _value_in(settings: Any, key: str) -> object:
     """The value of a dotted key.
 
     Raises:
-        KeyError: there is no such setting.
+        KeyError: the setting does not exist.
     """
     table, _, rest = key.partition(".")
     try:

@@ -20,27 +20,29 @@ from optuna.distributions import (
     CategoricalDistribution,
     distribution_to_json,
 )
-from optuna.exceptions import DuplicatedStudyError, StorageInternalError
+from optuna.exceptions import DuplicatedStudyError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, create_trial
 from sqlalchemy import orm
-from sqlalchemy.exc import SQLAlchemyError
 
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
 from sweeper.config.search import CategoricalSearch, IntSearch
 from sweeper.config.study import N_PARAMETERS
-from sweeper.errors import Problem, SetupError, StudyError
-from sweeper.results.listing import curves_of_all, listed
+from sweeper.errors import Problem, StudyError, listed
+from sweeper.results.listing import curves_of_all
+from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_storage import open_storage
+from sweeper.study.optuna_storage import open_storage, refusing
 from sweeper.study.space import AS_WRITTEN, or_name
 from sweeper.trial import Scalar
 
 Row = Mapping[str, Any]
 Curve = Mapping[int, float]
+ORIGIN = "sweeper:trial"
+"""The attribute of an exported trial by which a later export knows it."""
 _RANGE = "range"  # in the place of an extra value of `or`
 # columns to export in addition to a trial's parameters and values
 _TOLD = ("reason", "best_value", "best_epoch", "epochs_done", "value_std", "n_parameters")
@@ -83,6 +85,7 @@ def frozen_trials(
         has_values = None not in values and row["state"] != "FAIL"
         measured = [name for name in row if name.startswith(("final_", "test_"))]
         attributes = {name: row[name] for name in (*_TOLD, *measured) if row.get(name) is not None}
+        attributes[ORIGIN] = f"{row.get('run_id')}:{row['trial_number']}"
         trial = create_trial(
             state=optuna.trial.TrialState[row["state"]],
             values=values if is_complete or (has_values and len(columns) == 1) else None,
@@ -162,36 +165,49 @@ def _local(moment: datetime | float | None) -> datetime | None:
 _Rows = list[dict[str, Any]]
 
 
-def write_study(
-    config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str | None
-) -> str:
-    """Write a study of these trials to the database at `url`; returns its name there.
+def write_study(config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str) -> int:
+    """Write these trials to a study in the database at `url`; returns how many were not there.
+
+    A study with this name gets the trials that it lacks, after its own.
 
     Raises:
-        StudyError: the database already has a study with this name.
+        StudyError: the study there has other directions.
         SetupError: the database cannot be written.
     """
-    name = name or config.study.name
-    try:
+    with refusing(url, "written"):
         storage = open_storage(url)
-        study = blank_study(config, storage, name)
         try:
-            write_trials(storage, study._study_id, trials)
+            study = blank_study(config, storage, name)
+        except DuplicatedStudyError:
+            return _add_missing(config, trials, storage, name)
+        try:
+            write_trials(storage, study._study_id, [*with_gaps(config, trials)])
         except BaseException:
             storage.delete_study(study._study_id)
             raise
-    except DuplicatedStudyError:
-        hint = "give this one another name with --name, or use another file"
-        raise StudyError(Problem(url, "", f"it already has a study '{name}'", hint)) from None
-    except (StorageInternalError, SQLAlchemyError, ImportError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        hint = "use a storage URL of Optuna, such as sqlite:///study.db"
-        raise SetupError(Problem(url, "", f"cannot be written: {reason}", hint)) from error
-    return name
+        return len(trials)
 
 
-def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial]) -> None:
-    """Add `trials`, numbered from 0 in their order, to an empty study; all or none."""
+def _add_missing(
+    config: StudyConfig, trials: Sequence[FrozenTrial], storage: RDBStorage, name: str
+) -> int:
+    """Add the trials that an earlier export has not; trials of others are left alone."""
+    study = optuna.load_study(study_name=name, storage=storage)
+    directions = tuple(direction.name.lower() for direction in study.directions)
+    if directions != config.study.directions:
+        found = f"the study '{name}' there has other directions: {listed(directions)}"
+        raise StudyError(Problem("", "--name", found, "give this one another name"))
+    there = study.get_trials(deepcopy=False)
+    known = {trial.user_attrs.get(ORIGIN) for trial in there}
+    missing = [trial for trial in trials if trial.user_attrs[ORIGIN] not in known]
+    write_trials(storage, study._study_id, missing, len(there))
+    return len(missing)
+
+
+def write_trials(
+    storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial], first: int = 0
+) -> None:
+    """Add `trials`, numbered from `first` in their order, to a study; all or none."""
     with orm.Session(storage.engine) as session, session.begin():
         stored = [
             models.TrialModel(
@@ -201,7 +217,7 @@ def write_trials(storage: RDBStorage, study_id: int, trials: Sequence[FrozenTria
                 datetime_start=trial.datetime_start,
                 datetime_complete=trial.datetime_complete,
             )
-            for number, trial in enumerate(trials)
+            for number, trial in enumerate(trials, first)
         ]
         session.add_all(stored)
         session.flush()  # assigns their ids
@@ -259,16 +275,16 @@ def _attributes(of_trials: Iterable[tuple[int, Mapping[str, Any]]]) -> _Rows:
 
 
 def export_optuna(run_dir: RunDir, url: str, name: str | None) -> tuple[str, int]:
-    """Write the finished trials to `url`; returns the study's name there and their number.
+    """Write the finished trials to `url`; returns the study's name there and how many are new.
 
     Raises:
         SweeperError: nothing was published yet, or the storage cannot be written.
     """
-    known = listed(run_dir)
+    known = listed_in(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]))
     metric = config.study.objectives[0]
     is_judged = len(config.study.objectives) == 1 and metric != N_PARAMETERS
     curves = curves_of_all(run_dir, metric) if is_judged else {}
     trials = [*frozen_trials(config, known.rows(), curves, written_distributions(config))]
-    whole = [*with_gaps(config, trials)]
-    return write_study(config, whole, url, name), len(trials)
+    called = name or config.study.name
+    return called, write_study(config, trials, url, called)

@@ -62,7 +62,7 @@ def read_study(url: str, name: str | None) -> optuna.Study:
         is_file = parsed.get_backend_name() == "sqlite" and parsed.database
         # SQLite would make the file, and Optuna its tables
         if is_file and not Path(parsed.database or "").is_file():
-            raise SetupError(Problem(place, "", "there is no such file", _HINT))
+            raise SetupError(Problem(place, "", "the file does not exist", _HINT))
         engine = create_engine(url, poolclass=pool.NullPool)
         if not inspect(engine).has_table("trial_params"):
             raise SetupError(Problem(place, "", "it is not a storage of Optuna", _HINT))

@@ -152,7 +152,7 @@ def test_another_metric_is_refused(earlier: StudyConfig) -> None:
 def test_a_source_that_cannot_be_read_is_named(earlier: StudyConfig, tmp_path: Path) -> None:
     missing, text = tmp_path / "no.db", tmp_path / "text.db"
     text.write_text("not a database", encoding="utf-8")
-    with pytest.raises(SetupError, match="there is no such file"):
+    with pytest.raises(SetupError, match="the file does not exist"):
         learn(digits(), [f"sqlite:///{missing}"])
     assert not missing.exists()
     with pytest.raises(SetupError, match="file is not a database"):

@@ -118,13 +118,29 @@ def test_all_objectives_are_exported_and_the_front_is_the_same(
     assert 0 < len(front) < 8
 
 
-def test_an_existing_name_or_an_invalid_url_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
+def test_a_study_that_is_there_gets_the_trials_that_it_lacks(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    export_optuna(run_dir, url, None)
-    with pytest.raises(StudyError, match="it already has a study 'wine'; give this one another"):
-        export_optuna(run_dir, url, None)
+    assert export_optuna(run_dir, url, None) == ("wine", 8)
+    assert export_optuna(run_dir, url, None) == ("wine", 0)
     assert export_optuna(run_dir, url, "other") == ("other", 8)
-    assert len(optuna.load_study(study_name="other", storage=open_storage(url)).trials) == 8
+    storage = open_storage(url)
+    mine = optuna.create_study(storage=storage, study_name="mine", direction="minimize")
+    mine.add_trial(optuna.trial.create_trial(value=7.0))
+    assert export_optuna(run_dir, url, "mine") == ("mine", 8)
+    assert export_optuna(run_dir, url, "mine") == ("mine", 0)
+    found = optuna.load_study(study_name="mine", storage=storage).trials
+    assert [trial.number for trial in found] == [*range(9)]
+    assert (found[0].value, found[0].user_attrs) == (7.0, {})
+    exported = optuna.load_study(study_name="wine", storage=storage).trials
+    assert [trial.params for trial in found[1:]] == [trial.params for trial in exported]
+    optuna.create_study(storage=storage, study_name="up", direction="maximize")
+    with pytest.raises(StudyError, match="the study 'up' there has other directions: maximize"):
+        export_optuna(run_dir, url, "up")
+
+
+def test_an_invalid_url_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
     for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
         with pytest.raises(SetupError, match="use a storage URL of Optuna"):
             export_optuna(run_dir, wrong, None)

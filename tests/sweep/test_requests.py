@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pandas as pd
 import pytest
 
 import sweeper
-from sweeper.config import StudyConfig
+from sweeper.config import StudyConfig, parse
+from sweeper.errors import StudyError
 from sweeper.faults import Fault, plan_faults
 from sweeper.ledger import Ledger
 from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.rundir import RunDir
-from sweeper.sweep.requests import Asked, leave, new_request
+from sweeper.study.ask_tell import Study
+from sweeper.sweep.requests import Asked, leave, new_request, values_asked
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
 from tests.in_process import study_in
@@ -97,7 +100,7 @@ def test_requests_are_answered(unbroken: tuple[StudyConfig, Asking]) -> None:
     assert answers == [
         {"is_granted": True, "text": f"trial {first} has these values"},
         {"is_granted": True, "text": "trial 1 is stopped after epoch 2"},
-        {"is_granted": False, "text": "there is no trial 99: they go from 0 to 6"},
+        {"is_granted": False, "text": "trial 99 does not exist: they go from 0 to 6"},
     ]
     assert "asked for to stop trial 6: trial 6 is not in training yet" in asking.said
 
@@ -133,3 +136,56 @@ def test_a_crash_around_the_record_changes_no_row(
     assert deterministic_digest(RunDir(config.run_dir)) == deterministic_digest(
         RunDir(unbroken[0].run_dir)
     )
+
+
+def test_what_nothing_takes_is_taken_by_the_next_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = study_in(tmp_path, STUDY, *FEW)
+    stop, directory = threading.Event(), str(config.run_dir)
+
+    def stop_early(event: Event) -> None:
+        if isinstance(event, RoundClosed):
+            stop.set()
+
+    sweeper.run(config, observer=stop_early, stop=stop)
+    sweeper.command("enqueue", directory, "--set", "optimizer.lr=0.0456")
+    assert "the study is interrupted: its next `run` takes the request" in capsys.readouterr().out
+    refused = {
+        ("enqueue", directory): "no value is given",
+        ("enqueue", directory, "--set", "lr=7"): "--set lr: 7 is not one of its values",
+        ("enqueue", directory, "--set", "lr=0.01", "--set", "optimizer.lr=0.01"): "given twice",
+        ("enqueue", directory, "--set", "lr='ü'"): "'ü' is not one of its values",
+        ("enqueue", directory, "--set", "lr=nan"): "nan is not one of its values",
+        ("stop", directory, "--trial", "7"): "trial 7 does not exist; use a number from 0 to 6",
+    }
+    for words, found in refused.items():
+        with pytest.raises(StudyError) as caught:
+            sweeper.command(*words)
+        assert found in str(caught.value)
+    (RunDir(config.run_dir).requests / "1-a.json").write_text("{}", encoding="utf-8")
+    asking = Asking(config)
+    sweeper.run(config, observer=asking)
+    assert rows(config).query("enqueued")["params_lr"].tolist() == [0.0456]
+    assert "the request 1-a.json is refused: it asks for nothing that is known" in asking.said
+    for words in (("enqueue", directory, "--set", "lr=0.01"), ("stop", directory, "--trial", "0")):
+        with pytest.raises(StudyError, match="the study is finished"):
+            sweeper.command(*words)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc", "cmaes", "nsgaii"])
+def test_every_sampler_but_grid_proposes_what_is_enqueued(sampler: str) -> None:
+    config = parse(STUDY, Path("study.toml"), [f"study.sampler={{name={sampler!r}}}"])
+    study, plain = Study(config), Study(config)
+    study.enqueue(1, VALUES)
+    given, drawn = study.ask(3, 0), plain.ask(3, 0)
+    assert [spec.number for spec in given] == [0, 1, 2]
+    assert given[1].params["lr"] == VALUES["lr"]
+    assert given[0] == drawn[0]
+
+
+def test_a_grid_refuses_requests() -> None:
+    grid = ("study.sampler={name='grid'}", "search.optimizer.lr={type='categorical',choices=[1]}")
+    config = parse(STUDY, Path("study.toml"), grid)
+    _, (problem,) = values_asked(config, "run", [("optimizer.lr", 1)])
+    assert "the grid proposes each of its points once" in str(problem)

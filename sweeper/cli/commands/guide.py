@@ -19,6 +19,7 @@ SETTINGS = "settings"
 TOPICS = (
     "study-file",
     SETTINGS,
+    "search",
     "models-and-programs",
     "commands",
     "python",

@@ -149,7 +149,10 @@ def best(
         print_shown(warning, "")
     if chosen := read_ensemble(run_dir):
         print_shown(*verdicts(chosen), "")
-    train, n_kept = known.study["settings"]["train"], len(run_dir.own_models()) // 2
+    train = known.study["settings"].get("train")
+    if train is None:  # imported, without models
+        return
+    n_kept = len(run_dir.own_models()) // 2
     averages = len(known.metrics) == 1 and train["program"] == "supervised" and n_kept > 1
     print_shown(trial_tables.with_the_best(run_dir, rows[0], averages=averages))
 

@@ -179,7 +179,10 @@ def _check_unfinished(run_dir: RunDir, trial: int | None = None) -> None:
     if trial is None:
         return
     if trial >= status.n_trials:
-        found, hint = f"there is no trial {trial}", f"use a number from 0 to {status.n_trials - 1}"
+        found, hint = (
+            f"trial {trial} does not exist",
+            f"use a number from 0 to {status.n_trials - 1}",
+        )
         raise StudyError(Problem(place, key, found, hint))
     from sweeper.results.listing import listed
 

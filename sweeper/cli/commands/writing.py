@@ -21,7 +21,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_written
 from sweeper.cli.console import console_on
-from sweeper.errors import SweeperError
+from sweeper.errors import Problem, StudyError, SweeperError, counted
 
 
 def init(
@@ -87,14 +87,60 @@ def export_optuna(
 ) -> None:
     """Copy all finished trials to an Optuna storage, for optuna-dashboard and other tools.
 
-    Copies states, values, parameters and curves; load them with `optuna.load_study`.
+    Copies states, values, parameters and curves; load them with `optuna.load_study`. A study that
+    is already there gets the trials that it lacks.
     """
     run_dir = tables_asked(directory)
     from sweeper.study.optuna_export import export_optuna as write
 
     called, count = write(run_dir, url, name)
     use = f"load it with `optuna.load_study(study_name={called!r}, storage={url!r})`"
-    print_written(url, f"{count} trials of '{called}'; {use}, view it: `optuna-dashboard {url}`")
+    print_written(
+        url, f"{counted(count, 'trial')} of '{called}'; {use}, view it: `optuna-dashboard {url}`"
+    )
+
+
+def import_optuna(
+    url: Annotated[str, typer.Argument(metavar="URL", help="For example sqlite:///study.db.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The study there, if it has several.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="The directory to write; default: runs/NAME."),
+    ] = None,
+    renamed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="NAME=KEY",
+            help="The setting that a parameter is called here, such as lr=optimizer.lr; "
+            "repeatable.",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric", metavar="NAME", help="What the objective is called here; one for each."
+        ),
+    ] = None,
+) -> None:
+    """Write the results of an Optuna study as a run directory, to look at and to learn from.
+
+    Commands that show results work on it. Importing again replaces it.
+    """
+    pairs = [text.partition("=") for text in renamed or ()]
+    for text, (old, _, key) in zip(renamed or (), pairs, strict=True):
+        if not (old and key):
+            hint = "write e.g. --map lr=optimizer.lr"
+            raise StudyError(Problem("--map", text, "not of the form NAME=KEY", hint))
+    from sweeper.study.optuna_import import import_optuna as write
+
+    names = {old.strip(): key.strip() for old, _, key in pairs}
+    run_dir, count = write(url, name, output, names, metric or ())
+    use = f"view it with `python -m sweeper report {run_dir.root}`"
+    learn = f"learn from it with `run STUDY --learn-from {run_dir.root}`"
+    print_written(run_dir.root, f"{counted(count, 'trial')}; {use}, {learn}")
 
 
 def trial(

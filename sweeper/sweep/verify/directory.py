@@ -20,6 +20,7 @@ from sweeper.errors import LedgerError, Problem, SetupError
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.results.compare import TableDifference, differences
+from sweeper.results.imported import imported_from
 from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
 from sweeper.results.status import read_status, write_status
@@ -124,6 +125,10 @@ def restore_ledger(run_dir: RunDir) -> str:
 def _check_there(run_dir: RunDir) -> None:
     if not holds_study(run_dir):
         found, hint = "no study has been run here", "name the run directory of a study"
+        raise SetupError(Problem(str(run_dir.root), "", found, hint))
+    if not run_dir.ledger.exists() and (source := imported_from(run_dir)):
+        found = f"it was imported from {source}: it has no ledger to compare its tables with"
+        hint = "import it again, which replaces them"
         raise SetupError(Problem(str(run_dir.root), "", found, hint))
 
 

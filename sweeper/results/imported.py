@@ -1,0 +1,105 @@
+"""The tables of a study that another tool has trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyarrow import parquet
+
+from sweeper.config import StudyConfig
+from sweeper.errors import SetupError
+from sweeper.results.columns import (
+    BEST,
+    BUCKETS,
+    CIRCUMSTANCES,
+    DOUBLE,
+    FEASIBLE,
+    METRICS,
+    OUTCOME,
+    PARAMS_JSON,
+    SPANS,
+    Column,
+    D,
+)
+from sweeper.results.light import read_light, study_metadata
+from sweeper.results.publish import constants_of
+from sweeper.results.ranking import value_columns
+from sweeper.results.schema import param_type, schema_with
+from sweeper.results.table_file import TableFile
+from sweeper.results.tables import rows_table
+from sweeper.rundir import RunDir, remove_inside, replacing
+
+IMPORTED = "imported_from"
+
+
+def imported_from(run_dir: RunDir) -> str | None:
+    """Where the tables of a run directory were imported from; None if they were not."""
+    try:
+        table = read_light(run_dir.trials, ())
+    except (SetupError, OSError):
+        return None
+    return None if table is None else study_metadata(table).get(IMPORTED)
+
+
+class ImportedTables:
+    """Writes the tables of one imported study, whose `config` only has its goal and its search."""
+
+    def __init__(self, run_dir: RunDir, config: StudyConfig, source: str) -> None:
+        self._run_dir = run_dir
+        self._config = config
+        self._source = source
+
+    def write(
+        self, trials: Sequence[Mapping[str, Any]], curves: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Replace all tables; `trials` and `curves` are rows of trials.parquet and metrics/."""
+        run_dir = self._run_dir
+        run_dir.make()
+        constants = constants_of(self._config)
+        for part in run_dir.own_parts():
+            remove_inside(run_dir.root, part)
+        with replacing(run_dir.metrics / "part-000000-000000.parquet", run_dir.staging) as staged:
+            parquet.write_table(rows_table(curves, self._schema(METRICS)), staged)
+        tables = {
+            run_dir.spans: rows_table([], self._schema(SPANS)),
+            run_dir.buckets: rows_table([], self._schema(BUCKETS)),
+            run_dir.trials: rows_table(
+                [{**constants, **row} for row in trials], self._schema(self._trials_columns())
+            ),
+        }
+        for path, table in tables.items():
+            TableFile(path, run_dir.staging).write(table)
+
+    def _trials_columns(self) -> tuple[Column, ...]:
+        study = self._config.study
+        objectives = zip(value_columns(len(study.objectives)), study.objectives, strict=True)
+        return (
+            *OUTCOME,
+            *(Column(name, DOUBLE, f"the objective {of}", D) for name, of in [*objectives][1:]),
+            *BEST,
+            *(
+                Column(f"params_{name}", param_type(entry), f"the parameter {name}", D)
+                for name, entry in self._config.columns.items()
+            ),
+            PARAMS_JSON,
+            *CIRCUMSTANCES,
+            FEASIBLE,
+        )
+
+    def _schema(self, columns: Sequence[Column]) -> Any:
+        study = self._config.study
+        search = {
+            key: entry.model_dump(mode="json", exclude_none=True)
+            for key, entry in self._config.search.items()
+        }
+        about = {
+            "study": study.name,
+            "metric": study.metric,
+            "direction": study.direction,
+            "search": search,
+            "settings": {},
+            "study_file": self._source,
+            IMPORTED: self._source,
+        }
+        return schema_with(columns, about)

@@ -1,0 +1,297 @@
+"""Writes the trials of an Optuna study as the tables of a run directory, to be looked at.
+
+The directory has no ledger: its tables are a view of the Optuna study, and importing it again
+replaces them. Nothing can be trained there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial
+
+from sweeper.config import StudyConfig
+from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
+from sweeper.config.study import StudyTable
+from sweeper.errors import Problem, StudyError, did_you_mean, listed
+from sweeper.results.columns import LEAST_TRIALS
+from sweeper.results.importance import write_importance
+from sweeper.results.imported import ImportedTables, imported_from
+from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
+from sweeper.results.status import Status, write_status
+from sweeper.rundir import RunDir, refuse_links
+from sweeper.study.importance import Importance
+from sweeper.study.optuna_storage import read_study, without_password
+
+_ENDED = ("COMPLETE", "PRUNED", "FAIL")
+_NOT_A_WORD = re.compile(r"\W")
+_MAX_NAME = 100
+
+
+def import_optuna(
+    url: str,
+    name: str | None,
+    target: Path | None,
+    renamed: Mapping[str, str],
+    metrics: Sequence[str],
+) -> tuple[RunDir, int]:
+    """Write the ended trials of an Optuna study to `target`; returns it and their number.
+
+    `renamed` maps names of parameters to keys of settings. `metrics` name the objectives, if the
+    study does not.
+
+    Raises:
+        StudyError: the directory has something else, or a name to map or a metric does not fit.
+        SetupError: the storage cannot be read.
+    """
+    study = read_study(url, name)
+    place = f"{without_password(url)}#{study.study_name}"
+    safe = _NOT_A_WORD.sub("-", study.study_name).strip("-")[:_MAX_NAME] or "imported"
+    run_dir = RunDir(target or Path("runs") / safe)
+    _check_free(run_dir, place)
+    trials = [trial for trial in study.trials if trial.state.name in _ENDED]
+    search = _search(place, trials, renamed)
+    config = _config(safe, _objectives(place, study, metrics), study, search)
+    columns = {renamed.get(key, key): entry.column(key) for key, entry in search.items()}
+    names = {old: columns[renamed.get(old, old)] for trial in trials for old in trial.params}
+    rows = [_row(config, trial, names) for trial in trials]
+    run_dir.root.mkdir(parents=True, exist_ok=True)
+    ImportedTables(run_dir, config, place).write(rows, [*_curves(config, trials)])
+    _write_importance(run_dir, config, rows)
+    write_status(run_dir, _status(config, rows))
+    return run_dir, len(rows)
+
+
+def _check_free(run_dir: RunDir, place: str) -> None:
+    """Refuse a directory that has anything but an earlier import of the same study."""
+    refuse_links(run_dir)
+    root = run_dir.root
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        return
+    if root.is_dir() and not run_dir.ledger.exists() and imported_from(run_dir) == place:
+        return
+    hint = "name a new directory with --to"
+    raise StudyError(Problem(str(root), "--to", "there is something else", hint))
+
+
+def _objectives(place: str, study: optuna.Study, given: Sequence[str]) -> tuple[str, ...]:
+    count = len(study.directions)
+    known = [*(given or study.metric_names or value_columns(count))]
+    if len(known) != count or len({*known}) != count:
+        found = f"{listed(known)} for a study with {count} objectives"
+        raise StudyError(Problem(place, "--metric", found, "name each objective once"))
+    return tuple(known)
+
+
+def _config(
+    name: str,
+    objectives: tuple[str, ...],
+    study: optuna.Study,
+    search: Mapping[str, SearchEntry],
+) -> StudyConfig:
+    """What tables and importances need to know of a study; it has no other settings."""
+    directions = tuple(direction.name.lower() for direction in study.directions)
+    is_one = len(objectives) == 1
+    table = StudyTable.model_construct(
+        name=name,
+        metric=objectives[0] if is_one else objectives,
+        direction=directions[0] if is_one else directions,
+        n_trials=len(study.trials),
+    )
+    return StudyConfig.model_construct(study=table, search=dict(search), same_as={})
+
+
+def _search(
+    place: str, trials: Sequence[FrozenTrial], renamed: Mapping[str, str]
+) -> dict[str, SearchEntry]:
+    """The search of all trials, by key: for each parameter, all values that any trial could have.
+
+    Raises:
+        StudyError: a name to map does not exist, or two names are mapped to one.
+    """
+    found: dict[str, list[BaseDistribution]] = {}
+    for trial in trials:
+        for name, distribution in trial.distributions.items():
+            found.setdefault(name, []).append(distribution)
+    for name in renamed:
+        if name not in found:
+            hint = did_you_mean(name, [*found]) or f"its parameters are {listed([*found])}"
+            raise StudyError(Problem(place, "--map", f"no trial has a parameter '{name}'", hint))
+    keys = [renamed.get(name, name) for name in found]
+    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+        raise StudyError(Problem(place, "--map", f"two parameters are called {twice[0]}", ""))
+    columns = [_NOT_A_WORD.sub("_", key.rpartition(".")[2]) for key in keys]
+    return {
+        key: _entry(key, column if columns.count(column) == 1 else _NOT_A_WORD.sub("_", key), every)
+        for key, column, every in zip(keys, columns, found.values(), strict=True)
+    }
+
+
+def _entry(key: str, column: str, every: Sequence[BaseDistribution]) -> SearchEntry:
+    """The search entry of a parameter with these distributions."""
+    name = None if column == key.rpartition(".")[2] else column
+    if any(isinstance(one, CategoricalDistribution) for one in every):
+        choices = dict.fromkeys(_plain(value) for one in every for value in _choices(one))
+        return CategoricalSearch.model_construct(type="categorical", name=name, choices=(*choices,))
+    ranges = [one for one in every if isinstance(one, FloatDistribution | IntDistribution)]
+    low, high = min(one.low for one in ranges), max(one.high for one in ranges)
+    is_log = all(one.log for one in ranges) and low > 0
+    if all(isinstance(one, IntDistribution) for one in ranges):
+        return IntSearch.model_construct(type="int", name=name, low=low, high=high, log=is_log)
+    low, high = float(low), float(high)
+    return FloatSearch.model_construct(type="float", name=name, low=low, high=high, log=is_log)
+
+
+def _choices(distribution: BaseDistribution) -> Sequence[Any]:
+    """The choices of a distribution, or the ends of a range that became one."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    return distribution.low, distribution.high
+
+
+def _plain(value: Any) -> bool | int | float | str:
+    """A choice as it is in a table; anything but numbers, booleans and text is shown as text."""
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _row(config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str]) -> dict[str, Any]:
+    """The row of a trial; what is always known of a trial of this package is 0, none or empty."""
+    entries = config.columns
+    params: dict[str, Any] = {}
+    for name, value in trial.params.items():
+        column = names[name]
+        is_float = isinstance(entries[column], FloatSearch)
+        params[column] = float(value) if is_float else _plain(value)
+    columns = value_columns(len(config.study.objectives))
+    values = trial.values if trial.values is not None else []
+    reports = sorted(trial.intermediate_values.items())
+    finite = [(value, step) for step, value in reports if math.isfinite(value)]
+    better = max if config.study.directions[0] == "maximize" else min
+    best = better(value for value, _ in finite) if finite else None
+    return {
+        "run_id": "imported",
+        "trial_number": trial.number,
+        "state": trial.state.name,
+        "reason": {"PRUNED": "pruned", "FAIL": "error"}.get(trial.state.name),
+        **dict(zip(columns, values, strict=False)),
+        "best_value": best,
+        "best_epoch": next((_epoch(step) for value, step in finite if value == best), None),
+        "epochs_done": _epoch(reports[-1][0]) if reports else 0,
+        **{f"params_{column}": value for column, value in params.items()},
+        "params_json": json.dumps(params),
+        "n_parameters": 0,
+        "strategy": "none",
+        "structure_id": "",
+        "told_through_round": 0,
+        "first_round": 0,
+        "last_round": 0,
+        "seed": 0,
+        "attempts": 1,
+        "started_at": _seconds(trial.datetime_start),
+        "finished_at": _seconds(trial.datetime_complete),
+        "train_s": None if trial.duration is None else trial.duration.total_seconds(),
+        "feasible": all(value <= 0 for value in trial.constraints.values())
+        if trial.constraints
+        else None,
+    }
+
+
+def _epoch(step: int) -> int:
+    """The epoch of a step, since epochs count from 1 and most programs count steps from 0."""
+    return step + 1
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()
+
+
+def _curves(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[dict[str, Any]]:
+    """The rows of metrics: the intermediate values, which are of the first objective."""
+    for trial in trials:
+        for step, value in sorted(trial.intermediate_values.items()):
+            yield {
+                "study": config.study.name,
+                "trial_number": trial.number,
+                "replicate": 0,
+                "fold": 0,
+                "epoch": _epoch(step),
+                "step": _epoch(step),
+                "metric": config.study.objectives[0],
+                "value": value,
+            }
+
+
+def _write_importance(run_dir: RunDir, config: StudyConfig, rows: Sequence[Row]) -> None:
+    complete = [row for row in rows if row["state"] == "COMPLETE"]
+    if len(complete) < LEAST_TRIALS or not config.search:
+        return
+    importance = Importance(config)
+    importance.tell(complete)
+    objectives = enumerate(config.study.objectives)
+    found = {metric: importance.of(index) for index, metric in objectives}
+    write_importance(run_dir, found, 0, len(complete))
+
+
+def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
+    """The status of an imported study, which is finished."""
+    now, study = time.time(), config.study
+    several = len(study.objectives) > 1
+    front = ParetoFront(study.directions) if several else BestTrials(study.directions, 1)
+    front.tell(rows)
+    columns = value_columns(len(study.objectives))
+    best = [
+        {
+            "trial_number": row["trial_number"],
+            "value": row["value"],
+            "values": [row[name] for name in columns],
+            "params": json.loads(row["params_json"]),
+        }
+        for row in front.rows()
+    ]
+    ended = [row["finished_at"] for row in rows if row["finished_at"] is not None]
+    counts = {state: sum(row["state"] == state for row in rows) for state in _ENDED}
+    return Status(
+        study=study.name,
+        run_id="imported",
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        state="finished",
+        started_at=now,
+        updated_at=now,
+        round=0,
+        n_trials=len(rows),
+        counts={**counts, "RUNNING": 0, "WAITING": 0},
+        best=best[0] if best else None,
+        metric=study.metric,
+        direction=study.direction,
+        trials_per_minute=None,
+        eta_s=None,
+        running=[],
+        compile_s=0.0,
+        train_s=sum(row["train_s"] or 0.0 for row in rows),
+        predicted_compile_s=0.0,
+        predicted_train_s=0.0,
+        n_compiled=0,
+        n_cache_hits=0,
+        spent_s={},
+        committed_at=max(ended, default=None),
+        front=best if several else [],
+        diverged=0,
+    )

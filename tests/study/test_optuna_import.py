@@ -1,0 +1,138 @@
+"""Optuna studies as run directories that other commands read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import optuna
+import pytest
+
+import sweeper
+from sweeper.config import parse
+from sweeper.errors import StudyError
+from sweeper.results.light import read_light
+from sweeper.results.listing import listed
+from sweeper.results.status import read_status
+from sweeper.rundir import RunDir
+from sweeper.study.learning import learn
+from sweeper.study.optuna_import import import_optuna
+from sweeper.study.optuna_storage import open_storage
+from tests.small_studies import DIGITS
+
+NAMES = {"lr": "optimizer.lr"}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Twelve trials: the numbers 3, 7 and 11 are pruned, 5 has failed, and 12 still runs."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('optuna') / 'old.db'}"
+    study = optuna.create_study(
+        storage=open_storage(url), study_name="größe 1", sampler=optuna.samplers.RandomSampler(0)
+    )
+    for number in range(12):
+        trial = study.ask()
+        width = trial.suggest_int("model.width", 8, 32)
+        trial.suggest_float("lr", 1e-4, 1e-2, log=True)
+        trial.suggest_categorical("clip", [None, 1.0])
+        for step in range(2 if number % 4 == 3 else 3):
+            trial.report(width / (step + 1), step)
+        state = optuna.trial.TrialState
+        if number == 5:
+            study.tell(trial, state=state.FAIL)
+        elif number % 4 == 3:
+            study.tell(trial, state=state.PRUNED)
+        else:
+            study.tell(trial, width / 3)
+    study.ask()
+    return url
+
+
+def imported(url: str, directory: Path) -> RunDir:
+    return import_optuna(url, None, directory, NAMES, ["val_loss"])[0]
+
+
+def test_trials_and_curves_are_those_of_the_study(url: str, tmp_path: Path) -> None:
+    run_dir = imported(url, tmp_path / "run")
+    results = sweeper.open_results(run_dir.root)
+    rows, study = results.trials(), optuna.load_study(study_name=None, storage=open_storage(url))
+    trials = [trial for trial in study.trials if trial.state.is_finished()]
+    assert rows["trial_number"].tolist() == [*range(12)]
+    assert rows["state"].tolist() == [trial.state.name for trial in trials]
+    assert rows["value"].dropna().tolist() == [t.value for t in trials if t.value is not None]
+    assert rows["params_width"].tolist() == [trial.params["model.width"] for trial in trials]
+    assert rows["params_lr"].tolist() == [trial.params["lr"] for trial in trials]
+    assert {*rows["params_clip"]} == {"None", "1.0"}
+    assert rows["epochs_done"].tolist() == [len(trial.intermediate_values) for trial in trials]
+    curve = results.metrics().query("trial_number == 3")
+    assert curve[["epoch", "metric", "value"]].values.tolist() == [
+        [step + 1, "val_loss", value] for step, value in trials[3].intermediate_values.items()
+    ]
+    starts = [trial.datetime_start.timestamp() for trial in trials if trial.datetime_start]
+    assert [at.timestamp() for at in rows["started_at"]] == pytest.approx(starts)
+
+
+def test_commands_that_show_results_work(url: str, tmp_path: Path) -> None:
+    run_dir = imported(url, tmp_path / "run")
+    status = read_status(run_dir)
+    best = sweeper.open_results(run_dir.root).best(1).iloc[0]
+    assert (status.state, status.study, status.metric) == ("finished", "größe-1", "val_loss")
+    assert dict(status.counts) == {
+        "COMPLETE": 8,
+        "PRUNED": 3,
+        "FAIL": 1,
+        "RUNNING": 0,
+        "WAITING": 0,
+    }
+    assert status.best is not None
+    assert status.best["trial_number"] == best["trial_number"] == listed(run_dir).best(1)[0]
+    sweeper.command("report", str(run_dir.root), "--output", str(tmp_path / "report.html"))
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert read_light(run_dir.importance) is None, "8 complete trials are too few"
+
+
+def test_an_import_is_repeated_in_place_but_replaces_nothing_else(url: str, tmp_path: Path) -> None:
+    run_dir = imported(url, tmp_path / "run")
+    before = run_dir.trials.read_bytes()
+    imported(url, run_dir.root)
+    assert listed(run_dir).rows() and before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").touch()
+    with pytest.raises(StudyError, match="--to: there is something else"):
+        imported(url, tmp_path / "mine")
+
+
+def test_a_new_study_learns_from_an_imported_one(url: str, tmp_path: Path) -> None:
+    run_dir = imported(url, tmp_path / "run")
+    config = parse(DIGITS, Path("study.toml"), [])
+    learned = learn(config, [run_dir.root])
+    (source,) = learned.sources
+    assert (source.n_seen, source.n_trials) == (12, 11)
+    assert source.left_out == {"failed or have not ended": 1}
+    assert [trial.values for trial in learned.trials if trial.state == "PRUNED"] == [
+        (row["value"],) for row in listed(run_dir).rows() if row["state"] == "PRUNED"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "metrics", "found"),
+    [
+        ({"lrr": "optimizer.lr"}, [], "no trial has a parameter 'lrr'; did you mean 'lr'?"),
+        ({"lr": "model.width"}, [], "two parameters are called model.width"),
+        ({}, ["a", "b"], "a and b for a study with 1 objectives"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(
+    names: dict[str, str], metrics: list[str], found: str, url: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StudyError) as caught:
+        import_optuna(url, None, tmp_path / "run", names, metrics)
+    assert found in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_needs_a_model_is_refused(url: str, tmp_path: Path) -> None:
+    run_dir = imported(url, tmp_path / "run")
+    with pytest.raises(StudyError, match="it was imported, and has no study file, data or models"):
+        sweeper.command("export-optuna", str(run_dir.root), f"sqlite:///{tmp_path}/new.db")
+    assert json.loads(run_dir.status.read_text("utf-8"))["run_id"] == "imported"
