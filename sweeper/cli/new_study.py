@@ -8,15 +8,15 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.cli.advice import Effort, Line, advice, budget
 from sweeper.config.json_schema import study_schema
 from sweeper.config.toml import Source, toml_value
 from sweeper.errors import DataError, Problem, StudyError
 from sweeper.results.text_files import write_new
+from sweeper.templates.advice import Effort, Line, advice, budget
+from sweeper.templates.completed import template_text
 
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
@@ -195,7 +195,7 @@ def study_text(template: Template, written_to: Path) -> str:
     It is named after its file, if that has a name of its own: two files are two studies, each with
     its own run directory.
     """
-    text = files("sweeper.cli").joinpath("templates", f"{template}.toml").read_text("utf-8")
+    text = template_text(template)
     if written_to.name == STUDY_FILE:
         return text
     return _with_lines(
