@@ -6,11 +6,14 @@ directory. All sessions read it like any other Parquet file.
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,7 +45,6 @@ class RowsInMemory:
     table: pd.DataFrame | pa.Table
     targets: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    _directory: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _without_rows, ()
@@ -54,8 +56,9 @@ class RowsInMemory:
 
     @cached_property
     def _written(self) -> Path:
-        self._directory = tempfile.TemporaryDirectory(prefix="sweeper-")
-        path = Path(self._directory.name) / RunDir(Path()).rows.name
+        directory = Path(tempfile.mkdtemp(prefix="sweeper-"))
+        weakref.finalize(self, _remove, directory, os.getpid())
+        path = directory / RunDir(Path()).rows.name
         if isinstance(self.table, pa.Table):
             parquet.write_table(self.table, path)
             return path
@@ -71,6 +74,12 @@ class RowsInMemory:
     def frame(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame, numbered from 0."""
         return as_pandas(self.table).reset_index(drop=True)
+
+
+def _remove(directory: Path, owner: int) -> None:
+    """Remove a directory of this process; a fork of it leaves it alone."""
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _without_rows() -> None:

@@ -115,8 +115,9 @@ def _task(draft: Draft, guessed: Guess | None) -> Task | None:
         return "classes" if task == "classes" else "numbers"
     metrics = [name.partition("_")[2] for name in draft.objectives]
     metrics += _texts(draft.written("train.metrics"))
-    if known := [TASK_OF_METRIC[name] for name in metrics if name in TASK_OF_METRIC]:
-        return known[0]
+    for metric in metrics:
+        if metric in TASK_OF_METRIC:
+            return TASK_OF_METRIC[metric]
     if len(_texts(draft.written("data.target"))) > 1:
         return "numbers"
     if guessed is not None:

@@ -138,10 +138,12 @@ def _reading(raw: RawTable, rows: RowsInMemory | None) -> RawTable:
     """The settings with those of the Parquet file that the rows become."""
     table = raw.get("data", {})
     table = table if is_table(table) else {}
-    targets = [] if rows is None else [*rows.targets]
     own = {"source": "parquet", "path": _ROWS_FILE}
-    own |= {"target": targets[0] if len(targets) == 1 else targets} if targets else {}
-    return {**raw, "data": {**own, **{k: v for k, v in table.items() if k not in own}}}
+    others = {name: value for name, value in table.items() if name not in own}
+    # rows that cannot be used are reported as such
+    targets = ["y"] if rows is None else [*rows.targets]
+    others.setdefault("target", targets[0] if len(targets) == 1 else targets)
+    return {**raw, "data": {**own, **others}}
 
 
 def _guessed(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
