@@ -114,10 +114,7 @@ def _begun(
     if sizes.train < 1:
         found = f"{guessed.rows} rows are too few to train, validate and test on"
         raise DataError(Problem(str(data), "", found, "use a table with more rows"))
-    in_proportion = guessed.rarest >= sizes.n_parts and guessed.values <= min(
-        sizes.train, sizes.val, sizes.test
-    )
-    if not in_proportion:
+    if not guessed.has_each_class_in(sizes):
         text = text.replace("stratify = true", "stratify = false")
     messages = _guessed(guessed, chosen, _other_way(chosen, data, guessed, output))
     name = data.name if data.exists() else str(data)

@@ -31,6 +31,7 @@ from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, row_id_doubts, totals
+from sweeper.data.sizes import Sizes
 from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
@@ -101,6 +102,11 @@ class Guess:
     weight: str = ""
     has_gaps: bool = False
 
+    def has_each_class_in(self, sizes: Sizes) -> bool:
+        """Whether every split can have the same proportions of classes."""
+        least = min(sizes.train, sizes.val, sizes.test)
+        return self.rarest >= sizes.n_parts and self.values <= least
+
     @property
     def is_left_out(self) -> bool:
         """Whether rows without a target are left out; not if its gaps may be words for a class."""
@@ -127,6 +133,11 @@ def guess_rows(
     Raises:
         DataError: there is nothing to predict or to learn from; the user chooses by `option`.
     """
+    with np.errstate(invalid="ignore"):  # infinite numbers, which are refused later
+        return _guess(whole, source, place, target, option)
+
+
+def _guess(whole: RawData, source: str, place: str, target: str | None, option: str) -> Guess:
     table = whole.frame
     as_read = replace(whole, frame=plain(table)[0])
     target, because = _target(place, as_read, target, option)

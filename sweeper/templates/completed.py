@@ -7,12 +7,20 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from sweeper.config.load import tables_in
+from sweeper.config.optimizer import has_several
 from sweeper.config.reading import RawTable, is_table, with_default, with_value
 from sweeper.config.space import flat_search
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.table import Table, field_of
 from sweeper.config.tables import kind_of
-from sweeper.config.train import TASK_OF_LOSS, TASK_OF_METRIC, SupervisedTable, Task, better
+from sweeper.config.train import (
+    TASK_OF_LOSS,
+    TASK_OF_METRIC,
+    OwnProgramTable,
+    SupervisedTable,
+    Task,
+    better,
+)
 from sweeper.templates.advice import Effort, advice, budget
 
 if TYPE_CHECKING:
@@ -84,7 +92,7 @@ def completed(
     draft.add("study.name", "study")
     if draft.written("model.function") is not None:
         draft.add("model.kind", "python")
-    if not any(map(is_table, (draft.written("optimizer") or {}).values())):
+    if not has_several(settings.get("optimizer")):
         draft.add("optimizer.name", "adamw")
     has_search = "search" in settings
     task = _task(draft, guessed)
@@ -97,6 +105,11 @@ def completed(
         _add_ways_to_read(draft, guessed)
     if task is not None and draft.kind("train") is SupervisedTable:
         _add_objective(draft, tables, task)
+    loss = draft.written("train.loss")
+    is_own = draft.kind("train") is OwnProgramTable or (loss and loss not in TASK_OF_LOSS)
+    if task is not None and is_own:
+        draft.add("train.task", task)
+        draft.add("study.metric", "val_loss")
     _add_direction(draft)
     for key, value in _settings(tables):
         is_required = key in _REQUIRED and (task is not None or key != "train.loss")

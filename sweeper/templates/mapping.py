@@ -6,6 +6,7 @@ without `search` gets everything that `init` writes.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 from sweeper.config.load import load, override_texts, parse, read_overrides, study_path
 from sweeper.config.mapping import raw_tables
 from sweeper.config.reading import RawTable, is_table, with_value
+from sweeper.config.refusals import MISSING
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import IN_MAPPING, IN_PYTHON, toml_text
+from sweeper.data.sizes import part_sizes
 from sweeper.errors import DataError, Problem, StudyError, listed
 from sweeper.rundir import RunDir
 from sweeper.templates.completed import completed
@@ -86,12 +89,17 @@ def study_of_mapping(
     if data is not None:
         raw, settings = (_reading(tables, rows) for tables in (raw, settings))
     raw = completed(raw, settings, guessed, is_in_memory=data is not None)
+    path = Path.cwd() / _UNNAMED
     try:
-        path = Path.cwd() / _UNNAMED
         config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
     except StudyError as error:
         known = {problem.key for problem in (*problems, *of_data)}
-        problems += [problem for problem in error.problems if problem.key not in known]
+        # what follows from rows that cannot be read is missing, too
+        problems += [
+            problem
+            for problem in error.problems
+            if problem.key not in known and not (of_data and problem.found == MISSING)
+        ]
         raise StudyError((*problems, *of_data)) from error
     if problems:
         raise StudyError((*problems, *of_data))
@@ -100,6 +108,11 @@ def study_of_mapping(
     if rows is None or guessed is None:
         return config
     _warn_of_left_out(guessed, settings)
+    if config.data.split.stratify and _written(settings, "data.split") is None:
+        is_possible = guessed.has_each_class_in(part_sizes(config, guessed.rows))
+        if not is_possible:
+            raw = with_value(raw, ["data", "split", "stratify"], False)
+            config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
     return config.reading(rows)
 
 
@@ -109,7 +122,8 @@ def _with_target(raw: RawTable, target: str | Sequence[str] | None) -> tuple[Raw
     table = raw.get("data", {})
     if is_table(table) and "target" in table:
         return raw, [Flaw("data.target", "also given as the argument target", "remove one")]
-    return with_value(raw, ["data", "target"], target if isinstance(target, str) else [*target]), []
+    plain, flaws = raw_tables({"data.target": target})
+    return {**raw, "data": {**(table if is_table(table) else {}), **plain.get("data", {})}}, flaws
 
 
 def _other_sources(raw: RawTable) -> Iterator[Flaw]:
@@ -152,9 +166,10 @@ def _guessed(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
         from sweeper.data.guess import guess_rows
         from sweeper.data.raw import RawData
 
-        frame = rows.frame.drop(columns=[*rows.targets[1:]])
+        first, *others = rows.targets
+        frame = rows.frame.drop(columns=[name for name in others if name != first])
         whole = RawData(rows.name, "data", frame, ())
-        return guess_rows(whole, "parquet", rows.name, rows.targets[0], "target")
+        return guess_rows(whole, "parquet", rows.name, first, "target")
     from sweeper.data.guess import guess
 
     path, targets = _written(settings, "data.path"), _targets(settings)
@@ -191,4 +206,12 @@ def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
         [*reasons[:_MAX_TOLD], *(f"{n} more" for n in [len(reasons) - _MAX_TOLD] if n > 0)]
     )
     said = f"columns left out: {shown}; data.drop = [] keeps them"
-    warnings.warn(said, UserWarning, stacklevel=4)
+    warnings.warn(said, UserWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """How many calls ago, seen from the caller of this, the code of the user called sweeper."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "sweeper":
+        frame, level = frame.f_back, level + 1
+    return level
