@@ -236,7 +236,7 @@ AS_TEXT = "name it by a string, as in df.columns = df.columns.astype(str)"
         ),
     ],
 )
-def test_rows_that_are_no_table_are_refused(data: Any, target: str | None, found: str) -> None:
+def test_other_data_than_tables_are_refused(data: Any, target: str | None, found: str) -> None:
     assert problems({}, data=data, target=target) == [found]
 
 
