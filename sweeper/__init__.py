@@ -93,8 +93,11 @@ def load_study(
     `search`, so is everything else. `overrides` change settings: one text such as "study.seed=1",
     several, or values by dotted key or by table.
 
-        >>> study = sweeper.load_study({"study.n_trials": 8}, data=frame, target="price")
-        >>> print(study.source.text)  # all of it, as a study file
+        >>> x, y = np.linspace(0.0, 1.0, 60).reshape(30, 2), np.arange(30.0)
+        >>> study = sweeper.load_study({"study.n_trials": 8, "model.depth": 1}, data=(x, y))
+        >>> study.study.metric, study.study.n_trials
+        ('val_r2', 8)
+        >>> text = study.source.text  # all of it, as a study file
 
     Raises:
         StudyError: with all problems of the settings.

@@ -276,6 +276,11 @@ def run(
     While progress is shown, the first interrupt (Ctrl-C, or that of a cell) stops the study after
     the current round, and a second one stops it at once.
 
+        >>> wine = {"data": {"source": "sklearn", "name": "wine"}, "train.epochs": 2}
+        >>> results = sweeper.run({**wine, "study": {"name": "wine", "n_trials": 2}})
+        >>> results.state, len(results.trials()), results.best().columns[0]
+        ('finished', 2, 'trial_number')
+
     In the main thread, SIGTERM and SIGHUP have the effect of `stop` and then end the program,
     unless other handlers are installed for them: see `execution.grace`.
 
