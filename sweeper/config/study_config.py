@@ -71,6 +71,10 @@ class Rows(Protocol):
         """Messages for the user about them."""
         ...
 
+    def forget(self) -> None:
+        """Remove what is only needed until the run directory has them."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RowsFile:
@@ -83,6 +87,9 @@ class RowsFile:
     def name(self) -> str:
         """The name of the file."""
         return self.file.name
+
+    def forget(self) -> None:
+        """Keep the file."""
 
 
 class StudyConfig(Table):

@@ -411,7 +411,8 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
         yield f"holds {unfit}"
     elif not column.count():
         yield "has no value in any row"
-    elif column.nunique(dropna=False) == 1:
+    # the first rows tell most columns, sooner than all of them
+    elif all(rows.nunique(dropna=False) == 1 for rows in (column.iloc[:100], column)):
         yield "has the same value in every row"
     elif not is_numeric_dtype(column.dtype):
         stray = _stray(raw, column)

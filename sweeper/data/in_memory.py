@@ -51,8 +51,14 @@ class RowsInMemory:
 
     @property
     def file(self) -> Path:
-        """A temporary Parquet file of the rows, which is removed with this object."""
+        """A temporary Parquet file of the rows, which is removed with this object at the latest."""
         return self._written
+
+    def forget(self) -> None:
+        """Remove the file; it is written again if it is needed again."""
+        if "_written" in vars(self):
+            shutil.rmtree(self._written.parent, ignore_errors=True)
+            del self._written
 
     @cached_property
     def _written(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from sweeper import api
 from sweeper.data.lint import data_doubts
 from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
+from sweeper.results.events import StudyOpened
 from sweeper.rundir import RunDir
 from tests.digest import deterministic_digest
 from tests.processes import ROOT
@@ -164,3 +166,25 @@ def test_the_rows_are_written_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None
     assert study.rows is not None
     assert parquet.ParquetFile(study.rows.file).num_row_groups == 4
     pd.testing.assert_frame_equal(pd.read_parquet(study.rows.file), HOUSES)
+
+
+def test_no_temporary_file_is_left_once_the_directory_has_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    given = {**SETTINGS, "study.n_trials": 1, "results.dir": tmp_path / "run"}
+    study = sweeper.load_study(given, data=HOUSES, target="price")
+    assert study.rows is not None
+    written: list[bool] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, StudyOpened):
+            written.append(any((tmp_path / "temporary").glob("sweeper-*")))
+
+    sweeper.run(study, observer=watch)
+    assert written == [False]
+    assert study.rows.file.is_file()
+    del study
+    gc.collect()
+    assert [*(tmp_path / "temporary").glob("sweeper-*")] == []

@@ -129,6 +129,8 @@ def open_session(
             if rows is not None and not (sessions and run_dir.rows.exists()):
                 with replacing(run_dir.rows, run_dir.staging) as staged:
                     shutil.copyfile(rows, staged)
+            if config.rows is not None:
+                config.rows.forget()
             if weights is not None:
                 record["fixed_start"] = weights
             with fault_points(Step.ADD_SESSION):
