@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from sweeper.cli.address_space import check_address_space
 from sweeper.errors import (
@@ -51,6 +51,8 @@ __all__ = [
     "run",
 ]
 
+Overrides = str | Sequence[str] | Mapping[str, Any]
+
 _HOMES = {
     "command": "sweeper.cli.main",
     "decay_mask": "sweeper.models.decay_masks",
@@ -60,21 +62,50 @@ _HOMES = {
 }
 
 
-def load_study(
-    path: Path | str, overrides: str | Sequence[str] | Mapping[str, Any] = ()
-) -> StudyConfig:
-    """The study that the file at `path` describes, with `overrides` such as "study.seed=1".
+@overload
+def load_study(study: Path | str, overrides: Overrides = ()) -> StudyConfig: ...
 
-    They are one text, several, or values by dotted key or by table.
+
+@overload
+def load_study(
+    study: Mapping[str, Any],
+    overrides: Overrides = (),
+    *,
+    data: Any = None,
+    target: str | Sequence[str] | None = None,
+) -> StudyConfig: ...
+
+
+def load_study(
+    study: Path | str | Mapping[str, Any],
+    overrides: Overrides = (),
+    *,
+    data: Any = None,
+    target: str | Sequence[str] | None = None,
+) -> StudyConfig:
+    """The study that a file describes, or a mapping with the tables of such a file.
+
+    The keys of a mapping are those of a study file, as nested tables, dotted, or both; functions
+    and classes may be given directly. `data` has the rows of a study without `data.path`: a
+    DataFrame of pandas or Polars with the columns `target`, or arrays `(X, y)`, shaped (rows,
+    features) and (rows,) or (rows, targets). The index of a DataFrame is not read. If the mapping
+    lacks what a study file must have, it is what `sweeper init` writes for these rows; without
+    `search`, so is everything else. `overrides` change settings: one text such as "study.seed=1",
+    several, or values by dotted key or by table.
+
+        >>> x, y = np.linspace(0.0, 1.0, 60).reshape(30, 2), np.arange(30.0)
+        >>> study = sweeper.load_study({"study.n_trials": 8, "model.depth": 1}, data=(x, y))
+        >>> study.study.metric, study.study.n_trials
+        ('val_r2', 8)
+        >>> text = study.source.text  # all of it, as a study file
 
     Raises:
-        StudyError: with all problems of the file and of `overrides`.
+        StudyError: with all problems of the settings.
+        DataError: `data` is not such a table, or has no such target.
     """
-    from sweeper.config import load
-    from sweeper.config.load import override_texts, study_path
-    from sweeper.config.toml import IN_PYTHON
+    from sweeper.templates.mapping import load_study
 
-    return load(study_path(path), override_texts(overrides), IN_PYTHON)
+    return load_study(study, overrides, data, target)
 
 
 def __getattr__(name: str) -> Any:

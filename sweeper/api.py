@@ -6,7 +6,7 @@ Slow imports are made where they are needed, so that other work can go on at the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,13 +14,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.config import StudyConfig, load
-from sweeper.config.load import study_path
+from sweeper.config import StudyConfig
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
-from sweeper.errors import DataError, StudyError, SweeperError
+from sweeper.errors import DataError, Problem, StudyError, SweeperError
 from sweeper.executors.signals import end_program
 from sweeper.notebook.card import card_for
 from sweeper.preflight.check import (
@@ -46,6 +45,7 @@ from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX
 from sweeper.sweep.session.xla_threads import kept_threads, threads_message
+from sweeper.templates.mapping import load_study
 
 if TYPE_CHECKING:
     from sweeper.notebook.results import StudyResults
@@ -247,8 +247,10 @@ class RunOptions:
 
 
 def run(
-    config: StudyConfig | Path | str,
+    study: StudyConfig | Path | str | Mapping[str, Any],
     *,
+    data: Any = None,
+    target: str | Sequence[str] | None = None,
     fresh: bool = False,
     plan_file: Path | None = None,
     continue_from: Path | None = None,
@@ -258,20 +260,26 @@ def run(
     stop: threading.Event | None = None,
     progress: bool | None = None,
 ) -> StudyResults:
-    """Run a study, or the one in a study file, to its end, or resume it, and return its results.
+    """Run a study to its end, or resume it, and return its results.
 
-    `stop` ends it after the current round, with everything committed. `fresh` moves an old run
-    directory aside. `plan_file` is a file that `plan --json` wrote. If `continue_from` is given,
-    all trials start from that saved model; it is copied into the run directory and used again on
-    resume. `trust_code` allows functions that this model names and the study does not.
-    `learn_from` are earlier studies, by run directory or as `URL#NAME` of an Optuna storage, whose
-    trials the sampler of a new study learns from as far as they fit; they are recorded for a
-    resume. `observer` is called with events, from any thread. `progress` shows how far the study
-    is: as a card that is updated in place in a notebook, where this is the default, or else as
-    lines on standard error.
+    `study` is one that `load_study` returned, its file, or a mapping of its settings, with `data`
+    and `target` as for `load_study`. `stop` ends it after the current round, with everything
+    committed. `fresh` moves an old run directory aside. `plan_file` is a file that `plan --json`
+    wrote. If `continue_from` is given, all trials start from that saved model; it is copied into
+    the run directory and used again on resume. `trust_code` allows functions that this model names
+    and the study does not. `learn_from` are earlier studies, by run directory or as `URL#NAME` of
+    an Optuna storage, whose trials the sampler of a new study learns from as far as they fit; they
+    are recorded for a resume. `observer` is called with events, from any thread. `progress` shows
+    how far the study is: as a card that is updated in place in a notebook, where this is the
+    default, or else as lines on standard error.
 
     While progress is shown, the first interrupt (Ctrl-C, or that of a cell) stops the study after
     the current round, and a second one stops it at once.
+
+        >>> wine = {"data": {"source": "sklearn", "name": "wine"}, "train.epochs": 2}
+        >>> results = sweeper.run({**wine, "study": {"name": "wine", "n_trials": 2}})
+        >>> results.state, len(results.trials()), results.best().columns[0]
+        ('finished', 2, 'trial_number')
 
     In the main thread, SIGTERM and SIGHUP have the effect of `stop` and then end the program,
     unless other handlers are installed for them: see `execution.grace`.
@@ -282,7 +290,7 @@ def run(
         SystemExit: after SIGTERM or SIGHUP, once the current round is committed.
     """
     timeline = Timeline(first=Activity.IMPORT)
-    config = config if isinstance(config, StudyConfig) else load(study_path(config))
+    config = _loaded(study, data, target)
     forget_changed(config.base_dir)
     config = session.with_recorded_rules(config, fresh=fresh)
     card = card_for(progress, config.study.name, timeline)
@@ -305,6 +313,16 @@ def run(
 def _pass_on(observers: Sequence[Observer], event: Event) -> None:
     for observer in observers:
         observer(event)
+
+
+def _loaded(study: Any, data: Any, target: str | Sequence[str] | None) -> StudyConfig:
+    if not isinstance(study, StudyConfig):
+        return load_study(study, data=data, target=target)
+    for name, value in (("data", data), ("target", target)):
+        if value is not None:
+            found, hint = "the study is loaded, with its data", "omit it, or pass it to load_study"
+            raise StudyError(Problem("", name, found, hint))
+    return study
 
 
 def run_prepared(

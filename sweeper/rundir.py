@@ -51,6 +51,11 @@ class RunDir:
         return self.root / "study.toml"
 
     @property
+    def rows(self) -> Path:
+        """The rows of a study that started with them in memory."""
+        return self.root / "data.parquet"
+
+    @property
     def ledger(self) -> Path:
         """The SQLite file that is the source of truth of the study."""
         return self.root / "ledger.db"
@@ -237,6 +242,7 @@ class RunDir:
         ledgers = (self.ledger, self.backup, self.damaged)
         yield from (Path(f"{path}{end}") for path in ledgers for end in _LOGS_OF_LEDGERS)
         yield from (self.lock, self.owner, self.status, self.stop, self.study_file, self.schema)
+        yield self.rows
         yield from (self.trials, self.buckets, self.spans, self.importance, self.baseline)
         yield from (self.ensemble, self.trackers)
         yield from (self.preparation, self.started_from, self.confirm, self.staging)

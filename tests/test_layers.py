@@ -23,6 +23,7 @@ LAYERS = (
     {"results"},
     {"ledger", "study", "scheduler"},
     {"data"},
+    {"templates"},
     {"models"},
     {"programs"},
     {"executors"},

@@ -14,7 +14,7 @@ NEEDED = (
     "sweeper/dashboard/static/vendored/VENDORED",
     "sweeper/scheduler/costs/cpu.json",
     "sweeper/guide/security.md",
-    "sweeper/cli/templates/digits.toml",
+    "sweeper/templates/digits.toml",
 )
 
 

@@ -8,15 +8,15 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.cli.advice import Effort, Line, advice, budget
 from sweeper.config.json_schema import study_schema
 from sweeper.config.toml import Source, toml_value
 from sweeper.errors import DataError, Problem, StudyError
 from sweeper.results.text_files import write_new
+from sweeper.templates.advice import Effort, Line, advice, budget
+from sweeper.templates.completed import template_text
 
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
@@ -114,10 +114,7 @@ def _begun(
     if sizes.train < 1:
         found = f"{guessed.rows} rows are too few to train, validate and test on"
         raise DataError(Problem(str(data), "", found, "use a table with more rows"))
-    in_proportion = guessed.rarest >= sizes.n_parts and guessed.values <= min(
-        sizes.train, sizes.val, sizes.test
-    )
-    if not in_proportion:
+    if not guessed.has_each_class_in(sizes):
         text = text.replace("stratify = true", "stratify = false")
     messages = _guessed(guessed, chosen, _other_way(chosen, data, guessed, output))
     name = data.name if data.exists() else str(data)
@@ -195,7 +192,7 @@ def study_text(template: Template, written_to: Path) -> str:
     It is named after its file, if that has a name of its own: two files are two studies, each with
     its own run directory.
     """
-    text = files("sweeper.cli").joinpath("templates", f"{template}.toml").read_text("utf-8")
+    text = template_text(template)
     if written_to.name == STUDY_FILE:
         return text
     return _with_lines(

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard, cast
 
 from sweeper.config.reading import RawTable, is_table, with_value
 from sweeper.config.refusals import keys_around, with_way
-from sweeper.config.study_config import StudyConfig
+from sweeper.config.study_config import RowsFile, StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import (
@@ -32,7 +32,7 @@ from sweeper.config.toml import (
 )
 from sweeper.config.validate import Draft
 from sweeper.errors import Problem, StudyError, did_you_mean_file
-from sweeper.rundir import read_small
+from sweeper.rundir import RunDir, read_small
 
 _BRACKETS = re.compile(r"[\[{]")
 
@@ -90,7 +90,8 @@ def study_path(given: object) -> Path:
     if isinstance(given, str | Path):
         return Path(given)
     found = f"{type(given).__name__} given as a study"
-    raise StudyError(Problem("", "", found, "pass the path of its study file"))
+    hint = "pass the path of its study file, or a mapping of its settings"
+    raise StudyError(Problem("", "", found, hint))
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -155,6 +156,11 @@ def _toml_files(directory: Path) -> list[str]:
     return [file.name for file in directory.glob("*.toml")]
 
 
+def tables_in(text: str) -> RawTable:
+    """The tables of a study file that is known to be TOML, as written."""
+    return tomllib.loads(text)
+
+
 def is_toml(path: Path) -> bool:
     """Whether the file at `path` is readable TOML, even if it is not a study."""
     return _raw(path) is not None
@@ -201,15 +207,22 @@ def _unreadable(path: Path, found: str) -> Problem:
 
 
 def parse(
-    text: str, path: Path, overrides: Sequence[str] = (), overridden_by: str = COMMAND_LINE
+    text: str,
+    path: Path,
+    overrides: Sequence[str] = (),
+    overridden_by: str = COMMAND_LINE,
+    place: str = "",
 ) -> StudyConfig:
     """The study that `text` describes; messages name the file `path`, or `overridden_by`.
+
+    `place` is where the settings are if no file has them.
 
     Raises:
         StudyError: as `load`.
     """
     given = read_overrides(overrides, overridden_by)
-    source = Source(path.absolute(), text, tuple(key for key, _ in given), overridden_by)
+    overridden = tuple(key for key, _ in given)
+    source = Source(path.absolute(), text, overridden, overridden_by, place=place)
     raw = _toml(source)
     for key, value in given:
         # a setting in the way that is not a table is replaced; validation reports unknown ones
@@ -273,8 +286,10 @@ def _too_long(source: Source) -> Problem:
     return Problem(f"{source.path.name}:{line}", "", TOO_LONG, SHORTEN)
 
 
-def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
+def study_of(settings: Mapping[str, Any], file: Path, run_dir: RunDir | None = None) -> StudyConfig:
     """The study with these settings; `file` is its study file.
+
+    If it started with rows in memory, they are read from its run directory `run_dir`.
 
     Raises:
         StudyError: another tool has trained it.
@@ -283,7 +298,10 @@ def study_of(settings: Mapping[str, Any], file: Path) -> StudyConfig:
         found = "it was imported, and has no study file, data or models"
         hint = "use commands that show results, or learn from it: run --learn-from"
         raise StudyError(Problem(str(file), "", found, hint))
-    return parse(study_text(settings), file)
+    config = parse(study_text(settings), file)
+    if run_dir is None or not run_dir.rows.is_file():
+        return config
+    return config.reading(RowsFile(run_dir.rows.absolute()))
 
 
 def study_text(settings: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ def flat_search(raw: RawTable, under: str = "") -> Iterator[tuple[str, object]]:
     """The raw entries of `[search]` by dotted setting, however the tables were nested."""
     for name, value in raw.items():
         key = f"{under}.{name}" if under else name
-        if is_table(value) and not _is_entry(value):
+        if is_table(value) and not is_entry(value):
             yield from flat_search(value, key)
         else:
             yield key, value
@@ -131,7 +131,8 @@ def any_value(entry: SearchEntry) -> object:
     return entry.choices[0] if isinstance(entry, CategoricalSearch) else entry.low
 
 
-def _is_entry(raw: RawTable) -> bool:
+def is_entry(raw: RawTable) -> bool:
+    """Whether a table below [search] is an entry, not a table of entries."""
     # a setting may have the name of a key of an entry, such as optimizer.name: then this is a table
     words = {word for word in _ENTRY_WORDS & raw.keys() if not is_table(raw[word])}
     if words == {"name"}:  # a setting without its entry, if there are others

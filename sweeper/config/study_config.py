@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 from pydantic import Field, PrivateAttr, SerializeAsAny
 
@@ -52,6 +53,45 @@ from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
 
 
+class Rows(Protocol):
+    """The rows of a study that started with them in memory."""
+
+    @property
+    def name(self) -> str:
+        """What messages call them."""
+        ...
+
+    @property
+    def file(self) -> Path:
+        """The Parquet file that holds them."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Messages for the user about them."""
+        ...
+
+    def forget(self) -> None:
+        """Remove what is only needed until the run directory has them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFile:
+    """These rows where an earlier session has written them."""
+
+    file: Path
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.file.name
+
+    def forget(self) -> None:
+        """Keep the file."""
+
+
 class StudyConfig(Table):
     """The settings of a study file; only built by `load` and `parse`, which check it as a whole.
 
@@ -77,6 +117,7 @@ class StudyConfig(Table):
     trial: SerializeAsAny[TrialTable] | None = None
 
     _source: Source = PrivateAttr()
+    _rows: Rows | None = PrivateAttr(None)
 
     @classmethod
     def of(cls, tables: Mapping[str, object], source: Source) -> Self:
@@ -136,6 +177,17 @@ class StudyConfig(Table):
     def source(self) -> Source:
         """The text that the study was read from."""
         return self._source
+
+    @property
+    def rows(self) -> Rows | None:
+        """The rows that are read instead of the file that `data.path` names; None for others."""
+        return self._rows
+
+    def reading(self, rows: Rows) -> Self:
+        """The same study, whose rows are these."""
+        config = self.model_copy()
+        config._rows = rows
+        return config
 
     def problem(self, key: str, found: str, hint: str) -> Problem:
         """A problem at the dotted `key` of this file."""

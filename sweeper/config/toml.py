@@ -143,6 +143,7 @@ def _is_unicode(value: object) -> bool:
 
 COMMAND_LINE = "--set"
 IN_PYTHON = "overrides"  # the argument of `load_study`
+IN_MAPPING = "in the mapping"  # where settings are if no file has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,9 @@ class Source:
     """A study file as read; `overridden` are the dotted keys that `--set` replaced,
     or another way to override settings that `overridden_by` names.
 
-    `working_directory` is that of the program when it read the file: user code may change it, and a
-    worker started elsewhere may have another.
+    `place` says where the settings are if no file has them; then only the directory of `path`
+    counts, from which relative paths start. `working_directory` is that of the program when it read
+    the file: user code may change it, and a worker started elsewhere may have another.
     """
 
     path: Path
@@ -159,6 +161,7 @@ class Source:
     overridden: tuple[str, ...] = ()
     overridden_by: str = COMMAND_LINE
     working_directory: Path = field(default_factory=Path.cwd)
+    place: str = ""
 
     def line(self, key: str) -> int | None:
         """The line of a dotted key, or of the nearest table around it; None if there is none."""
@@ -171,6 +174,8 @@ class Source:
         """The file and line of a dotted key, for messages."""
         if any(_holds(given, key) or _holds(key, given) for given in self.overridden):
             return self.overridden_by
+        if self.place:
+            return self.place
         line = self.line(key)
         return self.path.name if line is None else f"{self.path.name}:{line}"
 

@@ -29,7 +29,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable
 from sweeper.data.dataset import Dataset
-from sweeper.data.files import find_file, find_files
+from sweeper.data.files import find_file, parquet_files
 from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
@@ -239,8 +239,8 @@ def _files(config: StudyConfig) -> list[Path]:
             return [find_file(config, path, "data.path", ".csv")]
         case NpzTable(path=path):
             return [find_file(config, path, "data.path", ".npz")]
-        case ParquetTable(path=path):
-            return find_files(config, path, "data.path", ".parquet")
+        case ParquetTable() as data:
+            return parquet_files(config, data)
         case _:
             return []
 

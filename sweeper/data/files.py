@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.data import ParquetTable
 from sweeper.config.toml import toml_value
 from sweeper.errors import DataError, did_you_mean_file, listed
 
@@ -72,6 +73,17 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
             hint = f"write e.g. rows/*{suffix}"
             raise DataError(config.problem(key, found, hint)) from error
     raise _not_found(config, name, key, suffix)
+
+
+def parquet_files(config: StudyConfig, data: ParquetTable) -> list[Path]:
+    """The Parquet files that contain the study's rows.
+
+    Raises:
+        DataError: as `find_files`.
+    """
+    if config.rows is not None:
+        return [config.rows.file]
+    return find_files(config, data.path, "data.path", ".parquet")
 
 
 def matching_files(folder: Path, name: str, suffix: str, *, literal: bool = True) -> list[Path]:

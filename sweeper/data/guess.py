@@ -31,6 +31,7 @@ from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, row_id_doubts, totals
+from sweeper.data.sizes import Sizes
 from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
@@ -73,7 +74,8 @@ class Guess:
     `words` says which words in text columns were read as missing values; they would stay text
     if only `missing_values` meant missing. `hints` are further remarks about columns. `time` is
     a column by which the rows can be split in the order of time; else it is empty. `weight` is a
-    column with the name and the values of weights of rows; else it is empty.
+    column with the name and the values of weights of rows; else it is empty. `has_gaps` says
+    whether a number that is left is missing in some row.
     """
 
     source: str
@@ -98,6 +100,12 @@ class Guess:
     hints: Sequence[str] = ()
     time: str = ""
     weight: str = ""
+    has_gaps: bool = False
+
+    def has_each_class_in(self, sizes: Sizes) -> bool:
+        """Whether every split can have the same proportions of classes."""
+        least = min(sizes.train, sizes.val, sizes.test)
+        return self.rarest >= sizes.n_parts and self.values <= least
 
     @property
     def is_left_out(self) -> bool:
@@ -114,9 +122,25 @@ def guess(path: Path, target: str | None = None) -> Guess:
         DataError: the file does not exist, is not a table, or has no such column.
     """
     source, whole = _read(path, target)
+    return guess_rows(whole, source, str(path), target)
+
+
+def guess_rows(
+    whole: RawData, source: str, place: str, target: str | None, option: str = "--target"
+) -> Guess:
+    """What could be predicted from rows, as by `guess`; `place` is what messages call them.
+
+    Raises:
+        DataError: there is nothing to predict or to learn from; the user chooses by `option`.
+    """
+    with np.errstate(invalid="ignore"):  # infinite numbers, which are refused later
+        return _guess(whole, source, place, target, option)
+
+
+def _guess(whole: RawData, source: str, place: str, target: str | None, option: str) -> Guess:
     table = whole.frame
     as_read = replace(whole, frame=plain(table)[0])
-    target, because = _target(path, as_read, target)
+    target, because = _target(place, as_read, target, option)
     raw = replace(whole, targets=(target,)).with_targets()
     of_target, n_rows = raw.frame[target], len(raw.frame)
     words = sorted({word for of in whole.words.values() for word in of})
@@ -130,13 +154,13 @@ def guess(path: Path, target: str | None = None) -> Guess:
         found = f"no column besides the target '{target}' to learn from: {why}"
         ways = [_in_days(raw.frame[name]) for name in dates[:1]]
         hint = ", or ".join([*ways, "use a table with numbers or categories"])
-        raise DataError(Problem(str(path), "", found, hint))
+        raise DataError(Problem(place, "", found, hint))
     used = replace(whole, frame=table[[target, *kept]])
     as_missing = _words(used)
     counts = of_target.value_counts()
     if len(counts) == 1:
         found = f"the target '{target}' has the same value in all rows, '{counts.index[0]}'"
-        raise DataError(Problem(str(path), "", found, "choose another column with --target"))
+        raise DataError(Problem(place, "", found, f"choose another column with {option}"))
     stray = _stray(raw, of_target)
     is_classes = not stray and _is_classes(of_target)
     of_numbers = kept if is_classes else [*kept, target]
@@ -173,6 +197,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
             *number_codes(raw, of_numbers, "", MISSING_TARGET),
         ),
         time=next((name for name in dates if times(raw.frame[name]).notna().all()), ""),
+        has_gaps=raw.has_gaps_in_numbers,
         weight=next((name for name in kept if _may_be_weights(raw.frame[name])), ""),
     )
 
@@ -264,12 +289,12 @@ def _parquet(path: Path, target: str | None) -> pd.DataFrame:
     return parquet_table(paths, [target] if target else (), partitions=varying)
 
 
-def _target(path: Path, whole: RawData, wanted: str | None) -> tuple[str, str]:
+def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tuple[str, str]:
     """The column to predict, and how it was found."""
     columns = list(map(str, whole.frame.columns))
     if wanted is not None and wanted not in columns:
         hint = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
-        raise DataError(Problem(str(path), "--target", f"no column '{wanted}'", hint))
+        raise DataError(Problem(place, option, f"no column '{wanted}'", hint))
     named = [name for name in columns if name.lower() in _TARGETS]
     chosen = wanted or (named[0] if len(named) == 1 else columns[-1])
     fault = _target_fault(whole, chosen)
@@ -279,8 +304,8 @@ def _target(path: Path, whole: RawData, wanted: str | None) -> tuple[str, str]:
     if fault:
         ways = [] if whole.frame[chosen].count() else ["fill it in"]
         ways += [_in_days(whole.frame[chosen])] if _holds_dates(whole.frame[chosen]) else []
-        hint = ", or ".join([*ways, "name another with --target"])
-        raise DataError(Problem(str(path), "", f"the target '{chosen}' {fault}", hint))
+        hint = ", or ".join([*ways, f"name another with {option}"])
+        raise DataError(Problem(place, "", f"the target '{chosen}' {fault}", hint))
     if wanted is not None:
         return chosen, "as asked"
     if chosen == columns[-1]:
@@ -386,7 +411,8 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
         yield f"holds {unfit}"
     elif not column.count():
         yield "has no value in any row"
-    elif column.nunique(dropna=False) == 1:
+    # the first rows tell most columns, sooner than all of them
+    elif all(rows.nunique(dropna=False) == 1 for rows in (column.iloc[:100], column)):
         yield "has the same value in every row"
     elif not is_numeric_dtype(column.dtype):
         stray = _stray(raw, column)

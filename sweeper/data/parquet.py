@@ -17,7 +17,7 @@ from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
 from sweeper.data.columns import cells, is_number
-from sweeper.data.files import UnfitTableError, find_files, folders_of
+from sweeper.data.files import UnfitTableError, folders_of, parquet_files
 from sweeper.data.identity import EXACT, KnownValues, number_of, written
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.raw import RawData
@@ -47,7 +47,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     Raises:
         DataError: no file matches, one cannot be read, or their columns differ.
     """
-    paths = find_files(config, data.path, "data.path", ".parquet")
+    paths = parquet_files(config, data)
     others = data.split.group, data.split.time, data.weight
     wanted = {name for name in (*data.target, *others) if name}
     partitions: Partitions = {}
@@ -60,9 +60,12 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     except UnfitTableError as error:
         raise DataError(config.problem("data.path", error.found, error.hint)) from error
     name = paths[0].name if len(paths) == 1 else data.path
+    if config.rows is not None:
+        name = config.rows.name
     if frame.empty:
         raise DataError(config.problem("data.path", f"{name} has no rows", "write some rows"))
-    notes = tuple(
+    notes = () if config.rows is None else config.rows.notes
+    notes += tuple(
         f"all rows come from {name}={values[0]}, which is not read as a column"
         for name, values in partitions.items()
         if name not in frame
@@ -80,7 +83,8 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         for level in pd.read_parquet(paths[0], columns=[], **_ALONE).index.names
         if level is not None and str(level) not in frame and config.edition > 1
     )
-    return RawData(name, "data.path", frame, data.target, drop=data.drop, notes=notes)
+    key = "data.path" if config.rows is None else "data"
+    return RawData(name, key, frame, data.target, drop=data.drop, notes=notes)
 
 
 def _codes(config: StudyConfig, data: ParquetTable, partitions: Partitions) -> list[str]:

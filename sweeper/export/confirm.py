@@ -17,6 +17,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.config.load import study_of
 from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
+from sweeper.export.trial_file import with_rows_file
 from sweeper.results.ensemble import EnsembleRecord
 from sweeper.results.listing import Row, listed
 from sweeper.results.ranking import value_columns
@@ -81,7 +82,7 @@ def finalists(
         found, fix = "no trial is complete, so none can be a finalist", for_want_of_one(run_dir)
         raise StudyError(Problem(str(run_dir.root), "", found, fix))
     file = Path(known.study["study_file"])
-    before = study_of(known.study["settings"], file)
+    before = study_of(known.study["settings"], file, run_dir)
     tables = _tables(before, run_dir, rows, seeds)
     if ensemble is not None:
         tables["results"]["keep_models"] = len(rows)
@@ -111,7 +112,7 @@ def refuse_others(found: Finalists) -> None:
 
 def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -> dict[str, Any]:
     """The tables of the study that trains them again."""
-    tables, names = before.canonical(), [*before.columns]
+    tables, names = with_rows_file(before, before.canonical()), [*before.columns]
     drawn = [{name: row[f"params_{name}"] for name in names} for row in rows]
     study = tables["study"] | {
         "name": f"{before.study.name}-confirm",

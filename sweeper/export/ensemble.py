@@ -130,7 +130,7 @@ def measure_ensemble(
         DataError: the data is missing, or has changed.
     """
     known = listed(run_dir)
-    config = study_of(known.study["settings"], Path(known.study["study_file"]))
+    config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
     if not trust_code:
         refuse_foreign(config, run_dir)
     rows = _with_kept_models(config, run_dir, known.of(known.best(MOST_CANDIDATES)))

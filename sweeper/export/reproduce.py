@@ -138,7 +138,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
     began = sessions[0]["study"]
     # wherever it has been moved to
     results = began["results"] | {"dir": str(run_dir.root)}
-    config = study_of(began | {"results": results}, file)
+    config = study_of(began | {"results": results}, file, run_dir)
     if not trust_code:
         refuse_foreign(config, run_dir)
     with _with_file_lines(file), preparing(config) as prepared:

@@ -103,7 +103,7 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
     results = open_results(run_dir)
     row = _row(results, number)
     file = Path(results.study["study_file"])
-    config = study_of(results.study["settings"], file)
+    config = study_of(results.study["settings"], file, results.run_dir)
     if unknown := json.loads(row["params_json"]).keys() - config.columns.keys():
         found = (
             f"trial {row['trial_number']} has {', '.join(sorted(unknown))}, which is not searched"
@@ -136,7 +136,7 @@ def _no_such(found: str, results: Results) -> Problem:
 
 def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     """All tables of the study file of one trial, in order."""
-    canonical = config.canonical()
+    canonical = with_rows_file(config, config.canonical())
     settings = config.filled(json.loads(row["params_json"]))
     for name in ("model", "optimizer", "train"):
         canonical[name] = getattr(settings, name).model_dump(mode="json")
@@ -153,6 +153,13 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     canonical.pop("traced_arguments", None)  # they are among the parts of the class
     canonical["trial"] = _trial(config, row, settings.train.epochs)
     return {name: _in_order(name, table) for name, table in canonical.items()}
+
+
+def with_rows_file(config: StudyConfig, tables: dict[str, Any]) -> dict[str, Any]:
+    """`tables` of another study on the same rows, which are in the run directory of `config`."""
+    if config.rows is None:
+        return tables
+    return {**tables, "data": {**tables["data"], "path": str(config.rows.file)}}
 
 
 def _phases_have_rates(train: TrainTable) -> bool:

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.cli.advice import Effort, advice
 from sweeper.cli.new_study import Template, begin
 from sweeper.config import StudyConfig, load
 from sweeper.data.guess import Guess
+from sweeper.templates.advice import Effort, advice
 from tests.command_line import CommandLine
 
 

@@ -140,6 +140,7 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
         *("parquet", "price", LAST, False, 300, 2, drop, 300, 1, 1, 1),
         hints=found.hints,
         time="sold_at",
+        has_gaps=True,
     )
 
     text = filled_in(

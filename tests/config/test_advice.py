@@ -208,9 +208,9 @@ def test_an_override_without_effect_is_reported_as_one(tmp_path: Path) -> None:
     assert "--set" not in doubt
 
 
-def test_a_study_is_loaded_from_a_path_only() -> None:
+def test_a_study_is_loaded_from_a_path_or_a_mapping() -> None:
     for use in (sweeper.load_study, sweeper.run):
-        with pytest.raises(StudyError, match="dict given as a study; pass the path"):
-            use({"version": 1})  # type: ignore[arg-type]
+        with pytest.raises(StudyError, match="list given as a study; pass the path"):
+            use([1])  # type: ignore[arg-type]
         with pytest.raises(StudyError, match="no such file"):
             use("nonsuch.toml")

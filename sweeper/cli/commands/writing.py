@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.advice import Effort
 from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
@@ -22,6 +21,7 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_written
 from sweeper.cli.console import console_on
 from sweeper.errors import Problem, StudyError, SweeperError, counted
+from sweeper.templates.advice import Effort
 
 
 def init(

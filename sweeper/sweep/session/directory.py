@@ -34,7 +34,7 @@ _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 # names that sweeper writes in .staging, including those of earlier versions
 _STAGED_FILES = re.compile(
     r"data\.npz|meeting|ledger(\.backup)?\.db(-journal)?|study\.toml|status\.json|SCHEMA\.md"
-    r"|(trials|buckets|spans|importance|part-.*)\.parquet|(preparation|baseline|ensemble)\.json"
+    r"|(data|trials|buckets|spans|importance|part-.*)\.parquet|(preparation|baseline|ensemble)\.json"
     r"|continued_from\.safetensors|trial-\d+.*\.(eqx|safetensors)|\d+-[0-9a-f]+.*\.json"
 )
 _STAGED_DIRECTORIES = re.compile(rf"{STAGED}\w+|data")
@@ -135,6 +135,7 @@ def obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
 def _files(run_dir: RunDir) -> Iterator[Path]:
     yield from (run_dir.lock, run_dir.ledger, run_dir.backup, run_dir.study_file, run_dir.status)
     yield from (
+        run_dir.rows,
         run_dir.owner,
         run_dir.stop,
         run_dir.trials,

@@ -94,9 +94,12 @@ def open_session(
     is_new = fresh or not run_dir.ledger.exists()
     foreseen = foresee(None) if is_new else None
     learned = learn(config, learn_from) if is_new else None
+    rows = _rows_to_keep(config, run_dir)
     with _refusing(run_dir):
         moved_to = move_aside(run_dir) if fresh else None
         make(config, run_dir)
+        if moved_to is not None and rows is not None and rows == run_dir.rows:
+            rows = moved_to / rows.name
     with _refusing(run_dir), held(run_dir):
         clear_staging(run_dir)
         if not run_dir.ledger.exists():
@@ -123,6 +126,11 @@ def open_session(
             run_id = uuid.uuid4().hex[:12]
             record = _record(config, data_digest, run_id, boundaries, forecast, start, environment)
             record |= deaths_over(ledger, run_dir)
+            if rows is not None and not (sessions and run_dir.rows.exists()):
+                with replacing(run_dir.rows, run_dir.staging) as staged:
+                    shutil.copyfile(rows, staged)
+            if config.rows is not None:
+                config.rows.forget()
             if weights is not None:
                 record["fixed_start"] = weights
             with fault_points(Step.ADD_SESSION):
@@ -140,6 +148,17 @@ def open_session(
                 yield Session(run_id, lasting, ledger, *found, moved_to, learned or Learned())
         finally:
             ledger.close()
+
+
+def _rows_to_keep(config: StudyConfig, run_dir: RunDir) -> Path | None:
+    """The rows to write into the run directory: those in memory, or those that are there.
+
+    The latter are moved aside with the study, if it starts over with its own copy of the file.
+    """
+    if config.rows is not None:
+        return config.rows.file
+    is_there = config.base_dir == run_dir.root.absolute() and run_dir.rows.is_file()
+    return run_dir.rows if is_there else None
 
 
 def check(config: StudyConfig, data_digest: str | None, weights: Weights | None = None) -> None:

@@ -135,7 +135,7 @@ def _check_there(run_dir: RunDir) -> None:
 def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
     """The study as last requested, and the id of that session."""
     last = ledger.sessions()[-1]
-    return study_of(last["study"], _study_file(run_dir, last)), last["run_id"]
+    return study_of(last["study"], _study_file(run_dir, last), run_dir), last["run_id"]
 
 
 def _spent_s(ledger: Ledger, run_id: str) -> Mapping[str, float]:

@@ -1,0 +1,135 @@
+"""Settings given as a mapping in Python: nested tables, dotted keys, or both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, cast
+
+from sweeper.config.kinds import is_function
+from sweeper.config.reading import RawTable, is_table
+from sweeper.config.space import is_entry
+from sweeper.config.table import Flaw
+from sweeper.config.toml import MAX_WITHIN, TOO_DEEP, UNNEST
+
+_TWICE = "given twice", "remove one of the two"
+
+
+def raw_tables(mapping: Mapping[Any, Any]) -> tuple[RawTable, list[Flaw]]:
+    """The tables that a mapping describes, as TOML would have them, and its flaws.
+
+    None leaves a setting out. Functions and classes become their names.
+    """
+    raw: RawTable = {}
+    faults: list[Flaw] = []
+    for path, value in _leaves(mapping, (), faults):
+        faults += _put(raw, path, value)
+    return raw, faults
+
+
+def _leaves(
+    mapping: Mapping[Any, Any], under: tuple[str, ...], faults: list[Flaw]
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Each value with its path; adds to `faults` what TOML cannot represent."""
+    if len(under) >= MAX_WITHIN:
+        faults.append(Flaw(".".join(under[:3]), TOO_DEEP, UNNEST))
+        return
+    for key, value in mapping.items():
+        if not isinstance(key, str):
+            found = f"the key {key!r} is not a string"
+            faults.append(Flaw(".".join(under), found, "write names of settings as strings"))
+            continue
+        path = (*under, *(key.split(".") if _holds_settings(under) else (key,)))
+        is_mapping = isinstance(value, Mapping)
+        inner: Mapping[Any, Any] = cast("Mapping[Any, Any]", value) if is_mapping else {}
+        if inner and not _is_entry(path, inner):
+            yield from _leaves(inner, path, faults)
+        else:
+            plain, flaws = _plain(".".join(path), cast("object", value))
+            faults += flaws
+            if plain is not None:
+                yield path, plain
+
+
+def _holds_settings(path: tuple[str, ...]) -> bool:
+    """Whether keys of this table are those of settings; deeper down they may be names of classes
+    or layers, in which a dot is a dot."""
+    return len(path) < 2 or path[0] == "search"
+
+
+def _is_entry(path: tuple[str, ...], value: Mapping[Any, Any]) -> bool:
+    return path[0] == "search" and len(path) > 1 and is_entry(dict(value))
+
+
+def _put(raw: RawTable, path: tuple[str, ...], value: object) -> Iterator[Flaw]:
+    *tables, name = path
+    for table in tables:
+        raw = raw.setdefault(table, {})
+        if not is_table(raw):
+            yield Flaw(".".join(path), *_TWICE)
+            return
+    if name in raw:
+        yield Flaw(".".join(path), *_TWICE)
+    raw[name] = value
+
+
+def _plain(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw]]:
+    """A value as TOML has it, and its flaws; None for a value that is left out."""
+    if depth >= MAX_WITHIN:
+        return None, [Flaw(key, TOO_DEEP, UNNEST)]
+    match value:
+        case None | bool():
+            return value, []
+        case str():
+            return str(value), []
+        case int():
+            return int(value), []
+        case float():
+            return float(value), []
+        case PurePath():
+            return str(value), []
+        case Mapping():
+            table = cast("Mapping[Any, Any]", value)
+            faults = [
+                Flaw(key, f"the key {name!r} is not a string", "write names as strings")
+                for name in table
+                if not isinstance(name, str)
+            ]
+            read = {
+                str(name): _plain(f"{key}.{name}", one, depth + 1) for name, one in table.items()
+            }
+            faults += [fault for _, found in read.values() for fault in found]
+            return {name: one for name, (one, _) in read.items() if one is not None}, faults
+        case list() | tuple():
+            items = [_plain(key, one, depth + 1) for one in cast("list[object]", value)]
+            faults = [fault for _, found in items for fault in found]
+            if any(one is None for one in cast("list[object]", value)):
+                faults.append(Flaw(key, "None in an array", "leave it out"))
+            return [one for one, _ in items if one is not None], faults
+        case _ if hasattr(value, "tolist") and not isinstance(value, type):
+            return _plain(key, cast("Any", value).tolist(), depth + 1)
+        case _ if callable(value):
+            return _named(key, value)
+        case _:
+            found = f"{type(value).__name__} is not a type of settings"
+            return None, [Flaw(key, found, "write a number, text, true or false, or an array")]
+
+
+def _named(key: str, function: object) -> tuple[str | None, list[Flaw]]:
+    """The name `module:function` of a function or class, and why it cannot be found by it."""
+    name = getattr(function, "__name__", None)
+    module = getattr(function, "__module__", None)
+    if not isinstance(name, str) or not isinstance(module, str):
+        found = f"{type(function).__name__} has no name by which worker processes could find it"
+        return None, [Flaw(key, found, "define a function with def, and pass that")]
+    if name == "<lambda>":
+        found = "a lambda has no name by which worker processes could find it"
+        return None, [Flaw(key, found, "define a function with def, and pass that")]
+    if getattr(sys.modules.get(module), name, None) is not function or not is_function(
+        f"{module}:{name}"
+    ):
+        inner = getattr(function, "__qualname__", name)
+        found = f"'{inner}' cannot be found by its name in the module '{module}'"
+        return None, [Flaw(key, found, "define it at the top level of a module or notebook")]
+    return f"{module}:{name}", []

@@ -1,0 +1,220 @@
+"""Completes settings by those that `init` would write for their table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from sweeper.config.load import tables_in
+from sweeper.config.optimizer import has_several
+from sweeper.config.reading import RawTable, is_table, with_default, with_value
+from sweeper.config.space import flat_search
+from sweeper.config.study import N_PARAMETERS
+from sweeper.config.table import Table, field_of
+from sweeper.config.tables import kind_of
+from sweeper.config.train import (
+    TASK_OF_LOSS,
+    TASK_OF_METRIC,
+    OwnProgramTable,
+    SupervisedTable,
+    Task,
+    better,
+)
+from sweeper.templates.advice import Effort, advice, budget
+
+if TYPE_CHECKING:
+    from sweeper.data.guess import Guess
+
+# what a study file must have, apart from its objective
+_REQUIRED = (
+    *("study.n_trials", "model.depth", "model.width", "optimizer.lr"),
+    *("train.loss", "train.epochs", "train.batch_size"),
+)
+
+
+class Draft:
+    """Settings to complete: `raw` as written, and `settings` with those that override them."""
+
+    def __init__(self, raw: RawTable, settings: RawTable) -> None:
+        self.raw, self.settings = raw, settings
+        search = settings.get("search", {})
+        self._searched = {key for key, _ in flat_search(search)} if is_table(search) else set()
+
+    def add(self, key: str, value: object) -> None:
+        """Add a setting, unless it is written or searched."""
+        path = key.split(".")
+        is_new = with_default(self.settings, path, value) != self.settings
+        if is_new and key not in self._searched:
+            self.settings = with_value(self.settings, path, value)
+            self.raw = with_value(self.raw, path, value)
+
+    def written(self, key: str) -> Any:
+        """The value of a setting as written; None if it is not."""
+        value: Any = self.settings
+        for name in key.split("."):
+            value = value.get(name) if is_table(value) else None
+        return value
+
+    def kind(self, table: str) -> type[Table] | None:
+        """The type of a table; None if the settings do not say."""
+        return kind_of(table, self.settings, self._searched.__contains__)[0]
+
+    def has(self, key: str) -> bool:
+        """Whether a table has such a setting; arguments of your own functions do not count."""
+        name, _, setting = key.partition(".")
+        kind = self.kind(name)
+        return kind is not None and field_of(kind, setting) is not None
+
+    @property
+    def objectives(self) -> list[str]:
+        """The objectives as written."""
+        return _texts(self.written("study.metric"))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each trial is one training with one loss and one objective."""
+        of_several = (self.written("study.folds"), self.written("study.replicates"))
+        is_one = len(self.objectives) < 2 and of_several == (None, None)
+        return is_one and self.kind("train") is SupervisedTable
+
+
+def completed(
+    raw: RawTable, settings: RawTable, guessed: Guess | None, *, is_in_memory: bool
+) -> RawTable:
+    """`raw` with what a study must have, as `init` writes it for a table of which so much is known.
+
+    `settings` are `raw` with overrides. Without a table `search`, `init` also says what to search,
+    and, for rows in memory, everything else.
+    """
+    draft = Draft(raw, settings)
+    draft.add("version", 1)
+    draft.add("study.name", "study")
+    if draft.written("model.function") is not None:
+        draft.add("model.kind", "python")
+    if not has_several(settings.get("optimizer")):
+        draft.add("optimizer.name", "adamw")
+    has_search = "search" in settings
+    task = _task(draft, guessed)
+    tables = _of_init(guessed, task or "numbers")
+    if not has_search:
+        for key, entry in flat_search(tables["search"]):
+            if draft.has(key) and draft.written(key) is None:
+                draft.add(f"search.{key}", entry)
+    if is_in_memory and guessed is not None:
+        _add_ways_to_read(draft, guessed)
+    if task is not None and draft.kind("train") is SupervisedTable:
+        _add_objective(draft, tables, task)
+    loss = draft.written("train.loss")
+    is_own = draft.kind("train") is OwnProgramTable or (loss and loss not in TASK_OF_LOSS)
+    if task is not None and is_own:
+        draft.add("train.task", task)
+        draft.add("study.metric", "val_loss")
+    _add_direction(draft)
+    for key, value in _settings(tables):
+        is_required = key in _REQUIRED and (task is not None or key != "train.loss")
+        is_suggested = is_in_memory and not has_search and _fits(draft, key)
+        if draft.has(key) and (is_required or is_suggested):
+            draft.add(key, value)
+    return draft.raw
+
+
+def _task(draft: Draft, guessed: Guess | None) -> Task | None:
+    """What the target is: what the loss and the metrics are for, or else as guessed."""
+    loss, task = draft.written("train.loss"), draft.written("train.task")
+    if isinstance(loss, str) and loss in TASK_OF_LOSS:
+        return TASK_OF_LOSS[loss]
+    if task is not None:
+        return "classes" if task == "classes" else "numbers"
+    metrics = [name.partition("_")[2] for name in draft.objectives]
+    metrics += _texts(draft.written("train.metrics"))
+    for metric in metrics:
+        if metric in TASK_OF_METRIC:
+            return TASK_OF_METRIC[metric]
+    if len(_texts(draft.written("data.target"))) > 1:
+        return "numbers"
+    if guessed is not None:
+        return "classes" if guessed.is_classes else "numbers"
+    if draft.written("data.source") == "sklearn":
+        return "numbers" if draft.written("data.name") == "diabetes" else "classes"
+    return None
+
+
+def _of_init(guessed: Guess | None, task: Task) -> RawTable:
+    """The tables that `init` writes for a table of which so much is guessed."""
+    is_classes = task == "classes"
+    template = "csv" if is_classes else "regression"
+    tables = tables_in(template_text(template))
+    lines = budget(Effort.NORMAL)
+    if guessed is not None:
+        lines = advice(guessed, Effort.NORMAL, is_classes=is_classes)
+    for line in lines:
+        *around, name = line.key.split(".")
+        if line.value is None:
+            tables[around[0]].pop(name)
+        else:
+            tables = with_value(tables, [*around, name], line.value)
+    return tables
+
+
+def template_text(name: str) -> str:
+    """The text of a study file to start from."""
+    return files("sweeper.templates").joinpath(f"{name}.toml").read_text("utf-8")
+
+
+def _settings(tables: RawTable) -> Iterator[tuple[str, Any]]:
+    """The settings by key, without the search and what names the data."""
+    for name, table in tables.items():
+        for setting, value in table.items() if is_table(table) and name != "search" else ():
+            yield f"{name}.{setting}", value
+
+
+def _fits(draft: Draft, key: str) -> bool:
+    """Whether a setting of `init` makes sense for these trials."""
+    if key in ("results.ensemble", "study.pruner"):
+        return draft.is_plain
+    return key not in ("data.source", "data.path", "data.target", "data.drop")
+
+
+def _add_ways_to_read(draft: Draft, guessed: Guess) -> None:
+    """Leave out columns that no study can learn from, and rows without a target; fill gaps."""
+    if guessed.drop:
+        draft.add("data.drop", [*guessed.drop])
+    if guessed.is_left_out:
+        draft.add("data.missing_target", "drop")
+    if guessed.has_gaps:
+        draft.add("data.impute", "median")
+
+
+def _add_objective(draft: Draft, tables: RawTable, task: Task) -> None:
+    """The metrics and the objective: those of `init`, unless one of them is written."""
+    metrics, objectives = draft.written("train.metrics"), draft.objectives
+    if metrics is None and draft.written("study.metric") is None:
+        draft.add("train.metrics", tables["train"]["metrics"])
+        draft.add("study.metric", tables["study"]["metric"])
+    elif metrics is None:
+        named = (name.partition("_")[2] for name in objectives)
+        if known := [name for name in named if TASK_OF_METRIC.get(name) == task]:
+            draft.add("train.metrics", [*dict.fromkeys(known)])
+    else:
+        first = next(iter(_texts(metrics)), "loss")
+        draft.add("study.metric", f"val_{first.rpartition(':')[2]}")
+
+
+def _add_direction(draft: Draft) -> None:
+    """The usual direction of each objective, if all have one."""
+    objectives = draft.objectives
+    names = [name.partition("_")[2] for name in objectives]
+    is_known = all(
+        objective == N_PARAMETERS or name.startswith("loss") or name in TASK_OF_METRIC
+        for objective, name in zip(objectives, names, strict=True)
+    )
+    if objectives and is_known:
+        ways = ["minimize" if one == N_PARAMETERS else better(one) for one in objectives]
+        draft.add("study.direction", ways if len(ways) > 1 else ways[0])
+
+
+def _texts(value: object) -> list[str]:
+    """The strings among one value or several."""
+    values: list[Any] = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, str)]

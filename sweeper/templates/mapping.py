@@ -1,0 +1,217 @@
+"""Studies from settings in a mapping and rows in memory.
+
+What a study file must have and the mapping lacks is what `init` writes for the table. A mapping
+without `search` gets everything that `init` writes.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from sweeper.config.load import load, override_texts, parse, read_overrides, study_path
+from sweeper.config.mapping import raw_tables
+from sweeper.config.reading import RawTable, is_table, with_value
+from sweeper.config.refusals import MISSING
+from sweeper.config.study_config import StudyConfig
+from sweeper.config.table import Flaw
+from sweeper.config.tables import TABLES
+from sweeper.config.toml import IN_MAPPING, IN_PYTHON, toml_text
+from sweeper.data.sizes import part_sizes
+from sweeper.errors import DataError, Problem, StudyError, listed
+from sweeper.rundir import RunDir
+from sweeper.templates.completed import completed
+
+if TYPE_CHECKING:
+    from sweeper.data.guess import Guess
+    from sweeper.data.in_memory import RowsInMemory
+
+_UNNAMED = "<mapping>"
+_ROWS_FILE = RunDir(Path()).rows.name
+_MAX_TOLD = 6
+
+
+def load_study(
+    study: Path | str | Mapping[str, Any],
+    overrides: str | Sequence[str] | Mapping[str, Any] = (),
+    data: Any = None,
+    target: str | Sequence[str] | None = None,
+) -> StudyConfig:
+    """The study of a file or a mapping; see `sweeper.load_study`.
+
+    Raises:
+        StudyError, DataError: as described there.
+    """
+    if isinstance(study, Mapping):
+        return study_of_mapping(study, overrides, data, target)
+    path = study_path(study)
+    for name, value in (("data", data), ("target", target)):
+        if value is not None:
+            found = f"the study file {path} already names its data"
+            hint = "omit it, or pass the settings as a mapping"
+            raise StudyError(Problem("", name, found, hint))
+    return load(path, override_texts(overrides), IN_PYTHON)
+
+
+def study_of_mapping(
+    mapping: Mapping[str, Any],
+    overrides: str | Sequence[str] | Mapping[str, Any] = (),
+    data: Any = None,
+    target: str | Sequence[str] | None = None,
+) -> StudyConfig:
+    """The study with the settings of `mapping`, changed by `overrides`.
+
+    If `data` is given, its rows are those of the study: a DataFrame of pandas or Polars with the
+    columns `target`, or arrays (X, y).
+
+    Raises:
+        StudyError: with all problems of the settings and of the data.
+        DataError: only the data is at fault.
+    """
+    texts = override_texts(overrides)
+    raw, flaws = raw_tables(mapping)
+    raw, of_target = _with_target(raw, target)
+    flaws += of_target + ([] if data is None else [*_other_sources(raw)])
+    settings = raw
+    for key, value in read_overrides(texts, IN_PYTHON):
+        settings = with_value(settings, key.split("."), value)
+    problems = [Problem(IN_MAPPING, flaw.key, flaw.found, flaw.hint) for flaw in flaws]
+    of_data: tuple[Problem, ...] = ()
+    rows, guessed = None, None
+    try:
+        rows = None if data is None else _rows(settings, data, by_argument=target is not None)
+        guessed = _guessed(settings, rows)
+    except DataError as error:
+        of_data = error.problems
+    if data is not None:
+        raw, settings = (_reading(tables, rows) for tables in (raw, settings))
+    raw = completed(raw, settings, guessed, is_in_memory=data is not None)
+    path = Path.cwd() / _UNNAMED
+    try:
+        config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
+    except StudyError as error:
+        known = {problem.key for problem in (*problems, *of_data)}
+        # what follows from rows that cannot be read is missing, too
+        problems += [
+            problem
+            for problem in error.problems
+            if problem.key not in known and not (of_data and problem.found == MISSING)
+        ]
+        raise StudyError((*problems, *of_data)) from error
+    if problems:
+        raise StudyError((*problems, *of_data))
+    if of_data:
+        raise DataError(of_data)
+    if rows is None or guessed is None:
+        return config
+    _warn_of_left_out(guessed, settings)
+    if config.data.split.stratify and _written(settings, "data.split") is None:
+        is_possible = guessed.has_each_class_in(part_sizes(config, guessed.rows))
+        if not is_possible:
+            raw = with_value(raw, ["data", "split", "stratify"], False)
+            config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
+    return config.reading(rows)
+
+
+def _with_target(raw: RawTable, target: str | Sequence[str] | None) -> tuple[RawTable, list[Flaw]]:
+    if target is None:
+        return raw, []
+    table = raw.get("data", {})
+    if is_table(table) and "target" in table:
+        return raw, [Flaw("data.target", "also given as the argument target", "remove one")]
+    plain, flaws = raw_tables({"data.target": target})
+    return {**raw, "data": {**(table if is_table(table) else {}), **plain.get("data", {})}}, flaws
+
+
+def _other_sources(raw: RawTable) -> Iterator[Flaw]:
+    table = raw.get("data", {})
+    for name in ("source", "path"):
+        if is_table(table) and name in table:
+            hint = "remove it, or the argument data"
+            yield Flaw(f"data.{name}", "the rows are given as the argument data", hint)
+
+
+def _rows(settings: RawTable, data: Any, *, by_argument: bool) -> RowsInMemory:
+    from sweeper.data.in_memory import rows_in_memory
+
+    place = ("", "target") if by_argument else (IN_MAPPING, "data.target")
+    return rows_in_memory(data, _targets(settings), place)
+
+
+def _targets(settings: RawTable) -> list[str]:
+    """The columns to predict, as far as the settings say."""
+    target = _written(settings, "data.target")
+    names = cast("list[object]", target if isinstance(target, list) else [target])
+    return [name for name in names if isinstance(name, str)]
+
+
+def _reading(raw: RawTable, rows: RowsInMemory | None) -> RawTable:
+    """The settings with those of the Parquet file that the rows become."""
+    table = raw.get("data", {})
+    table = table if is_table(table) else {}
+    own = {"source": "parquet", "path": _ROWS_FILE}
+    others = {name: value for name, value in table.items() if name not in own}
+    # rows that cannot be used are reported as such
+    targets = ["y"] if rows is None else [*rows.targets]
+    others.setdefault("target", targets[0] if len(targets) == 1 else targets)
+    return {**raw, "data": {**own, **others}}
+
+
+def _guessed(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
+    """What could be predicted from the rows, or those of a file; None if that is not known."""
+    if rows is not None:
+        from sweeper.data.guess import guess_rows
+        from sweeper.data.raw import RawData
+
+        first, *others = rows.targets
+        frame = rows.frame.drop(columns=[name for name in others if name != first])
+        whole = RawData(rows.name, "data", frame, ())
+        return guess_rows(whole, "parquet", rows.name, first, "target")
+    from sweeper.data.guess import guess
+
+    path, targets = _written(settings, "data.path"), _targets(settings)
+    is_table_file = _written(settings, "data.source") in ("csv", "parquet")
+    needs_it = "search" not in settings or any(
+        _written(settings, key) is None for key in ("train.loss", "study.metric")
+    )
+    if not (is_table_file and needs_it and isinstance(path, str) and len(targets) == 1):
+        return None
+    return guess(Path(path), targets[0])
+
+
+def _written(settings: RawTable, key: str) -> object:
+    """The value of a setting as written; None if it is not."""
+    value: object = settings
+    for name in key.split("."):
+        value = value.get(name) if is_table(value) else None
+    return value
+
+
+def _in_order(raw: RawTable) -> RawTable:
+    """The tables in the order of a study file."""
+    names = ("version", *TABLES, "search")
+    ordered = {name: raw[name] for name in names if name in raw}
+    return {**ordered, **raw}
+
+
+def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
+    """Warn about columns that are left out because no study could learn from them."""
+    if not guessed.drop or _written(settings, "data.drop") is not None:
+        return
+    reasons = [f"'{name}' ({why})" for name, why in guessed.drop.items()]
+    shown = listed(
+        [*reasons[:_MAX_TOLD], *(f"{n} more" for n in [len(reasons) - _MAX_TOLD] if n > 0)]
+    )
+    said = f"columns left out: {shown}; data.drop = [] keeps them"
+    warnings.warn(said, UserWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """How many calls ago, seen from the caller of this, the code of the user called sweeper."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "sweeper":
+        frame, level = frame.f_back, level + 1
+    return level

@@ -1,0 +1,256 @@
+"""A mapping is read like the study file with its tables; what it lacks is what `init` writes."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import sweeper
+from sweeper.cli.new_study import begin
+from sweeper.config import parse
+from sweeper.data.prepare import prepare
+from sweeper.errors import DataError, StudyError
+from tests.small_studies import DIGITS
+
+RNG = np.random.default_rng(0)
+HOUSES = pd.DataFrame(
+    {
+        "area": RNG.normal(100.0, 20.0, 300),
+        "rooms": RNG.integers(1, 6, 300),
+        "city": RNG.choice(["a", "b", "c"], 300),
+        "is_new": RNG.choice([True, False], 300),
+    }
+)
+HOUSES["price"] = 3 * HOUSES["area"] + RNG.normal(0.0, 5.0, 300)
+FULL = tomllib.loads(DIGITS)
+FORMS = "pass a DataFrame of pandas or Polars, or (X, y) as arrays"
+SEARCH = {"optimizer.lr": {"type": "float", "low": 1e-4, "high": 1e-2, "log": True}}
+
+
+def build(in_size: int, out_size: int, key: Any) -> None:
+    """Only its name matters here."""
+
+
+def problems(mapping: dict[Any, Any], **given: Any) -> list[str]:
+    with pytest.raises((StudyError, DataError)) as error:
+        sweeper.load_study(mapping, **given)
+    return str(error.value).splitlines()
+
+
+def test_a_mapping_is_read_like_the_file_with_its_tables() -> None:
+    dotted = {
+        f"{name}.{key}": value
+        for name in FULL
+        if name != "version"
+        for key, value in FULL[name].items()
+    }
+    mixed = {**{name: FULL[name] for name in ("version", "data", "search")}, **dotted}
+    mixed = {key: value for key, value in mixed.items() if key.partition(".")[0] != "search"}
+    mixed["search"] = {"model": FULL["search"]["model"]} | {
+        f"optimizer.{key}": value for key, value in FULL["search"]["optimizer"].items()
+    }
+    mixed = {key: value for key, value in mixed.items() if not key.startswith("data.")}
+    wanted = parse(DIGITS, Path("study.toml")).canonical()
+    assert [sweeper.load_study(one).canonical() for one in (FULL, dotted, mixed)] == [wanted] * 3
+
+
+def test_rows_in_memory_are_read_like_a_parquet_file(tmp_path: Path) -> None:
+    own = {**FULL, "train": {**FULL["train"], "loss": "mse", "metrics": ["r2"]}}
+    file = {"source": "parquet", "path": str(tmp_path / "houses.parquet"), "target": "price"}
+    HOUSES.to_parquet(file["path"])
+    read = prepare(sweeper.load_study({**own, "data": file}))
+    labelled = HOUSES.set_axis([*range(300, 600)])
+    del own["data"]
+    for rows in (HOUSES, labelled, pl.DataFrame(HOUSES)):
+        assert prepare(sweeper.load_study(own, data=rows, target="price")).digest == read.digest
+
+
+def test_what_a_mapping_lacks_is_what_init_writes(tmp_path: Path) -> None:
+    for target in ("price", "is_new"):
+        HOUSES.to_parquet(tmp_path / "data.parquet")
+        begin(None, tmp_path / f"{target}.toml", tmp_path / "data.parquet", target)
+        config = sweeper.load_study(tmp_path / f"{target}.toml")
+        wanted = config.canonical()
+        found = sweeper.load_study({"study.name": target}, data=HOUSES, target=target).canonical()
+        for one in (wanted, found):  # of a table without gaps
+            del one["data"]["impute"], one["data"]["path"]
+        assert found == wanted
+
+
+def test_a_mapping_with_a_search_gets_only_what_a_study_must_have() -> None:
+    config = sweeper.load_study({"search": SEARCH, "model.width": 8}, data=HOUSES, target="price")
+    study, model = config.study, config.canonical()["model"]
+    assert (study.name, study.metric, study.direction) == ("study", "val_r2", "maximize")
+    assert (study.n_trials, study.pruner.name, [*config.search]) == (128, "none", [*SEARCH])
+    assert (model["kind"], model["depth"], model["width"], model["numbers"]) == (
+        "mlp",
+        2,
+        8,
+        "linear",
+    )
+    assert (config.train.epochs, config.train.batch_size) == (60, 18)
+    assert config.canonical()["optimizer"]["name"] == "adamw"
+
+
+@pytest.mark.parametrize(
+    ("settings", "metric", "direction", "loss"),
+    [
+        ({}, "val_accuracy", "maximize", "cross_entropy"),
+        ({"train.loss": "mae"}, "val_r2", "maximize", "mae"),
+        ({"study.metric": "val_rmse"}, "val_rmse", "minimize", "mse"),
+        ({"study.metric": "val_loss"}, "val_loss", "minimize", "cross_entropy"),
+        ({"train.metrics": ["f1"]}, "val_f1", "maximize", "cross_entropy"),
+        (
+            {"study.metric": ["val_loss", "n_parameters"]},
+            *([("val_loss", "n_parameters"), ("minimize",) * 2, "cross_entropy"]),
+        ),
+        ({"data.target": ["rooms", "price"]}, "val_r2", "maximize", "mse"),
+    ],
+)
+def test_the_objective_follows_from_the_target_and_what_is_written(
+    settings: dict[str, Any], metric: object, direction: object, loss: str
+) -> None:
+    config = sweeper.load_study({"data.target": "rooms", **settings}, data=HOUSES)
+    found = config.study.metric, config.study.direction, config.train.loss
+    assert found == (metric, direction, loss)
+
+
+def test_default_searches_leave_out_what_is_fixed() -> None:
+    fixed = {"model.depth": 1, "optimizer.name": "sgd", "model.kind": "tabm"}
+    config = sweeper.load_study(fixed, data=HOUSES, target="price")
+    assert "model.depth" not in config.search
+    assert {"model.width", "optimizer.lr"} <= {*config.search}
+
+
+def test_functions_and_classes_are_given_directly() -> None:
+    config = sweeper.load_study(
+        {"model.function": build, "search": SEARCH}, data=HOUSES, target="price"
+    )
+    assert config.functions == {f"{__name__}:build": "model.function"}
+    assert config.canonical()["model"]["kind"] == "python"
+
+
+def test_functions_without_a_name_are_refused() -> None:
+    def inner() -> None: ...
+
+    no_name = "has no name by which worker processes could find it"
+    no_name += "; define a function with def, and pass that"
+    for function, found in [
+        (lambda: None, f"a lambda {no_name}"),
+        (functools.partial(build, 1), f"partial {no_name}"),
+        (
+            inner,
+            f"'{inner.__qualname__}' cannot be found by its name in the module '{__name__}'; "
+            "define it at the top level of a module or notebook",
+        ),
+    ]:
+        given = {"model.function": function, "search": SEARCH}
+        assert problems(given, data=HOUSES, target="price") == [
+            f"in the mapping: model.function: {found}"
+        ]
+
+
+def test_values_of_numpy_and_none_are_read() -> None:
+    given = {"study.n_trials": np.int64(3), "optimizer.lr": np.float32(0.5), "study.timeout": None}
+    given |= {"train.metrics": ("r2",), "results.dir": Path("runs") / "x"}
+    config = sweeper.load_study({**given, "search": {}}, data=HOUSES, target="price")
+    found = config.study.n_trials, config.canonical()["optimizer"]["lr"], config.results.dir
+    assert found == (3, 0.5, "runs/x")
+
+
+def test_all_problems_of_a_mapping_are_named_at_once() -> None:
+    given = {
+        "study": {"n_trials": 0, "naem": "x", "seed": 1},
+        "study.seed": 2,
+        "train.epochs": {1, 2},
+        7: 1,
+        "model.dropout": float("nan"),
+        "data.source": "csv",
+    }
+    found = problems(given, data=HOUSES, target="prize", overrides=["optimizer.lr=-1"])
+    assert [line.partition("; ")[0] for line in found] == [
+        "in the mapping: study.seed: given twice",
+        "in the mapping: train.epochs: set is not a type of settings",
+        "in the mapping: the key 7 is not a string",
+        "in the mapping: data.source: the rows are given as the argument data",
+        "in the mapping: study.n_trials: 0 is too small",
+        "in the mapping: study.naem: no such setting",
+        "in the mapping: model.dropout: nan is not a finite number",
+        "overrides: optimizer.lr: -1 is too small",
+        "target: the DataFrame has no column 'prize'",
+    ]
+
+
+ARRAYS = np.ones((3, 2)), np.ones(3)
+AS_TEXT = "name it by a string, as in df.columns = df.columns.astype(str)"
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "found"),
+    [
+        (HOUSES, "prize", "target: the DataFrame has no column 'prize'; did you mean 'price'?"),
+        (
+            HOUSES.set_index("price"),
+            "price",
+            "target: the DataFrame has no column 'price'; it is the index: pass df.reset_index()",
+        ),
+        (
+            HOUSES,
+            None,
+            "in the mapping: data.target: not named; pass target=...; its columns are "
+            "area, rooms, city, is_new and price",
+        ),
+        (HOUSES[:0], "price", "data: the DataFrame has 0 rows and 5 columns; add some"),
+        (
+            HOUSES.rename(columns={"area": 3}),
+            "price",
+            f"data: column 3 of the DataFrame has a name of type int; {AS_TEXT}",
+        ),
+        (
+            HOUSES[["area", "area", "price"]],
+            "price",
+            "data: the DataFrame has several columns 'area'; give each column its own name",
+        ),
+        ({}, "y", f"data: a dict is not a table; {FORMS}"),
+        (
+            (ARRAYS[0], np.ones(4)),
+            None,
+            "data: X has 3 rows, y has 4 rows; pass as many of both",
+        ),
+        (
+            (np.ones(3), ARRAYS[1]),
+            None,
+            "data: X has the shape (3,); pass an array shaped (rows, features)",
+        ),
+        (
+            ARRAYS,
+            "y",
+            "target: arrays (X, y) already say what to predict; remove it, or pass a DataFrame",
+        ),
+    ],
+)
+def test_other_data_than_tables_are_refused(data: Any, target: str | None, found: str) -> None:
+    assert problems({}, data=data, target=target) == [found]
+
+
+def test_columns_without_a_type_are_refused_by_name() -> None:
+    mixed = HOUSES.assign(odd=[1, "a"] * 150)
+    (found,) = problems({}, data=mixed, target="price")
+    assert found.startswith(
+        "data: column 'odd' of the DataFrame holds values of type int and str; "
+    )
+
+
+def test_columns_that_are_left_out_cause_a_warning() -> None:
+    with pytest.warns(
+        UserWarning, match="columns left out: 'id' .*; data.drop = \\[\\] keeps them"
+    ):
+        config = sweeper.load_study({}, data=HOUSES.assign(id=range(300)), target="price")
+    assert config.data.drop == ("id",)
