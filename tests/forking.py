@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 # what commands import late from libraries
 LATE = ("sklearn.datasets", "optuna.storages._rdb.models", "optuna.importance", "safetensors.numpy")
 # parts of the package that most commands do not use
-UNUSED = ("__main__", "engines", "templates", "dashboard")
+UNUSED = ("__main__", "engines", "templates", "dashboard", "notebook", "trackers")
 # variables that Python or a library reads when it is imported
 READ_EARLY = ("JAX", "PYTHON", "OMP", "OPENBLAS", "LD_")
 _LARGEST_REQUEST = 1 << 20
@@ -172,8 +172,14 @@ def _import_all() -> None:
     package = import_module("sweeper")
     modules = [found.name for found in walk_packages(package.__path__, "sweeper.")]
     for name in (*LATE, *modules):
-        if not set(UNUSED) & {*name.split(".")}:
+        if set(UNUSED) & {*name.split(".")}:
+            continue
+        try:
             import_module(name)
+        except ModuleNotFoundError as missing:
+            # commands without that library do without this part, too
+            if missing.name is None or missing.name.partition(".")[0] == "sweeper":
+                raise
 
 
 def _serve(tests: socket.socket) -> dict[str, Any]:

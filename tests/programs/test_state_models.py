@@ -168,7 +168,11 @@ def assert_close(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(one, other, rtol=RELATIVE, atol=1e-12)
 
 
-@pytest.mark.parametrize(("lane_loop", "mode"), [("map", "batch"), ("vmap", "ema")])
+# each program is compiled for the first test that uses it
+IN_WAYS = pytest.mark.parametrize(("lane_loop", "mode"), [("map", "batch"), ("vmap", "ema")])
+
+
+@IN_WAYS
 def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, mode: str, bench: Bench) -> None:
     trial, other = spec(5, mode=mode, **RATES), spec(1, mode=mode, lr=2e-3, weight_decay=0.3)
 
@@ -183,9 +187,9 @@ def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, mode: str, ben
     assert_close(found.state.untrained, models[-1][1])
 
 
-@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
-def test_a_resumed_lane_equals_an_unbroken_one(lane_loop: str, bench: Bench) -> None:
-    trials = [spec(n, mode="batch", **RATES) for n in (1, 5)]
+@IN_WAYS
+def test_a_resumed_lane_equals_an_unbroken_one(lane_loop: str, mode: str, bench: Bench) -> None:
+    trials = [spec(n, mode=mode, **RATES) for n in (1, 5)]
 
     def of(outcome: Outcome) -> Trained:
         return trained(bench, trials[1], outcome)
@@ -221,7 +225,7 @@ def test_branches_of_one_program_may_have_different_states(bench: Bench) -> None
     curves = bench.curves(trials, switched=True)
 
     for trial in trials:
-        (own,) = bench.curves([trial], capacity=1).values()
+        (own,) = bench.curves([trial]).values()
         np.testing.assert_allclose(curves[trial.number], own, rtol=RELATIVE)
 
 
