@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
 from sweeper.config.study import StudyTable
@@ -93,7 +93,9 @@ def _condition(entry: SearchEntry) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return toml_value(list(value) if isinstance(value, tuple) else value)
+    if isinstance(value, tuple):
+        value = [*cast("tuple[object, ...]", value)]
+    return toml_value(value)
 
 
 def _row(*cells: str) -> str:

@@ -100,7 +100,7 @@ def test_a_run_returns_its_results_with_the_status(tmp_path: Path) -> None:
     status = read_status(results.run_dir)
     assert status.best is not None
     best = f"best val_loss {number(status.best['value'], 6)} (trial {status.best['trial_number']})"
-    assert (results, results.status) == (open_results(tmp_path / "run"), status)
+    assert (results, results.status) == (sweeper.open_results(tmp_path / "run"), status)
     assert (results.state, results.counts, results.round) == ("finished", status.counts, 1)
     assert repr(results).splitlines()[:2] == [
         "results of the study digits",
