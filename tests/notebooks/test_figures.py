@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from sweeper.notebook.plots import Plots
 from sweeper.rundir import RunDir
 from tests.dashboard.conftest import run_dir
+from tests.documents import GUIDES, code, section
 from tests.small_studies import DIGITS
 
 __all__ = ["run_dir"]
@@ -44,6 +46,16 @@ def test_each_figure_is_an_image(run_dir: RunDir, name: str) -> None:
     if (labels := DRAWN[name]) is not None:
         axes = figure.axes[0]
         assert (axes.get_xlabel(), axes.get_ylabel()) == labels
+
+
+def test_a_figure_is_written_as_shown(
+    run_dir: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run_dir.root, tmp_path / "runs" / "digits")
+    monkeypatch.chdir(tmp_path)
+    (block,) = code("python", section("Plots", GUIDES["python"]))
+    exec(block, {})
+    assert "<svg" in Path("slices.svg").read_text("utf-8")
 
 
 def test_text_of_a_study_is_not_a_formula(run_dir: RunDir) -> None:
