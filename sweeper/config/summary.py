@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from html import escape
 from pathlib import Path
+from typing import Any, cast
 
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
 from sweeper.config.study import StudyTable
@@ -57,7 +58,9 @@ def _settings(key: str, table: Table, searched: Container[str]) -> str:
     names = sorted(
         table.model_fields_set, key=lambda it: order.index(it) if it in order else len(order)
     )
-    values = {name: getattr(table, name) for name in names if f"{key}.{name}" not in searched}
+    values: dict[str, Any] = {
+        name: getattr(table, name) for name in names if f"{key}.{name}" not in searched
+    }
     return ", ".join(
         f"{name} {_value(value)}"
         for name, value in values.items()
@@ -69,7 +72,7 @@ def _values(entry: SearchEntry) -> str:
     """The values of a searched setting: `1 to 4`, `16 to 128, powers of 2`, `relu, tanh`."""
     if isinstance(entry, CategoricalSearch):
         return ", ".join(map(_value, entry.choices))
-    how = []
+    how: list[str] = []
     if entry.log:
         how.append("log")
     if isinstance(entry, IntSearch) and entry.base is not None:
@@ -87,10 +90,12 @@ def _condition(entry: SearchEntry) -> str:
     return " and ".join(f"{key} is {' or '.join(map(_value, them))}" for key, them in wanted)
 
 
-def _value(value: object) -> str:
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return value if isinstance(value, str) else toml_value(value)
+        value = [*cast("tuple[object, ...]", value)]
+    return toml_value(value)
 
 
 def _row(*cells: str) -> str:

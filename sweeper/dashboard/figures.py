@@ -183,7 +183,7 @@ def _scale(axes: Axes, name: str, given: Option) -> None:
             axes.grid(False, axis="y")
     elif given["type"] == "log":
         base = given.get("logBase", 10)
-        own._set_axes_scale("log", base=base)
+        (axes.set_xscale if name == "x" else axes.set_yscale)("log", base=base)
         if base != 10:
             own.set_major_formatter(FuncFormatter(lambda value, _: formatting.number(value)))
             own.set_minor_locator(NullLocator())
@@ -208,17 +208,17 @@ def _limit(axes: Axes, name: str, given: Option, option: Option) -> None:
     if least is None and given["type"] == "value" and not given.get("scale") and low < high:
         set_limits(min(low, 0), high + (_MARGIN * (high - min(low, 0)) if has_points else 0))
     if isinstance(least, int | float) and isinstance(most, int | float):
+        if name == "x" and (zoom := option.get("dataZoom")):
+            least += zoom[0].get("start", 0) / 100 * (most - least)
         margin = _MARGIN if has_points else 0.0
         set_limits(*_wider(least, most, margin, is_log=given["type"] == "log"))
     elif least == "dataMin":
-        axes.margins(**{name: 0})
-    if name == "x" and (zoom := option.get("dataZoom")) and zoom[0].get("start"):
-        set_limits(least + zoom[0]["start"] / 100 * (most - least), most)
+        axes.margins(x=0) if name == "x" else axes.margins(y=0)
 
 
 def _bound(given: Option, end: str, default: float) -> float:
     """The bound of an axis, if it is a number."""
-    bound = given.get(end)
+    bound: Any = given.get(end)
     return bound if isinstance(bound, int | float) else default
 
 
@@ -242,8 +242,8 @@ def _wider(low: float, high: float, margin: float, *, is_log: bool) -> tuple[flo
 
 def _placing(given: Option) -> Callable[[Any], float]:
     """Where a value is on an axis: its own number, or its index among categories."""
-    texts = given.get("data")
-    indices = {text: place for place, text in enumerate(texts or ())}
+    texts: Sequence[str] = given.get("data", ())
+    indices = {text: place for place, text in enumerate(texts)}
 
     def place(value: Any) -> float:
         if value is None:
@@ -433,7 +433,8 @@ def _single(axes: Axes, lines: Sequence[np.ndarray], colour: str) -> None:
         and (at == len(line) - 1 or np.isnan(line[at + 1][1]))
     ]
     if alone:
-        axes.scatter(*np.array(alone).T, 5, color=colour, zorder=3, linewidths=0)
+        x, y = np.array(alone).T
+        axes.scatter(x, y, 5, color=colour, zorder=3, linewidths=0)
 
 
 class _Ruler:

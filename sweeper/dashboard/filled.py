@@ -106,6 +106,7 @@ def _at_edge(column: Sequence[Any], edge: float) -> list[Any]:
 
 def _curves(study: PublishedStudy, number: int, curves: Sequence[Any], color: str) -> list[Option]:
     """The curves of a trial that a chart shows, as lines; one epoch is a point."""
+    records: list[Any] = curve_record(study.curves, number)
     return [
         {
             "type": "line",
@@ -116,6 +117,6 @@ def _curves(study: PublishedStudy, number: int, curves: Sequence[Any], color: st
             "lineStyle": {"width": 2.2},
             "z": 5,
         }
-        for metric, phase, epochs, values in curve_record(study.curves, number)
+        for metric, phase, epochs, values in records
         if [metric, phase] == list(curves)
     ]

@@ -42,10 +42,11 @@ class CardContent:
     def head(self) -> str:
         """How many trials have ended: `12 of 64 trials, 30 per minute, 0:16 left`."""
         status, opened = self.progress.status, self.progress.opened
+        if opened is None:
+            return ""
         if status is None:
-            resumed = opened is not None and opened.rounds_done
-            started = "" if opened is None else counted(opened.n_trials, "trial")
-            return f"{started}, resuming after round {opened.rounds_done}" if resumed else started
+            resuming = f", resuming after round {done}" if (done := opened.rounds_done) else ""
+            return f"{counted(opened.n_trials, 'trial')}{resuming}"
         ended = formatting.finished_trials(status.counts)
         return ", ".join(
             filter(None, (f"{ended} of {counted(status.n_trials, 'trial')}", self.pace))

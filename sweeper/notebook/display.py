@@ -44,7 +44,7 @@ class _Jupyter:
         self._handle: Any = None
 
     def show(self, html: str, text: str, *, is_last: bool) -> None:
-        from IPython.display import DisplayHandle
+        from IPython.display import DisplayHandle  # pyright: ignore[reportMissingImports]
 
         content = {"text/html": html, "text/plain": text}
         if self._handle is None:

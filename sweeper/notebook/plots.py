@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeper.dashboard.blocks import Block
 from sweeper.dashboard.filled import MOST_SELECTED, filled, tables_of
@@ -154,12 +154,16 @@ def _figure(
     """The charts of a view of the page; of alternatives the chosen one, or else the first."""
     tables = tables_of(study)
     rows = [
-        [one and (filled(one, study, tables, selected), one["place"]["height"]) for one in row]
+        [
+            None if it is None else (filled(it, study, tables, selected), it["place"]["height"])
+            for it in row
+        ]
         for row in _rows(blocks, chosen)
     ]
     said = [block for block in blocks if block["kind"] == "note"]
     notes = [block["text"].replace("`", "") for block in said if block["warning"] or not rows]
-    axes = max((len(o[0].get("parallelAxis", ())) for row in rows for o in row if o), default=0)
+    drawn = [one[0] for row in rows for one in row if one is not None]
+    axes = max((len(option.get("parallelAxis", ())) for option in drawn), default=0)
     title = f"{study.status.study}: {_SECTIONS[name].title.lower()}"
     return _figures().draw(title, rows, notes, _AXIS * axes)
 
@@ -232,7 +236,9 @@ def _asked(study: PublishedStudy, trials: Sequence[int] | int | None) -> list[in
     if trials is None:
         best = study.status.best
         return [] if best is None else [int(best["trial_number"])]
-    given = [trials] if isinstance(trials, Integral | str) else [*trials]
+    given: list[Any] = [trials]
+    if isinstance(trials, Iterable) and not isinstance(trials, str):
+        given = [*trials]
     for number in given:
         is_number = isinstance(number, Integral) and not isinstance(number, bool)
         if not is_number or not (_has_ended(study, int(number)) or study.curves.curve(int(number))):

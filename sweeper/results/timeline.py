@@ -55,7 +55,7 @@ DOING = {
     IDLE: "idle",
 }
 """Each activity in words, in display order."""
-_BEGINNING = {Activity.IMPORT: "importing JAX", Activity.DATA: "reading the data"}
+_BEGINNING: dict[str, str] = {Activity.IMPORT: "importing JAX", Activity.DATA: "reading the data"}
 
 
 class Span(NamedTuple):

@@ -65,6 +65,30 @@ def test_lines_report_the_time_without_events() -> None:
     assert _lines(console)[0] == "0:00, opening the study"
 
 
+def test_lines_say_in_the_first_minute_when_something_else_goes_on() -> None:
+    console, doing = _written(), ["importing JAX"]
+    with LineView(console, doing=lambda: doing[0]) as view:
+        for what in ("reading the data", "opening the study"):
+            wanted = doing[0]
+            deadline = time.monotonic() + 5
+            while not any(wanted in line for line in _lines(console)):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            doing[0] = what
+        view(RoundClosed(STATUS))
+    assert [line.partition(", ")[2] for line in _lines(console)][:2] == [
+        "importing JAX",
+        "reading the data",
+    ]
+
+
+def test_a_round_that_trains_comes_before_what_the_program_does() -> None:
+    view = LineView(_written(), doing=lambda: "publishing")
+    assert view.what_is_done() == "publishing"
+    view(RoundStarted(2, 5))
+    assert view.what_is_done() == "training, 0 of 5 trials of round 2 trained"
+
+
 def test_lines_say_what_is_compiled_before_the_first_round() -> None:
     view = LineView(_written(), doing=lambda: "importing")
     assert view.what_is_done() == "importing"

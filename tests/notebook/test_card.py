@@ -1,0 +1,128 @@
+"""The card of a run is drawn from its events, by one thread, and says how to resume."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeper.notebook.card import Card, card_for
+from sweeper.notebook.display import Lines
+from sweeper.results.events import CompileFinished, CompilePlanned, RoundClosed, StudyOpened, Warned
+from sweeper.results.status import Status
+from sweeper.results.timeline import IDLE, Timeline
+from tests.live_status import STATUS
+
+OPENED = StudyOpened("digits", Path("runs/digits"), rounds_done=0, n_trials=20)
+RESUME = "Run the same again to resume."
+
+
+class Screen:
+    """Keeps what was shown."""
+
+    def __init__(self) -> None:
+        self.html: list[str] = []
+        self.text: list[str] = []
+
+    def show(self, html: str, text: str, *, is_last: bool) -> None:
+        self.html.append(html)
+        self.text.append(text)
+
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        return threading.Thread(target=target)
+
+
+def shown(train: Callable[[Card, threading.Event], Status], doing: str = IDLE) -> Screen:
+    """What the card of a run showed."""
+    screen, stop = Screen(), threading.Event()
+    card = Card(screen, "digits", lambda: doing, period_s=0.01)
+    card.follow(lambda: train(card, stop), stop)
+    return screen
+
+
+def wait_for(screen: Screen, part: str) -> None:
+    deadline = time.monotonic() + 5
+    while part not in screen.text[-1] and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert part in screen.text[-1]
+
+
+def test_the_card_shows_what_goes_on_and_the_end() -> None:
+    screen = Screen()
+    card = Card(screen, "digits", lambda: "importing JAX", period_s=0.01)
+
+    def train() -> Status:
+        assert screen.text == ["digits: importing JAX"]
+        card(OPENED)
+        for number in range(8):
+            card(CompilePlanned(f"c{number}", "padded"))
+        for number in range(3):
+            card(CompileFinished(f"c{number}", "padded", "thread 0"))
+        wait_for(screen, "digits: 20 trials; compiling: 3 of 8 programs done, 0:00")
+        card(RoundClosed(STATUS))
+        card(Warned("the <cache> is gone"))
+        wait_for(screen, "3 of 20 trials, 30 per minute, 0:34 left; best val_accuracy 0.5")
+        return replace(STATUS, state="finished", best=None)
+
+    assert card.follow(train, threading.Event()).state == "finished"
+    assert screen.text[-1] == "digits: 3 of 20 trials, 30 per minute; finished"
+    assert "⚠ the &lt;cache&gt; is gone" in screen.html[-1]
+    assert "17 unfinished, 3 complete" in screen.html[-1]
+
+
+def test_an_error_is_named_with_what_is_committed() -> None:
+    screen = Screen()
+    card = Card(screen, "digits", lambda: IDLE)
+
+    def train() -> Status:
+        card(replace(OPENED, rounds_done=3))
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        card.follow(train, threading.Event())
+    assert screen.text[-1].endswith("resuming after round 3; ended by OSError, 3 rounds committed")
+
+
+def test_the_first_interrupt_stops_after_the_round() -> None:
+    screen, stop = Screen(), threading.Event()
+    card = Card(screen, "digits", lambda: IDLE, period_s=0.01)
+
+    def train() -> Status:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.wait(5)
+        wait_for(screen, "stopping after this round; interrupt again to stop at once")
+        return replace(STATUS, state="interrupted")
+
+    with pytest.raises(KeyboardInterrupt):
+        card.follow(train, stop)
+    assert screen.text[-1].endswith(f"interrupted after round 1, which is committed. {RESUME}")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_second_interrupt_ends_the_run_at_once() -> None:
+    screen = Screen()
+    card = Card(screen, "digits", lambda: IDLE)
+
+    def train() -> Status:
+        card(OPENED)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("still running")
+
+    with pytest.raises(KeyboardInterrupt):
+        card.follow(train, threading.Event())
+    assert screen.text[-1] == f"digits: 20 trials; interrupted, nothing committed yet. {RESUME}"
+
+
+def test_only_notebooks_show_a_card_unasked(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [card_for(progress, "digits", Timeline()) is None for progress in (None, False, True)]
+    assert asked == [True, True, False]
+    lines = Lines()
+    for text, is_last in (("a", False), ("b", False), ("c", True), ("c", True)):
+        lines.show("", text, is_last=is_last)
+    assert capsys.readouterr().err == "a\nc\n"

@@ -1,0 +1,50 @@
+"""Figures refuse arguments that are not of the study, and name the extra that they need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from sweeper.errors import SetupError, StudyError
+from sweeper.notebook.plots import Plots
+from sweeper.rundir import RunDir
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda p: p.history("val_acuracy"), "metric: 'val_acuracy' is not one of the study"),
+        (lambda p: p.history(by="tme"), "by: 'tme' .* did you mean 'time'?"),
+        (lambda p: p.curves("loss"), "metric: 'loss' is not one of the study"),
+        (lambda p: p.curves(phase="fit"), "phase: 'fit' is not one of the study; leave it out"),
+        (lambda p: p.curves(trials=[0, True]), "trials: True is not the number of a trial"),
+        (lambda p: p.curves(trials=[[0]]), r"trials: \[0\] is not the number of a trial"),
+        (lambda p: p.curves(trials=range(7)), "trials: 7 trials; give at most 6"),
+        (lambda p: p.slices("lr"), "params: 'lr'; give a list"),
+        (lambda p: p.slices([]), r"params: \[\]; give a list"),
+        (
+            lambda p: p.parallel(["lrr"]),
+            "params: 'lrr' is not one of the study; did you mean 'lr'?",
+        ),
+        (lambda p: p.importance("x"), "metric: 'x' is not one of the study"),
+        (lambda p: p.pareto("val_accuracy"), "metrics: 'val_accuracy'; give two objectives"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    run_dir: RunDir, draw: Callable[[Plots], object], message: str
+) -> None:
+    with pytest.raises(StudyError, match=rf"results\.plot: {message}"):
+        draw(Plots(run_dir))
+
+
+def test_without_matplotlib_the_extra_is_named(
+    run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [it for it in sys.modules if it.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "sweeper.dashboard.figures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SetupError, match=r"pip install 'sweeper-jax\[plot\]'"):
+        Plots(run_dir).history()

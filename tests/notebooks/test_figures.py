@@ -1,0 +1,81 @@
+"""Figures show the charts of the page, and notebooks show figures, studies and results."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper.notebook.plots import Plots
+from sweeper.rundir import RunDir
+from tests.dashboard.conftest import run_dir
+from tests.documents import GUIDES, code, section
+from tests.small_studies import DIGITS
+
+__all__ = ["run_dir"]
+pytestmark = pytest.mark.integration
+
+DRAWN = {  # the labels of the axes of the first chart
+    "history": ("trial number", "val_accuracy"),
+    "curves": ("epoch", "val_accuracy"),
+    "parallel": ("", ""),
+    "slices": None,
+    "importance": None,
+    "execution": None,
+    "pareto": None,
+}
+CELLS = (
+    "import sweeper",
+    "study = sweeper.load_study('study.toml', ['study.n_trials=2', 'train.epochs=1'])",
+    "study",
+    "results = sweeper.run(study)",
+    "results",
+    "results.plot.history()",
+)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_each_figure_is_an_image(run_dir: RunDir, name: str) -> None:
+    figure = getattr(Plots(run_dir), name)()
+    image, size = figure._repr_png_()
+    assert image.startswith(b"\x89PNG")
+    pixels = int.from_bytes(image[16:20]), int.from_bytes(image[20:24])
+    assert pixels == pytest.approx((2 * size["width"], 2 * size["height"]), abs=2)
+    if (labels := DRAWN[name]) is not None:
+        axes = figure.axes[0]
+        assert (axes.get_xlabel(), axes.get_ylabel()) == labels
+
+
+def test_a_figure_is_written_as_shown(
+    run_dir: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run_dir.root, tmp_path / "runs" / "digits")
+    monkeypatch.chdir(tmp_path)
+    (block,) = code("python", section("Plots", GUIDES["python"]))
+    exec(block, {})
+    assert "<svg" in Path("slices.svg").read_text("utf-8")
+
+
+def test_text_of_a_study_is_not_a_formula(run_dir: RunDir) -> None:
+    from sweeper.dashboard.figures import draw
+
+    figure = draw("costs $1 or $2\x1b", [], ["$x$"])
+    assert figure.get_suptitle() == "costs \\$1 or \\$2\\x1b"
+    figure._repr_png_()
+
+
+def test_cells_show_a_study_its_card_its_page_and_a_figure(tmp_path: Path) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    (tmp_path / "study.toml").write_text(DIGITS, "utf-8")
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(it) for it in CELLS])
+    nbclient.NotebookClient(book, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown: list[Any] = [
+        [output for output in cell.outputs if "data" in output] for cell in book.cells
+    ]
+    assert [len(outputs) for outputs in shown] == [0, 0, 1, 1, 1, 1]
+    assert "2 of 2 trials" in shown[3][0]["data"]["text/html"]
+    assert shown[3][0]["data"]["text/plain"].endswith("; finished")
+    assert shown[4][0]["data"]["text/html"].startswith("<iframe srcdoc=")
+    assert "image/png" in shown[5][0]["data"]
