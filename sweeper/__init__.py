@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sweeper.api import run
     from sweeper.cli.main import command
     from sweeper.config import StudyConfig
+    from sweeper.estimators import SweepClassifier, SweepRegressor
     from sweeper.export.saved_model import load
     from sweeper.models.decay_masks import decay_mask
     from sweeper.notebook.results import open_results
@@ -42,6 +43,8 @@ __all__ = [
     "SetupError",
     "StudyError",
     "StudyHeldError",
+    "SweepClassifier",
+    "SweepRegressor",
     "SweeperError",
     "command",
     "decay_mask",
@@ -55,6 +58,8 @@ Overrides = str | Sequence[str] | Mapping[str, Any]
 
 _HOMES = {
     "command": "sweeper.cli.main",
+    "SweepClassifier": "sweeper.estimators",
+    "SweepRegressor": "sweeper.estimators",
     "decay_mask": "sweeper.models.decay_masks",
     "load": "sweeper.export.saved_model",
     "open_results": "sweeper.notebook.results",
@@ -90,8 +95,8 @@ def load_study(
     DataFrame of pandas or Polars with the columns `target`, or arrays `(X, y)`, shaped (rows,
     features) and (rows,) or (rows, targets). The index of a DataFrame is not read. If the mapping
     lacks what a study file must have, it is what `sweeper init` writes for these rows; without
-    `search`, so is everything else. `overrides` change settings: one text such as "study.seed=1",
-    several, or values by dotted key or by table.
+    `search`, so is everything else. None omits a setting of `init`. `overrides` change settings:
+    one text such as "study.seed=1", several, or values by dotted key or by table.
 
         >>> x, y = np.linspace(0.0, 1.0, 60).reshape(30, 2), np.arange(30.0)
         >>> study = sweeper.load_study({"study.n_trials": 8, "model.depth": 1}, data=(x, y))

@@ -14,6 +14,8 @@ SweeperError                 1
 from __future__ import annotations
 
 import errno
+import inspect
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -141,6 +143,14 @@ def unforeseen(error: OSError) -> Problem:
     """The problem for a disk or permission error that nothing else handled."""
     found, hint = error.strerror or str(error), _HINTS.get(error.errno or 0, "")
     return Problem(str(error.filename or ""), "", found, hint)
+
+
+def warn_caller(warning: Warning) -> None:
+    """Warn at the line of the caller: the first one outside of this package."""
+    frame, level = inspect.currentframe(), 1
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "sweeper":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
 
 
 _MAX_LISTED = 20

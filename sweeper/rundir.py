@@ -21,6 +21,7 @@ import re
 import shutil
 import stat
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +38,22 @@ _LOG = re.compile(r"(worker-\d+|sweeper)\.log|left\.json")
 _PART = re.compile(r"part-.*\.parquet")
 _REQUEST = re.compile(r"\d+-[0-9a-f]+(\.answer)?\.json")
 _LOGS_OF_LEDGERS = ("", "-wal", "-shm", "-journal")  # as SQLite names them
+
+
+class ScratchDirectory:
+    """A temporary directory at `path` that is removed with this object.
+
+    A forked process does not remove it.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="sweeper-"))
+        weakref.finalize(self, _remove_own, self.path, os.getpid())
+
+
+def _remove_own(path: Path, made_by: int) -> None:
+    if os.getpid() == made_by:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,20 @@ from sweeper.config.toml import MAX_WITHIN, TOO_DEEP, UNNEST
 _TWICE = "given twice", "remove one of the two"
 
 
-def raw_tables(mapping: Mapping[Any, Any]) -> tuple[RawTable, list[Flaw]]:
-    """The tables that a mapping describes, as TOML would have them, and its flaws.
+def raw_tables(mapping: Mapping[Any, Any]) -> tuple[RawTable, set[str], list[Flaw]]:
+    """The tables that a mapping describes, as TOML would have them, what it omits, and its flaws.
 
-    None leaves a setting out. Functions and classes become their names.
+    None omits a setting or a table, by its dotted key. Functions and classes become their names.
     """
     raw: RawTable = {}
+    omitted: set[str] = set()
     faults: list[Flaw] = []
     for path, value in _leaves(mapping, (), faults):
-        faults += _put(raw, path, value)
-    return raw, faults
+        if value is None:
+            omitted.add(".".join(path))
+        else:
+            faults += _put(raw, path, value)
+    return raw, omitted, faults
 
 
 def _leaves(
@@ -48,7 +52,7 @@ def _leaves(
         else:
             plain, flaws = _plain(".".join(path), cast("object", value))
             faults += flaws
-            if plain is not None:
+            if plain is not None or value is None:
                 yield path, plain
 
 

@@ -6,10 +6,6 @@ directory. All sessions read it like any other Parquet file.
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,7 +21,7 @@ from pyarrow import parquet
 
 from sweeper.data.columns import as_pandas
 from sweeper.errors import DataError, Problem, counted, did_you_mean, listed
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, ScratchDirectory
 
 _CHUNK_ROWS = 100_000
 _FORMS = "pass a DataFrame of pandas or Polars, or (X, y) as arrays"
@@ -57,14 +53,15 @@ class RowsInMemory:
     def forget(self) -> None:
         """Remove the file; it is written again if it is needed again."""
         if "_written" in vars(self):
-            shutil.rmtree(self._written.parent, ignore_errors=True)
-            del self._written
+            del self._written, self._directory
+
+    @cached_property
+    def _directory(self) -> ScratchDirectory:
+        return ScratchDirectory()
 
     @cached_property
     def _written(self) -> Path:
-        directory = Path(tempfile.mkdtemp(prefix="sweeper-"))
-        weakref.finalize(self, _remove, directory, os.getpid())
-        path = directory / RunDir(Path()).rows.name
+        path = self._directory.path / RunDir(Path()).rows.name
         if isinstance(self.table, pa.Table):
             parquet.write_table(self.table, path)
             return path
@@ -80,12 +77,6 @@ class RowsInMemory:
     def frame(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame, numbered from 0."""
         return as_pandas(self.table).reset_index(drop=True)
-
-
-def _remove(directory: Path, owner: int) -> None:
-    """Remove a directory of this process; a fork of it leaves it alone."""
-    if os.getpid() == owner:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _without_rows() -> None:

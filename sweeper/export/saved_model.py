@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from sweeper.config.trust import Code, building
 from sweeper.config.user_code import describe_error
 from sweeper.data.target import in_unit
 from sweeper.data.transform import Transform, UnfitRowsError
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import Problem, SetupError, warn_caller
 from sweeper.executors.jax_setup import with_pins
 from sweeper.export.members import SavedMember, members_in
 from sweeper.models.ensemble import Ensemble, Rescaled
@@ -244,11 +243,7 @@ class SavedModel:
 def _warn(found: str, rows: Sequence[int]) -> None:
     warning = UnknownCategoryWarning(found)
     warning.rows = rows
-    # point to the line of the caller: the first one outside of this package
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("sweeper."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(warning, stacklevel=level)
+    warn_caller(warning)
 
 
 def in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:

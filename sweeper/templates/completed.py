@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +34,13 @@ _REQUIRED = (
 
 
 class Draft:
-    """Settings to complete: `raw` as written, and `settings` with those that override them."""
+    """Settings to complete: `raw` as written, and `settings` with those that override them.
 
-    def __init__(self, raw: RawTable, settings: RawTable) -> None:
-        self.raw, self.settings = raw, settings
+    Settings and tables in `omitted` stay out.
+    """
+
+    def __init__(self, raw: RawTable, settings: RawTable, omitted: Collection[str]) -> None:
+        self.raw, self.settings, self._omitted = raw, settings, omitted
         search = settings.get("search", {})
         self._searched = {key for key, _ in flat_search(search)} if is_table(search) else set()
 
@@ -45,7 +48,8 @@ class Draft:
         """Add a setting, unless it is written or searched."""
         path = key.split(".")
         is_new = with_default(self.settings, path, value) != self.settings
-        if is_new and key not in self._searched:
+        is_omitted = any(key == one or key.startswith(f"{one}.") for one in self._omitted)
+        if is_new and not is_omitted and key not in self._searched:
             self.settings = with_value(self.settings, path, value)
             self.raw = with_value(self.raw, path, value)
 
@@ -80,14 +84,19 @@ class Draft:
 
 
 def completed(
-    raw: RawTable, settings: RawTable, guessed: Guess | None, *, is_in_memory: bool
+    raw: RawTable,
+    settings: RawTable,
+    guessed: Guess | None,
+    omitted: Collection[str] = (),
+    *,
+    is_in_memory: bool,
 ) -> RawTable:
     """`raw` with what a study must have, as `init` writes it for a table of which so much is known.
 
-    `settings` are `raw` with overrides. Without a table `search`, `init` also says what to search,
-    and, for rows in memory, everything else.
+    `settings` are `raw` with overrides; those that are `omitted` stay out. Without a table
+    `search`, `init` also says what to search, and, for rows in memory, everything else.
     """
-    draft = Draft(raw, settings)
+    draft = Draft(raw, settings, omitted)
     draft.add("version", 1)
     draft.add("study.name", "study")
     if draft.written("model.function") is not None:

@@ -6,8 +6,6 @@ without `search` gets everything that `init` writes.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +19,7 @@ from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import IN_MAPPING, IN_PYTHON, toml_text
 from sweeper.data.sizes import part_sizes
-from sweeper.errors import DataError, Problem, StudyError, listed
+from sweeper.errors import DataError, Problem, StudyError, listed, warn_caller
 from sweeper.rundir import RunDir
 from sweeper.templates.completed import completed
 
@@ -72,7 +70,7 @@ def study_of_mapping(
         DataError: only the data is at fault.
     """
     texts = override_texts(overrides)
-    raw, flaws = raw_tables(mapping)
+    raw, omitted, flaws = raw_tables(mapping)
     raw, of_target = _with_target(raw, target)
     flaws += of_target + ([] if data is None else [*_other_sources(raw)])
     settings = raw
@@ -88,7 +86,7 @@ def study_of_mapping(
         of_data = error.problems
     if data is not None:
         raw, settings = (_reading(tables, rows) for tables in (raw, settings))
-    raw = completed(raw, settings, guessed, is_in_memory=data is not None)
+    raw = completed(raw, settings, guessed, omitted, is_in_memory=data is not None)
     path = Path.cwd() / _UNNAMED
     try:
         config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
@@ -122,7 +120,7 @@ def _with_target(raw: RawTable, target: str | Sequence[str] | None) -> tuple[Raw
     table = raw.get("data", {})
     if is_table(table) and "target" in table:
         return raw, [Flaw("data.target", "also given as the argument target", "remove one")]
-    plain, flaws = raw_tables({"data.target": target})
+    plain, _, flaws = raw_tables({"data.target": target})
     return {**raw, "data": {**(table if is_table(table) else {}), **plain.get("data", {})}}, flaws
 
 
@@ -206,12 +204,4 @@ def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
         [*reasons[:_MAX_TOLD], *(f"{n} more" for n in [len(reasons) - _MAX_TOLD] if n > 0)]
     )
     said = f"columns left out: {shown}; data.drop = [] keeps them"
-    warnings.warn(said, UserWarning, stacklevel=_level_of_caller())
-
-
-def _level_of_caller() -> int:
-    """How many calls ago, seen from the caller of this, the code of the user called sweeper."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == "sweeper":
-        frame, level = frame.f_back, level + 1
-    return level
+    warn_caller(UserWarning(said))

@@ -1,0 +1,258 @@
+"""Sweeps behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
+
+import sweeper
+from sweeper.estimators import FitError, SweepWarning
+from tests.documents import GUIDES, code, section
+
+X, Y = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
+# one small network, of which only the learning rate is searched
+SMALL: dict[str, Any] = {
+    "n_trials": 2,
+    "epochs": 4,
+    "search": {"optimizer.lr": {"type": "float", "low": 1e-3, "high": 1e-2, "log": True}},
+    "settings": {"model.depth": 1, "model.width": 8, "train.batch_size": 32},
+    "validation_fraction": 0.3,
+    "random_state": 0,
+}
+FAILS = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "the rows are split and put into batches at random, so a row of weight 2 is not a row twice"
+    ),
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore::sweeper.estimators.SweepWarning")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> sweeper.SweepClassifier:
+    """A classifier of iris, whose run directory is kept."""
+    run_dir = tmp_path_factory.mktemp("iris") / "run"
+    return sweeper.SweepClassifier(**SMALL, run_dir=run_dir).fit(X, NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        sweeper.SweepClassifier(n_trials=2, epochs=10, random_state=0),
+        sweeper.SweepRegressor(n_trials=2, epochs=20, random_state=0),
+    ],
+)
+def test_estimators_pass_the_checks_of_scikit_learn(
+    estimator: sweeper.SweepClassifier | sweeper.SweepRegressor,
+) -> None:
+    done = check_estimator(estimator, expected_failed_checks=FAILS, on_skip=None)
+    assert {one["check_name"] for one in done if one["status"] == "xfail"} == {*FAILS}
+
+
+def test_a_fitted_classifier_has_the_attributes_of_scikit_learn(
+    fitted: sweeper.SweepClassifier,
+) -> None:
+    assert (fitted.classes_.tolist(), fitted.n_classes_) == ([*np.unique(NAMES)], 3)
+    assert fitted.n_features_in_ == 4
+    assert not hasattr(fitted, "feature_names_in_")
+    assert fitted.run_dir_ == fitted.results_.run_dir.root
+    assert fitted.best_score_ == fitted.results_.best()["value"].item()
+    assert {*fitted.best_params_} == {"lr"}
+    assert fitted.model_.params == fitted.best_params_
+
+
+def test_predictions_are_the_likeliest_classes(fitted: sweeper.SweepClassifier) -> None:
+    probabilities = fitted.predict_proba(X)
+    assert probabilities.shape == (150, 3)
+    assert np.allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+    predicted = fitted.predict(X)
+    assert predicted.tolist() == fitted.classes_[probabilities.argmax(axis=1)].tolist()
+    assert fitted.score(X, NAMES) == np.mean(predicted == NAMES)
+
+
+def test_a_fit_in_a_used_run_directory_resumes_it(fitted: sweeper.SweepClassifier) -> None:
+    before = fitted.results_.trials()
+    again = clone(fitted).fit(X, NAMES)
+    pd.testing.assert_frame_equal(again.results_.trials(), before)
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_a_used_run_directory_is_not_overwritten(fitted: sweeper.SweepClassifier) -> None:
+    before = fitted.results_.trials()
+    with pytest.raises(ValueError, match="data"):
+        clone(fitted).fit(X[1:], NAMES[1:])
+    with pytest.raises(ValueError, match="epochs"):
+        clone(fitted).set_params(epochs=3).fit(X, NAMES)
+    pd.testing.assert_frame_equal(fitted.results_.trials(), before)
+
+
+@pytest.mark.slow
+def test_a_pickled_estimator_predicts_in_a_new_process(
+    fitted: sweeper.SweepClassifier, tmp_path: Path
+) -> None:
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    np.save(tmp_path / "x.npy", X)
+    (tmp_path / "predict.py").write_text(
+        "import joblib, numpy\n"
+        "numpy.save('y.npy', joblib.load('model.joblib').predict_proba(numpy.load('x.npy')))\n"
+    )
+    subprocess.run([sys.executable, "predict.py"], cwd=tmp_path, check=True)
+    assert np.array_equal(np.load(tmp_path / "y.npy"), fitted.predict_proba(X))
+
+
+def test_a_temporary_run_directory_goes_with_its_estimator() -> None:
+    estimator = sweeper.SweepClassifier(**SMALL).fit(X, NAMES)
+    copy, run_dir = pickle.loads(pickle.dumps(estimator)), estimator.run_dir_
+    expected = estimator.predict_proba(X)
+    assert len(estimator.results_.trials()) == 2
+    del estimator
+    gc.collect()
+    assert not run_dir.parent.exists()
+    assert np.array_equal(copy.predict_proba(X), expected)
+    with pytest.raises(AttributeError, match="pass run_dir to keep it"):
+        copy.results_  # noqa: B018
+
+
+def test_rows_of_weight_0_are_as_if_left_out() -> None:
+    kept, weights = np.arange(len(X)) % 3 > 0, 1.0 + np.arange(len(X)) % 2
+    x, y = X[:, :2], X[:, 2:]
+    left_out = sweeper.SweepRegressor(**SMALL)
+    left_out.fit(x[kept], y[kept], sample_weight=weights[kept])
+    weighted = sweeper.SweepRegressor(**SMALL)
+    weighted.fit(x, y, sample_weight=np.where(kept, weights, 0.0))
+    assert weighted.n_outputs_ == 2
+    assert weighted.predict(x).shape == (150, 2)
+    assert np.array_equal(weighted.predict(x), left_out.predict(x))
+
+
+def test_the_pipeline_of_the_guide_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = code("python", section("scikit-learn", GUIDES["python"]))
+    found: dict[str, Any] = {}
+    exec(compile(block, "python.md", "exec"), found)
+    model, houses = found["model"], found["houses"]
+    assert model[-1].feature_names_in_.tolist() == [*houses.columns]
+    assert model.score(houses, found["price"]) > 0.5
+    assert "trial_number" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_columns_may_be_text_and_have_gaps(library: Any) -> None:
+    kind = np.where(X[:, 0] > 5.5, "long", "short").astype(object)
+    table = {"width": np.where(X[:, 1] > 4.0, np.nan, X[:, 1]), "kind": kind}
+    rows = library(table)
+    if library is pl.DataFrame:
+        rows = rows.with_columns(pl.col("kind").cast(pl.Categorical))
+    estimator = sweeper.SweepClassifier(**SMALL).fit(rows, NAMES)
+    assert estimator.feature_names_in_.tolist() == [*table]
+    assert estimator.model_.feature_names == ("width", "kind_long", "kind_short")
+    assert {*estimator.predict(rows)} <= {*NAMES}
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.predict(rows[["kind", "width"]])
+
+
+@pytest.mark.slow
+def test_an_ensemble_predicts_with_the_mean_of_its_models() -> None:
+    estimator = sweeper.SweepClassifier(**SMALL, ensemble=3)
+    estimator.fit(X, NAMES)
+    assert sum(one["count"] for one in estimator.model_.info["members"]) <= 3
+    copy = pickle.loads(pickle.dumps(estimator))
+    assert np.array_equal(copy.predict_proba(X), estimator.predict_proba(X))
+
+
+@pytest.mark.slow
+def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_otherwise() -> None:
+    estimator = sweeper.SweepRegressor(n_trials=2, epochs=2, ensemble=3)
+    with pytest.warns(SweepWarning, match="no ensemble: .* are too few to select by") as caught:
+        estimator.fit(X[:5], [1.0, 2.0, 3.0, 4.0, 5.0])
+    assert {one.filename for one in caught} == {__file__}
+    assert estimator.results_.study["metric"] == "val_rmse"
+    assert estimator.predict(X).shape == (150,)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_trials": 0}, "n_trials: 0 is too small; write 1 or more"),
+        ({"epochs": "10"}, "epochs: '10' is not a number of epochs; pass an integer above 0"),
+        (
+            {"validation_fraction": 1},
+            "validation_fraction: 1 is not a share of the rows; pass a number between 0 and 1",
+        ),
+        (
+            {"settings": {"study": {"seed": 3}}},
+            "settings: study.seed: an argument has this setting; pass random_state instead",
+        ),
+        (
+            {"settings": {"data.weight": "w"}},
+            "settings: data.weight: fit sets it; remove it",
+        ),
+        (
+            {"settings": {"train.batchsize": 3}},
+            "settings: train.batchsize: no such setting; did you mean 'train.batch_size'?",
+        ),
+        (
+            {"search": {"model.dept": {"type": "int", "low": 1, "high": 2}}},
+            "search: model.dept: no such setting; did you mean 'model.depth'?",
+        ),
+    ],
+)
+def test_an_argument_that_makes_no_study_is_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(FitError) as caught:
+        sweeper.SweepClassifier(**given).fit(X, Y)
+    assert str(caught.value) == message
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets", "message"),
+    [
+        (X[:1], Y[:1], "1 sample"),
+        (X, np.zeros(150), "only one class: np.float64"),
+        (X, X[:, 0], "Unknown label type: continuous"),
+        (X, None, "requires y to be passed"),
+        (np.where(X > 5.0, np.inf, X), Y, "contains infinity"),
+        (X[:, :1] * [[np.nan]], Y, "'x0' \\(has no value in any row\\)"),
+    ],
+)
+def test_rows_that_cannot_be_learnt_are_a_value_error(
+    rows: Any, targets: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        sweeper.SweepClassifier(**SMALL).fit(rows, targets)
+
+
+def test_a_class_that_only_rows_of_weight_0_have_is_not_learnt() -> None:
+    with pytest.raises(ValueError, match="only one class of nonzero sample_weight"):
+        sweeper.SweepClassifier(**SMALL).fit(X, Y == 2, sample_weight=Y == 2)
+
+
+def test_an_estimator_predicts_only_once_it_is_fitted() -> None:
+    estimator = sweeper.SweepClassifier()
+    for method in (estimator.predict, estimator.predict_proba):
+        with pytest.raises(NotFittedError):
+            method(X)
+    assert not hasattr(estimator, "model_")
+
+
+def test_none_in_a_mapping_omits_what_init_would_write() -> None:
+    rows = pd.DataFrame({"x": X[:, 0], "y": X[:, 1]})
+    tables = {"study.pruner": None, "results": {"ensemble": None}}
+    study = sweeper.load_study(tables, data=rows, target="y")
+    assert (study.study.pruner.name, study.results.ensemble) == ("none", None)
