@@ -255,7 +255,7 @@ def test_every_block_of_python_is_run() -> None:
         "README.md": 1,
         "clusters.md": 1,
         "models-and-programs.md": 6,
-        "python.md": 4,
+        "python.md": 5,
         "results.md": 3,
     }
 
