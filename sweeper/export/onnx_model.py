@@ -74,15 +74,14 @@ def onnx_model(saved: SavedModel) -> onnx.ModelProto:
     features, unfit = write_features(graph, transform, numbers, categories)
     x = _in_precision(graph, saved, features)
     network = _network(saved)
-    nodes = [*graph.nodes, *_wired(network, x)]
-    graph.nodes = []
+    before = len(graph.nodes)
     results = _write_predictions(graph, saved, network.graph.output[0].name, unfit)
     for name, found in results.items():
         graph.nodes.append(helper.make_node("Identity", [found], [name]))
     imports = {one.domain: one.version for one in network.opset_import}
     model = helper.make_model(
         helper.make_graph(
-            [*nodes, *graph.nodes],
+            [*graph.nodes[:before], *_wired(network, x), *graph.nodes[before:]],
             "sweeper",
             _inputs(transform, matrix),
             _outputs(saved, results),
