@@ -61,7 +61,7 @@ class NnxModel(Adapted):
     def __call__(self, x):
         """The outputs for one example."""
         nnx = sys.modules["flax.nnx"]
-        return nnx.merge(self.graph, nnx.State(self.params))(x)
+        return nnx.merge(self.graph, self.params)(x)
 
 
 class DrawingNnxModel(Adapted):
@@ -73,12 +73,11 @@ class DrawingNnxModel(Adapted):
 
     def __call__(self, x, key=None):
         """The outputs for one example: as after `train()` with a `key`, else as after `eval()`."""
-        nnx = sys.modules["flax.nnx"]
+        nnx, nested = sys.modules["flax.nnx"], sys.modules["flax.traverse_util"].unflatten_dict
         base = jax.random.key(0) if key is None else key
         keys = {path: jax.random.fold_in(base, place) for place, path in enumerate(self.keys)}
         counts = {path: jax.numpy.zeros((), "uint32") for path in self.counts}
-        drawn = map(nnx.State.from_flat_path, (keys, counts))
-        model = nnx.merge(self.graph, nnx.State(self.params), *drawn)
+        model = nnx.merge(self.graph, self.params, nested(keys), nested(counts))
         if key is None:
             model.eval()
         else:

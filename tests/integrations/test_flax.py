@@ -5,29 +5,33 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from numpy.typing import NDArray
+from flax import nnx
 from sklearn.datasets import load_digits
 
 import sweeper
+from sweeper.api import check
+from sweeper.config import StudyConfig
+from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
 from sweeper.errors import StudyError
 from sweeper.export import export
-from sweeper.models.decay import decisions, DEFAULT
-from sweeper.trial import words
-from tests.documents import GUIDES, code, section
+from sweeper.models.decay import DEFAULT, decisions
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from tests.documents import GUIDES, code
 from tests.in_process import study_in, trained
+from tests.programs.conftest import Bench, spec
 from tests.small_studies import DIGITS
 
 pytestmark = pytest.mark.integration
 
-(GUIDE, *_) = code("python", section("Models in Flax or Haiku", GUIDES["models-and-programs"]))
+(GUIDE,) = (one for one in code("python", GUIDES["models-and-programs"]) if "nnx.Module" in one)
 NETS = """
 import flax.linen
 import haiku
@@ -149,7 +153,7 @@ STUDY = (
 )
 
 
-def study(directory: Path, function: str, *settings: str) -> sweeper.config.StudyConfig:
+def study(directory: Path, function: str, *settings: str) -> StudyConfig:
     """A study of digits whose model `function` builds."""
     directory.mkdir(exist_ok=True)
     (directory / "flax_nets.py").write_text(NETS, encoding="utf-8")
@@ -158,12 +162,12 @@ def study(directory: Path, function: str, *settings: str) -> sweeper.config.Stud
 
 
 KINDS = {
-    "plain": ("NnxModel", {"layers[0].kernel", "layers[1].kernel"}),
-    "split": ("NnxModel", {"layers[0].kernel", "layers[1].kernel"}),
-    "dropped": ("DrawingNnxModel", {"first.kernel", "last.kernel"}),
-    "linen": ("DrawingLinenModel", {"Dense_0.kernel", "Dense_1.kernel"}),
-    "drawing_haiku": ("DrawingHaikuModel", {"linear.w", "linear_1.w"}),
-    "plain_haiku": ("HaikuModel", {"linear.w", "linear_1.w"}),
+    "plain": ("NnxModel", {"['layers'][0]['kernel']", "['layers'][1]['kernel']"}),
+    "split": ("NnxModel", {"['layers'][0]['kernel']", "['layers'][1]['kernel']"}),
+    "dropped": ("DrawingNnxModel", {"['first']['kernel']", "['last']['kernel']"}),
+    "linen": ("DrawingLinenModel", {"['Dense_0']['kernel']", "['Dense_1']['kernel']"}),
+    "drawing_haiku": ("DrawingHaikuModel", {"['linear']['w']", "['linear_1']['w']"}),
+    "plain_haiku": ("HaikuModel", {"['linear']['w']", "['linear_1']['w']"}),
 }
 
 
@@ -179,12 +183,8 @@ def test_a_model_is_trained_exported_and_predicts_without_this_package(
 
     kind, decaying = KINDS[function]
     assert type(saved.model).__name__ == kind
-    found = {
-        one.leaf.path for one in decisions(jax.tree.map(jnp.asarray, saved.model), DEFAULT)
-        if one.rule.amount
-    }
-    assert len(found) == len(decaying) == 2
-    assert {path.rpartition("'")[0].rpartition("'")[2] for path in found} <= {"kernel", "w"}
+    found = decisions(saved.model, DEFAULT)
+    assert {one.leaf.path.removeprefix("params") for one in found if one.rule.amount} == decaying
     x, _ = load_digits(return_X_y=True)
     text = "import sys\nsys.modules['sweeper'] = None\nimport load, numpy\n"
     text += "numpy.save('out.npy', load.outputs(numpy.load('x.npy')))"
@@ -195,6 +195,10 @@ def test_a_model_is_trained_exported_and_predicts_without_this_package(
     assert done.returncode == 0, done.stderr
     alone = np.load(tmp_path / "best" / "out.npy")
     np.testing.assert_allclose(alone, saved.outputs(x[:50]), rtol=1e-5, atol=1e-5)
+    if kind.startswith("Drawing"):
+        row, keys = jnp.asarray(x[0], "float32"), jax.random.split(jax.random.key(0), 16)
+        drawn = jax.vmap(lambda key: saved.model(row, key=key))(keys)
+        assert len({one.tobytes() for one in np.asarray(drawn)}) > 2
 
 
 REFUSED = {
@@ -211,4 +215,65 @@ def test_a_model_with_a_state_or_without_parameters_is_refused(
     tmp_path: Path, function: str
 ) -> None:
     with pytest.raises(StudyError, match=REFUSED[function]):
-        sweeper.api.check(study(tmp_path, function))
+        check(study(tmp_path, function))
+
+
+def test_trials_are_repeated_and_refitted(tmp_path: Path) -> None:
+    results = trained(study(tmp_path, "dropped"))
+    directory = str(results.run_dir.root)
+
+    with pytest.raises(SystemExit) as ended:
+        sweeper.command("reproduce", directory, "0", "--quiet")
+    sweeper.command("refit", directory, "0", "--to", str(tmp_path / "refit"), "--quiet")
+
+    assert ended.value.code == 0
+    saved = sweeper.load(tmp_path / "refit", base_dir=tmp_path)
+    assert type(saved.model).__name__ == "DrawingNnxModel"
+
+
+def test_the_example_of_the_guide_trains(tmp_path: Path) -> None:
+    (tmp_path / "guide_nets.py").write_text(GUIDE, encoding="utf-8")
+    model = "model={kind='python', function='guide_nets:build', width=8}"
+    results = trained(study_in(tmp_path, DIGITS, model, *STUDY))
+    assert results.trials()["value"].notna().all()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, float64: None) -> Bench:
+    settings = "execution.precision=float64", "study.seed=3", "train.epochs=3"
+    return Bench(study(tmp_path, "plain", *settings), tmp_path)
+
+
+def test_a_lane_equals_the_trial_in_plain_flax(bench: Bench) -> None:
+    config, data, trial = bench.config, bench.data, spec(5, lr=1e-3)
+    settings = config.filled(trial.params)
+    program = Programs(data_spec(config, data)).exact(settings)
+    start = program.saver.model(program.init(trial.number, settings, 0))
+    net = load_function("flax_nets:Plain", config.base_dir)(64, 10, 8, nnx.Rngs(0))
+    graph, _ = nnx.split(net, nnx.Param)
+    params = jax.tree.map(jnp.asarray, start.params)
+    mask = jax.tree_util.tree_map_with_path(lambda path, _: "kernel" in str(path[-1]), params)
+    optimizer = optax.adamw(1e-3, weight_decay=0.1, mask=mask)
+
+    def loss(params, x, y):
+        outputs = nnx.merge(graph, params)(x)
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+    @jax.jit
+    def step(params, state, x, y):
+        value, gradients = jax.value_and_grad(loss)(params, x, y)
+        updates, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    state, rows = optimizer.init(params), []
+    for epoch in epoch_order(config.study.seed, 0, config.train.epochs, len(data.x_train), 64):
+        seen = []
+        for batch in epoch:
+            params, state, value = step(params, state, data.x_train[batch], data.y_train[batch])
+            seen.append(float(value))
+        outputs = nnx.merge(graph, params)(jnp.asarray(data.x_val))
+        score = jnp.mean(jnp.argmax(outputs, 1) == data.y_val, dtype=jnp.float64)
+        rows.append((np.mean(seen), float(loss(params, data.x_val, data.y_val)), float(score)))
+
+    curve = bench.curves([trial, spec(1, lr=5e-4)])[trial.number]
+    np.testing.assert_allclose(curve, np.array(rows), rtol=1e-9)

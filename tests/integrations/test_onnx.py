@@ -197,7 +197,7 @@ VARIANTS = {
     "float64": (*PLR, "execution.precision=float64", "data.scale=standard", "model.numbers=ple"),
     "linear": (
         *('model={kind="mlp", depth=0, width=8}', "data.target_transform=log1p", "data.scale=none"),
-        *("study.n_trials=1", "data.scale_target=false", "optimizer.lr=1e-6"),
+        *("study.n_trials=1", "data.target_scale=none", "optimizer.lr=1e-6"),
     ),
     "folds": (*PLR, "study.folds=3", "data.scale=standard", "data.split={test=0.2}"),
 }
