@@ -56,18 +56,22 @@ def model_function(saved: SavedModel) -> Function:
 
 
 def relative_difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """The largest difference, relative to each number or to the mean size of its column.
+    """The largest difference, relative to each number or to the median size of its column.
 
-    Infinite if one of them is NaN where the other is not.
+    Infinite if only one of two numbers is finite, or if infinite ones differ.
     """
     found, wanted = (np.asarray(each, np.float64) for each in (found, wanted))
-    if found.shape != wanted.shape or not np.array_equal(np.isnan(found), np.isnan(wanted)):
+    if found.shape != wanted.shape:
         return np.inf
-    if np.array_equal(found, wanted, equal_nan=True):
+    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+    if same.all():
         return 0.0
-    size = np.maximum(np.abs(wanted), np.nanmean(np.abs(wanted), axis=0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.nanmax(np.abs(found - wanted) / size))
+    if not (np.isfinite(found) & np.isfinite(wanted))[~same].all():
+        return np.inf
+    typical = np.median(np.abs(np.where(np.isfinite(wanted), wanted, 0.0)), axis=0)
+    size = np.broadcast_to(np.maximum(np.abs(wanted), typical), wanted.shape)[~same]
+    with np.errstate(divide="ignore"):
+        return float(np.max(np.abs(found[~same] - wanted[~same]) / size))
 
 
 def refuse_different(difference: float, name: str) -> None:

@@ -3,6 +3,9 @@
 Numbers are double precision until the network: a table's own numbers, not rounded.
 """
 
+# pyright: reportMissingImports=false
+# (of the extra onnx, which is not in the extra dev)
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +29,6 @@ from sweeper.data.transform import (
 
 OPSET, ML_OPSET = 21, 4
 ML = "ai.onnx.ml"
-FLOATS: Mapping[str, int] = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 # texts that stand for a missing value, since tensors of strings have none, unless they are known
 _GAPS = ("", "nan", "NaN", "None", "<NA>", "NaT")
 _TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")

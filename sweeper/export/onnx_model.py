@@ -1,5 +1,8 @@
 """A model as one ONNX file that predicts raw rows: preparation, network and predictions."""
 
+# pyright: reportMissingImports=false
+# (of the extra onnx, which is not in the extra dev)
+
 from __future__ import annotations
 
 import logging
@@ -74,19 +77,20 @@ def onnx_model(saved: SavedModel) -> onnx.ModelProto:
     features, unfit = write_features(graph, transform, numbers, categories)
     x = _in_precision(graph, saved, features)
     network = _network(saved)
-    nodes = [*graph.nodes, *_wired(network, x)]
-    graph.nodes = []
+    before = len(graph.nodes)
     results = _write_predictions(graph, saved, network.graph.output[0].name, unfit)
     for name, found in results.items():
         graph.nodes.append(helper.make_node("Identity", [found], [name]))
+    nodes = [*graph.nodes[:before], *_wired(network, x), *graph.nodes[before:]]
+    constants, used = [*graph.constants, *network.graph.initializer], {*_inputs_of(nodes)}
     imports = {one.domain: one.version for one in network.opset_import}
     model = helper.make_model(
         helper.make_graph(
-            [*nodes, *graph.nodes],
+            nodes,
             "sweeper",
             _inputs(transform, matrix),
             _outputs(saved, results),
-            [*graph.constants, *network.graph.initializer],
+            [one for one in constants if one.name in used],
         ),
         opset_imports=[helper.make_opsetid(*one) for one in {**imports, ML: ML_OPSET}.items()],
         functions=network.functions,
@@ -161,6 +165,15 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+def _inputs_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """The names that nodes read, also those inside of loops and branches."""
+    for node in nodes:
+        yield from node.input
+        for graph in (one.g for one in node.attribute if one.type == onnx.AttributeProto.GRAPH):
+            yield from _inputs_of(graph.node)
+            yield from (one.name for one in graph.output)
 
 
 def _wired(network: onnx.ModelProto, x: str) -> Iterator[onnx.NodeProto]:
@@ -255,7 +268,8 @@ def _compared(
     prediction, *others = map(np.asarray, session.run(None, _feed(saved, rows)))
     outputs = saved.outputs(rows)
     if not saved.class_names:
-        return len(outputs), relative_difference(prediction, saved.numbers_by(outputs))
+        with np.errstate(over="ignore"):  # of numbers far beyond those of training
+            return len(outputs), relative_difference(prediction, saved.numbers_by(outputs))
     of_class = saved.probabilities_by(outputs)
     chosen = prediction == np.array(saved.class_names, object)
     likeliest = of_class >= of_class.max(axis=1, keepdims=True) * (1 - TOLERANCE)

@@ -19,6 +19,7 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.rules import inputs_of
 from sweeper.data.transform import BEYOND, DEVIATE, MISSING, Transform
+from sweeper.models.adapters import Adapted
 from sweeper.models.encoding import PiecewiseLinear
 from sweeper.models.layered_network import LayeredNetwork
 from sweeper.models.mlp_network import MlpNetwork
@@ -68,13 +69,22 @@ def load_script(
         _heading(record, settings),
         _imports(record, settings, networks, digests),
         *([] if _encoding(networks) is None else [_ENCODED]),
+        *(
+            [_source_of("sweeper.models", "adapters.py")]
+            if any(map(_is_adapted, networks.values()))
+            else []
+        ),
         *_classes(networks),
         _built(networks, dtype),
     ]
     if isinstance(settings.train, CoupledTable):
         blocks += [_generate(settings)] if settings.train.generates else []
     else:
-        blocks += [_identity(), _RANKED if _is_ranked(record) else _SCALED, _FEATURES]
+        blocks += [
+            _source_of("sweeper.data", "identity.py"),
+            _RANKED if _is_ranked(record) else _SCALED,
+            _FEATURES,
+        ]
         blocks += [_outputs(settings, networks), _predict(record["data"]["spec"])]
     return "\n\n".join(blocks)
 
@@ -280,7 +290,8 @@ def _made(network: Network) -> str:
         sizes = {"in_size": network.in_size, "out_size": network.out_size}
         given = {**sizes, **dict(network.arguments)}
         arguments = "".join(keyword_argument(name, value) for name, value in given.items())
-        return f"{network.function.replace(':', '.')}({arguments}key=jax.random.key(0))"
+        call = f"{network.function.replace(':', '.')}({arguments}key=jax.random.key(0))"
+        return f"adapted({call})" if _is_adapted(network) else call
     if isinstance(network, TabMNetwork):
         own = network.shape
         sizes = [own.in_size, *[own.width] * own.depth, own.out_size]
@@ -320,9 +331,14 @@ def _text(value: str) -> str:
     return json.dumps(value)
 
 
-def _identity() -> str:
-    """The code that compares values of rows with those of training, as text."""
-    text = files("sweeper.data").joinpath("identity.py").read_text(encoding="utf-8")
+def _is_adapted(network: Network) -> bool:
+    """Whether a part of the model comes from Flax or Haiku."""
+    return isinstance(network, UserNetwork) and isinstance(network.model(), Adapted)
+
+
+def _source_of(package: str, file: str) -> str:
+    """The code of a module that needs none of this package, with its docstring as a comment."""
+    text = files(package).joinpath(file).read_text(encoding="utf-8")
     about, _, code = text.partition('"""\n\nfrom __future__ import annotations\n\n')
     comments = (f"# {line}".rstrip() for line in about.removeprefix('"""').splitlines())
     return "\n".join(comments) + f"\n{code}"

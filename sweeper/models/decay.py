@@ -21,12 +21,16 @@ from jaxtyping import PyTree
 
 from sweeper.config.decay import DecayTable, Rule
 from sweeper.config.user_code import LoadError, describe_object, load_class
+from sweeper.models.adapters import Adapted
 from sweeper.models.leaves import Leaf, leaves_of
 
+_ADAPTED, _MATRICES = f"{Adapted.__module__}:{Adapted.__name__}", (2, 3, 4, 5, 6)
 # these decide on arrays that no rule of a study matches
 _OF_EVERY_STUDY = (
     Rule("default", 0.0),
     *(Rule("default", 1.0, layer, "weight") for layer in ("Linear", "Conv", "ConvTranspose")),
+    # of Flax, and of Haiku; vectors of these names are none of a layer's weights
+    *(Rule("default", 1.0, _ADAPTED, leaf, ndim=_MATRICES) for leaf in ("kernel", "w")),
 )
 
 

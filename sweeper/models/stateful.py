@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sweeper.config.user_code import describe_object
+from sweeper.models.adapters import adapted
 from sweeper.models.mlp import AnyArray
 
 BATCH = "batch"
@@ -67,9 +68,15 @@ class StatefulModel(eqx.Module):
 
 
 def as_model(built: Any) -> Any:
-    """The model that a user's function returned, with its state if the function returned both."""
+    """The model that a user's function returned, with its state if the function returned both.
+
+    Models of Flax and Haiku become Equinox modules.
+
+    Raises:
+        UnadaptableError: it is such a model, but cannot be trained.
+    """
     if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[1], eqx.nn.State)):
-        return built
+        return adapted(built)
     return StatefulModel(built[0], jax.tree.map(_with_own_type, built[1]))
 
 

@@ -32,6 +32,7 @@ from sweeper.config.user_code import (
     missing,
 )
 from sweeper.errors import Problem, StudyError
+from sweeper.models.adapters import UnadaptableError
 from sweeper.models.stateful import (
     BATCH,
     NotPairError,
@@ -157,6 +158,8 @@ class ModelCheck:
         x = jax.ShapeDtypeStruct((self.in_size,), dtype)
         try:
             built = trace(lambda key: as_model(function(**given, key=key)), KEY)
+        except UnadaptableError as error:
+            return f"'{table.function}' returns {error.found}", error.hint
         except RAISED as error:
             return raised(f"'{table.function}'", error, "fix the function")
         model = built.result
@@ -316,7 +319,7 @@ def check_result(name: str, model: Any) -> _Wrong | None:
     model = without_state(model)
     if not isinstance(model, eqx.Module):
         found = f"'{name}' returns {describe_object(model)}, not an eqx.Module"
-        return found, "return an eqx.Module"
+        return found, "return an eqx.Module, or a model of Flax or Haiku"
     if not callable(model):
         return f"'{name}' returns a model that cannot be called", "add __call__(self, x)"
     return None

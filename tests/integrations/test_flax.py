@@ -1,0 +1,277 @@
+"""Models of Flax and Haiku train, are kept and predict as those of Equinox do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from sklearn.datasets import load_digits
+
+import sweeper
+from sweeper.api import check
+from sweeper.config import StudyConfig
+from sweeper.config.user_code import load_function
+from sweeper.data.order import epoch_order
+from sweeper.errors import StudyError
+from sweeper.export import export
+from sweeper.models.decay import DEFAULT, decisions
+from sweeper.programs.build import Programs
+from sweeper.programs.data_spec import data_spec
+from tests.documents import GUIDES, code
+from tests.in_process import study_in, trained
+from tests.programs.conftest import Bench, spec
+from tests.small_studies import DIGITS
+
+pytestmark = pytest.mark.integration
+
+(GUIDE,) = (one for one in code("python", GUIDES["models-and-programs"]) if "nnx.Module" in one)
+NETS = """
+import flax.linen
+import haiku
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+
+class Plain(nnx.Module):
+    def __init__(self, in_size, out_size, width, rngs):
+        self.layers = nnx.List(
+            [nnx.Linear(in_size, width, rngs=rngs), nnx.Linear(width, out_size, rngs=rngs)]
+        )
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+
+    def __call__(self, x):
+        return self.layers[1](jax.nn.relu(self.norm(self.layers[0](x))))
+
+
+class Dropped(nnx.Module):
+    def __init__(self, in_size, out_size, width, rngs):
+        self.first = nnx.Linear(in_size, width, rngs=rngs)
+        self.drop = nnx.Dropout(0.3, rngs=rngs)
+        self.last = nnx.Linear(width, out_size, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(self.drop(jax.nn.relu(self.first(x))))
+
+
+class Linen(flax.linen.Module):
+    width: int
+    out_size: int
+
+    @flax.linen.compact
+    def __call__(self, x, train=False):
+        x = jax.nn.relu(flax.linen.Dense(self.width)(x))
+        x = flax.linen.Dropout(0.3, deterministic=not train)(x)
+        return flax.linen.Dense(self.out_size)(x)
+
+
+def forward(width, out_size):
+    def net(x):
+        x = jax.nn.relu(haiku.Linear(width)(x))
+        key = haiku.maybe_next_rng_key()
+        if key is not None:
+            x = haiku.dropout(key, 0.3, x)
+        return haiku.Linear(out_size)(x)
+
+    return net
+
+
+def plain(in_size, out_size, key, width):
+    return Plain(in_size, out_size, width, nnx.Rngs(key))
+
+
+def split(in_size, out_size, key, width):
+    return nnx.split(Plain(in_size, out_size, width, nnx.Rngs(key)))
+
+
+def dropped(in_size, out_size, key, width):
+    return Dropped(in_size, out_size, width, nnx.Rngs(key))
+
+
+def linen(in_size, out_size, key, width):
+    net = Linen(width, out_size)
+    return net, net.init(key, jnp.zeros(in_size))
+
+
+def drawing_haiku(in_size, out_size, key, width):
+    net = haiku.transform(forward(width, out_size))
+    return net, net.init(key, jnp.zeros(in_size))
+
+
+def plain_haiku(in_size, out_size, key, width):
+    net = haiku.without_apply_rng(haiku.transform(forward(width, out_size)))
+    return net, net.init(key, jnp.zeros(in_size))
+
+
+class Normed(nnx.Module):
+    def __init__(self, in_size, out_size, rngs):
+        self.norm = nnx.BatchNorm(in_size, rngs=rngs)
+        self.last = nnx.Linear(in_size, out_size, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(self.norm(x))
+
+
+class NormedLinen(flax.linen.Module):
+    @flax.linen.compact
+    def __call__(self, x):
+        return flax.linen.Dense(10)(flax.linen.BatchNorm(use_running_average=False)(x))
+
+
+def normed(in_size, out_size, key, width):
+    return Normed(in_size, out_size, nnx.Rngs(key))
+
+
+def normed_linen(in_size, out_size, key, width):
+    net = NormedLinen()
+    return net, net.init(key, jnp.zeros(in_size))
+
+
+def bare_linen(in_size, out_size, key, width):
+    return Linen(width, out_size), None
+
+
+def bare_haiku(in_size, out_size, key, width):
+    return haiku.transform(forward(width, out_size))
+
+
+def stateful_haiku(in_size, out_size, key, width):
+    net = haiku.transform_with_state(forward(width, out_size))
+    return net, net.init(key, jnp.zeros(in_size))
+"""
+STUDY = (
+    *("study.n_trials=2", "train.epochs=2", "results.keep_models=2", "execution.workers=0"),
+    "search={optimizer.lr={type='float', low=1e-4, high=1e-3, log=true}}",
+    "optimizer.weight_decay=0.1",
+)
+
+
+def study(directory: Path, function: str, *settings: str) -> StudyConfig:
+    """A study of digits whose model `function` builds."""
+    directory.mkdir(exist_ok=True)
+    (directory / "flax_nets.py").write_text(NETS, encoding="utf-8")
+    model = f"model={{kind='python', function='flax_nets:{function}', width=8}}"
+    return study_in(directory, DIGITS, model, *STUDY, *settings)
+
+
+KINDS = {
+    "plain": ("NnxModel", {"['layers'][0]['kernel']", "['layers'][1]['kernel']"}),
+    "split": ("NnxModel", {"['layers'][0]['kernel']", "['layers'][1]['kernel']"}),
+    "dropped": ("DrawingNnxModel", {"['first']['kernel']", "['last']['kernel']"}),
+    "linen": ("DrawingLinenModel", {"['Dense_0']['kernel']", "['Dense_1']['kernel']"}),
+    "drawing_haiku": ("DrawingHaikuModel", {"['linear']['w']", "['linear_1']['w']"}),
+    "plain_haiku": ("HaikuModel", {"['linear']['w']", "['linear_1']['w']"}),
+}
+
+
+@pytest.mark.parametrize("function", KINDS)
+def test_a_model_is_trained_exported_and_predicts_without_this_package(
+    tmp_path: Path, function: str
+) -> None:
+    config = study(tmp_path, function)
+    results = trained(config)
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+
+    saved = sweeper.load(tmp_path / "best", base_dir=tmp_path)
+
+    kind, decaying = KINDS[function]
+    assert type(saved.model).__name__ == kind
+    found = decisions(saved.model, DEFAULT)
+    assert {one.leaf.path.removeprefix("params") for one in found if one.rule.amount} == decaying
+    x, _ = load_digits(return_X_y=True)
+    text = "import sys\nsys.modules['sweeper'] = None\nimport load, numpy\n"
+    text += "numpy.save('out.npy', load.outputs(numpy.load('x.npy')))"
+    np.save(tmp_path / "best" / "x.npy", x[:50])
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path / "best", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    alone = np.load(tmp_path / "best" / "out.npy")
+    np.testing.assert_allclose(alone, saved.outputs(x[:50]), rtol=1e-5, atol=1e-5)
+    if kind.startswith("Drawing"):
+        row, keys = jnp.asarray(x[0], "float32"), jax.random.split(jax.random.key(0), 16)
+        drawn = jax.vmap(lambda key: saved.model(row, key=key))(keys)
+        assert len({one.tobytes() for one in np.asarray(drawn)}) > 2
+
+
+REFUSED = {
+    "normed": r"nnx\.BatchStat at norm\.mean.*LayerNorm",
+    "normed_linen": "collections that training does not keep: batch_stats.*LayerNorm",
+    "bare_linen": r"without its variables; return \(net, net\.init",
+    "bare_haiku": r"haiku\.Transformed without its parameters; return \(net, net\.init",
+    "stateful_haiku": r"haiku\.TransformedWithState, whose state is not kept",
+}
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_a_model_with_a_state_or_without_parameters_is_refused(
+    tmp_path: Path, function: str
+) -> None:
+    with pytest.raises(StudyError, match=REFUSED[function]):
+        check(study(tmp_path, function))
+
+
+def test_trials_are_repeated_and_refitted(tmp_path: Path) -> None:
+    results = trained(study(tmp_path, "dropped"))
+    directory = str(results.run_dir.root)
+
+    sweeper.command("reproduce", directory, "0", "--quiet")  # exits with 1 if a value differs
+    sweeper.command("refit", directory, "0", "--to", str(tmp_path / "refit"), "--quiet")
+
+    saved = sweeper.load(tmp_path / "refit", base_dir=tmp_path)
+    assert type(saved.model).__name__ == "DrawingNnxModel"
+
+
+def test_the_example_of_the_guide_trains(tmp_path: Path) -> None:
+    (tmp_path / "guide_nets.py").write_text(GUIDE, encoding="utf-8")
+    model = "model={kind='python', function='guide_nets:build', width=8}"
+    results = trained(study_in(tmp_path, DIGITS, model, *STUDY))
+    assert results.trials()["value"].notna().all()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, float64: None) -> Bench:
+    settings = "execution.precision=float64", "study.seed=3", "train.epochs=3"
+    return Bench(study(tmp_path, "plain", *settings), tmp_path)
+
+
+def test_a_lane_equals_the_trial_in_plain_flax(bench: Bench) -> None:
+    config, data, trial = bench.config, bench.data, spec(5, lr=1e-3)
+    settings = config.filled(trial.params)
+    program = Programs(data_spec(config, data)).exact(settings)
+    start = program.saver.model(program.init(trial.number, settings, 0))
+    net = load_function("flax_nets:Plain", config.base_dir)(64, 10, 8, nnx.Rngs(0))
+    graph, _ = nnx.split(net, nnx.Param)
+    params = jax.tree.map(jnp.asarray, start.params)
+    mask = jax.tree_util.tree_map_with_path(lambda path, _: "kernel" in str(path[-1]), params)
+    optimizer = optax.adamw(1e-3, weight_decay=0.1, mask=mask)
+
+    def loss(params, x, y):
+        outputs = nnx.merge(graph, params)(x)
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+    @jax.jit
+    def step(params, state, x, y):
+        value, gradients = jax.value_and_grad(loss)(params, x, y)
+        updates, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    state, rows = optimizer.init(params), []
+    for epoch in epoch_order(config.study.seed, 0, config.train.epochs, len(data.x_train), 64):
+        seen = []
+        for batch in epoch:
+            params, state, value = step(params, state, data.x_train[batch], data.y_train[batch])
+            seen.append(float(value))
+        outputs = nnx.merge(graph, params)(jnp.asarray(data.x_val))
+        score = jnp.mean(jnp.argmax(outputs, 1) == data.y_val, dtype=jnp.float64)
+        rows.append((np.mean(seen), float(loss(params, data.x_val, data.y_val)), float(score)))
+
+    curve = bench.curves([trial, spec(1, lr=5e-4)])[trial.number]
+    np.testing.assert_allclose(curve, np.array(rows), rtol=1e-9)
