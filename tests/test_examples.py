@@ -254,14 +254,9 @@ def test_every_block_of_python_is_run() -> None:
     assert {name.split("/")[-1]: count for name, count in counts.items() if count} == {
         "README.md": 1,
         "clusters.md": 1,
-<<<<<<< HEAD
-        "models-and-programs.md": 6,
-        "python.md": 5,
-=======
         "models-and-programs.md": 7,
-        "python.md": 3,
->>>>>>> elsewhere
-        "results.md": 3,
+        "python.md": 5,
+        "results.md": 4,
     }
 
 
