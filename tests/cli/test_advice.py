@@ -107,5 +107,6 @@ def test_a_study_that_cannot_run_yet_is_written_with_the_reason(command: Command
     done = command("init", "regression", "--data", "rows.csv", "--target", "y")
 
     assert done.returncode == 0
-    assert "it cannot be run yet: study.toml:" in done.stderr
+    assert "study.toml cannot be run yet: study.toml:" in done.stderr
+    assert "correct it, then run it with" in done.stdout
     assert (command.directory / "study.toml").is_file()
