@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 from tests.small_studies import bent
+
+# a file of tests that imports its library is collected only where that is installed
+collect_ignore = [] if find_spec("flax") else ["test_flax.py"]
 
 SEARCH = {
     "lr": "search.optimizer.lr={type='float',low=1e-4,high=1e4,log=true}",
