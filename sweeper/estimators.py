@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -112,7 +113,7 @@ class _Exported:
         return _Exported, (self.files,)
 
 
-class _Sweep(BaseEstimator):
+class _Sweep(BaseEstimator, ABC):
     """What both estimators share."""
 
     classes_: NDArray[Any]
@@ -284,9 +285,9 @@ class _Sweep(BaseEstimator):
             names = [f"x{place}" for place in range(table.shape[1])]
         return table.set_axis([*names], axis=1).reset_index(drop=True)
 
+    @abstractmethod
     def _targets(self, y: Any) -> pd.DataFrame:
         """The columns to predict, by name; sets what the fitted estimator knows of them."""
-        raise NotImplementedError
 
     def _check_rows(self, targets: pd.DataFrame, which: str) -> None:
         """Refuse rows that cannot be split into a training and a validation part."""
@@ -331,12 +332,12 @@ class _Sweep(BaseEstimator):
         own = {key: value for key, value in own.items() if key not in replaced}
         return load_study({**own, **settings}, data=data)
 
+    @abstractmethod
     def _of_task(self, targets: pd.DataFrame, seed: int | None) -> dict[str, Any]:
         """The settings that depend on what is predicted.
 
         `seed` is that of the split, None if `settings` change how the rows are split.
         """
-        raise NotImplementedError
 
     def _seed(self) -> int:
         """The seed of the study; a study that may be resumed needs the one it began with."""
