@@ -92,7 +92,8 @@ class Fork(subprocess.Popen[str]):
 
     def _execute_child(self, args: Sequence[str], *given: Any) -> None:
         directory, environment, pipes, group = given[4], given[5], given[9:15], given[-1]
-        printed = (pipes[3], pipes[5])
+        # what is not redirected goes where that of this process goes
+        printed = [own if pipe < 0 else pipe for pipe, own in ((pipes[3], 1), (pipes[5], 2))]
         self.pid = _server().fork(args, directory, environment, group == 0, printed)
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]

@@ -37,6 +37,19 @@ def test_a_forked_command_prints_and_exits_like_a_started_one(
     assert (done.returncode, done.stdout, done.stderr) == (process.returncode, out, said)
 
 
+def test_what_a_fork_prints_goes_where_it_is_not_redirected(
+    command: CommandLine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fork = Fork(
+        ["-m", "sweeper", "status", "runs/none"],
+        cwd=command.directory,
+        env=environment_of(command.cache),
+        stdout=subprocess.PIPE,
+    )
+    assert fork.communicate(timeout=60)[0] == b""
+    assert "runs/none" in capfd.readouterr().err
+
+
 def test_a_forked_command_has_its_own_directory_and_environment(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from sweeper.cli.commands.arguments import refuse_a_file
 from sweeper.cli.commands.training import exit_code
 from sweeper.cli.main import COMMANDS
 from sweeper.errors import StudyError
+from sweeper.process import DISTRIBUTION
 from sweeper.results.status import Status, newest_run, write_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
@@ -170,7 +171,7 @@ def test_the_view_is_shown_before_what_is_slow_to_import(
 
 def test_version_is_printed(command: CommandLine) -> None:
     done = command("--version")
-    assert (done.returncode, done.stdout) == (0, f"sweeper {version('sweeper')}\n")
+    assert (done.returncode, done.stdout) == (0, f"sweeper {version(DISTRIBUTION)}\n")
 
 
 @pytest.mark.parametrize("words", [[], ["schema"]])

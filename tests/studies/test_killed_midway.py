@@ -74,7 +74,6 @@ def killed_midway(directory: Path, cache: Path) -> None:
         cwd=directory,
         env=environment_of(cache),
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
         assert process.stdout is not None
