@@ -15,9 +15,11 @@ import pytest
 from joblib.externals.loky import process_executor
 from optuna.storages._rdb import models
 
+from sweeper.config import parse
 from sweeper.executors import private_apis
 from sweeper.study import samplers
 from sweeper.study.importance import _evaluator
+from tests.command_line import STUDY
 
 
 def test_the_file_cache_of_jax_returns_what_was_put(tmp_path: Path) -> None:
@@ -106,6 +108,17 @@ def test_optuna_numbers_studies_and_trials_in_its_storage() -> None:
     found = study._storage.get_all_trials(study._study_id, deepcopy=False)
     assert [one._trial_id for one in found] == [trial._trial_id]
     assert study._storage.get_trial(trial._trial_id).number == 0
+
+
+def test_optuna_knows_the_generation_of_a_trial_by_its_attribute() -> None:
+    config = parse(STUDY, Path("study.toml"), ["study.sampler={name='nsgaii',population_size=2}"])
+    attributes = samplers.of_first_generation(config)
+    study = optuna.create_study(sampler=optuna.samplers.NSGAIISampler(population_size=2))
+    for value in (1.0, 2.0):
+        study.add_trial(optuna.trial.create_trial(value=value, system_attrs=attributes))
+    (key,) = attributes
+    study.ask().suggest_float("x", 0.0, 1.0)  # NSGA-II counts it to a generation
+    assert study.trials[2].system_attrs[key] == 1
 
 
 def test_optuna_has_the_tables_that_are_filled_at_once() -> None:

@@ -93,6 +93,12 @@ class ConstraintTable(Table):
     max: float | None = Field(default=None, description="upper bound", examples=[20000])
     min: float | None = Field(default=None, description="lower bound", examples=[0.8])
 
+    def excess(self, value: float) -> float:
+        """By how much a value of the metric violates the bounds; up to 0 if it does not."""
+        over = [] if self.max is None else [value - self.max]
+        under = [] if self.min is None else [self.min - value]
+        return max(over + under)
+
 
 class StopTable(Table):
     """`study.stop`: ends the study before all trials have been trained."""

@@ -13,10 +13,10 @@ from optuna.trial import FrozenTrial, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
-from sweeper.study.learning import starts_cmaes
+from sweeper.study.learning import are_used
 from sweeper.study.options import STOPPED
 from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
-from sweeper.study.samplers import is_recreated, pruner, sampler
+from sweeper.study.samplers import is_recreated, of_first_generation, pruner, sampler
 from sweeper.study.space import Space
 from sweeper.study.user_sampler import check_memory, check_proposal, ended_outside, guarded
 from sweeper.trial import LearnedTrial, Memory, Scalar, TrialSpec, TrialState
@@ -78,7 +78,8 @@ class Study:
         self._first = 0 if config.trial is None else config.trial.number
         past = past or Past()
         # trials of earlier studies come first in Optuna's study, and have no number in this one
-        learned = [self._learned(trial) for trial in past.learned]
+        used = past.learned if are_used(config, past.learned) else ()
+        learned = [self._learned(trial) for trial in used]
         self._n_learned = len(learned)
         self._first -= self._n_learned
         self._grid = GridPoints(config) if config.study.sampler.name == "grid" else None
@@ -86,9 +87,8 @@ class Study:
         self._sampling = partial(guarded, config, "sampler")
         self._pruning = partial(guarded, config, "pruner")
         with self._sampling(), self._pruning():
-            source = learned if starts_cmaes(config, past.learned) else ()
             self._sampler = ReseededSampler(
-                lambda: sampler(config, source), seed, is_recreated(config)
+                lambda: sampler(config, learned), seed, is_recreated(config)
             )
             name, directions = config.study.name, list(config.study.directions)
             optuna.create_study(storage=self._storage, study_name=name, directions=directions)
@@ -209,16 +209,13 @@ class Study:
         state, is_pruned = optuna.trial.TrialState[trial.state], trial.state == "PRUNED"
         values = list(trial.values)
         reports = {trial.epoch: values[0]} if is_pruned and values else {}
-        attributes = {}
-        if self._config.study.sampler.name == "nsgaii":  # it breeds from the first generation
-            attributes[optuna.samplers.NSGAIISampler._get_generation_key()] = 0
         return create_trial(
             state=state,
             values=values or None,
             params=dict(trial.drawn),
             distributions=self._space.distributions,
             intermediate_values=reports,
-            system_attrs=attributes,
+            system_attrs=of_first_generation(self._config),
             constraints=dict(trial.excesses) or None,
         )
 

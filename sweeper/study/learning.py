@@ -150,7 +150,7 @@ def no_effect(config: StudyConfig, learned: Learned) -> str | None:
         return f"{effect}: the sampler {sampler.name} learns from no trials"
     if not learned.trials:
         return f"{effect}: no trial fits"
-    if sampler.name == "cmaes" and not starts_cmaes(config, learned.trials):
+    if not are_used(config, learned.trials):
         return (
             f"{effect}: cmaes starts from {LEAST_OF_CMAES} complete trials or more, and without "
             "use_separable_cma"
@@ -158,9 +158,12 @@ def no_effect(config: StudyConfig, learned: Learned) -> str | None:
     return None
 
 
-def starts_cmaes(config: StudyConfig, trials: Sequence[LearnedTrial]) -> bool:
-    """Whether CMA-ES can start from these trials."""
-    is_separable = config.study.sampler.options.get("use_separable_cma") is True
+def are_used(config: StudyConfig, trials: Sequence[LearnedTrial]) -> bool:
+    """Whether the sampler uses these trials; CMA-ES can only start from enough of them."""
+    sampler = config.study.sampler
+    if sampler.name != "cmaes":
+        return sampler.learns
+    is_separable = sampler.options.get("use_separable_cma") is True
     return len(trials) >= LEAST_OF_CMAES and not is_separable
 
 
@@ -192,15 +195,20 @@ def _read(source: str, name: str) -> EarlierStudy:
                 _setting_of_trial(config, params)
                 if config
                 else _setting_by_name({keys[name]: value for name, value in params.items()}),
-                {
-                    name.removeprefix("final_"): value
-                    for name, value in row.items()
-                    if name.startswith(("final_", N_PARAMETERS)) and value is not None
-                },
+                _metrics(row) if config else {},  # no number of parameters is known either
                 row["reason"] != "infeasible",
             )
         )
     return EarlierStudy(name, known.metrics, known.directions, trials)
+
+
+def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a trial after its last epoch."""
+    return {
+        name.removeprefix("final_"): value
+        for name, value in row.items()
+        if name.startswith(("final_", N_PARAMETERS)) and value is not None
+    }
 
 
 def _setting_of_trial(
@@ -241,7 +249,7 @@ def _of_optuna(name: str, study: Any) -> EarlierStudy:
         Earlier(
             trial.state.name,
             tuple(trial.values or ()),
-            max(trial.intermediate_values, default=0),
+            max(trial.intermediate_values, default=-1) + 1,  # as `import-optuna` counts epochs
             _setting_by_name(trial.params),
         )
         for trial in study.trials
@@ -354,11 +362,9 @@ def _excesses(config: StudyConfig, trial: Earlier) -> dict[str, float]:
     found: dict[str, float] = {}
     for index, constraint in enumerate(config.study.constraints):
         value = trial.metrics.get(constraint.metric)
-        if value is None:
+        if value is None or not math.isfinite(value):
             raise _UnfitError(f"have no {constraint.metric}, which a constraint needs")
-        over = [] if constraint.max is None else [value - constraint.max]
-        under = [] if constraint.min is None else [constraint.min - value]
-        found[f"{index} {constraint.metric}"] = max(over + under)
+        found[f"{index} {constraint.metric}"] = constraint.excess(value)
     return found
 
 

@@ -114,6 +114,13 @@ def _of_cmaes(trial: FrozenTrial) -> FrozenTrial:
     return create_trial(state=trial.state, values=trial.values, params=params, distributions=kept)
 
 
+def of_first_generation(config: StudyConfig) -> dict[str, int]:
+    """The attributes of a trial that NSGA-II counts to its first generation."""
+    if config.study.sampler.name != "nsgaii":
+        return {}
+    return {optuna.samplers.NSGAIISampler._get_generation_key(): 0}
+
+
 def is_recreated(config: StudyConfig) -> bool:
     """Whether the sampler keeps state that a resume would not have, so is created for each trial.
 

@@ -48,10 +48,8 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
             found[f"{index} {constraint.metric}"] = 0.0
             continue
         value = last[constraint.metric]
-        over = [] if constraint.max is None else [value - constraint.max]
-        under = [] if constraint.min is None else [constraint.min - value]
-        excess = max(over + under)
-        found[f"{index} {constraint.metric}"] = excess if math.isfinite(value) else _UNTOLD
+        excess = constraint.excess(value) if math.isfinite(value) else _UNTOLD
+        found[f"{index} {constraint.metric}"] = excess
     return found
 
 

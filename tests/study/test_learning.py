@@ -21,6 +21,7 @@ from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Past, Study
 from sweeper.study.learning import LEAST_OF_CMAES, Learned, learn, no_effect
+from sweeper.study.optuna_import import import_optuna
 from sweeper.study.optuna_storage import open_storage
 from sweeper.trial import LearnedTrial, TrialState
 from tests.command_line import STUDY
@@ -29,7 +30,8 @@ from tests.in_process import study_in
 from tests.small_studies import DIGITS
 
 FEW = ("study.n_trials=4", "schedule.parallel=2", "study.sampler.n_startup_trials=2")
-WIDER = ("search.optimizer.lr.high=1.0", "search.model.width={type='int',low=4,high=8}")
+WIDER = ("search.optimizer.lr.high=1.0", "search.model.depth={type='int',low=1,high=1}")
+WIDTHS = "search.model.width={type='int',low=8,high=64}"
 
 
 def warnings_of(config: StudyConfig, **options: Any) -> list[str]:
@@ -70,9 +72,19 @@ def stored(path: Path, name: str = "old") -> str:
     return f"{url}#{name}"
 
 
-def test_a_widened_study_learns_from_trials_that_fit(earlier: StudyConfig, tmp_path: Path) -> None:
-    config = study_in(tmp_path, STUDY, *FEW, *WIDER)
-    said = warnings_of(config, learn_from=earlier.run_dir)
+@pytest.fixture(scope="module")
+def wider(
+    earlier: StudyConfig, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[StudyConfig, list[str]]:
+    """A study that has learnt from `earlier`, and what it said."""
+    config = study_in(tmp_path_factory.mktemp("wider"), STUDY, *FEW, *WIDER)
+    return config, warnings_of(config, learn_from=earlier.run_dir)
+
+
+def test_a_widened_study_learns_from_trials_that_fit(
+    earlier: StudyConfig, wider: tuple[StudyConfig, list[str]]
+) -> None:
+    config, said = wider
     run_dir = RunDir(config.run_dir)
     name = str(earlier.run_dir.absolute())
     assert f"learns from 4 of 4 trials of {name}" in said
@@ -83,14 +95,14 @@ def test_a_widened_study_learns_from_trials_that_fit(earlier: StudyConfig, tmp_p
     learned = Learned.from_dict(ledger.learned())
     ledger.close()
     before = sweeper.open_results(earlier.run_dir).trials()
-    assert [trial.drawn["width"] for trial in learned.trials] == [4.5] * 4  # of 4, 5, 6, 7, 8
+    assert [trial.drawn["depth"] for trial in learned.trials] == [0.5] * 4  # that of the file
     assert [trial.values[0] for trial in learned.trials] == before["value"].tolist()
 
 
-def test_a_resume_needs_the_source_no_more(earlier: StudyConfig, tmp_path: Path) -> None:
-    whole = study_in(tmp_path / "whole", STUDY, *FEW)
-    sweeper.run(whole, learn_from=[earlier.run_dir])
-    broken = study_in(tmp_path / "broken", STUDY, *FEW)
+def test_a_resume_needs_the_source_no_more(
+    earlier: StudyConfig, wider: tuple[StudyConfig, list[str]], tmp_path: Path
+) -> None:
+    broken = study_in(tmp_path / "broken", STUDY, *FEW, *WIDER)
     moved = tmp_path / "moved"
     plan_faults("ledger.close:end=raise")
     with pytest.raises(Fault):
@@ -103,9 +115,8 @@ def test_a_resume_needs_the_source_no_more(earlier: StudyConfig, tmp_path: Path)
         sweeper.run(broken, learn_from=[earlier.run_dir])
     finally:
         moved.rename(earlier.run_dir)
-    digests = [deterministic_digest(RunDir(one.run_dir)) for one in (whole, broken)]
+    digests = [deterministic_digest(RunDir(one.run_dir)) for one in (wider[0], broken)]
     assert digests[0] == digests[1]
-    sweeper.run(broken)
     with pytest.raises(StudyError, match=r"began with no earlier trials"):
         sweeper.run(earlier, learn_from=[broken.run_dir])
 
@@ -169,34 +180,75 @@ def test_a_source_that_cannot_be_read_is_named(earlier: StudyConfig, tmp_path: P
         learn(digits(), [two])
 
 
+HYPERBAND = "study.pruner={name='hyperband',min_resource=1,max_resource=6,reduction_factor=2}"
+
+
 @pytest.mark.parametrize(
-    ("sampler", "has_effect"),
+    ("sampler", "more", "reason"),
     [
-        *((name, True) for name in ("tpe", "nsgaii", "cmaes")),
-        *((name, False) for name in ("random", "qmc")),
+        ("name='tpe'", (), None),
+        ("name='tpe'", (HYPERBAND,), None),
+        ("name='nsgaii',population_size=4", (), None),
+        ("name='cmaes',n_startup_trials=0", (), None),
+        ("name='optuna.samplers:TPESampler'", (), None),
+        ("name='random'", (), "the sampler random learns from no trials"),
+        ("name='qmc'", (), "the sampler qmc learns from no trials"),
+        ("name='cmaes',use_separable_cma=true", (), "without use_separable_cma"),
     ],
 )
-def test_a_sampler_that_learns_proposes_other_trials(
-    sampler: str, has_effect: bool, tmp_path: Path
+def test_only_a_sampler_that_learns_proposes_other_trials(
+    sampler: str, more: tuple[str, ...], reason: str | None, tmp_path: Path
 ) -> None:
-    space = "search.model.width={type='int',low=8,high=64}"
-    population = {"nsgaii": ",population_size=4", "cmaes": ",n_startup_trials=0"}.get(sampler, "")
-    config = digits(space, f"study.sampler={{name={sampler!r}{population}}}")
+    config = digits(WIDTHS, f"study.sampler={{{sampler}}}", *more)
     learned = learn(config, [stored(tmp_path / "old.db")])
     assert len(learned.trials) == LEAST_OF_CMAES
-    cold, warm = Study(config), Study(config, Past(learned=learned.trials))
-    proposals = [study.ask(1, 0) for study in (cold, warm)]
-    assert [spec.number for (spec,) in proposals] == [0, 0]
-    assert (no_effect(config, learned) is None) is has_effect
-    if has_effect:
-        assert proposals[0] != proposals[1]
-    else:
-        assert "learns from no trials" in str(no_effect(config, learned))
+    past = Past(learned=learned.trials)
+    cold, warm, again = (Study(config, each).ask(2, 0) for each in (None, past, past))
+    assert [spec.number for spec in warm] == [0, 1]
+    assert warm == again
+    assert (warm == cold) is (reason is not None)
+    assert (reason or "None") in str(no_effect(config, learned))
+
+
+def test_trials_are_judged_by_hyperband_without_what_is_learnt(tmp_path: Path) -> None:
+    config = digits(WIDTHS, HYPERBAND)
+    learned = learn(config, [stored(tmp_path / "old.db")])
+    study = Study(config, Past(learned=learned.trials))
+    numbers = [spec.number for spec in study.ask(8, 0)]
+    for number in numbers:
+        study.report(number, 1, [100.0 + number])  # worse than anything that is learnt
+    goes_on = [not study.should_prune(number) for number in numbers]
+    assert goes_on[0] and any(goes_on[1:]) and not all(goes_on), "the best of each bracket goes on"
+
+
+def test_pruned_trials_of_optuna_count_epochs_from_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/old.db"
+    study = optuna.create_study(storage=open_storage(url), study_name="old")
+    trial = study.ask()
+    trial.suggest_int("model.width", 8, 16)
+    trial.report(0.5, 0)
+    study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    imported, _ = import_optuna(url, None, tmp_path / "run", {}, ["val_loss"])
+    learned = [learn(digits(), [source]).trials for source in (url, imported.root)]
+    assert [(one.values, one.epoch) for (one,) in learned] == [((0.5,), 1)] * 2
+
+
+def test_trials_without_the_metric_of_a_constraint_do_not_fit(
+    earlier: StudyConfig, tmp_path: Path
+) -> None:
+    limit = "study.constraints=[{metric='n_parameters',max=130}]"
+    url, _, name = stored(tmp_path / "old.db").partition("#")
+    imported, _ = import_optuna(url, name, tmp_path / "run", {}, ["val_loss"])
+    (source,) = learn(digits(WIDTHS, limit), [imported.root]).sources
+    assert source.left_out == {"have no n_parameters, which a constraint needs": 10}
+    config = study_in(tmp_path / "limited", STUDY, *FEW, limit)
+    learned = learn(config, [earlier.run_dir])
+    assert [trial.excesses for trial in learned.trials] == [{"0 n_parameters": 9.0}] * 4
 
 
 def test_pruners_do_not_see_what_is_learnt(tmp_path: Path) -> None:
     pruner = "study.pruner={name='median',n_startup_trials=1,n_warmup_steps=0}"
-    config = digits("search.model.width={type='int',low=8,high=64}", pruner)
+    config = digits(WIDTHS, pruner)
     learned = learn(config, [stored(tmp_path / "old.db")])
     pruned = [LearnedTrial(trial.drawn, "PRUNED", (0.0,), 1) for trial in learned.trials]
     study = Study(config, Past(learned=pruned))
