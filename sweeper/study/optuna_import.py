@@ -136,11 +136,26 @@ def _search(
     keys = [renamed.get(name, name) for name in found]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
         raise StudyError(Problem(place, "--map", f"two parameters are called {twice[0]}", ""))
-    columns = [_NOT_A_WORD.sub("_", key.rpartition(".")[2]) for key in keys]
+    columns = _columns(keys)
     return {
-        key: _entry(key, column if columns.count(column) == 1 else _NOT_A_WORD.sub("_", key), every)
+        key: _entry(key, column, every)
         for key, column, every in zip(keys, columns, found.values(), strict=True)
     }
+
+
+def _columns(keys: Sequence[str]) -> list[str]:
+    """The column of each key: its last part, or all of it if several keys have the same."""
+    whole = [_NOT_A_WORD.sub("_", key) for key in keys]
+    last = [_NOT_A_WORD.sub("_", key.rpartition(".")[2]) for key in keys]
+    taken = {"json"}  # params_json has all parameters
+    columns: list[str] = []
+    for short, long in zip(last, whole, strict=True):
+        column = short if last.count(short) == 1 else long
+        while column in taken:
+            column += "_"
+        taken.add(column)
+        columns.append(column)
+    return columns
 
 
 def _entry(key: str, column: str, every: Sequence[BaseDistribution]) -> SearchEntry:
@@ -167,12 +182,17 @@ def _choices(distribution: BaseDistribution) -> Sequence[Any]:
 
 
 def _plain(value: Any) -> bool | int | float | str:
-    """A choice as it is in a table; anything but numbers, booleans and text is shown as text."""
-    return value if isinstance(value, bool | int | float | str) else str(value)
+    """A choice as it is in a table; all but finite numbers, booleans and text become text."""
+    is_plain = isinstance(value, bool | int | str)
+    is_plain = is_plain or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain else str(value)
 
 
 def _row(config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str]) -> dict[str, Any]:
-    """The row of a trial; what is always known of a trial of this package is 0, none or empty."""
+    """The row of a trial; what is always known of a trial of this package is 0, none or empty.
+
+    A complete trial with a value that is not finite has diverged, as trials of this package do.
+    """
     entries = config.columns
     params: dict[str, Any] = {}
     for name, value in trial.params.items():
@@ -180,7 +200,10 @@ def _row(config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str]) -> d
         is_float = isinstance(entries[column], FloatSearch)
         params[column] = float(value) if is_float else _plain(value)
     columns = value_columns(len(config.study.objectives))
-    values = trial.values if trial.values is not None else []
+    values, state = trial.values or [], trial.state.name
+    reason = {"PRUNED": "pruned", "FAIL": "error"}.get(state)
+    if not all(map(math.isfinite, values)):
+        values, state, reason = [], "PRUNED", "diverged"
     reports = sorted(trial.intermediate_values.items())
     finite = [(value, step) for step, value in reports if math.isfinite(value)]
     better = max if config.study.directions[0] == "maximize" else min
@@ -188,8 +211,8 @@ def _row(config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str]) -> d
     return {
         "run_id": "imported",
         "trial_number": trial.number,
-        "state": trial.state.name,
-        "reason": {"PRUNED": "pruned", "FAIL": "error"}.get(trial.state.name),
+        "state": state,
+        "reason": reason,
         **dict(zip(columns, values, strict=False)),
         "best_value": best,
         "best_epoch": next((_epoch(step) for value, step in finite if value == best), None),
@@ -293,5 +316,5 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
         spent_s={},
         committed_at=max(ended, default=None),
         front=best if several else [],
-        diverged=0,
+        diverged=sum(row["reason"] == "diverged" for row in rows),
     )

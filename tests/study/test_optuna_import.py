@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import optuna
@@ -48,8 +50,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
-def imported(url: str, directory: Path) -> RunDir:
-    return import_optuna(url, None, directory, NAMES, ["val_loss"])[0]
+def imported(url: str, directory: Path, names: Mapping[str, str] = NAMES) -> RunDir:
+    return import_optuna(url, None, directory, names, ["val_loss"])[0]
 
 
 def test_trials_and_curves_are_those_of_the_study(url: str, tmp_path: Path) -> None:
@@ -70,6 +72,28 @@ def test_trials_and_curves_are_those_of_the_study(url: str, tmp_path: Path) -> N
     ]
     starts = [trial.datetime_start.timestamp() for trial in trials if trial.datetime_start]
     assert [at.timestamp() for at in rows["started_at"]] == pytest.approx(starts)
+
+
+def test_names_and_values_that_no_table_can_have_are_replaced(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'odd.db'}"
+    study = optuna.create_study(storage=open_storage(url), study_name="odd")
+    names = ("a-b", "a_b", "json", "x.a", "y.a", "x_a")
+    for value in (2.0, -math.inf):
+        trial = study.ask()
+        for index, name in enumerate(names):
+            trial.suggest_int(name, index, index)
+        trial.suggest_categorical("clip", [math.inf])
+        trial.report(math.nan, 0)
+        study.tell(trial, value)
+    run_dir = imported(url, tmp_path / "run", {})
+    first, second = listed(run_dir).rows()
+    columns = ("a_b", "a_b_", "json_", "x_a", "y_a", "x_a_", "clip")
+    values = (*range(len(names)), "inf")
+    assert json.loads(first["params_json"]) == dict(zip(columns, values, strict=True))
+    assert [first[f"params_{column}"] for column in columns] == [*values]
+    assert (second["state"], second["reason"], second["value"]) == ("PRUNED", "diverged", None)
+    status = read_status(run_dir)
+    assert (status.diverged, (status.best or {})["trial_number"]) == (1, 0)
 
 
 def test_commands_that_show_results_work(url: str, tmp_path: Path) -> None:

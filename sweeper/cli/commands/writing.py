@@ -92,12 +92,13 @@ def export_optuna(
     """
     run_dir = tables_asked(directory)
     from sweeper.study.optuna_export import export_optuna as write
+    from sweeper.study.optuna_storage import without_password
 
     called, count = write(run_dir, url, name)
-    use = f"load it with `optuna.load_study(study_name={called!r}, storage={url!r})`"
-    print_written(
-        url, f"{counted(count, 'trial')} of '{called}'; {use}, view it: `optuna-dashboard {url}`"
-    )
+    shown = without_password(url)
+    use = f"load it with `optuna.load_study(study_name={called!r}, storage={shown!r})`"
+    view = f"view it: `optuna-dashboard {shown}`"
+    print_written(shown, f"{counted(count, 'new trial')} of '{called}'; {use}, {view}")
 
 
 def import_optuna(
@@ -134,9 +135,12 @@ def import_optuna(
         if not (old and key):
             hint = "write e.g. --map lr=optimizer.lr"
             raise StudyError(Problem("--map", text, "not of the form NAME=KEY", hint))
+    names = {old.strip(): key.strip() for old, _, key in pairs}
+    if len(names) < len(pairs):
+        found = "a parameter is mapped twice"
+        raise StudyError(Problem("--map", " ".join(renamed or ()), found, "map each of them once"))
     from sweeper.study.optuna_import import import_optuna as write
 
-    names = {old.strip(): key.strip() for old, _, key in pairs}
     run_dir, count = write(url, name, output, names, metric or ())
     use = f"view it with `python -m sweeper report {run_dir.root}`"
     learn = f"learn from it with `run STUDY --learn-from {run_dir.root}`"
