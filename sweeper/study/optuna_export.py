@@ -35,7 +35,7 @@ from sweeper.results.listing import curves_of_all
 from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_storage import open_storage, refusing
+from sweeper.study.optuna_storage import open_storage, refusing, without_password
 from sweeper.study.space import AS_WRITTEN, or_name
 from sweeper.trial import Scalar
 
@@ -171,10 +171,10 @@ def write_study(config: StudyConfig, trials: Sequence[FrozenTrial], url: str, na
     A study with this name gets the trials that it lacks, after its own.
 
     Raises:
-        StudyError: the study there has other directions.
+        StudyError: the study there has other directions, or trials of an earlier version.
         SetupError: the database cannot be written.
     """
-    with refusing(url, "written"):
+    with refusing(without_password(url), "written"):
         storage = open_storage(url)
         try:
             study = blank_study(config, storage, name)
@@ -198,6 +198,9 @@ def _add_missing(
         found = f"the study '{name}' there has other directions: {listed(directions)}"
         raise StudyError(Problem("", "--name", found, "give this one another name"))
     there = study.get_trials(deepcopy=False)
+    if any("epochs_done" in one.user_attrs and ORIGIN not in one.user_attrs for one in there):
+        found = f"an earlier version has exported trials to the study '{name}', not saying which"
+        raise StudyError(Problem("", "--name", found, "give this one another name"))
     known = {trial.user_attrs.get(ORIGIN) for trial in there}
     missing = [trial for trial in trials if trial.user_attrs[ORIGIN] not in known]
     write_trials(storage, study._study_id, missing, len(there))

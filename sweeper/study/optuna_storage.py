@@ -19,9 +19,13 @@ _HINT = "use a storage URL of Optuna, such as sqlite:///study.db"
 _ERRORS = (StorageInternalError, SQLAlchemyError, ImportError, ValueError, RuntimeError)
 
 
-def open_storage(url: str) -> RDBStorage:
-    """The database at `url`, whose connections are closed after each use."""
-    return RDBStorage(url, engine_kwargs={"poolclass": pool.NullPool})
+def open_storage(url: str, *, to_read: bool = False) -> RDBStorage:
+    """The database at `url`, whose connections are closed after each use.
+
+    Optuna creates the tables that it lacks, unless it is only opened `to_read`.
+    """
+    closing = {"poolclass": pool.NullPool}
+    return RDBStorage(url, engine_kwargs=closing, skip_table_creation=to_read)
 
 
 def without_password(url: str) -> str:
@@ -66,7 +70,7 @@ def read_study(url: str, name: str | None) -> optuna.Study:
         engine = create_engine(url, poolclass=pool.NullPool)
         if not inspect(engine).has_table("trial_params"):
             raise SetupError(Problem(place, "", "it is not a storage of Optuna", _HINT))
-        storage = open_storage(url)
+        storage = open_storage(url, to_read=True)
         names = [one.study_name for one in storage.get_all_studies()]
         if name is None and len(names) == 1:
             (name,) = names

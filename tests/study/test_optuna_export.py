@@ -140,10 +140,20 @@ def test_a_study_that_is_there_gets_the_trials_that_it_lacks(
         export_optuna(run_dir, url, "up")
 
 
+def test_a_study_of_an_earlier_version_gets_no_trial_twice(run_dir: RunDir, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.create_study(storage=open_storage(url), study_name="wine")
+    study.add_trial(optuna.trial.create_trial(value=7.0, user_attrs={"epochs_done": 4}))
+    with pytest.raises(StudyError, match="an earlier version has exported trials"):
+        export_optuna(run_dir, url, None)
+
+
 def test_an_invalid_url_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
     for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
         with pytest.raises(SetupError, match="use a storage URL of Optuna"):
             export_optuna(run_dir, wrong, None)
+    with pytest.raises(SetupError, match=r"^nowhere://me:\*\*\*@here: cannot be written"):
+        export_optuna(run_dir, "nowhere://me:secret@here", None)
 
 
 def test_unfinished_trials_in_between_are_exported_as_running(tmp_path: Path) -> None:
