@@ -208,8 +208,9 @@ class Sweep:
             return "the grid proposes each of its points once, and nothing else", False
         if self._study.is_stopped:
             return "the sampler has called study.stop: it proposes no more trials", False
-        left = f"all {self._n_trials} trials were proposed or enqueued already"
-        return f"{left}; stop the study and run it with a larger study.n_trials", False
+        found = f"all {self._n_trials} trials were proposed or enqueued already"
+        hint = "ask again once the study has ended, and run it with a larger study.n_trials"
+        return f"{found}; {hint}", False
 
     def _answer_to_stop(
         self, asked: Asked, ended: Mapping[int, Mapping[str, Any]]

@@ -168,9 +168,12 @@ def test_what_nothing_takes_is_taken_by_the_next_run(
     sweeper.run(config, observer=asking)
     assert rows(config).query("enqueued")["params_lr"].tolist() == [0.0456]
     assert "the request 1-a.json is refused: it asks for nothing that is known" in asking.said
-    for words in (("enqueue", directory, "--set", "lr=0.01"), ("stop", directory, "--trial", "0")):
-        with pytest.raises(StudyError, match="the study is finished"):
-            sweeper.command(*words)
+    with pytest.raises(StudyError, match="the study is finished"):
+        sweeper.command("stop", directory, "--trial", "0")
+    sweeper.command("enqueue", directory, "--set", "lr=0.0789")
+    assert "the study is finished: run it with a larger study.n_trials" in capsys.readouterr().out
+    sweeper.run(study_in(tmp_path, STUDY, *FEW, "study.n_trials=8"))
+    assert rows(config).query("enqueued")["params_lr"].tolist() == [0.0456, 0.0789]
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "qmc", "cmaes", "nsgaii"])

@@ -120,7 +120,7 @@ def stop(
     """
     run_dir = run_asked(directory)
     if trial is not None:
-        _check_unfinished(run_dir, trial)
+        _check_in_training(run_dir, trial)
         _ask(run_dir, new_request(trial, {}, waits=not no_wait), timeout)
         return
     standing = read_status(run_dir)
@@ -144,10 +144,10 @@ def enqueue(
 ) -> None:
     """Give a study the values of the next trial that it proposes; the sampler draws the others.
 
-    The trial counts towards study.n_trials. The command waits for the study's answer.
+    The trial counts towards study.n_trials. The command waits for the study's answer. If nothing
+    runs, the next `run` takes the request.
     """
     run_dir = run_asked(directory)
-    _check_unfinished(run_dir)
     from sweeper.config.load import read_overrides
 
     given = read_overrides(values or [])
@@ -166,18 +166,16 @@ def _settings_of(run_dir: RunDir) -> StudyConfig:
     return study_of(known["settings"], Path(known["study_file"]))
 
 
-def _check_unfinished(run_dir: RunDir, trial: int | None = None) -> None:
-    """Refuse to ask something of a finished study, or of a trial that has ended or cannot exist.
+def _check_in_training(run_dir: RunDir, trial: int) -> None:
+    """Refuse to stop a trial that cannot be in training.
 
     Raises:
-        StudyError: it is finished, or the trial is.
+        StudyError: it has ended or cannot exist, or the study is finished.
     """
     status = read_status(run_dir)
-    place, key = str(run_dir.root), "--trial" if trial is not None else ""
+    place, key = str(run_dir.root), "--trial"
     if status.state == "finished":
         raise StudyError(Problem(place, key, "the study is finished", "ask while it runs"))
-    if trial is None:
-        return
     if trial >= status.n_trials:
         found, hint = (
             f"trial {trial} does not exist",
@@ -207,7 +205,11 @@ def _ask(run_dir: RunDir, asked: Asked, timeout_s: float) -> None:
         raise StudyError(Problem(str(run_dir.root), "", answer.text, ""))
     if answer is not None:
         print_shown(answer.text)
-    elif (state := read_status(run_dir).state) != "running":
+    elif (state := read_status(run_dir).state) == "finished":
+        print_shown(
+            "the study is finished: run it with a larger study.n_trials to take the request"
+        )
+    elif state != "running":
         print_shown(f"the study is {state}: its next `run` takes the request")
     else:
         print_shown("the request is left for the study, which takes it when a round has ended")
