@@ -98,12 +98,12 @@ def trial_of(run_dir: Path, number: int | None) -> tuple[StudyConfig, Mapping[st
 
     Raises:
         SetupError: nothing was published in `run_dir`.
-        StudyError: the trial does not exist.
+        StudyError: the trial does not exist, or another tool has trained it.
     """
     results = open_results(run_dir)
-    row = _row(results, number)
     file = Path(results.study["study_file"])
     config = study_of(results.study["settings"], file, results.run_dir)
+    row = _row(results, number)
     if unknown := json.loads(row["params_json"]).keys() - config.columns.keys():
         found = (
             f"trial {row['trial_number']} has {', '.join(sorted(unknown))}, which is not searched"

@@ -99,7 +99,7 @@ class ImportedTables:
             "direction": study.direction,
             "search": search,
             "settings": {},
-            "study_file": self._source,
+            "study_file": str(self._run_dir.root),  # errors name it
             IMPORTED: self._source,
         }
         return schema_with(columns, about)

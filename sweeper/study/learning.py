@@ -245,11 +245,14 @@ def _value_in(settings: Any, key: str) -> object:
 
 
 def _of_optuna(name: str, study: Any) -> EarlierStudy:
+    from sweeper.study.optuna_storage import before_first_epoch
+
+    before = before_first_epoch(study.trials)
     trials = [
         Earlier(
             trial.state.name,
             tuple(trial.values or ()),
-            max(trial.intermediate_values, default=-1) + 1,  # as `import-optuna` counts epochs
+            max(trial.intermediate_values, default=before) - before,
             _setting_by_name(trial.params),
         )
         for trial in study.trials

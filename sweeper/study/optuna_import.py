@@ -37,7 +37,7 @@ from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
 from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.study.importance import Importance
-from sweeper.study.optuna_storage import read_study, without_password
+from sweeper.study.optuna_storage import before_first_epoch, read_study, without_password
 
 _ENDED = ("COMPLETE", "PRUNED", "FAIL")
 _NOT_A_WORD = re.compile(r"\W")
@@ -70,9 +70,10 @@ def import_optuna(
     config = _config(safe, _objectives(place, study, metrics), study, search)
     columns = {renamed.get(key, key): entry.column(key) for key, entry in search.items()}
     names = {old: columns[renamed.get(old, old)] for trial in trials for old in trial.params}
-    rows = [_row(config, trial, names) for trial in trials]
+    before = before_first_epoch(trials)
+    rows = [_row(config, trial, names, before) for trial in trials]
     run_dir.root.mkdir(parents=True, exist_ok=True)
-    ImportedTables(run_dir, config, place).write(rows, [*_curves(config, trials)])
+    ImportedTables(run_dir, config, place).write(rows, [*_curves(config, trials, before)])
     _write_importance(run_dir, config, rows)
     write_status(run_dir, _status(config, rows))
     return run_dir, len(rows)
@@ -188,10 +189,13 @@ def _plain(value: Any) -> bool | int | float | str:
     return value if is_plain else str(value)
 
 
-def _row(config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str]) -> dict[str, Any]:
+def _row(
+    config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str], before: int
+) -> dict[str, Any]:
     """The row of a trial; what is always known of a trial of this package is 0, none or empty.
 
-    A complete trial with a value that is not finite has diverged, as trials of this package do.
+    A complete trial with a value that is not finite has diverged, as trials of this package do. The
+    first epoch is the step after `before`.
     """
     entries = config.columns
     params: dict[str, Any] = {}
@@ -215,8 +219,8 @@ def _row(config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str]) -> d
         "reason": reason,
         **dict(zip(columns, values, strict=False)),
         "best_value": best,
-        "best_epoch": next((_epoch(step) for value, step in finite if value == best), None),
-        "epochs_done": _epoch(reports[-1][0]) if reports else 0,
+        "best_epoch": next((step - before for value, step in finite if value == best), None),
+        "epochs_done": reports[-1][0] - before if reports else 0,
         **{f"params_{column}": value for column, value in params.items()},
         "params_json": json.dumps(params),
         "n_parameters": 0,
@@ -236,16 +240,13 @@ def _row(config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str]) -> d
     }
 
 
-def _epoch(step: int) -> int:
-    """The epoch of a step, since epochs count from 1 and most programs count steps from 0."""
-    return step + 1
-
-
 def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def _curves(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[dict[str, Any]]:
+def _curves(
+    config: StudyConfig, trials: Sequence[FrozenTrial], before: int
+) -> Iterator[dict[str, Any]]:
     """The rows of metrics: the intermediate values, which are of the first objective."""
     for trial in trials:
         for step, value in sorted(trial.intermediate_values.items()):
@@ -254,8 +255,8 @@ def _curves(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[dict
                 "trial_number": trial.number,
                 "replicate": 0,
                 "fold": 0,
-                "epoch": _epoch(step),
-                "step": _epoch(step),
+                "epoch": step - before,
+                "step": step - before,
                 "metric": config.study.objectives[0],
                 "value": value,
             }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial
 from sqlalchemy import create_engine, inspect, pool
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -50,6 +51,15 @@ def refusing(place: str, what: str) -> Iterator[None]:
     except _ERRORS as error:
         reason = str(error).partition("\n")[0]
         raise SetupError(Problem(place, "", f"cannot be {what}: {reason}", _HINT)) from error
+
+
+def before_first_epoch(trials: Sequence[FrozenTrial]) -> int:
+    """The step before epoch 1, for steps of intermediate values that count from 0 or from 1.
+
+    Without a step 0 they are epochs, as in a study that this package exported.
+    """
+    has_zero = any(0 in trial.intermediate_values for trial in trials)
+    return -1 if has_zero else 0
 
 
 def read_study(url: str, name: str | None) -> optuna.Study:

@@ -100,8 +100,8 @@ class Requests:
     def answer(self, asked: Asked, text: str, is_granted: bool) -> None:
         """Answer a request once it is recorded, or refused."""
         assert self._run_dir is not None, "requests come from a run directory"
-        what = "a trial to propose" if asked.stop is None else f"to stop trial {asked.stop}"
-        self._report(f"asked for {what}: {text}")
+        what = "for a trial" if asked.stop is None else f"to stop trial {asked.stop}"
+        self._report(f"request {what}: {text}")
         if asked.waits:
             target = self._run_dir.requests / f"{asked.key}{_ANSWER}"
             body = json.dumps({"is_granted": is_granted, "text": text})

@@ -26,6 +26,7 @@ from sweeper.study.optuna_export import (
     with_gaps,
     written_distributions,
 )
+from sweeper.study.optuna_import import import_optuna
 from sweeper.study.optuna_storage import open_storage
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
@@ -138,6 +139,16 @@ def test_a_study_that_is_there_gets_the_trials_that_it_lacks(
     optuna.create_study(storage=storage, study_name="up", direction="maximize")
     with pytest.raises(StudyError, match="the study 'up' there has other directions: maximize"):
         export_optuna(run_dir, url, "up")
+
+
+def test_an_exported_study_is_imported_with_its_curves(run_dir: RunDir, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    export_optuna(run_dir, url, None)
+    back, _ = import_optuna(url, None, tmp_path / "back", {}, [])
+    assert curves_of_all(back, "val_loss") == curves_of_all(run_dir, "val_loss")
+    columns = ["state", "value", "best_value", "best_epoch", "epochs_done", "feasible"]
+    there, here = (sweeper.open_results(one.root).trials()[columns] for one in (back, run_dir))
+    assert there.to_dict("records") == here.to_dict("records")
 
 
 def test_a_study_of_an_earlier_version_gets_no_trial_twice(run_dir: RunDir, tmp_path: Path) -> None:

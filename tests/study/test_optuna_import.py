@@ -159,4 +159,12 @@ def test_what_needs_a_model_is_refused(url: str, tmp_path: Path) -> None:
     run_dir = imported(url, tmp_path / "run")
     with pytest.raises(StudyError, match="it was imported, and has no study file, data or models"):
         sweeper.command("export-optuna", str(run_dir.root), f"sqlite:///{tmp_path}/new.db")
+    for command in ("trial", "confirm", "refit", "enqueue"):
+        with pytest.raises(
+            StudyError, match=rf"^{run_dir.root}: it was imported, and has no study"
+        ):
+            sweeper.command(command, str(run_dir.root))
+    config = parse(DIGITS, Path("study.toml"), [f"results.dir={run_dir.root}"])
+    with pytest.raises(StudyError, match="has trials that were imported from sqlite:"):
+        sweeper.run(config)
     assert json.loads(run_dir.status.read_text("utf-8"))["run_id"] == "imported"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +17,7 @@ from sweeper.errors import StudyError
 from sweeper.faults import Fault, plan_faults
 from sweeper.ledger import Ledger
 from sweeper.results.events import Event, RoundClosed, Warned
+from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Study
 from sweeper.sweep.requests import Asked, leave, new_request, values_asked
@@ -102,7 +104,7 @@ def test_requests_are_answered(unbroken: tuple[StudyConfig, Asking]) -> None:
         {"is_granted": True, "text": "trial 1 is stopped after epoch 2"},
         {"is_granted": False, "text": "trial 99 does not exist: they go from 0 to 6"},
     ]
-    assert "asked for to stop trial 6: trial 6 is not in training yet" in asking.said
+    assert "request to stop trial 6: trial 6 is not in training yet" in asking.said
 
 
 def test_requests_are_recorded(unbroken: tuple[StudyConfig, Asking]) -> None:
@@ -149,6 +151,13 @@ def test_what_nothing_takes_is_taken_by_the_next_run(
             stop.set()
 
     sweeper.run(config, observer=stop_early, stop=stop)
+    trials, status = RunDir(config.run_dir).trials, read_status(RunDir(config.run_dir))
+    trials.rename(tmp_path / trials.name)
+    write_status(RunDir(config.run_dir), replace(status, state="running"))
+    with pytest.raises(StudyError, match="the study has only just begun; ask again"):
+        sweeper.command("enqueue", directory, "--set", "optimizer.lr=0.0456")
+    (tmp_path / trials.name).rename(trials)
+    write_status(RunDir(config.run_dir), status)
     sweeper.command("enqueue", directory, "--set", "optimizer.lr=0.0456")
     assert "the study is interrupted: its next `run` takes the request" in capsys.readouterr().out
     refused = {

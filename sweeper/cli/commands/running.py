@@ -158,10 +158,17 @@ def enqueue(
 
 
 def _settings_of(run_dir: RunDir) -> StudyConfig:
-    """The study that runs in a directory, from the metadata of its tables."""
+    """The study that runs in a directory, from the metadata of its tables.
+
+    Raises:
+        StudyError: it has none yet.
+    """
     from sweeper.config.load import study_of
     from sweeper.results.listing import listed
 
+    if not run_dir.trials.exists() and read_status(run_dir).state == "running":
+        found, hint = "the study has only just begun", "ask again once its first round trains"
+        raise StudyError(Problem(str(run_dir.root), "", found, hint))
     known = listed(run_dir).study
     return study_of(known["settings"], Path(known["study_file"]))
 

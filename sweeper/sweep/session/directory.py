@@ -47,7 +47,7 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         SetupError: it, or its parent, is not a directory that this user may write to, or something
         else is in place of a file of the study.
         DamagedLedgerError: its ledger is missing.
-        StudyError: it has files that do not belong to a study, but no ledger.
+        StudyError: it has files that do not belong to a study, but no ledger, or imported trials.
     """
     try:
         place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
@@ -72,6 +72,7 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         return
     if holds_study(run_dir):
         if not fresh:
+            _refuse_imported(config, run_dir)
             backup.read(run_dir)
         return
     files = run_dir.lock, run_dir.owner, run_dir.stop, *_directories(run_dir)
@@ -85,6 +86,15 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
                 "name a directory that is empty or does not exist yet",
             )
         )
+
+
+def _refuse_imported(config: StudyConfig, run_dir: RunDir) -> None:
+    from sweeper.results.imported import imported_from  # Arrow is slow to import
+
+    if source := imported_from(run_dir):
+        found = f"{run_dir.root} has trials that were imported from {source}"
+        hint = f"name another directory; --learn-from {run_dir.root} learns from them"
+        raise StudyError(config.problem("results.dir", found, hint))
 
 
 def holds_study(run_dir: RunDir) -> bool:
