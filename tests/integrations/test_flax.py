@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,6 @@ import sweeper
 from sweeper.api import check
 from sweeper.config import StudyConfig
 from sweeper.config.user_code import load_function
-from sweeper.data.order import epoch_order
 from sweeper.errors import StudyError
 from sweeper.export import export
 from sweeper.models.decay import DEFAULT, decisions
@@ -27,6 +28,7 @@ from sweeper.programs.data_spec import data_spec
 from tests.documents import GUIDES, code
 from tests.in_process import study_in, trained
 from tests.programs.conftest import Bench, spec
+from tests.programs.plain import accuracy, cross_entropy, train
 from tests.small_studies import DIGITS
 
 pytestmark = pytest.mark.integration
@@ -242,36 +244,27 @@ def bench(tmp_path: Path, float64: None) -> Bench:
     return Bench(study(tmp_path, "plain", *settings), tmp_path)
 
 
+class Held(eqx.Module):
+    """A module of NNX as its parameters, without anything of this package."""
+
+    params: Any
+    graph: Any = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Any:
+        return nnx.merge(self.graph, self.params)(x)
+
+
 def test_a_lane_equals_the_trial_in_plain_flax(bench: Bench) -> None:
     config, data, trial = bench.config, bench.data, spec(5, lr=1e-3)
     settings = config.filled(trial.params)
     program = Programs(data_spec(config, data)).exact(settings)
-    start = program.saver.model(program.init(trial.number, settings, 0))
-    net = load_function("flax_nets:Plain", config.base_dir)(64, 10, 8, nnx.Rngs(0))
-    graph, _ = nnx.split(net, nnx.Param)
-    params = jax.tree.map(jnp.asarray, start.params)
-    mask = jax.tree_util.tree_map_with_path(lambda path, _: "kernel" in str(path[-1]), params)
-    optimizer = optax.adamw(1e-3, weight_decay=0.1, mask=mask)
+    start: Any = program.saver.model(program.init(trial.number, settings, 0))
+    made = load_function("flax_nets:Plain", config.base_dir)(64, 10, 8, nnx.Rngs(0))
+    net = Held(jax.tree.map(jnp.asarray, start.params), nnx.split(made, nnx.Param)[0])
+    mask = jax.tree_util.tree_map_with_path(lambda path, _: "kernel" in str(path[-1]), net)
+    optimizer = optax.adamw(1e-3, weight_decay=0.1, mask=lambda _: mask)
 
-    def loss(params, x, y):
-        outputs = nnx.merge(graph, params)(x)
-        return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
-
-    @jax.jit
-    def step(params, state, x, y):
-        value, gradients = jax.value_and_grad(loss)(params, x, y)
-        updates, state = optimizer.update(gradients, state, params)
-        return optax.apply_updates(params, updates), state, value
-
-    state, rows = optimizer.init(params), []
-    for epoch in epoch_order(config.study.seed, 0, config.train.epochs, len(data.x_train), 64):
-        seen = []
-        for batch in epoch:
-            params, state, value = step(params, state, data.x_train[batch], data.y_train[batch])
-            seen.append(float(value))
-        outputs = nnx.merge(graph, params)(jnp.asarray(data.x_val))
-        score = jnp.mean(jnp.argmax(outputs, 1) == data.y_val, dtype=jnp.float64)
-        rows.append((np.mean(seen), float(loss(params, data.x_val, data.y_val)), float(score)))
+    expected = train(bench, trial, optimizer, cross_entropy, scores=[accuracy], net=net)
 
     curve = bench.curves([trial, spec(1, lr=5e-4)])[trial.number]
-    np.testing.assert_allclose(curve, np.array(rows), rtol=1e-9)
+    np.testing.assert_allclose(curve, expected.rows, rtol=1e-9)

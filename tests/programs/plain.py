@@ -145,6 +145,16 @@ def train(
     return Plain(np.array(rows), nets)
 
 
+def cross_entropy(outputs: Any, y: Any) -> Any:
+    """The mean over rows, of classes by index."""
+    return optax.softmax_cross_entropy_with_integer_labels(outputs, y).mean()
+
+
+def accuracy(outputs: Any, y: Any) -> Any:
+    """The share of rows whose class, by index, has the largest output."""
+    return jnp.mean(jnp.argmax(outputs, 1) == y, dtype=jnp.float64)
+
+
 def targets_of(data: Dataset, part: Part) -> Any:
     """The targets of a split, with their weights if they have some."""
     weights = data.weights(part)

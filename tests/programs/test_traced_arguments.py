@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -14,12 +12,11 @@ from numpy.typing import NDArray
 
 from sweeper.config import parse
 from sweeper.config.user_code import load_function
-from sweeper.data.order import epoch_order
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.trial import TrialSpec, generator
 from tests.programs.conftest import STUDY, Bench, spec
-from tests.programs.plain import compiled_hastily
+from tests.programs.plain import accuracy, cross_entropy, train, weights_only
 from tests.small_studies import bent
 
 RELATIVE = 1e-9  # float64; the orders of summation differ
@@ -72,40 +69,18 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(config, tmp_path)
 
 
-@compiled_hastily()
 def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
     """The curve of a trial in plain Equinox and Optax, whose model has Python floats."""
-    config, data, params = bench.config, bench.data, trial.params
+    config, params = bench.config, trial.params
     rng = generator(config.study.seed, "weights", trial.number, 0)
     key = jax.random.wrap_key_data(rng.integers(0, 2**32, 2, np.uint32))
     build = load_function("nets:Net", config.base_dir)
     net = build(64, 10, slope=params["slope"], scale=params["scale"], key=key)
-    parameters = eqx.filter(net, eqx.is_inexact_array)
-    mask = jax.tree.map(lambda array: array.ndim == 2, parameters)
     rates = {"learning_rate": params["lr"], "weight_decay": params["weight_decay"]}
-    optimizer = optax.adamw(**rates, mask=lambda _: mask)
-    losses = optax.softmax_cross_entropy_with_integer_labels
-
-    @eqx.filter_jit
-    def step(net, state, x, y):
-        def loss(net):
-            return losses(jax.vmap(net)(x), y).mean()
-
-        value, gradients = eqx.filter_value_and_grad(loss)(net)
-        updates, state = optimizer.update(gradients, state, eqx.filter(net, eqx.is_inexact_array))
-        return eqx.apply_updates(net, updates), state, value
-
-    state, rows = optimizer.init(parameters), []
-    for epoch in epoch_order(config.study.seed, 0, config.train.epochs, len(data.x_train), 64):
-        seen = []
-        for batch in epoch:
-            net, state, value = step(net, state, data.x_train[batch], data.y_train[batch])
-            seen.append(float(value))
-        outputs = jax.vmap(net)(jnp.asarray(data.x_val))
-        score = jnp.mean(jnp.argmax(outputs, 1) == data.y_val, dtype=jnp.float64)
-        rows.append((np.mean(seen), float(losses(outputs, data.y_val).mean()), float(score)))
-    assert net.slope == 2 * params["slope"]
-    return np.array(rows)
+    optimizer = optax.adamw(**rates, mask=lambda _: weights_only(net))
+    found = train(bench, trial, optimizer, cross_entropy, scores=[accuracy], net=net)
+    assert found.nets[-1].slope == 2 * params["slope"]
+    return found.rows
 
 
 @pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
