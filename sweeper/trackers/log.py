@@ -22,7 +22,7 @@ from sweeper.trackers.published import Published, read_published
 from sweeper.trackers.tracker import Logged, Tracker, TrackerName
 
 _UNSAFE = re.compile(r"[^\w-]+")
-_EVERY_S = 5.0  # between two looks at a running study
+_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,20 @@ def log_study(
     top: int | None,
     follow: bool = False,
     shown: Callable[[int, int], None] = lambda logged, finished: None,
+    every_s: float = _EVERY_S,
 ) -> Summary:
     """Log a study and its best `top` trials, or all if None; with `follow` until it ends.
 
     `connecting` gets the name of the study and the memory of its run directory. What was logged
     before is updated. `shown` is called with the numbers of logged and of finished
-    trials whenever they have changed.
+    trials whenever they have changed. A running study is read every `every_s` seconds.
 
     Raises:
         SetupError: nothing was published, the tracker is not installed, or it refuses something.
     """
     standing = read_status(run_dir)
     while follow and not run_dir.trials.exists() and standing.state == "running":
-        time.sleep(_EVERY_S)
+        time.sleep(every_s)
         standing = read_status(run_dir)
     memory = recall(run_dir)
     published = _read(run_dir, memory)
@@ -69,7 +70,7 @@ def log_study(
                 shown(*said)
             if not (follow and published.is_running):
                 break
-            time.sleep(_EVERY_S)
+            time.sleep(every_s)
             published = _read(run_dir, memory)
         with _files(published) as files:
             place = tracker.finish(published.study(), files)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +16,12 @@ from sweeper.cli.main import command
 from sweeper.errors import SetupError, StudyError
 from sweeper.ledger import Ledger
 from sweeper.results.publish import Publisher
-from sweeper.results.status import Status, write_status
+from sweeper.results.status import write_status
 from sweeper.rundir import RunDir
 from sweeper.trackers.log import Summary, log_study
 from sweeper.trackers.memory import recall
 from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord
+from tests.live_status import STATUS
 from tests.results.committed import METRICS, close_rounds, curve, study
 
 DIVERGED = 5  # as tests.results.committed has it
@@ -84,32 +83,16 @@ class Running:
         counts = dict.fromkeys(("COMPLETE", "PRUNED", "FAIL", "RUNNING", "WAITING"), 0)
         for row in rows:
             counts[row["state"]] += 1
-        now = time.time()
-        status = Status(
+        status = replace(
+            STATUS,
             study="small",
-            run_id="a",
-            pid=1,
-            host=f"not {socket.gethostname()}",
             state=state,
-            started_at=1.0,
-            updated_at=now,
             round=self.ledger.closed_rounds(),
-            n_trials=100,
             counts=counts,
             best=None,
             metric=config.study.metric,
             direction=config.study.direction,
-            trials_per_minute=None,
-            eta_s=None,
             running=(),
-            compile_s=0.0,
-            train_s=0.0,
-            predicted_compile_s=0.0,
-            predicted_train_s=0.0,
-            n_compiled=0,
-            n_cache_hits=0,
-            spent_s={},
-            committed_at=now,
         )
         write_status(self.run_dir, status)
 
@@ -215,10 +198,7 @@ def test_what_was_logged_is_not_logged_again(running: Running) -> None:
     assert len({study.key for study in kept.studies}) == 1
 
 
-def test_following_logs_each_round_until_the_study_ends(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sweeper.trackers.log._EVERY_S", 0.0)
+def test_following_logs_each_round_until_the_study_ends(running: Running) -> None:
     running.close(1)
     kept, shown = Kept(), []
 
@@ -227,7 +207,7 @@ def test_following_logs_each_round_until_the_study_ends(
         if finished < 6:
             running.close(1, "interrupted" if finished == 4 else "running")
 
-    done = log(running, kept, None, follow=True, shown=go_on)
+    done = log(running, kept, None, follow=True, shown=go_on, every_s=0.0)
     assert done == Summary(6, 0, 6, "interrupted", "memory")
     assert shown == [(2, 2), (4, 4), (6, 6)]
 
