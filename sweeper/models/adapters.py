@@ -74,7 +74,8 @@ class DrawingNnxModel(Adapted):
     def __call__(self, x, key=None):
         """The outputs for one example: as after `train()` with a `key`, else as after `eval()`."""
         nnx, nested = sys.modules["flax.nnx"], sys.modules["flax.traverse_util"].unflatten_dict
-        base = jax.random.key(0) if key is None else key
+        # the fixed key of models.keys, which is not in exports
+        base = jax.random.key(0, impl="threefry2x32") if key is None else key
         keys = {path: jax.random.fold_in(base, place) for place, path in enumerate(self.keys)}
         counts = {path: jax.numpy.zeros((), "uint32") for path in self.counts}
         model = nnx.merge(self.graph, self.params, nested(keys), nested(counts))
