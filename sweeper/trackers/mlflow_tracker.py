@@ -25,6 +25,7 @@ from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, fl
 
 _KEY, _TRIAL, _POINTS = "sweeper.study", "sweeper.trial", "sweeper.points"
 _METRICS, _PARAMS = 1000, 100  # at most in one request
+_SOME_POINTS = 100  # in one request; each has a metric for each objective, and the best
 _LETTERS = 5000  # of a parameter or tag
 _STATES = {
     "COMPLETE": "FINISHED",
@@ -68,8 +69,8 @@ class MlflowTracker:
     def log_points(self, points: Sequence[Point]) -> None:
         """Add the values of trials as metrics of the study's run."""
         with self._explained():
-            for first in range(0, len(points), _METRICS // 10):
-                some = points[first : first + _METRICS // 10]
+            for first in range(0, len(points), _SOME_POINTS):
+                some = points[first : first + _SOME_POINTS]
                 metrics = [
                     Metric(name, value, int(point.time * 1000), point.step)
                     for point in some

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweeper.trial import Scalar
+
+_NAME = re.compile(r"\w+")
 
 
 class TrackerName(StrEnum):
@@ -104,10 +107,13 @@ class Tracker(Protocol):
 
 
 def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Tables in tables as one, with dotted keys; settings without a value are left out."""
+    """Tables in tables as one, with dotted keys; settings without a value are left out.
+
+    A table with other keys than names, such as classes by their text, stays one value.
+    """
     found: dict[str, Any] = {}
     for name, value in tables.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and all(map(_NAME.fullmatch, value)):
             found |= flattened(value, f"{prefix}{name}.")
         elif value is not None:
             found[f"{prefix}{name}"] = value
