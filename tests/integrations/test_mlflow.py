@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +27,44 @@ pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("default")]
 Log = Callable[..., None]
 
 
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A database of MLflow; to make its tables takes longest."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+@pytest.fixture(scope="module", params=["database", "server"])
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A database of MLflow, or a server of one; to make its tables takes longest."""
+    directory = tmp_path_factory.mktemp("mlflow")
+    database = f"sqlite:///{directory / 'mlflow.db'}"
+    if request.param == "database":
+        yield database
+        return
+    with serving(database, directory) as address:
+        yield address
+
+
+@contextmanager
+def serving(database: str, directory: Path) -> Iterator[str]:
+    """A server of MLflow on this machine: its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", port]
+    command += ["--workers", "1", "--backend-store-uri", database]
+    command += ["--artifacts-destination", str(directory / "artifacts")]
+    with (directory / "log").open("w+b") as log:
+        process = subprocess.Popen(
+            command, cwd=directory, stdout=log, stderr=subprocess.STDOUT, process_group=0
+        )
+        try:
+            while not answers(int(port)):
+                assert process.poll() is None, (directory / "log").read_text()
+                time.sleep(0.2)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+
+def answers(port: int) -> bool:
+    """Whether something listens at this port."""
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
