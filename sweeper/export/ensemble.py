@@ -83,8 +83,8 @@ class Candidates:
 
     `models` are numbers of trials, each with the indices of members: one, or with folds those of
     all folds, whose mean `predict` returns. Predictions are probabilities or scaled numbers, shaped
-    (models, rows, classes or targets); `val` are those for the rows that `part` names. With folds,
-    each of these training rows is predicted by the member that was validated on it.
+    (models, rows, classes or targets); `val` are those for the rows that models are selected by.
+    With folds these are the training rows, each predicted by the member that was validated on it.
     """
 
     models: tuple[tuple[int, tuple[int, ...]], ...]
