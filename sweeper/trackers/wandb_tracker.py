@@ -32,7 +32,7 @@ class WandbTracker:
     def __init__(self, uri: str | None, project: str, memory: Memory) -> None:
         self._entity, _, self._project = project.rpartition("/")
         given = {} if uri is None else {"base_url": uri}
-        with self._explained():
+        try:
             # nothing of this process is logged: it only reads results
             self._settings = wandb.Settings(
                 silent=True,
@@ -45,6 +45,10 @@ class WandbTracker:
                 **given,
             )
             mode = wandb.setup().settings.mode
+        except (WandbError, ValueError) as error:
+            found = f"not a setting of W&B: {' '.join(str(error).split())}"
+            hint = "check --uri and the environment variables of W&B"
+            raise SetupError(Problem("W&B", "", found, hint)) from error
         if mode == "disabled":
             found, hint = "WANDB_MODE is disabled, so nothing would be logged", "unset it"
             raise SetupError(Problem("W&B", "", found, hint))

@@ -145,3 +145,8 @@ def test_a_mode_that_logs_nothing_is_refused(
     wandb.teardown()
     with pytest.raises(SetupError, match="WANDB_MODE is disabled"):
         log(run_dir)
+
+
+def test_an_address_that_is_none_is_refused(run_dir: RunDir) -> None:
+    with pytest.raises(SetupError, match=r"base_url .* valid URL.*check --uri"):
+        log(run_dir, "--uri", "nonsense")
