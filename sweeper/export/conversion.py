@@ -20,6 +20,8 @@ from sweeper.process import DISTRIBUTION
 
 # the largest relative difference between what a file predicts and what its model does
 TOLERANCE = 1e-5
+# what it is relative to; small probabilities follow from the rounding of large logits
+RELATIVE = "relative to their size, for probabilities to 1"
 OTHERWISE = "export without --format: load.py runs every model"
 
 Function = Callable[[Float[AnyArray, "rows features"]], Float[Array, "rows outputs"]]
@@ -29,7 +31,7 @@ Function = Callable[[Float[AnyArray, "rows features"]], Float[Array, "rows outpu
 class Checked:
     """How a file was compared with its model: on how many rows, and the largest difference.
 
-    The difference is relative. `use` is Markdown that explains how to use the file.
+    The difference is `RELATIVE`. `use` is Markdown that explains how to use the file.
     """
 
     rows: int
@@ -55,10 +57,13 @@ def model_function(saved: SavedModel) -> Function:
     return outputs
 
 
-def relative_difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
+def relative_difference(
+    found: NDArray[Any], wanted: NDArray[Any], least_size: float = 0.0
+) -> float:
     """The largest difference, relative to each number or to the median size of its column.
 
-    Infinite if only one of two numbers is finite, or if infinite ones differ.
+    No size counts as less than `least_size`. The difference is infinite if only one of two numbers
+    is finite, or if infinite ones differ.
     """
     found, wanted = (np.asarray(each, np.float64) for each in (found, wanted))
     if found.shape != wanted.shape:
@@ -69,7 +74,8 @@ def relative_difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
     if not (np.isfinite(found) & np.isfinite(wanted))[~same].all():
         return np.inf
     typical = np.median(np.abs(np.where(np.isfinite(wanted), wanted, 0.0)), axis=0)
-    size = np.broadcast_to(np.maximum(np.abs(wanted), typical), wanted.shape)[~same]
+    least = np.maximum(typical, least_size)
+    size = np.broadcast_to(np.maximum(np.abs(wanted), least), wanted.shape)[~same]
     with np.errstate(divide="ignore"):
         return float(np.max(np.abs(found[~same] - wanted[~same]) / size))
 
@@ -82,7 +88,7 @@ def refuse_different(difference: float, name: str) -> None:
     """
     if not difference <= TOLERANCE:
         found = f"its predictions differ from those of the model by up to {difference:.2g}, "
-        found += f"relative to their size, and {TOLERANCE:g} is allowed: it was not kept"
+        found += f"{RELATIVE}, and {TOLERANCE:g} is allowed: it was not kept"
         raise SetupError(Problem(name, "", found, OTHERWISE))
 
 

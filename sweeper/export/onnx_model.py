@@ -275,7 +275,7 @@ def _compared(
     likeliest = of_class >= of_class.max(axis=1, keepdims=True) * (1 - TOLERANCE)
     if not (chosen & likeliest).any(axis=1).all():
         return len(outputs), np.inf
-    return len(outputs), relative_difference(others[0], of_class)
+    return len(outputs), relative_difference(others[0], of_class, 1.0)
 
 
 def _use(saved: SavedModel, model: onnx.ModelProto) -> str:

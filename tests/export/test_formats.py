@@ -48,6 +48,12 @@ def test_differences_are_relative_to_the_size_of_predictions(
     assert relative_difference(np.array(found), np.array(wanted)) == pytest.approx(difference)
 
 
+def test_small_probabilities_may_differ_by_the_rounding_of_logits() -> None:
+    found, wanted = np.array([[1e-7, 0.5]]), np.array([[2e-7, 0.50001]])
+    assert relative_difference(found, wanted) == pytest.approx(0.5)
+    assert relative_difference(found, wanted, 1.0) == pytest.approx(1e-5)
+
+
 def test_a_file_that_predicts_otherwise_is_refused() -> None:
     refuse_different(1e-5, "model.onnx")
     for difference in (2e-5, math.inf, math.nan):

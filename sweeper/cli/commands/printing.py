@@ -73,6 +73,8 @@ def print_exported(number: int | None, output: Path) -> None:
 
 def print_converted(written: Written) -> None:
     """Report that a trial or an ensemble was converted, and how it was checked."""
+    from sweeper.export.conversion import RELATIVE
+
     what = "the ensemble" if written.trial is None else f"trial {written.trial}"
     file, checked = written.file, written.checked
     console = console_on(answers())
@@ -81,7 +83,7 @@ def print_converted(written: Written) -> None:
     )
     console.print(
         f"it predicts the same as the model: on {counted(checked.rows, 'row')} the largest "
-        f"difference is {checked.difference:.1g}, relative to their size",
+        f"difference is {checked.difference:.1g}, {RELATIVE}",
         soft_wrap=True,
     )
 
