@@ -262,6 +262,9 @@ def places_of(one: Category, transform: Transform) -> dict[str, int]:
     texts = [text for value in one.values if value is not None for text in _forms(value)]
     texts = [*dict.fromkeys([*texts, *_TRUTHS, *transform.words])]
     found = dict(zip(texts, known.places(texts)[0].tolist(), strict=True))
+    for place, value in enumerate(one.values):
+        if (single := _single_as_double(value)) is not None:
+            found.setdefault(single, place)
     for gap in _GAPS:
         if known.place(gap) in (UNKNOWN, None):
             found[gap] = int(missing)
@@ -273,6 +276,16 @@ def _forms(value: Any) -> list[str]:
     number = number_of(value)
     numbers = [] if number is None or isinstance(value, bool) else [repr(float(number))]
     return [written(value), str(value), *numbers]
+
+
+def _single_as_double(value: Any) -> str | None:
+    """The text of a number that a column in single precision has when it is read as double."""
+    number = number_of(value)
+    if number is None or isinstance(value, bool):
+        return None
+    with np.errstate(over="ignore"):
+        single = float(np.float32(float(number)))
+    return repr(single) if np.isfinite(single) else None
 
 
 def text_of(value: Any) -> str:

@@ -40,7 +40,7 @@ target = "price"
 impute = "median"
 scale = "quantile"
 target_transform = "log"
-categorical_columns = ["floors"]
+categorical_columns = ["floors", "share"]
 [model]
 kind = "tabm"
 depth = 2
@@ -72,6 +72,7 @@ ROWS = pd.DataFrame(
         "year": np.where(RNG.random(COUNT) < 0.1, np.nan, RNG.integers(1900, 2020, COUNT)),
         "kind": RNG.choice(["flat", "house", "Büro, klein", None], COUNT),
         "floors": RNG.integers(1, 4, COUNT),
+        "share": RNG.choice(np.array([0.1, 0.25, 0.7], np.float32), COUNT),
         "lift": RNG.random(COUNT) < 0.5,
         "price": AREA**0.8 * np.exp(5 + 0.1 * RNG.normal(size=COUNT)),
     }
@@ -83,6 +84,7 @@ NEW = pd.DataFrame(
         "year": [*ROWS["year"][:20], np.nan, 1700.0, 1980.0],
         "kind": [*ROWS["kind"][:20], "palace", None, "flat"],
         "floors": [*ROWS["floors"][:20], 3, 9, 1],
+        "share": np.array([*ROWS["share"][:20], 0.7, 0.2, 0.1], np.float32),
         "lift": [*ROWS["lift"][:20], True, False, True],
     }
 )
