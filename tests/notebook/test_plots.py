@@ -24,12 +24,17 @@ from sweeper.rundir import RunDir
         (lambda p: p.curves(trials=range(7)), "trials: 7 trials; give at most 6"),
         (lambda p: p.slices("lr"), "params: 'lr'; give a list"),
         (lambda p: p.slices([]), r"params: \[\]; give a list"),
+        (lambda p: p.slices(3), "params: 3; give a list"),
+        (lambda p: p.history(trials="3"), "trials: '3' is not the number of a trial"),
+        (lambda p: p.history(trials=1.0), r"trials: 1\.0 is not the number of a trial"),
+        (lambda p: p.curves(""), "metric: '' is not one of the study"),
         (
             lambda p: p.parallel(["lrr"]),
             "params: 'lrr' is not one of the study; did you mean 'lr'?",
         ),
         (lambda p: p.importance("x"), "metric: 'x' is not one of the study"),
         (lambda p: p.pareto("val_accuracy"), "metrics: 'val_accuracy'; give two objectives"),
+        (lambda p: p.pareto(3), "metrics: 3; give two objectives"),
     ],
 )
 def test_wrong_arguments_are_refused(
