@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+import sweeper.dashboard
 from sweeper.errors import SetupError, StudyError
 from sweeper.notebook.plots import Plots
 from sweeper.rundir import RunDir
@@ -50,6 +51,7 @@ def test_without_matplotlib_the_extra_is_named(
     for name in [it for it in sys.modules if it.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "sweeper.dashboard.figures", raising=False)
+    monkeypatch.delattr(sweeper.dashboard, "figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SetupError, match=r"pip install 'sweeper-jax\[plot\]'"):
         Plots(run_dir).history()
