@@ -26,8 +26,9 @@ def _():
 def _(mo):
     directory = mo.ui.text("runs", label="directory of the runs")
     refresh = mo.ui.refresh(options=["10s", "1m"])  # reads the files again
+    kept = {}  # what is selected below, where new files make new controls
     mo.hstack([directory, refresh])
-    return directory, refresh
+    return directory, kept, refresh
 
 
 @app.cell
@@ -36,20 +37,31 @@ def _(Path, directory, mo, pd, refresh):
     root = Path(directory.value)
     paths = sorted([*root.glob("trials.parquet"), *root.glob("*/trials.parquet")])
     mo.stop(not paths, mo.md(f"no study has been run in {root}/"))
-    folders = {path.parent.name: path.parent for path in paths}
-    tables = [pd.read_parquet(path).assign(run=path.parent.name) for path in paths]
-    every = pd.concat(tables, ignore_index=True)
+    folders = {path.parent.resolve().name: path.parent for path in paths}
+    tables = [
+        pd.read_parquet(folder / "trials.parquet").assign(run=run)
+        for run, folder in folders.items()
+    ]
+    both = pd.concat(tables, ignore_index=True)
+    both = both if "objective" in both else both.assign(objective=None)
+    every = both.dropna(subset=["objective"])
     earlier = "studies of an earlier version are missing: `sweeper verify DIR --repair` adds them"
-    mo.stop("objective" not in every, mo.md(earlier))
-    every = every.dropna(subset=["objective"])
+    said = mo.md(earlier if len(every) < len(both) else "")
+    mo.stop(every.empty, said if len(both) else mo.md("no trials to show"))
+    said
     return every, folders
 
 
 @app.cell
-def _(every, mo):
+def _(every, kept, mo):
     # losses and accuracies are not compared
     names = sorted(every["objective"].unique())
-    objective = mo.ui.dropdown(names, value=names[0], label="objective")
+    objective = mo.ui.dropdown(
+        names,
+        value=kept["objective"] if kept.get("objective") in names else names[0],
+        label="objective",
+        on_change=lambda name: kept.update(objective=name),
+    )
     objective
     return (objective,)
 
@@ -66,9 +78,16 @@ def _(every, objective):
 
 
 @app.cell
-def _(complete, mo, params):
+def _(complete, kept, mo, params):
+    def keep(rows):
+        kept["trials"] = {*zip(rows["run"], rows["trial_number"], strict=True)}
+
+    pairs = [*zip(complete["run"], complete["trial_number"], strict=True)]
+    places = [at for at, pair in enumerate(pairs) if pair in kept.get("trials", ())]
+    selected = places or [*range(min(5, len(pairs)))]
     columns = ["run", "trial_number", "value", "best_epoch", *params, "n_parameters", "train_s"]
-    table = mo.ui.table(complete[columns], initial_selection=[*range(min(5, len(complete)))])
+    rows = complete[columns].reset_index(drop=True)
+    table = mo.ui.table(rows, initial_selection=selected, on_change=keep)
     mo.vstack([mo.md("## Complete trials, the best first"), table])
     return (table,)
 
@@ -81,7 +100,7 @@ def _(falls, go, mo, params, px, trials):
     history["best"] = so_far.groupby(history["run"]).ffill()
     data = ["trial_number", *params]
     points = px.scatter(history, x="ended", y="value", color="run", hover_data=data)
-    lines = px.line(history, x="ended", y="best", color="run")
+    lines = px.line(history, x="ended", y="best", color="run", line_shape="hv")
     mo.vstack([mo.md("## History"), go.Figure([*points.data, *lines.data], points.layout)])
     return
 

@@ -6,7 +6,7 @@ streamlit run studies/streamlit_app.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,14 @@ FRESH_S = 10  # after which files are read again
 
 
 @st.cache_data(ttl=FRESH_S)
-def read_trials(directories: Sequence[Path]) -> pd.DataFrame:
-    """The trials of all studies in one table."""
-    tables = [pd.read_parquet(one / "trials.parquet").assign(run=one.name) for one in directories]
-    return pd.concat(tables, ignore_index=True)
+def read_trials(directories: Mapping[str, Path]) -> pd.DataFrame:
+    """The trials of all runs in one table; those of earlier versions have no objective."""
+    tables = [
+        pd.read_parquet(directory / "trials.parquet").assign(run=run)
+        for run, directory in directories.items()
+    ]
+    every = pd.concat(tables, ignore_index=True)
+    return every if "objective" in every else every.assign(objective=None)
 
 
 @st.cache_data(ttl=FRESH_S)
@@ -52,16 +56,18 @@ def axis(column: pd.Series) -> dict[str, Any]:
 
 st.set_page_config(page_title="sweeper", layout="wide")
 root = Path(st.sidebar.text_input("directory of the runs", "runs"))
-found = sorted(
-    path.parent for path in [*root.glob("trials.parquet"), *root.glob("*/trials.parquet")]
-)
+paths = sorted([*root.glob("trials.parquet"), *root.glob("*/trials.parquet")])
+found = {path.parent.resolve().name: path.parent for path in paths}
 if not found:
     st.info(f"no study has been run in {root}/")
     st.stop()
 trials = read_trials(found)
-if "objective" not in trials or trials["objective"].isna().any():
+if trials["objective"].isna().any():
     st.warning("studies of an earlier version are missing: `sweeper verify DIR --repair` adds them")
-    trials = trials.dropna(subset=["objective"]) if "objective" in trials else trials[:0]
+    trials = trials.dropna(subset=["objective"])
+if trials.empty:
+    st.info("no trials to show")
+    st.stop()
 
 # losses and accuracies are not compared
 objective = st.sidebar.selectbox("objective", sorted(trials["objective"].unique()))
@@ -88,19 +94,21 @@ history["best"] = (values.cummin() if falls else values.cummax()).groupby(histor
 figure = px.scatter(
     history, x="ended", y="value", color="run", hover_data=["trial_number", *params]
 )
-lines = px.line(history, x="ended", y="best", color="run")
+lines = px.line(history, x="ended", y="best", color="run", line_shape="hv")
 st.plotly_chart(go.Figure([*figure.data, *lines.data], figure.layout))
 
 st.header("Curves")
 run = st.selectbox("run", runs)
 best = complete[complete["run"] == run]["trial_number"].head(BEST).tolist()
 chosen = st.multiselect("trials", complete[complete["run"] == run]["trial_number"], default=best)
-curves = read_curves(next(one for one in found if one.name == run), chosen)
-metric = st.selectbox("metric", sorted(curves["metric"].unique()))
+curves = read_curves(found[run], chosen)
+metrics = sorted(curves["metric"].unique(), key=lambda name: (name not in objective, name))
+metric = st.selectbox("metric", metrics)
 drawn = curves[curves["metric"] == metric]
 st.plotly_chart(px.line(drawn, x="epoch", y="value", color="trial_number"))
 
 st.header("Parallel coordinates")
 axes = [axis(complete[name]) for name in params] + [{"label": "value", "values": complete["value"]}]
 line = {"color": complete["value"], "colorscale": "Viridis", "reversescale": falls}
-st.plotly_chart(go.Figure(go.Parcoords(dimensions=axes, line=line)))
+parallel = go.Figure(go.Parcoords(dimensions=axes, line=line))
+st.plotly_chart(parallel.update_layout(margin={"l": 60, "r": 60}))

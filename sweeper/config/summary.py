@@ -44,10 +44,7 @@ def study_html(
 
 
 def _goals(study: StudyTable) -> Iterator[tuple[str, str]]:
-    metrics, directions = (
-        (it,) if isinstance(it, str) else it for it in (study.metric, study.direction)
-    )
-    pairs = zip(directions, metrics, strict=True)
+    pairs = zip(study.directions, study.objectives, strict=True)
     yield "objective", ", ".join(f"{direction} {metric}" for direction, metric in pairs)
     yield "trials", f"{study.n_trials}, proposed by {study.sampler.name}"
 

@@ -21,15 +21,15 @@ from sweeper.results.status import Status
 from sweeper.results.timeline import Timeline
 
 _PERIOD_S = 0.5
-_MOST_WARNINGS = 5  # the last ones are shown
 _BAR = (*formatting.ENDINGS, "running")  # parts of the bar, in the colours of the page
+_KEPT = "committed rounds are kept"
 _STOPPING = "stopping after this round; interrupt again to stop at once"
 _RESUME = "Run the same again to resume."
 
 
 @dataclass(frozen=True, slots=True)
 class CardContent:
-    """What a card shows: of the study `name` its progress, what goes on, time and warnings."""
+    """What a card shows of the study `name`; `warnings` are printable, the first one first."""
 
     name: str
     progress: Progress
@@ -61,9 +61,9 @@ class CardContent:
         return formatting.best_trial(status.metric, status.best)
 
     def text(self) -> str:
-        """The content on one line."""
+        """The content on one line, followed by a line for each warning."""
         said = printable("; ".join(filter(None, (self.head, self.best, self.activity))))
-        return f"{self.name}: {said}"
+        return "\n".join([f"{self.name}: {said}", *(f"warning: {it}" for it in self.warnings)])
 
     def html(self) -> str:
         """The content as HTML in which all text is escaped."""
@@ -78,7 +78,9 @@ class CardContent:
         if self.best:
             parts.append(f"<div><b>{escape(printable(self.best))}</b></div>")
         parts.append(f"<div>{escape(printable(self.activity))}</div>")
-        parts += [f"<div>⚠ {escape(said)}</div>" for said in self.warnings]
+        if self.warnings:
+            warnings = "".join(f"<div>⚠ {escape(said)}</div>" for said in self.warnings)
+            parts.append(f'<div style="max-height: 240px; overflow-y: auto">{warnings}</div>')
         style = (
             "font: 13px/1.5 system-ui, sans-serif; max-width: 760px; padding: 8px 12px; "
             f"border: 1px solid {faint}; border-radius: 6px; overflow-wrap: anywhere"
@@ -116,7 +118,7 @@ class Card:
         self._began_at = time.monotonic()
         self._lock = threading.Lock()
         self._progress = Progress()
-        self._warnings: list[str] = []
+        self._warnings: dict[str, None] = {}  # each once, in order
         self._ended = threading.Event()
         self._is_stopping = False
 
@@ -125,7 +127,7 @@ class Card:
         with self._lock:
             self._progress = self._progress.after(event, time.monotonic())
             if isinstance(event, Warned):
-                self._warnings.append(printable(event.message))
+                self._warnings[printable(event.message)] = None
 
     def follow(self, train: Callable[[], Status], stop: threading.Event) -> Status:
         """Show the card while `train` runs, which ends after the current round if `stop` is set.
@@ -147,12 +149,12 @@ class Card:
                 self._progress = Progress(self._progress.opened, status, now)
             end = status.state
             if status.state == "interrupted":
-                end = f"interrupted after round {status.round}, which is committed. {_RESUME}"
+                end = f"interrupted {_after(status.round)}. {_RESUME}"
                 if self._is_stopping:
                     raise KeyboardInterrupt
             return status
         except BaseException as error:
-            end = end or self._why(error)
+            end = end or _why(error)
             raise
         finally:
             self._ended.set()
@@ -194,21 +196,22 @@ class Card:
     def _draw(self, activity: str, *, is_last: bool = False) -> None:
         now = time.monotonic()
         with self._lock:
-            progress, warnings = self._progress, self._warnings[-_MOST_WARNINGS:]
+            progress, warnings = self._progress, tuple(self._warnings)
         status = progress.status
         pace = "" if status is None else formatting.pace(status, now - progress.status_at)
-        content = CardContent(
-            self._name, progress, activity, now - self._began_at, pace, tuple(warnings)
-        )
+        content = CardContent(self._name, progress, activity, now - self._began_at, pace, warnings)
         self._display.show(content.html(), content.text(), is_last=is_last)
 
-    def _why(self, error: BaseException) -> str:
-        """Why the study has ended, and what is committed."""
-        rounds = self._progress.rounds
-        kept = f"{counted(rounds, 'round')} committed" if rounds else "nothing committed yet"
-        if isinstance(error, KeyboardInterrupt):
-            return f"interrupted, {kept}. {_RESUME}"
-        return f"ended by {type(error).__name__}, {kept}"
+
+def _after(rounds: int) -> str:
+    return f"after round {rounds}, which is committed" if rounds else "before the first round"
+
+
+def _why(error: BaseException) -> str:
+    """Why the study has ended at once; the last round may be committed without an event."""
+    if isinstance(error, KeyboardInterrupt):
+        return f"interrupted, {_KEPT}. {_RESUME}"
+    return f"ended by {type(error).__name__}, {_KEPT}"
 
 
 def card_for(progress: bool | None, name: str, timeline: Timeline) -> Card | None:

@@ -18,7 +18,10 @@ class Display(Protocol):
     """A place on the screen whose content is replaced."""
 
     def show(self, html: str, text: str, *, is_last: bool) -> None:
-        """Show this in place of what was shown before; `text` is for what cannot show HTML."""
+        """Show this in place of what was shown before; `text` is for what cannot show HTML.
+
+        The first line of `text` is the progress, the others are all warnings so far.
+        """
         ...
 
     def thread(self, target: Callable[[], None]) -> threading.Thread:
@@ -71,16 +74,21 @@ class _Marimo:
 
 
 class Lines:
-    """Standard error: a line every ten seconds if the text has changed, and the last one."""
+    """Standard error: the progress every ten seconds if it has changed, and each warning once."""
 
     def __init__(self) -> None:
-        self._last, self._said_at = "", float("-inf")
+        self._last, self._said_at, self._n_warnings = "", float("-inf"), 0
 
     def show(self, html: str, text: str, *, is_last: bool) -> None:
         now = time.monotonic()
-        if text != self._last and (is_last or now - self._said_at >= _PERIOD_S):
-            self._last, self._said_at = text, now
-            sys.stderr.write(f"{text}\n")
+        progress, *warnings = text.split("\n")
+        lines = warnings[self._n_warnings :]
+        self._n_warnings = len(warnings)
+        if progress != self._last and (is_last or now - self._said_at >= _PERIOD_S):
+            self._last, self._said_at = progress, now
+            lines.append(progress)
+        if lines:
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
             sys.stderr.flush()
 
     def thread(self, target: Callable[[], None]) -> threading.Thread:

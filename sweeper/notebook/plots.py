@@ -78,7 +78,9 @@ class Plots:
             return _figure(study, "curves", _blocks(study, "curves"))
         metrics = [name for name, _ in keys]
         first = _objectives(study)[0]
-        metric = _one_of("metric", metric or (first if first in metrics else metrics[0]), metrics)
+        if metric is None and first in metrics:
+            metric = first
+        metric = _one_of("metric", metric, metrics)
         if phase is not None:
             phase = _one_of("phase", phase, [own for name, own in keys if name == metric and own])
         chosen = learning.choice_of((metric, phase))
@@ -128,11 +130,7 @@ class Plots:
         study = PublishedStudy(self.run_dir)
         known, chosen = _objectives(study), None
         if metrics is not None:
-            both = (
-                []
-                if isinstance(metrics, str)
-                else [_one_of("metrics", it, known) for it in metrics]
-            )
+            both = [_one_of("metrics", it, known) for it in _items(metrics)]
             if len(both) != 2 or both[0] == both[1]:
                 raise _refused("metrics", f"{metrics!r}", "give two objectives of the study")
             chosen = pareto.choice_of(*sorted(both, key=known.index))
@@ -220,13 +218,13 @@ def _columns(study: PublishedStudy, params: Sequence[str] | None) -> list[str] |
     """The columns of parameters, named by column or key; None for the default."""
     if params is None or study.trials is None:
         return None
-    if isinstance(params, str) or not len(params):
+    asked = [str(name).removeprefix("params_") for name in _items(params)]
+    if not asked:
         hint = "give a list of names of parameters, such as ['lr', 'width']"
         raise _refused("params", f"{params!r}", hint)
     trials = study.trials
     columns = {trials.title(name): name for name in trials.parameters}
     by_key = {key: name for name, key in trials.keys.items()}
-    asked = [str(name).removeprefix("params_") for name in params]
     found = [by_key.get(name) or columns[_one_of("params", name, [*columns])] for name in asked]
     return [*dict.fromkeys(found)]
 
@@ -236,9 +234,8 @@ def _asked(study: PublishedStudy, trials: Sequence[int] | int | None) -> list[in
     if trials is None:
         best = study.status.best
         return [] if best is None else [int(best["trial_number"])]
-    given: list[Any] = [trials]
-    if isinstance(trials, Iterable) and not isinstance(trials, str):
-        given = [*trials]
+    is_one = isinstance(trials, str) or not isinstance(trials, Iterable)
+    given: list[Any] = [trials] if is_one else [*trials]
     for number in given:
         is_number = isinstance(number, Integral) and not isinstance(number, bool)
         if not is_number or not (_has_ended(study, int(number)) or study.curves.curve(int(number))):
@@ -248,6 +245,12 @@ def _asked(study: PublishedStudy, trials: Sequence[int] | int | None) -> list[in
     if len(wanted) > MOST_SELECTED:
         raise _refused("trials", f"{len(wanted)} trials", f"give at most {MOST_SELECTED}")
     return wanted
+
+
+def _items(given: Any) -> list[Any]:
+    """The items of a collection; none of a text or of anything else."""
+    is_collection = isinstance(given, Iterable) and not isinstance(given, str)
+    return [*given] if is_collection else []
 
 
 def _has_ended(study: PublishedStudy, number: int) -> bool:

@@ -23,6 +23,8 @@ from sweeper.results.timeline import DOING, IDLE, Activity
 
 # workers do both, and do not report when they begin to train
 _IN_WORKERS = "compiling and training in workers"
+# without a round, the program is only idle once the last one is closed
+_FINISHING = "finishing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,9 @@ class Progress:
         """What goes on, while the program itself does `program`: `compiling` or `training`."""
         if self.compiling.is_going_on:
             return DOING[Activity.COMPILE]
-        if program != IDLE and not self.round.n_trials:  # it publishes while a round trains
-            return program
-        return _IN_WORKERS if self.has_workers else DOING[Activity.TRAIN]
+        if self.round.n_trials:  # whatever the program does: it publishes while a round trains
+            return _IN_WORKERS if self.has_workers else DOING[Activity.TRAIN]
+        return _FINISHING if program == IDLE else program
 
     def current(self, program: str, now: float) -> str:
         """The activity in detail: `compiling: 3 of 8 programs done, 0:12`, and the round."""

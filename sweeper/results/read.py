@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import Problem, SetupError, printable
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.decoded import check_published
 from sweeper.results.formatting import best_trial, names, states
@@ -52,7 +52,8 @@ class Results:
             lines += [f"  {status.state}, {states(status)}"]
             if status.best is not None:
                 lines.append(f"  {best_trial(status.metric, status.best)}")
-        return "\n".join([*lines, f"  in {self.run_dir.root}"])
+        lines.append(f"  in {self.run_dir.root}")
+        return "\n".join(map(printable, lines))  # the directory may be from somebody else
 
     @property
     def status(self) -> Status:

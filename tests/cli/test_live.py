@@ -22,6 +22,7 @@ from sweeper.results.events import (
     StudyOpened,
     Warned,
 )
+from sweeper.results.progress import Progress
 from sweeper.results.timeline import IDLE
 from tests.live_status import STATUS
 
@@ -107,9 +108,16 @@ def test_lines_say_what_is_compiled_before_the_first_round() -> None:
     assert view.what_is_done().endswith(", 2 of 5 trials of round 2 trained")
 
     idle = LineView(_written(), doing=lambda: IDLE)
-    assert idle.what_is_done() == "training"
+    idle(RoundStarted(1, 5))
+    assert idle.what_is_done().startswith("training, ")
     idle(replace(STARTED, place="worker 0"))
-    assert idle.what_is_done() == "compiling and training in workers"
+    assert idle.what_is_done().startswith("compiling and training in workers, ")
+
+
+def test_a_program_is_not_said_to_train_once_the_rounds_are_over() -> None:
+    progress = Progress().after(RoundStarted(1, 20), 0.0)
+    assert progress.activity(IDLE) == "training"
+    assert progress.after(RoundClosed(STATUS), 1.0).activity(IDLE) == "finishing"
 
 
 def test_a_resumed_study_says_where_it_continues() -> None:

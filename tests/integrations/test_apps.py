@@ -37,8 +37,10 @@ def runs(run_dir: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def streamlit() -> Any:
+    from streamlit import cache_data
     from streamlit.testing.v1 import AppTest
 
+    cache_data.clear()  # other tests have other files in directories of these names
     return AppTest.from_file(str(STUDIES / "streamlit_app.py"), default_timeout=120)
 
 
@@ -72,6 +74,34 @@ def test_streamlit_says_that_no_study_was_run(runs: Path) -> None:
     app.sidebar.text_input[0].set_value("nowhere").run()
     assert not app.exception
     assert [it.value for it in app.info] == ["no study has been run in nowhere/"]
+
+
+@pytest.mark.parametrize("state", ["begun", "earlier"])
+def test_apps_say_that_there_is_nothing_to_show(runs: Path, state: str) -> None:
+    """A study has no rows when it begins; those of earlier versions lack the objective."""
+    for path in (runs / "runs").glob("*/trials.parquet"):
+        table = parquet.read_table(path)
+        changed = table[:0] if state == "begun" else table.drop_columns(["objective", "direction"])
+        parquet.write_table(changed, path)
+    app = streamlit().run()
+    assert not app.exception
+    assert [it.value for it in app.info] == ["no trials to show"]
+    earlier = "studies of an earlier version are missing: `sweeper verify DIR --repair` adds them"
+    assert [it.value for it in app.warning] == ([earlier] if state == "earlier" else [])
+    outputs, found = runpy.run_path(str(STUDIES / "marimo_app.py"))["app"].run()
+    assert "trials" not in found
+    said = "no trials to show" if state == "begun" else "studies of an earlier version"
+    assert said in outputs[-1].text
+
+
+def test_marimo_keeps_what_is_selected_when_files_are_read_again(runs: Path) -> None:
+    app = runpy.run_path(str(STUDIES / "marimo_app.py"))["app"]
+    _, found = app.run()
+    found["objective"]._update(["val_loss"])
+    found["table"]._update(["0", "7"])
+    shown = found["table"].value
+    assert found["kept"]["objective"] == "val_loss"
+    assert found["kept"]["trials"] == {*zip(shown["run"], shown["trial_number"], strict=True)}
 
 
 def test_marimo_shows_the_runs_of_an_objective(run_dir: RunDir, runs: Path) -> None:

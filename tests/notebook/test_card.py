@@ -73,17 +73,20 @@ def test_the_card_shows_what_goes_on_and_the_end() -> None:
             card(CompileFinished(f"c{number}", "padded", "thread 0"))
         wait_for(screen, "digits: 20 trials; compiling: 3 of 8 programs done, 0:00")
         card(RoundClosed(STATUS))
-        card(Warned("the <cache> is gone"))
+        for _ in range(2):
+            card(Warned("the <cache> is gone"))
         wait_for(screen, "3 of 20 trials, 30 per minute, 0:34 left; best val_accuracy 0.5")
         return replace(STATUS, state="finished", best=None)
 
     assert card.follow(train, threading.Event()).state == "finished"
-    assert screen.text[-1] == "digits: 3 of 20 trials, 30 per minute; finished"
+    line, *warnings = screen.text[-1].split("\n")
+    assert line == "digits: 3 of 20 trials, 30 per minute; finished"
+    assert warnings == ["warning: the <cache> is gone"]
     assert "⚠ the &lt;cache&gt; is gone" in screen.html[-1]
     assert "17 unfinished, 3 complete" in screen.html[-1]
 
 
-def test_an_error_is_named_with_what_is_committed() -> None:
+def test_an_error_is_named() -> None:
     screen = Screen()
     card = Card(screen, "digits", lambda: IDLE)
 
@@ -93,10 +96,14 @@ def test_an_error_is_named_with_what_is_committed() -> None:
 
     with pytest.raises(OSError, match="disk full"):
         card.follow(train, threading.Event())
-    assert screen.text[-1].endswith("resuming after round 3; ended by OSError, 3 rounds committed")
+    end = "resuming after round 3; ended by OSError, committed rounds are kept"
+    assert screen.text[-1].endswith(end)
 
 
-def test_the_first_interrupt_stops_after_the_round() -> None:
+@pytest.mark.parametrize(
+    ("rounds", "when"), [(1, "after round 1, which is committed"), (0, "before the first round")]
+)
+def test_the_first_interrupt_stops_after_the_round(rounds: int, when: str) -> None:
     screen, stop = Screen(), threading.Event()
     card = Card(screen, "digits", lambda: IDLE, period_s=0.01)
 
@@ -104,11 +111,11 @@ def test_the_first_interrupt_stops_after_the_round() -> None:
         signal.raise_signal(signal.SIGINT)
         assert stop.wait(60)
         wait_for(screen, "stopping after this round; interrupt again to stop at once")
-        return replace(STATUS, state="interrupted")
+        return replace(STATUS, state="interrupted", round=rounds)
 
     with pytest.raises(KeyboardInterrupt):
         card.follow(train, stop)
-    assert screen.text[-1].endswith(f"interrupted after round 1, which is committed. {RESUME}")
+    assert screen.text[-1].endswith(f"interrupted {when}. {RESUME}")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -124,13 +131,14 @@ def test_the_second_interrupt_ends_the_run_at_once() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         card.follow(train, threading.Event())
-    assert screen.text[-1] == f"digits: 20 trials; interrupted, nothing committed yet. {RESUME}"
+    end = f"interrupted, committed rounds are kept. {RESUME}"
+    assert screen.text[-1] == f"digits: 20 trials; {end}"
 
 
 def test_only_notebooks_show_a_card_unasked(capsys: pytest.CaptureFixture[str]) -> None:
     asked = [card_for(progress, "digits", Timeline()) is None for progress in (None, False, True)]
     assert asked == [True, True, False]
     lines = Lines()
-    for text, is_last in (("a", False), ("b", False), ("c", True), ("c", True)):
+    for text, is_last in (("a", False), ("b\nw", False), ("c\nw\nv", True), ("c\nw\nv", True)):
         lines.show("", text, is_last=is_last)
-    assert capsys.readouterr().err == "a\nc\n"
+    assert capsys.readouterr().err == "a\nw\nv\nc\n"

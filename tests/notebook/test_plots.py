@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+import sweeper.dashboard
 from sweeper.errors import SetupError, StudyError
 from sweeper.notebook.plots import Plots
 from sweeper.rundir import RunDir
@@ -24,12 +25,17 @@ from sweeper.rundir import RunDir
         (lambda p: p.curves(trials=range(7)), "trials: 7 trials; give at most 6"),
         (lambda p: p.slices("lr"), "params: 'lr'; give a list"),
         (lambda p: p.slices([]), r"params: \[\]; give a list"),
+        (lambda p: p.slices(3), "params: 3; give a list"),
+        (lambda p: p.history(trials="3"), "trials: '3' is not the number of a trial"),
+        (lambda p: p.history(trials=1.0), r"trials: 1\.0 is not the number of a trial"),
+        (lambda p: p.curves(""), "metric: '' is not one of the study"),
         (
             lambda p: p.parallel(["lrr"]),
             "params: 'lrr' is not one of the study; did you mean 'lr'?",
         ),
         (lambda p: p.importance("x"), "metric: 'x' is not one of the study"),
         (lambda p: p.pareto("val_accuracy"), "metrics: 'val_accuracy'; give two objectives"),
+        (lambda p: p.pareto(3), "metrics: 3; give two objectives"),
     ],
 )
 def test_wrong_arguments_are_refused(
@@ -45,6 +51,7 @@ def test_without_matplotlib_the_extra_is_named(
     for name in [it for it in sys.modules if it.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "sweeper.dashboard.figures", raising=False)
+    monkeypatch.delattr(sweeper.dashboard, "figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SetupError, match=r"pip install 'sweeper-jax\[plot\]'"):
         Plots(run_dir).history()

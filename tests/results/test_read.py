@@ -90,6 +90,11 @@ def test_results_can_be_opened_before_a_trial_ends(run_dir: RunDir, ledger: Ledg
     assert results.metrics().empty
 
 
+def test_text_of_results_from_elsewhere_does_not_reach_the_terminal(tmp_path: Path) -> None:
+    results = Results(RunDir(tmp_path), {"study": "a\x1b[2J"})
+    assert repr(results) == f"results of the study a\\x1b[2J\n  in {tmp_path}"
+
+
 def test_a_directory_without_results_is_refused_with_the_hint(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"trials\.parquet does not exist; name the run directory"):
         open_results(tmp_path)
