@@ -81,19 +81,23 @@ class _Exported:
         self.files = files
 
     @classmethod
-    def of(cls, results: Results, *, is_ensemble: bool) -> _Exported:
-        """The best trial of a study, or the ensemble that was selected in it."""
+    def of(cls, results: Results, trial: int, n_folds: int, *, is_ensemble: bool) -> _Exported:
+        """A trial of a study, the mean of its folds, or the ensemble that was selected in it."""
         from sweeper.export.directory import export
-        from sweeper.export.ensemble_directory import export_ensemble
+        from sweeper.export.ensemble_directory import export_ensemble, write_members
         from sweeper.export.members import ENSEMBLE_FILE
         from sweeper.programs.saved_file import MODEL_FILE
+        from sweeper.results.ensemble import Member
 
         with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
             output = Path(place) / "model"
             if is_ensemble:
                 export_ensemble(results.run_dir.root, output)
+            elif n_folds > 1:
+                folds = [Member(trial, member, 1) for member in range(n_folds)]
+                write_members(results.run_dir, folds, output, output)
             else:
-                export(results.run_dir.root, None, 0, output)
+                export(results.run_dir.root, trial, 0, output)
             paths = [*output.rglob(MODEL_FILE), *output.glob(ENSEMBLE_FILE)]
             return cls({path.relative_to(output).as_posix(): path.read_bytes() for path in paths})
 
@@ -220,7 +224,8 @@ class _Sweep(BaseEstimator, ABC):
             hint = "search other values, or train more trials or epochs"
             raise FitError(Problem(str(results.run_dir.root), "", found, hint))
         is_ensemble = bool(self.ensemble) and results.run_dir.ensemble.exists()
-        self._exported = _Exported.of(results, is_ensemble=is_ensemble)
+        trial, n_folds = int(best["trial_number"]), study.study.folds or 1
+        self._exported = _Exported.of(results, trial, n_folds, is_ensemble=is_ensemble)
         self._results = results
         self.best_score_ = float(best["value"])
         self.best_params_ = dict(best["params"])
