@@ -214,6 +214,12 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
             {"settings": {"study": {"seed": 3}}},
             "settings: study.seed: an argument has this setting; pass random_state instead",
         ),
+        ({"settings": ["x"]}, "settings: ['x'] is not a mapping; pass a dict of settings"),
+        (
+            {"metric": "r2"},
+            "metric: r2 does not fit the loss cross_entropy; write one of accuracy, f1, auroc, "
+            'log_loss, or loss = "mse"',
+        ),
         (
             {"settings": {"data.weight": "w"}},
             "settings: data.weight: fit sets it; remove it",
