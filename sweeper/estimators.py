@@ -60,6 +60,7 @@ _ARGUMENTS = {
     "results.dir": "run_dir",
     "results.ensemble": "ensemble",
 }
+_OF_METRIC = {"train.metrics": "metric"}
 # the settings that `fit` derives from its arguments
 _DERIVED = ("data.source", "data.path", "data.target", "data.weight")
 
@@ -81,19 +82,23 @@ class _Exported:
         self.files = files
 
     @classmethod
-    def of(cls, results: Results, *, is_ensemble: bool) -> _Exported:
-        """The best trial of a study, or the ensemble that was selected in it."""
+    def of(cls, results: Results, trial: int, n_folds: int, *, is_ensemble: bool) -> _Exported:
+        """A trial of a study, the mean of its folds, or the ensemble that was selected in it."""
         from sweeper.export.directory import export
-        from sweeper.export.ensemble_directory import export_ensemble
+        from sweeper.export.ensemble_directory import export_ensemble, write_members
         from sweeper.export.members import ENSEMBLE_FILE
         from sweeper.programs.saved_file import MODEL_FILE
+        from sweeper.results.ensemble import Member
 
         with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
             output = Path(place) / "model"
             if is_ensemble:
                 export_ensemble(results.run_dir.root, output)
+            elif n_folds > 1:
+                folds = [Member(trial, member, 1) for member in range(n_folds)]
+                write_members(results.run_dir, folds, output, output)
             else:
-                export(results.run_dir.root, None, 0, output)
+                export(results.run_dir.root, trial, 0, output)
             paths = [*output.rglob(MODEL_FILE), *output.glob(ENSEMBLE_FILE)]
             return cls({path.relative_to(output).as_posix(): path.read_bytes() for path in paths})
 
@@ -203,8 +208,9 @@ class _Sweep(BaseEstimator, ABC):
             data[table["data.weight"]] = weights[rows]
         directory = ScratchDirectory() if self.run_dir is None else None
         run_dir = self.run_dir if directory is None else directory.path / "run"
-        with _as_value_errors():
-            study = self._study(table, data, targets, run_dir)
+        settings = self._checked_settings()
+        with _as_value_errors(settings):
+            study = self._study(settings, table, data, targets, run_dir)
             self._run(study)
         self._kept = directory
         return self
@@ -220,7 +226,8 @@ class _Sweep(BaseEstimator, ABC):
             hint = "search other values, or train more trials or epochs"
             raise FitError(Problem(str(results.run_dir.root), "", found, hint))
         is_ensemble = bool(self.ensemble) and results.run_dir.ensemble.exists()
-        self._exported = _Exported.of(results, is_ensemble=is_ensemble)
+        trial, n_folds = int(best["trial_number"]), study.study.folds or 1
+        self._exported = _Exported.of(results, trial, n_folds, is_ensemble=is_ensemble)
         self._results = results
         self.best_score_ = float(best["value"])
         self.best_params_ = dict(best["params"])
@@ -297,14 +304,13 @@ class _Sweep(BaseEstimator, ABC):
 
     def _study(
         self,
+        settings: Mapping[str, Any],
         table: Mapping[str, Any],
         data: pd.DataFrame,
         targets: pd.DataFrame,
         run_dir: Path | str | None,
     ) -> StudyConfig:
         """The study of the rows of `data`."""
-        settings = _by_key(self.settings or {})
-        self._check_arguments(settings)
         seed = self._seed()
         own = {
             "study.name": type(self).__name__,
@@ -347,8 +353,12 @@ class _Sweep(BaseEstimator, ABC):
             return 0
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _check_arguments(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that arguments have, and what the study could not name."""
+    def _checked_settings(self) -> dict[str, Any]:
+        """The settings by key, without any that an argument has; refuses what no study names."""
+        if not isinstance(self.settings, Mapping | None):
+            found, hint = f"{self.settings!r} is not a mapping", "pass a dict of settings"
+            raise FitError(Problem("", "settings", found, hint))
+        settings = _by_key(self.settings or {})
         share = self.validation_fraction
         if not (isinstance(share, Real) and 0 < share < 1):
             found, hint = f"{share!r} is not a share of the rows", "pass a number between 0 and 1"
@@ -363,6 +373,7 @@ class _Sweep(BaseEstimator, ABC):
             if key in _DERIVED:
                 found, hint = "fit sets it", "remove it"
                 raise FitError(Problem("settings", key, found, hint))
+        return settings
 
 
 class SweepClassifier(ClassifierMixin, _Sweep):
@@ -527,15 +538,16 @@ def _unused(name: str, taken: Sequence[str]) -> str:
 
 
 @contextmanager
-def _as_value_errors() -> Iterator[None]:
-    """Raise what is wrong with the data or with settings as a ValueError, as scikit-learn does."""
+def _as_value_errors(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Raise what is wrong with the data or with `settings` as a ValueError, like scikit-learn."""
+    arguments = _ARGUMENTS if "train.metrics" in settings else _ARGUMENTS | _OF_METRIC
     try:
         yield
     except (DataError, StudyError) as error:
-        raise FitError(map(_of_argument, error.problems)) from error
+        raise FitError(_of_argument(one, arguments) for one in error.problems) from error
 
 
-def _of_argument(problem: Problem) -> Problem:
+def _of_argument(problem: Problem, arguments: Mapping[str, str]) -> Problem:
     """A problem of a study, at the argument of the estimator that it comes from."""
     if FRESH in problem.hint:
         problem = replace(problem, hint="restore it, or pass another run_dir")
@@ -543,6 +555,6 @@ def _of_argument(problem: Problem) -> Problem:
         return problem
     if problem.key.startswith("search"):
         return replace(problem, where="search", key=problem.key.removeprefix("search").lstrip("."))
-    if problem.key in _ARGUMENTS:
-        return replace(problem, where="", key=_ARGUMENTS[problem.key])
+    if problem.key in arguments:
+        return replace(problem, where="", key=arguments[problem.key])
     return replace(problem, where="" if problem.key.startswith("data") else "settings")

@@ -176,6 +176,21 @@ def test_an_ensemble_predicts_with_the_mean_of_its_models() -> None:
     assert np.array_equal(copy.predict_proba(X), estimator.predict_proba(X))
 
 
+def test_with_folds_the_model_is_the_mean_of_all_folds() -> None:
+    settings = {**SMALL["settings"], "study.folds": 2}
+    given = {**SMALL, "settings": settings, "validation_fraction": 0.2}
+    estimator = sweeper.SweepClassifier(**given).fit(X, NAMES)
+    best = estimator.results_.best()["trial_number"].item()
+    assert estimator.model_.info["members"] == [{"trial": best, "count": 1}] * 2
+    assert pickle.loads(pickle.dumps(estimator)).score(X, NAMES) == estimator.score(X, NAMES)
+
+
+def test_a_constant_target_and_constant_features_are_learnt() -> None:
+    rows = np.ones((150, 2))
+    estimator = sweeper.SweepRegressor(**SMALL).fit(rows, np.full(150, 7.0))
+    assert estimator.predict(rows).tolist() == pytest.approx([7.0] * 150, abs=0.5)
+
+
 @pytest.mark.slow
 def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_otherwise() -> None:
     estimator = sweeper.SweepRegressor(n_trials=2, epochs=2, ensemble=3)
@@ -198,6 +213,12 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
         (
             {"settings": {"study": {"seed": 3}}},
             "settings: study.seed: an argument has this setting; pass random_state instead",
+        ),
+        ({"settings": ["x"]}, "settings: ['x'] is not a mapping; pass a dict of settings"),
+        (
+            {"metric": "r2"},
+            "metric: r2 does not fit the loss cross_entropy; write one of accuracy, f1, auroc, "
+            'log_loss, or loss = "mse"',
         ),
         (
             {"settings": {"data.weight": "w"}},
@@ -228,7 +249,7 @@ def test_an_argument_that_makes_no_study_is_named(given: dict[str, Any], message
         (X, X[:, 0], "Unknown label type: continuous"),
         (X, None, "requires y to be passed"),
         (np.where(X > 5.0, np.inf, X), Y, "contains infinity"),
-        (X[:, :1] * [[np.nan]], Y, "'x0' \\(has no value in any row\\)"),
+        (X[:, :1] * [[np.nan]], Y, "column 'x0' of the DataFrame has no value in any row"),
     ],
 )
 def test_rows_that_cannot_be_learnt_are_a_value_error(

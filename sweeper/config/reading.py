@@ -116,6 +116,14 @@ def read_value(
     return value, [fault_of(error, under) for error in errors]
 
 
+def written(raw: RawTable, key: str) -> Any:
+    """The value at a dotted key; None if nothing is written there."""
+    value: Any = raw
+    for name in key.split("."):
+        value = value.get(name) if is_table(value) else None
+    return value
+
+
 def with_default(raw: RawTable, path: Sequence[str], value: object) -> RawTable:
     """`raw` with `value` at the dotted `path`, if nothing is written there."""
     name, *rest = path

@@ -87,7 +87,7 @@ def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
 def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
     column = raw.frame[name]
     drop = f" or add '{name}' to data.drop" if "drop" in type(config.data).model_fields else ""
-    hint = f"fix {_rows_of(config)}{drop}"
+    hint = f"fix {_source(config, raw)}{drop}"
     unfit = check_kind(column)
     if unfit is not None:
         found = f"column '{name}' of {raw.name} holds {unfit}"
@@ -126,12 +126,15 @@ def _filling(raw: RawData, name: str) -> str:
     return f'impute = "median"{own}'
 
 
-def _rows_of(config: StudyConfig) -> str:
-    return "the function" if config.data.source == "python" else "the file"
+def _source(config: StudyConfig, raw: RawData) -> str:
+    """What the user can fix the rows in."""
+    if config.data.source == "python":
+        return "the function"
+    return "the file" if config.rows is None else raw.name
 
 
 def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    hint = f"fix {_rows_of(config)} or remove the rows"
+    hint = f"fix {_source(config, raw)} or remove the rows"
     for name in raw.targets:
         if unfit := check_kind(raw.frame[name]):
             found = f"column '{name}' of {raw.name} holds {unfit}"
@@ -161,7 +164,8 @@ def _mode_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Pro
         found = f"column '{name}' of {raw.name} holds {unfit}"
         yield config.problem("data.mode", found, "write numbers or text as labels")
     else:
-        yield from _gap_problems(config, raw, name, "fix the file or remove the rows")
+        hint = f"fix {_source(config, raw)} or remove the rows"
+        yield from _gap_problems(config, raw, name, hint)
 
 
 def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Problem]:

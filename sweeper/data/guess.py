@@ -126,18 +126,32 @@ def guess(path: Path, target: str | None = None) -> Guess:
 
 
 def guess_rows(
-    whole: RawData, source: str, place: str, target: str | None, option: str = "--target"
+    whole: RawData,
+    source: str,
+    place: str,
+    target: str | None,
+    option: str = "--target",
+    *,
+    may_be_constant: bool = False,
 ) -> Guess:
     """What could be predicted from rows, as by `guess`; `place` is what messages call them.
 
     Raises:
-        DataError: there is nothing to predict or to learn from; the user chooses by `option`.
+        DataError: there is nothing to predict or, unless columns `may_be_constant`, nothing to
+            learn from; the user chooses by `option`.
     """
     with np.errstate(invalid="ignore"):  # infinite numbers, which are refused later
-        return _guess(whole, source, place, target, option)
+        return _guess(whole, source, place, target, option, may_be_constant)
 
 
-def _guess(whole: RawData, source: str, place: str, target: str | None, option: str) -> Guess:
+def _guess(
+    whole: RawData,
+    source: str,
+    place: str,
+    target: str | None,
+    option: str,
+    may_be_constant: bool,
+) -> Guess:
     table = whole.frame
     as_read = replace(whole, frame=plain(table)[0])
     target, because = _target(place, as_read, target, option)
@@ -149,7 +163,7 @@ def _guess(whole: RawData, source: str, place: str, target: str | None, option: 
     drop = _dropped(raw, words)
     raw = replace(raw, drop=(*drop,))
     kept, dates = raw.features, _dates(raw)
-    if not kept:
+    if not kept and not may_be_constant:
         why = listed([f"'{name}' ({reason})" for name, reason in drop.items()])
         found = f"no column besides the target '{target}' to learn from: {why}"
         ways = [_in_days(raw.frame[name]) for name in dates[:1]]
@@ -158,7 +172,7 @@ def _guess(whole: RawData, source: str, place: str, target: str | None, option: 
     used = replace(whole, frame=table[[target, *kept]])
     as_missing = _words(used)
     counts = of_target.value_counts()
-    if len(counts) == 1:
+    if len(counts) == 1 and not may_be_constant:
         found = f"the target '{target}' has the same value in all rows, '{counts.index[0]}'"
         raise DataError(Problem(place, "", found, f"choose another column with {option}"))
     stray = _stray(raw, of_target)

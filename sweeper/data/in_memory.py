@@ -105,6 +105,8 @@ def rows_in_memory(data: Any, targets: Sequence[str], place: tuple[str, str]) ->
         kind = type(data).__name__
         hint = f"pass data.collect(), or {_FORMS}" if hasattr(data, "collect") else _FORMS
         raise DataError(Problem("", "data", f"a {kind} is not a table", hint))
+    if isinstance(table, pd.DataFrame):
+        table = table.copy(deep=False)  # later changes of the caller's table do not reach it
     checked, notes = _checked(table, name), tuple(_index_notes(table))
     columns = _names(checked)
     if not targets:
@@ -190,8 +192,8 @@ def _joined(x: Any, y: Any) -> tuple[pd.DataFrame, list[str]]:
     if len(features) != len(targets):
         counts = f"X has {counted(len(features), 'row')}, y has {counted(len(targets), 'row')}"
         raise DataError(Problem("", "data", counts, "pass as many of both"))
-    tables = (part for part in (x, y) if isinstance(part, pd.DataFrame | pd.Series))
-    if len({tuple(table.index) for table in tables}) > 1:
+    indices = [part.index for part in (x, y) if isinstance(part, pd.DataFrame | pd.Series)]
+    if indices and not indices[0].equals(indices[-1]):
         found, hint = "X and y have different indices", "pass y.loc[X.index], or reset both indices"
         raise DataError(Problem("", "data", found, hint))
     whole = pd.concat([features, targets], axis=1)
@@ -199,7 +201,9 @@ def _joined(x: Any, y: Any) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _part(name: str, part: Any, axes: tuple[int, ...]) -> pd.DataFrame:
-    """X or y as a table, with names as for arrays in a file: x_0, x_1, ..., and y or y_0, ..."""
+    """X or y as a table; without names, they are as in a file of arrays: x_0, x_1, ..., and y."""
+    if hasattr(part, "to_arrow"):  # of Polars
+        part = as_pandas(part if hasattr(part, "columns") else part.to_frame(part.name or "y"))
     if isinstance(part, pd.Series):
         part = part.to_frame("y" if part.name is None else part.name)
     if isinstance(part, pd.DataFrame):

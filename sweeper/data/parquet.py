@@ -47,7 +47,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
     Raises:
         DataError: no file matches, one cannot be read, or their columns differ.
     """
-    paths = parquet_files(config, data)
+    paths, key = parquet_files(config, data), "data.path" if config.rows is None else "data"
     others = data.split.group, data.split.time, data.weight
     wanted = {name for name in (*data.target, *others) if name}
     partitions: Partitions = {}
@@ -58,12 +58,12 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         columns = {name: of for name, of in partitions.items() if len({*of}) > 1 or name in named}
         frame = parquet_table(paths, wanted, columns, texts=_codes(config, data, columns))
     except UnfitTableError as error:
-        raise DataError(config.problem("data.path", error.found, error.hint)) from error
+        raise DataError(config.problem(key, error.found, error.hint)) from error
     name = paths[0].name if len(paths) == 1 else data.path
     if config.rows is not None:
         name = config.rows.name
     if frame.empty:
-        raise DataError(config.problem("data.path", f"{name} has no rows", "write some rows"))
+        raise DataError(config.problem(key, f"{name} has no rows", "write some rows"))
     notes = () if config.rows is None else config.rows.notes
     notes += tuple(
         f"all rows come from {name}={values[0]}, which is not read as a column"
@@ -83,7 +83,6 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         for level in pd.read_parquet(paths[0], columns=[], **_ALONE).index.names
         if level is not None and str(level) not in frame and config.edition > 1
     )
-    key = "data.path" if config.rows is None else "data"
     return RawData(name, key, frame, data.target, drop=data.drop, notes=notes)
 
 

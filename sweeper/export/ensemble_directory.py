@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from sweeper.errors import StudyError
@@ -15,7 +16,7 @@ from sweeper.export.directory import refuse_existing, staged_at, write_model
 from sweeper.export.ensemble import not_measured
 from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
-from sweeper.results.ensemble import EnsembleRecord, read_ensemble, verdicts
+from sweeper.results.ensemble import EnsembleRecord, Member, read_ensemble, verdicts
 from sweeper.results.formatting import number
 from sweeper.rundir import RunDir
 
@@ -33,24 +34,38 @@ def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) 
     if record is None:
         raise StudyError(not_measured(run_dir))
     with staged_at(output) as staged:
-        members = []
-        for one in record.members:
-            name = run_dir.model(one.trial, one.member).stem
-            place = staged / MEMBERS / name
-            place.mkdir(parents=True)
-            shown = output / MEMBERS / name
-            write_model(run_dir, one.trial, one.member, place, shown, trust_code)
-            saved = read_saved(place, trusted=trust_code)
-            members.append({"name": name, "count": one.count, "digest": saved.digest})
-        counts = {member["name"]: member["count"] for member in members}
+        counts = write_members(run_dir, record.members, staged, output, trust_code)
         texts = {
-            ENSEMBLE_FILE: json.dumps({"members": members}, indent=1) + "\n",
             "load.py": _SCRIPT.replace("COUNTS = {}", f"COUNTS = {json.dumps(counts)}"),
             CARD: _card(record, output),
         }
         for name, text in texts.items():
             (staged / name).write_text(text, encoding="utf-8", newline="")
     return record
+
+
+def write_members(
+    run_dir: RunDir,
+    members: Iterable[Member],
+    staged: Path,
+    output: Path,
+    trust_code: bool = False,
+) -> dict[str, int]:
+    """Write models into the directory `staged`, which will be at `output`, as one to load.
+
+    Returns how often each counts, by its name.
+    """
+    written = []
+    for one in members:
+        name = run_dir.model(one.trial, one.member).stem
+        place = staged / MEMBERS / name
+        place.mkdir(parents=True)
+        write_model(run_dir, one.trial, one.member, place, output / MEMBERS / name, trust_code)
+        saved = read_saved(place, trusted=trust_code)
+        written.append({"name": name, "count": one.count, "digest": saved.digest})
+    text = json.dumps({"members": written}, indent=1) + "\n"
+    (staged / ENSEMBLE_FILE).write_text(text, encoding="utf-8", newline="")
+    return {one["name"]: one["count"] for one in written}
 
 
 def _card(record: EnsembleRecord, output: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.config.load import tables_in
 from sweeper.config.optimizer import has_several
-from sweeper.config.reading import RawTable, is_table, with_default, with_value
+from sweeper.config.reading import RawTable, is_table, with_default, with_value, written
 from sweeper.config.space import flat_search
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.table import Table, field_of
@@ -33,7 +33,7 @@ _REQUIRED = (
 )
 
 
-class Draft:
+class PartialStudy:
     """Settings to complete: `raw` as written, and `settings` with those that override them.
 
     Settings and tables in `omitted` stay out.
@@ -55,10 +55,7 @@ class Draft:
 
     def written(self, key: str) -> Any:
         """The value of a setting as written; None if it is not."""
-        value: Any = self.settings
-        for name in key.split("."):
-            value = value.get(name) if is_table(value) else None
-        return value
+        return written(self.settings, key)
 
     def kind(self, table: str) -> type[Table] | None:
         """The type of a table; None if the settings do not say."""
@@ -96,7 +93,7 @@ def completed(
     `settings` are `raw` with overrides; those that are `omitted` stay out. Without a table
     `search`, `init` also says what to search, and, for rows in memory, everything else.
     """
-    draft = Draft(raw, settings, omitted)
+    draft = PartialStudy(raw, settings, omitted)
     draft.add("version", 1)
     draft.add("study.name", "study")
     if draft.written("model.function") is not None:
@@ -128,7 +125,7 @@ def completed(
     return draft.raw
 
 
-def _task(draft: Draft, guessed: Guess | None) -> Task | None:
+def _task(draft: PartialStudy, guessed: Guess | None) -> Task | None:
     """What the target is: what the loss and the metrics are for, or else as guessed."""
     loss, task = draft.written("train.loss"), draft.written("train.task")
     if isinstance(loss, str) and loss in TASK_OF_LOSS:
@@ -178,14 +175,14 @@ def _settings(tables: RawTable) -> Iterator[tuple[str, Any]]:
             yield f"{name}.{setting}", value
 
 
-def _fits(draft: Draft, key: str) -> bool:
+def _fits(draft: PartialStudy, key: str) -> bool:
     """Whether a setting of `init` makes sense for these trials."""
     if key in ("results.ensemble", "study.pruner"):
         return draft.is_plain
     return key not in ("data.source", "data.path", "data.target", "data.drop")
 
 
-def _add_ways_to_read(draft: Draft, guessed: Guess) -> None:
+def _add_ways_to_read(draft: PartialStudy, guessed: Guess) -> None:
     """Leave out columns that no study can learn from, and rows without a target; fill gaps."""
     if guessed.drop:
         draft.add("data.drop", [*guessed.drop])
@@ -195,7 +192,7 @@ def _add_ways_to_read(draft: Draft, guessed: Guess) -> None:
         draft.add("data.impute", "median")
 
 
-def _add_objective(draft: Draft, tables: RawTable, task: Task) -> None:
+def _add_objective(draft: PartialStudy, tables: RawTable, task: Task) -> None:
     """The metrics and the objective: those of `init`, unless one of them is written."""
     metrics, objectives = draft.written("train.metrics"), draft.objectives
     if metrics is None and draft.written("study.metric") is None:
@@ -210,7 +207,7 @@ def _add_objective(draft: Draft, tables: RawTable, task: Task) -> None:
         draft.add("study.metric", f"val_{first.rpartition(':')[2]}")
 
 
-def _add_direction(draft: Draft) -> None:
+def _add_direction(draft: PartialStudy) -> None:
     """The usual direction of each objective, if all have one."""
     objectives = draft.objectives
     names = [name.partition("_")[2] for name in objectives]

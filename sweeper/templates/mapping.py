@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.config.load import load, override_texts, parse, read_overrides, study_path
 from sweeper.config.mapping import raw_tables
-from sweeper.config.reading import RawTable, is_table, with_value
+from sweeper.config.reading import RawTable, is_table, with_value, written
 from sweeper.config.refusals import MISSING
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
@@ -106,7 +106,7 @@ def study_of_mapping(
     if rows is None or guessed is None:
         return config
     _warn_of_left_out(guessed, settings)
-    if config.data.split.stratify and _written(settings, "data.split") is None:
+    if config.data.split.stratify and written(settings, "data.split") is None:
         is_possible = guessed.has_each_class_in(part_sizes(config, guessed.rows))
         if not is_possible:
             raw = with_value(raw, ["data", "split", "stratify"], False)
@@ -141,7 +141,7 @@ def _rows(settings: RawTable, data: Any, *, by_argument: bool) -> RowsInMemory:
 
 def _targets(settings: RawTable) -> list[str]:
     """The columns to predict, as far as the settings say."""
-    target = _written(settings, "data.target")
+    target = written(settings, "data.target")
     names = cast("list[object]", target if isinstance(target, list) else [target])
     return [name for name in names if isinstance(name, str)]
 
@@ -167,25 +167,19 @@ def _guessed(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
         first, *others = rows.targets
         frame = rows.frame.drop(columns=[name for name in others if name != first])
         whole = RawData(rows.name, "data", frame, ())
-        return guess_rows(whole, "parquet", rows.name, first, "target")
+        # the user has chosen the columns
+        is_chosen = written(settings, "data.drop") is not None
+        return guess_rows(whole, "parquet", rows.name, first, "target", may_be_constant=is_chosen)
     from sweeper.data.guess import guess
 
-    path, targets = _written(settings, "data.path"), _targets(settings)
-    is_table_file = _written(settings, "data.source") in ("csv", "parquet")
+    path, targets = written(settings, "data.path"), _targets(settings)
+    is_table_file = written(settings, "data.source") in ("csv", "parquet")
     needs_it = "search" not in settings or any(
-        _written(settings, key) is None for key in ("train.loss", "study.metric")
+        written(settings, key) is None for key in ("train.loss", "study.metric")
     )
     if not (is_table_file and needs_it and isinstance(path, str) and len(targets) == 1):
         return None
     return guess(Path(path), targets[0])
-
-
-def _written(settings: RawTable, key: str) -> object:
-    """The value of a setting as written; None if it is not."""
-    value: object = settings
-    for name in key.split("."):
-        value = value.get(name) if is_table(value) else None
-    return value
 
 
 def _in_order(raw: RawTable) -> RawTable:
@@ -197,7 +191,7 @@ def _in_order(raw: RawTable) -> RawTable:
 
 def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
     """Warn about columns that are left out because no study could learn from them."""
-    if not guessed.drop or _written(settings, "data.drop") is not None:
+    if not guessed.drop or written(settings, "data.drop") is not None:
         return
     reasons = [f"'{name}' ({why})" for name, why in guessed.drop.items()]
     shown = listed(

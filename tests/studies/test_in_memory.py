@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from pyarrow import parquet
 
@@ -19,9 +21,10 @@ import sweeper
 from sweeper import api
 from sweeper.data.lint import data_doubts
 from sweeper.data.prepare import prepare
-from sweeper.errors import StudyError
+from sweeper.errors import DataError, StudyError
 from sweeper.results.events import StudyOpened
 from sweeper.rundir import RunDir
+from sweeper.sweep.verify import verify
 from tests.digest import deterministic_digest
 from tests.processes import ROOT
 
@@ -117,12 +120,47 @@ def test_the_winner_is_used_wherever_the_directory_is(whole: RunDir, tmp_path: P
         moved.rename(whole.root)
 
 
+def test_verify_reports_missing_and_other_rows(whole: RunDir, tmp_path: Path) -> None:
+    run_dir = RunDir(Path(shutil.copytree(whole.root, tmp_path / "run")))
+    assert run_dir.rows.name in verify(run_dir).looked_at[-1]
+    again = "resume the study in Python with the same rows, which writes it again"
+
+    def damage() -> list[tuple[str, str, str]]:
+        return [(one.file, one.found, one.hint) for one in verify(run_dir).damage]
+
+    assert damage() == []
+    HOUSES.assign(area=HOUSES["area"] + 1.0).to_parquet(run_dir.rows)
+    other = "it has other rows than the study began with"
+    assert damage() == [("data.parquet", other, f"remove it, and {again}")]
+    run_dir.rows.write_bytes(whole.rows.read_bytes()[:-9])
+    assert [name for name, _, _ in damage()] == ["data.parquet"]
+    run_dir.rows.unlink()
+    assert damage() == [("data.parquet", "it is not there", again)]
+
+
+def test_later_changes_of_a_table_do_not_reach_its_study() -> None:
+    frame = HOUSES.copy()
+    study = sweeper.load_study(SETTINGS, data=frame, target="price")
+    frame["area"] = 0.0
+    frame.loc[:, "price"] = 1.0
+    assert study.rows is not None
+    pd.testing.assert_frame_equal(pd.read_parquet(study.rows.file), HOUSES)
+
+
 def test_arrays_and_frames_train_on_the_same_rows() -> None:
     x = HOUSES[["area"]].to_numpy()
     frame = pd.DataFrame({"x_0": x[:, 0], "y": HOUSES["price"]})
     one = sweeper.load_study(SETTINGS, data=(x, HOUSES["price"].to_numpy()))
     other = sweeper.load_study(SETTINGS, data=frame, target="y")
     assert prepare(one).digest == prepare(other).digest
+
+
+@pytest.mark.parametrize("table", [HOUSES, pl.DataFrame(HOUSES)], ids=["pandas", "polars"])
+def test_tables_of_features_and_targets_keep_their_names(table: Any) -> None:
+    study = sweeper.load_study(SETTINGS, data=(table[["area", "city"]], table["price"]))
+    whole = sweeper.load_study(SETTINGS, data=HOUSES, target="price")
+    assert study.data.target == ("price",)
+    assert prepare(study).digest == prepare(whole).digest
 
 
 @pytest.mark.parametrize(
@@ -158,6 +196,17 @@ def test_a_named_index_is_reported_as_not_read() -> None:
     study = sweeper.load_study(SETTINGS, data=named, target="price")
     noted = "the index 'house' of the DataFrame is not read as a column: pass df.reset_index()"
     assert any(one.startswith(noted) for one in data_doubts(study, prepare(study)))
+
+
+def test_problems_of_rows_do_not_speak_of_a_file() -> None:
+    wrong = HOUSES.assign(area=HOUSES["area"].replace(HOUSES["area"][3], np.inf))
+    study = sweeper.load_study(SETTINGS, data=wrong, target="price")
+    with pytest.raises(DataError) as error:
+        prepare(study)
+    assert str(error.value) == (
+        "in the mapping: data: column 'area' of the DataFrame: 1 value is infinite or too large "
+        "for float32 (row 4); fix the DataFrame or add 'area' to data.drop"
+    )
 
 
 def test_the_rows_are_written_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

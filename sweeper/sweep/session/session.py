@@ -131,6 +131,8 @@ def open_session(
                     shutil.copyfile(rows, staged)
             if config.rows is not None:
                 config.rows.forget()
+            if rows is not None:
+                record["rows"] = run_dir.rows.name
             if weights is not None:
                 record["fixed_start"] = weights
             with fault_points(Step.ADD_SESSION):

@@ -175,7 +175,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         *_damaged_views(run_dir, config, ledger),
         *_damaged_status(run_dir),
         # after a session that was killed before its first round, some do not exist yet
-        *(damaged_files(run_dir, ledger, trusted) if state.rounds else ()),
+        *(damaged_files(run_dir, config, ledger, trusted) if state.rounds else ()),
     )
     return Verified(looked_at, damage)
 

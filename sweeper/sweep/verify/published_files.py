@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.data.ahead import preparing
-from sweeper.errors import SweeperError
+from sweeper.errors import DataError, SweeperError
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -29,16 +29,22 @@ from sweeper.sweep.verify.models import Damage, repair_hint
 
 def other_files(run_dir: RunDir) -> list[Path]:
     """The files that are checked here."""
-    start = [run_dir.started_from] if run_dir.started_from.exists() else []
-    return [run_dir.preparation, run_dir.baseline, run_dir.schema, run_dir.study_file, *start]
+    others = [one for one in (run_dir.started_from, run_dir.rows) if one.exists()]
+    return [run_dir.preparation, run_dir.baseline, run_dir.schema, run_dir.study_file, *others]
 
 
-def damaged_files(run_dir: RunDir, ledger: Ledger, trusted: bool = False) -> Iterator[Damage]:
+def damaged_files(
+    run_dir: RunDir, config: StudyConfig, ledger: Ledger, trusted: bool = False
+) -> Iterator[Damage]:
     """What is wrong with the files that a session writes next to the tables, or with its notes."""
     hint = repair_hint(run_dir)
     if found := _preparation_fault(run_dir, ledger):
         of_data = f"{hint}, which reads the study's data again, like its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
+    if found := _rows_fault(run_dir, config, ledger):
+        first = "remove it, and " if run_dir.rows.exists() else ""
+        again = f"{first}resume the study in Python with the same rows, which writes it again"
+        yield Damage(run_dir.rows.name, found, again)
     if fault := _start_fault(run_dir, ledger, trusted):
         found, path = fault
         first = "remove it, and " if run_dir.started_from.exists() else ""
@@ -90,6 +96,21 @@ def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
     except NoteError as error:
         return str(error)
     return ""
+
+
+def _rows_fault(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> str:
+    """What is wrong with the rows of a study that started with them in memory; else empty."""
+    sessions = ledger.sessions()
+    if not any("rows" in session for session in sessions):
+        return ""
+    if not run_dir.rows.is_file():
+        return "it is not there"
+    try:
+        with preparing(config) as prepared:
+            digest = prepared().digest
+    except DataError as error:
+        return error.problems[0].found
+    return "" if digest == data_digest(sessions) else "it has other rows than the study began with"
 
 
 def _start_fault(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, str] | None:
