@@ -15,8 +15,12 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import sweeper
@@ -130,6 +134,21 @@ def test_a_temporary_run_directory_goes_with_its_estimator() -> None:
         copy.results_  # noqa: B018
 
 
+@pytest.mark.slow
+def test_a_pipeline_with_a_column_transformer_is_cross_validated() -> None:
+    kind = np.where(X[:, 0] > 5.5, "long", "short")
+    rows = pd.DataFrame({"width": X[:, 1], "petal": X[:, 2], "kind": kind})
+    prepared = make_column_transformer(
+        (StandardScaler(), ["width", "petal"]), (OneHotEncoder(sparse_output=False), ["kind"])
+    )
+    rates = {"optimizer.lr": {"type": "float", "low": 0.03, "high": 0.1}}
+    estimator = sweeper.SweepClassifier(**SMALL | {"epochs": 30, "search": rates})
+    scores = cross_val_score(make_pipeline(prepared, estimator), rows, NAMES, cv=3)
+    assert scores.shape == (3,)
+    assert scores.min() > 0.8
+
+
+@pytest.mark.slow
 def test_rows_of_weight_0_are_as_if_left_out() -> None:
     kept, weights = np.arange(len(X)) % 3 > 0, 1.0 + np.arange(len(X)) % 2
     x, y = X[:, :2], X[:, 2:]
