@@ -29,6 +29,8 @@ _FINE = 2  # pixels of the image for each of the screen
 _SMALL, _TINY = 9, 8
 _LETTER, _KEY = 0.072, 0.42  # inches of a legend
 _FOOTER_LETTERS = 15  # per inch
+_ROW_LETTERS = 40  # as many fit below the smallest chart
+_MOST_LABELS = 30  # if they are upright or below each other
 _MARKERS = {"circle": "o", "triangle": "^", "rect": "s", "diamond": "D"}
 _MARGIN = 0.03  # next to the bounds of an axis, so that points at its ends are whole
 _PLAIN = (1e-3, 1e6)  # from where and up to where ticks have no exponent
@@ -173,9 +175,12 @@ def _scale(axes: Axes, name: str, given: Option) -> None:
     own.set_label_text(_text(given["name"]), fontsize=10)
     if given["type"] == "category":
         texts = [_text(text) for text in given["data"]]
-        step = -(-len(texts) // 30)
+        are_numbers = name == "x" and _are_numbers(texts)
+        fitting = max(1, _ROW_LETTERS // (1 + max(map(len, texts))))
+        most = fitting if are_numbers else _MOST_LABELS
+        step = -(-len(texts) // most)
         own.set_ticks(range(0, len(texts), step), texts[::step])
-        if name == "x" and sum(map(len, texts[::step])) > 40 and not _are_numbers(texts):
+        if name == "x" and sum(map(len, texts[::step])) > _ROW_LETTERS and not are_numbers:
             axes.tick_params(axis="x", labelrotation=30)
             for label in axes.get_xticklabels():
                 label.set(ha="right", rotation_mode="anchor")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -50,10 +51,12 @@ class StudyResults(Results):
         status = study.status
         root = escape(str(self.run_dir.root))
         best = "" if status.best is None else formatting.best_trial(status.metric, status.best)
+        exact = partial(formatting.number, digits=6)
+        best_rows = self.best(_BEST_SHOWN).to_html(index=False, border=0, float_format=exact)
         said = [f"{status.state}, {formatting.states(status)}", best]
         return (
             f"<p><b>{escape(status.study)}</b>: {'<br>'.join(escape(it) for it in said if it)}</p>"
-            f"{self.best(_BEST_SHOWN).to_html(index=False, border=0)}"
+            f"{best_rows}"
             f"<p>The page shows all trials: <code>sweeper dashboard {root}</code></p>"
         )
 

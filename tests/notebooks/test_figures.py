@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweeper.dashboard.blocks import axis, categories
 from sweeper.notebook.plots import Plots
 from sweeper.rundir import RunDir
 from tests.dashboard.conftest import run_dir
@@ -56,6 +58,22 @@ def test_a_figure_is_written_as_shown(
     (block,) = code("python", section("Plots", GUIDES["python"]))
     exec(block, {})
     assert "<svg" in Path("slices.svg").read_text("utf-8")
+
+
+def test_the_numbers_of_many_rounds_do_not_overlap() -> None:
+    from sweeper.dashboard.figures import draw
+
+    rounds = [str(number) for number in range(1, 601)]
+    option = {
+        "xAxis": categories("round", rounds),
+        "yAxis": axis("time", "s"),
+        "series": [{"type": "bar", "name": "training", "color": "#0072b2", "data": [1.0] * 600}],
+    }
+    figure = draw("many rounds", [[(option, 240), (option, 240)]])
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) > 5
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_text_of_a_study_is_not_a_formula(run_dir: RunDir) -> None:
