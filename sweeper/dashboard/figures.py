@@ -239,6 +239,9 @@ def _label_ticks(axes: Axes, name: str) -> None:
 
 
 def _wider(low: float, high: float, margin: float, *, is_log: bool) -> tuple[float, float]:
+    """Bounds with a margin on both sides; those of a single value are apart, too."""
+    if low == high:
+        return (low / 2, high * 2) if is_log else (low - 0.5, high + 0.5)
     if is_log:
         factor = (high / low) ** margin
         return low / factor, high * factor

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.dashboard.blocks import axis, categories
+from sweeper.dashboard.blocks import axis, categories, points
 from sweeper.notebook.plots import Plots
 from sweeper.rundir import RunDir
 from tests.dashboard.conftest import run_dir
@@ -74,6 +74,26 @@ def test_the_numbers_of_many_rounds_do_not_overlap() -> None:
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert len(boxes) > 5
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_range_of_one_value_is_in_the_middle(log: bool) -> None:
+    from sweeper.dashboard.figures import draw
+
+    only = points("complete", ("params_width", "value"), "complete") | {
+        "color": "#0072b2",
+        "symbolSize": 6,
+        "data": [[8, 0.5], [8, 0.25]],
+    }
+    option = {
+        "xAxis": axis("width", log=log, min=8, max=8),
+        "yAxis": axis("val_loss"),
+        "series": [only],
+    }
+    (axes,) = draw("one width", [[(option, 240)]]).axes
+    assert axes.get_xlim() == ((4, 16) if log else (7.5, 8.5))
+    (drawn,) = axes.collections
+    assert len(drawn.get_offsets()) == 2
 
 
 def test_text_of_a_study_is_not_a_formula(run_dir: RunDir) -> None:
