@@ -234,8 +234,9 @@ def _asked(study: PublishedStudy, trials: Sequence[int] | int | None) -> list[in
     if trials is None:
         best = study.status.best
         return [] if best is None else [int(best["trial_number"])]
-    is_one = isinstance(trials, str) or not isinstance(trials, Iterable)
-    given: list[Any] = [trials] if is_one else [*trials]
+    given: list[Any] = [trials]
+    if isinstance(trials, Iterable) and not isinstance(trials, str):
+        given = [*trials]
     for number in given:
         is_number = isinstance(number, Integral) and not isinstance(number, bool)
         if not is_number or not (_has_ended(study, int(number)) or study.curves.curve(int(number))):
