@@ -74,7 +74,8 @@ def test_a_command_prints_what_is_shown(
 
 def printed_by(line: str, command: CommandLine, script: dict[str, Any]) -> str:
     """What a line prints: quickly if it is a command alone, else in a shell."""
-    if not line.startswith("sweeper ") or {*shlex.shlex(line, punctuation_chars=True)} & {"|", ";"}:
+    in_a_shell = {"|", ";", "&&"} & {*shlex.shlex(line, punctuation_chars=True)}
+    if in_a_shell or not line.startswith("sweeper "):
         return script["output_of"](line, command.directory)
     done = command(*shlex.split(line)[1:])
     return done.stdout + done.stderr
