@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -78,20 +79,24 @@ def is_module_in(module: str, base_dir: Path) -> bool:
 def _module_files(module: str, base_dir: Path) -> set[Path]:
     """The files in `base_dir` that importing `module` runs."""
     found: set[Path] = set()
-    waiting = [module]
+    names, waiting = {module}, [module]
     while waiting:
         new = set(_files_of(waiting.pop(), base_dir)) - found
         found |= new
-        waiting += [name for path in new for name in _imported(path, base_dir)]
+        imported = {name for path in new for name in _imported(path, base_dir)} - names
+        names |= imported
+        waiting += imported
     return found
 
 
 def _files_of(module: str, base_dir: Path) -> Iterator[Path]:
     """The files of a module and of the packages that contain it, if they exist."""
-    names = module.split(".")
-    for end in range(1, len(names) + 1):
-        place = base_dir.joinpath(*names[:end])
-        for path in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+    place = base_dir
+    for name in module.split("."):
+        if not place.is_dir():
+            return
+        within, place = place, place / name
+        for path in (place / "__init__.py", within / f"{name}.py"):
             if path.is_file():
                 yield path
                 break
@@ -100,21 +105,31 @@ def _files_of(module: str, base_dir: Path) -> Iterator[Path]:
 def _imported(path: Path, base_dir: Path) -> Iterator[str]:
     """The dotted names that a file imports; names imported from a module may be modules as well."""
     package = path.parent.relative_to(base_dir).parts
+    for module, names, level in _imports(path.read_bytes()):
+        above = package[: len(package) + 1 - level] if level else ()
+        of = ".".join([*above, *([module] if module else [])])
+        yield from (
+            name for name in (of, *(f"{of}.{name}" if of else name for name in names)) if name
+        )
+
+
+@lru_cache(maxsize=4096)
+def _imports(source: bytes) -> list[tuple[str, tuple[str, ...], int]]:
+    """The module, the names taken from it and the level of each import statement of a file."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):  # reported when it is imported
-        return
+        return []
+    found: list[tuple[str, tuple[str, ...], int]] = []
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from (alias.name for alias in names)
+                found += [(alias.name, (), 0) for alias in names]
             case ast.ImportFrom(module=module, names=names, level=level):
-                above = package[: len(package) + 1 - level] if level else ()
-                of = ".".join([*above, *([module] if module else [])])
-                yield of
-                yield from (f"{of}.{alias.name}" if of else alias.name for alias in names)
+                found.append((module or "", tuple(alias.name for alias in names), level))
             case _:
                 pass
+    return found
 
 
 def _installed(module: str) -> Iterator[Path]:
