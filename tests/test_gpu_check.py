@@ -53,6 +53,7 @@ def run_bare(python: Path, *words: str | Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_stages_run_from_a_bare_checkout(bare_python: Path) -> None:
     names = ["machine", "one_by_one", "repeatability"]
     done = run_bare(bare_python, SCRIPT, "--tiny", "--deadline", "1e9", "--stages", *names)

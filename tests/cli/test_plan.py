@@ -155,6 +155,7 @@ def test_a_plan_file_is_followed(command: CommandLine) -> None:
     assert again.returncode == 0  # and follows the recorded plan
 
 
+@pytest.mark.slow
 def test_a_lane_of_a_class_of_several_widths_is_reproduced_and_refit(command: CommandLine) -> None:
     import pandas as pd
 

@@ -34,7 +34,13 @@ _GIVEN = (
 )
 
 
-@pytest.mark.parametrize("where", [(), ("execution.threads=0", "execution.workers=1")])
+@pytest.mark.parametrize(
+    "where",
+    [
+        ("execution.threads=0", "execution.workers=1"),
+        pytest.param((), marks=pytest.mark.slow),
+    ],
+)
 def test_a_trial_that_raises_fails_alone_and_results_stay_in_place(
     where: tuple[str, ...], command: CommandLine
 ) -> None:

@@ -116,6 +116,7 @@ def test_a_study_gives_the_same_rows_as_on_this_machine(study: OnCluster, expect
     until(lambda: not study.cluster.trainers())
 
 
+@pytest.mark.slow
 def test_the_bucket_of_a_lost_worker_goes_to_another(study: OnCluster, expected: str) -> None:
     with study.started("execution.workers=1", fault=study.hold) as process:
         until(study.held.exists)

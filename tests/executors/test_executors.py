@@ -41,7 +41,7 @@ RAY = pytest.param("ray", marks=pytest.mark.slow)
 DASK = pytest.param("dask", marks=pytest.mark.slow)
 FEW = pytest.mark.parametrize("side", ["inline", "process", DASK, RAY], indirect=True)
 # places that can die, and are replaced
-MORTAL = ["process", "dask", RAY]
+MORTAL = ["process", DASK, RAY]
 Open = Callable[..., Fleet]
 # what a class passes to its executor about its trials
 SETTINGS = '{"train.program":"supervised"}'

@@ -64,7 +64,10 @@ STUDIES = {
 }
 
 
-@pytest.fixture(scope="module", params=STUDIES)
+@pytest.fixture(
+    scope="module",
+    params=["classes", "numbers", pytest.param("one logit", marks=pytest.mark.slow)],
+)
 def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The run directory of a finished study, its data and its ensemble."""
     directory = tmp_path_factory.mktemp("ensemble")

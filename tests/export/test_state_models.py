@@ -142,6 +142,7 @@ def test_a_float64_state_is_described_where_jax_has_float32(directory: Path) -> 
     assert (counter.dtype, [one.dtype for one in statistics]) == ("int32", ["float64"] * 2)
 
 
+@pytest.mark.slow
 def test_an_ensemble_averages_its_predictions(directory: Path, tmp_path: Path) -> None:
     run_dir = sweeper.open_results(directory / "run").run_dir
     write_ensemble(run_dir, measure_ensemble(run_dir, 4))

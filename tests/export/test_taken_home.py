@@ -128,7 +128,10 @@ def test_the_card_describes_the_model(digits: Path) -> None:
     [
         ("data.categorical=ordinal", "data.scale=minmax", "train.loss=binary_cross_entropy"),
         ("model.numbers=ple", "model.n_bins=4", "study.folds=2", "data.scale=quantile"),
-        ("model.numbers=plr", "model.n_frequencies=3", "data.scale=quantile"),
+        pytest.param(
+            ("model.numbers=plr", "model.n_frequencies=3", "data.scale=quantile"),
+            marks=pytest.mark.slow,
+        ),
         pytest.param((), marks=pytest.mark.slow),
         pytest.param(("study.folds=2", "execution.precision=float64"), marks=pytest.mark.slow),
     ],

@@ -204,6 +204,7 @@ def test_the_data_and_model_used_are_reported_first(module: str, command: Comman
     assert (done.returncode, done.stdout.count("ok  ")) == (0, 8)
 
 
+@pytest.mark.slow
 def test_a_study_gives_data_model_and_settings(module: str) -> None:
     model = f"model={{kind='python',function='{module}:build',depth=1,width=8}}"
     own = (model, f"train.program={module}:Kept", "train.metrics=['first']")

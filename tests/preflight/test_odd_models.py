@@ -112,7 +112,10 @@ def config(tmp_path: Path, returned: str, other: str, *overrides: str) -> StudyC
     return study_in(tmp_path, STUDY, *SMALL, *overrides)
 
 
-@pytest.mark.parametrize("case", TRAIN)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * (at % 2)) for at, case in enumerate(TRAIN)],
+)
 def test_a_model_that_passes_trains(case: str, tmp_path: Path) -> None:
     study = config(tmp_path, *TRAIN[case])
     api.check(study)

@@ -253,7 +253,7 @@ def assert_same_weights(found: Any, plain: Net) -> None:
     ("settings", "lane_loops"),
     [
         ((), ("vmap",)),
-        ((*WGAN, "study.replicates=2"), ("map",)),
+        pytest.param((*WGAN, "study.replicates=2"), ("map",), marks=pytest.mark.slow),
         pytest.param(GAN, ("map", "vmap"), marks=pytest.mark.slow),
     ],
     ids=["wgan_gp", "wgan with replicates", "gan"],
@@ -374,7 +374,11 @@ def every(steps: int, lane: LaneParameters) -> LaneParameters:
     return eqx.tree_at(lambda lane: lane.numbers, lane, numbers)
 
 
-@pytest.mark.parametrize("objective", [(), WGAN, GAN, USERS], ids=["wgan_gp", "wgan", "gan", "own"])
+@pytest.mark.parametrize(
+    "objective",
+    [(), pytest.param(WGAN, marks=pytest.mark.slow), GAN, USERS],
+    ids=["wgan_gp", "wgan", "gan", "own"],
+)
 def test_each_loss_only_trains_its_own_model(objective: tuple[str, ...], coupled: Make) -> None:
     program, state, lane, batch = begun(coupled(*objective))
     step = jax.jit(program.step)
@@ -437,7 +441,10 @@ def test_generated_rows_cannot_be_scaled_by_ranks(coupled: Make) -> None:
         coupled(*GAN, "data.scale=quantile")
 
 
-@pytest.mark.parametrize("scale", ["standard", "minmax", "robust", "none"])
+@pytest.mark.parametrize(
+    "scale",
+    ["standard", *(pytest.param(x, marks=pytest.mark.slow) for x in ("minmax", "robust", "none"))],
+)
 def test_generated_rows_are_measured_in_the_units_of_the_data(scale: str, coupled: Make) -> None:
     study = coupled(*GAN, f"data.scale={scale}")
     program, state, lane, _ = begun(study)

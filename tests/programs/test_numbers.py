@@ -175,7 +175,7 @@ def of_embedding(model: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize(
     ("way", "more"),
     [
-        ("exact", ("data.name=diabetes",)),
+        pytest.param("exact", ("data.name=diabetes",), marks=pytest.mark.slow),
         ("padded", ("data.name=diabetes", "optimizer.decay={other=true}")),
         ("vmap padded", ("data.name=iris", "train.loss=cross_entropy")),
     ],

@@ -130,7 +130,7 @@ def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray
     ("kind", "lane_loop", "run_widths", "count"),
     [
         ("mlp", "map", RUN_WIDTHS, 2),
-        ("tabm", "map", RUN_WIDTHS, 2),
+        pytest.param("tabm", "map", RUN_WIDTHS, 2, marks=pytest.mark.slow),
         ("tabm", "vmap", (), 2),
         pytest.param("mlp", "vmap", (), 2, marks=pytest.mark.slow),
         *(
@@ -213,7 +213,7 @@ def test_padding_stays_exactly_zero(
                 assert np.count_nonzero(whole[lane]) == np.count_nonzero(part)
 
 
-@OF_EACH_KIND
+@pytest.mark.parametrize("kind", ["mlp", pytest.param("tabm", marks=pytest.mark.slow)])
 def test_an_activation_chosen_at_run_time_equals_the_compiled_one(
     kind: str, bench: Callable[..., Bench]
 ) -> None:

@@ -187,7 +187,10 @@ def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, mode: str, ben
     assert_close(found.state.untrained, models[-1][1])
 
 
-@IN_WAYS
+@pytest.mark.parametrize(
+    ("lane_loop", "mode"),
+    [("vmap", "ema"), pytest.param("map", "batch", marks=pytest.mark.slow)],
+)
 def test_a_resumed_lane_equals_an_unbroken_one(lane_loop: str, mode: str, bench: Bench) -> None:
     trials = [spec(n, mode=mode, **RATES) for n in (1, 5)]
 
@@ -203,6 +206,7 @@ def test_a_resumed_lane_equals_an_unbroken_one(lane_loop: str, mode: str, bench:
     assert eqx.tree_equal(one.state, other.state)
 
 
+@pytest.mark.slow
 def test_lanes_with_their_own_floats_equal_those_of_a_program_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "stateful_nets.py").write_text(NETS, encoding="utf-8")
     rates = "search.model={rate={type='float',low=0.1,high=0.5}}"
@@ -219,6 +223,7 @@ def test_lanes_with_their_own_floats_equal_those_of_a_program_of_their_own(tmp_p
         np.testing.assert_allclose(curves[trial.number], own, rtol=RELATIVE)
 
 
+@pytest.mark.slow
 def test_branches_of_one_program_may_have_different_states(bench: Bench) -> None:
     trials = [spec(n, mode=mode, **RATES) for n, mode in enumerate(("batch", "ema"))]
 

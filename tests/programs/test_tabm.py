@@ -149,7 +149,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> np.ndarray:
 @pytest.mark.parametrize(
     ("case", "lane_loop"),
     [
-        ((), "map"),
+        pytest.param((), "map", marks=pytest.mark.slow),
         (("model.dropout=0.25",), "vmap"),
         (NUMBERS, "vmap"),
         pytest.param(HUBER, "map", marks=pytest.mark.slow),

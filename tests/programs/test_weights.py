@@ -175,7 +175,7 @@ def test_numbers_train_as_in_plain_optax(
     ("target", "overrides"),
     [
         ("kind", (CLASS_METRICS, "data.class_weights={a=2.0}")),
-        ("kind", ("train.metrics=[]", "model.kind=tabm")),
+        pytest.param("kind", ("train.metrics=[]", "model.kind=tabm"), marks=pytest.mark.slow),
         ("price,cost", ("train.loss=mse", "train.metrics=['r2','rmse','mae']")),
     ],
 )

@@ -145,9 +145,8 @@ def test_a_crash_at_each_instant_one_after_the_other(
     assert ended < 12
 
 
-@pytest.mark.parametrize(
-    "instant", ["train:end", pytest.param("checkpoint.sync:begin", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("instant", ["train:end", "checkpoint.sync:begin"])
 def test_a_crash_of_what_a_worker_does(instant: str, tmp_path: Path) -> None:
     struck = Study(tmp_path / "struck", "supervised", "process")
     assert struck.crash(instant)

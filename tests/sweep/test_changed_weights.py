@@ -58,7 +58,9 @@ def write(path: Path, factor: float) -> None:
     np.savez(path, w=factor * w.astype("f4"), b=b.astype("f4"))
 
 
-@pytest.mark.parametrize("function", ["pretrained", "with_fresh_bias"])
+@pytest.mark.parametrize(
+    "function", ["with_fresh_bias", pytest.param("pretrained", marks=pytest.mark.slow)]
+)
 def test_a_changed_file_of_weights_is_refused(function: str, tmp_path: Path) -> None:
     write(tmp_path / "weights.npz", 1)
     config = study(tmp_path, function)

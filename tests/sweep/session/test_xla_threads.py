@@ -72,6 +72,7 @@ def losses(found: pd.DataFrame) -> list[float]:
     return found["final_train_loss"].tolist()
 
 
+@pytest.mark.slow
 def test_the_bits_of_a_large_product_depend_on_the_variable_and_not_on_cores(
     tmp_path: Path,
 ) -> None:
