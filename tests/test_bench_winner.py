@@ -50,6 +50,7 @@ def test_the_report_has_means_times_and_the_gain_of_the_ensemble(script: dict[st
     assert said.endswith("takes 4 s by itself (median).")
 
 
+@pytest.mark.slow
 def test_a_tool_gets_the_split_of_the_project(script: dict[str, Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.random(300), "id": range(300), "y": rng.random(300)})

@@ -56,7 +56,7 @@ def taken(config: StudyConfig) -> tuple[int, int]:
     [
         (CITIES, ""),
         (CITIES, "split = { val = 0.1, test = 0.5 }\n"),
-        (NUMBERS, ""),
+        pytest.param(NUMBERS, "", marks=pytest.mark.slow),
         (NUMBERS, 'impute = "median"\nscale = "minmax"\n'),
         (TEXTS, ""),
         (TEXTS, 'categorical = "ordinal"\n'),

@@ -47,7 +47,7 @@ Open = Callable[..., Fleet]
 SETTINGS = '{"train.program":"supervised"}'
 
 
-@pytest.fixture(params=[*SIDES, RAY])
+@pytest.fixture(params=["inline", "process", DASK, RAY])
 def side(request: pytest.FixtureRequest) -> str:
     return request.param
 

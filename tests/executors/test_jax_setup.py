@@ -167,6 +167,7 @@ def build(in_size, out_size, key):
 """
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_the_settings_of_the_caller_or_of_a_module(tmp_path: Path) -> None:
     small = "study.n_trials=1", "train.epochs=2", "model={kind='python',function='nets:build'}"
     here = "execution.threads=1", "execution.workers=0"  # a worker has its own settings anyway

@@ -53,13 +53,8 @@ def _float64() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_float64")
-@pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(program, marks=[pytest.mark.slow] * (program != "coupled"))
-        for program in STUDIES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", STUDIES)
 def test_trials_of_two_structures_on_two_devices_equal_those_alone(
     program: str, compile_cache: Path, tmp_path: Path
 ) -> None:

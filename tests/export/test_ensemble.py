@@ -404,6 +404,7 @@ def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Pa
     assert text.startswith("with fresh seeds, the ensemble is ")
 
 
+@pytest.mark.slow
 def test_test_rows_of_one_class_have_no_auroc_to_compare(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kinds = np.where(np.arange(400) < 4, "rare", "usual")

@@ -58,7 +58,7 @@ def test_a_bound_that_all_or_no_models_meet_is_reported(bound: str, found: str |
 
 
 def test_validate_plan_and_run_report_it(tmp_path: Path) -> None:
-    changes = (LIMIT.format("max=10"), f"results.dir='{tmp_path / 'run'}'")
+    changes = (LIMIT.format("max=10"), "search={}", f"results.dir='{tmp_path / 'run'}'")
     config = study(*changes)
     events: list[object] = []
     api.run(config, observer=events.append)

@@ -495,6 +495,7 @@ def test_a_mode_is_covered_by_one_row_in_a_hundred_near_its_mean(coupled: Make) 
     assert float(covered(jnp.asarray(rows), jnp.asarray(rows))) == 2
 
 
+@pytest.mark.slow
 def test_a_fold_measures_in_the_units_of_the_data_too(coupled: Make) -> None:
     study = coupled(*GAN, "study.folds=3", "train.epochs=1")
     still = spec(2, g_lr=1e-30, c_lr=1e-3)

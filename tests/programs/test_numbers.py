@@ -218,6 +218,7 @@ def begun(study: Bench, trial: TrialSpec) -> Any:
     return program.saver.model(program.init(trial.number, settings))
 
 
+@pytest.mark.slow
 def test_a_padded_tabm_with_embeddings_equals_the_trial_alone_and_resumes(
     bench: Callable[..., Bench],
 ) -> None:

@@ -191,7 +191,7 @@ def test_at_any_learning_rate_padding_differs_only_by_rounding(bench: Callable[.
     assert (apart <= 10 * by_rounding + 1e-12).all(), apart / by_rounding
 
 
-@OF_EACH_KIND
+@pytest.mark.parametrize("kind", ["mlp", pytest.param("tabm", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("run_widths", [RUN_WIDTHS, pytest.param((), marks=pytest.mark.slow)])
 def test_padding_stays_exactly_zero(
     run_widths: tuple[int, ...], kind: str, bench: Callable[..., Bench]

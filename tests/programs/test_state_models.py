@@ -169,7 +169,10 @@ def assert_close(found: Any, expected: Any) -> None:
 
 
 # each program is compiled for the first test that uses it
-IN_WAYS = pytest.mark.parametrize(("lane_loop", "mode"), [("map", "batch"), ("vmap", "ema")])
+IN_WAYS = pytest.mark.parametrize(
+    ("lane_loop", "mode"),
+    [("map", "batch"), pytest.param("vmap", "ema", marks=pytest.mark.slow)],
+)
 
 
 @IN_WAYS
@@ -187,10 +190,7 @@ def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, mode: str, ben
     assert_close(found.state.untrained, models[-1][1])
 
 
-@pytest.mark.parametrize(
-    ("lane_loop", "mode"),
-    [("vmap", "ema"), pytest.param("map", "batch", marks=pytest.mark.slow)],
-)
+@IN_WAYS
 def test_a_resumed_lane_equals_an_unbroken_one(lane_loop: str, mode: str, bench: Bench) -> None:
     trials = [spec(n, mode=mode, **RATES) for n in (1, 5)]
 

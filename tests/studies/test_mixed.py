@@ -105,6 +105,7 @@ def test_mlps_share_programs_and_others_go_to_workers(results: Results) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_settings_of_other_models_do_not_split_mlps(results: Results) -> None:
     trials = results.trials()
     mlps = trials[trials["params_kind"] == "mlp"]
@@ -113,6 +114,7 @@ def test_settings_of_other_models_do_not_split_mlps(results: Results) -> None:
     assert mlps["structure_id"].nunique() == len(shapes)
 
 
+@pytest.mark.slow
 def test_weights_of_both_kinds_are_kept(results: Results, config: StudyConfig) -> None:
     kept = results.trials().dropna(subset="model_path")
 

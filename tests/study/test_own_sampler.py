@@ -317,8 +317,8 @@ def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path
 
 def test_brute_force_ends_with_the_space(tmp_path: Path) -> None:
     space = (
-        "search={'model.width'={type='int',low=4,high=8,base=2},"
-        "'model.depth'={type='int',low=1,high=3}}"
+        "search={'optimizer.lr'={type='categorical',choices=[1e-3,2e-3,3e-3]},"
+        "'optimizer.weight_decay'={type='categorical',choices=[0.0,1e-4]}}"
     )
     chosen = "study.sampler={name='optuna.samplers:BruteForceSampler'}"
     config = study_in(tmp_path, bent(STUDY, chosen, space, "study.enqueue=[]", "train.epochs=1"))
