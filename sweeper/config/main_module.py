@@ -109,7 +109,7 @@ def _import(module: str, name: str) -> str:
 
 def _is_literal(value: Any) -> bool:
     """Whether `repr` of a value is Python code for it."""
-    kind: object = type(value)
+    kind: Any = type(value)
     if kind is float:
         return isfinite(value)
     try:
@@ -183,7 +183,7 @@ def _source(value: Any) -> str | None:
 def _source_of_class(kind: type) -> str | None:
     try:
         return inspect.getsource(kind)
-    except (OSError, TypeError):  # in a notebook, which is no file
+    except (OSError, TypeError):  # in a notebook, a class has no file
         # an entry of a file has its time of change
         cells = [name for name, entry in [*linecache.cache.items()] if entry[1:2] == (None,)]
         places = [(code.co_filename, code.co_firstlineno) for code in _codes(kind)]
