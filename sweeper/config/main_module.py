@@ -109,7 +109,7 @@ def _import(module: str, name: str) -> str:
 
 def _is_literal(value: Any) -> bool:
     """Whether `repr` of a value is Python code for it."""
-    kind: Any = type(value)
+    kind = value.__class__
     if kind is float:
         return isfinite(value)
     try:
