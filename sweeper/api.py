@@ -294,7 +294,7 @@ def run(
     config = _loaded(study, data, target)
     forget_changed(config.base_dir)
     config = session.with_recorded_rules(config, fresh=fresh)
-    card = card_for(progress, config.study.name, timeline)
+    card = card_for(progress, config.study.name, config.run_dir, timeline)
     observers = [one for one in (card, observer) if one is not None]
     pass_on = partial(_pass_on, observers, config.source.place == IN_MAPPING)
     leaving = Leaving(RunDir(config.run_dir.absolute()), pass_on)
