@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.toml import IN_MAPPING, as_python
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.dataset import Dataset
@@ -293,9 +294,10 @@ def run(
     config = _loaded(study, data, target)
     forget_changed(config.base_dir)
     config = session.with_recorded_rules(config, fresh=fresh)
-    card = card_for(progress, config.study.name, timeline)
+    card = card_for(progress, config.study.name, config.run_dir, timeline)
     observers = [one for one in (card, observer) if one is not None]
-    leaving = Leaving(RunDir(config.run_dir.absolute()), partial(_pass_on, observers))
+    pass_on = partial(_pass_on, observers, config.source.place == IN_MAPPING)
+    leaving = Leaving(RunDir(config.run_dir.absolute()), pass_on)
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
         sources = [learn_from] if isinstance(learn_from, str | Path) else [*learn_from]
@@ -310,7 +312,9 @@ def run(
     return open_results(config.run_dir.absolute())
 
 
-def _pass_on(observers: Sequence[Observer], event: Event) -> None:
+def _pass_on(observers: Sequence[Observer], is_mapping: bool, event: Event) -> None:
+    if is_mapping and isinstance(event, Warned):
+        event = replace(event, message=as_python(event.message))
     for observer in observers:
         observer(event)
 

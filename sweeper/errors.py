@@ -62,12 +62,13 @@ class Problem:
 
     def __str__(self) -> str:
         parts = (self.where, self.key, self.found, self.hint)
-        where, key, found, hint = (printable(_shortened(part)) for part in parts)
+        where, key, found, hint = (printable(shortened(part)) for part in parts)
         place = ": ".join(part for part in (where, key) if part)
         return f"{place}: {found}; {hint}" if hint else f"{place}: {found}"
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """The text without its middle if it is long."""
     if len(text) <= _MAX_LETTERS:
         return text
     half = _MAX_LETTERS // 2

@@ -145,8 +145,10 @@ class _Sweep(BaseEstimator, ABC):
             n_trials: how many trials to train.
             epochs: how long each may train; most are pruned earlier.
             search: what each trial draws, as in the table `[search]` of a study file. None: what
-                `sweeper init` writes for the rows, as it does for all other settings; with
-                `search`, these have the defaults of study files.
+                `sweeper init` writes for the rows, as it does for all other settings. With
+                `search`, these have the defaults of study files, except that the pruner is
+                `halving`, a trial is judged by its best epoch, classes are split in equal
+                proportions if possible, and missing numbers are filled with the median.
             settings: further settings of the study, by dotted key or by table, such as
                 `{"train.batch_size": 64}`.
             validation_fraction: the share of the rows by which trials are judged.

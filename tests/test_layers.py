@@ -69,6 +69,7 @@ DOORS = {
     "starlette": {"dashboard"},
     "tomllib": {"config"},
     "tensorboard": {"trackers"},
+    "tqdm": {"study"},
     "typer": {"cli"},
     "uvicorn": {"dashboard"},
     "wandb": {"trackers"},

@@ -90,7 +90,7 @@ def found_in_main(name: str) -> Found:
 
 def _entry(name: str, value: Any, parts: _Parts) -> str | None:
     """Add the parts of a global value; returns the name of its entry, or None."""
-    unwrapped = _unwrapped(value)
+    unwrapped = undecorated(value)
     if isinstance(unwrapped, FunctionType) and unwrapped.__module__ == MAIN:
         parts.names += _globals_in(unwrapped.__code__)
         levels = {id(one): one for one in (unwrapped, value) if isinstance(one, FunctionType)}
@@ -118,7 +118,7 @@ def _kind_of(value: object) -> type:
     return type(value)
 
 
-def _unwrapped(value: Any) -> Any:
+def undecorated(value: Any) -> Any:
     """The function inside decorators such as `jax.jit`."""
     try:
         return inspect.unwrap(value)
@@ -173,7 +173,7 @@ class _Parts:
         for name, attribute in vars(kind).items():
             if name in _GENERATED or isinstance(attribute, _SCALARS):
                 continue
-            value = _unwrapped(getattr(kind, name))
+            value = undecorated(getattr(kind, name))
             value = getattr(value, "__func__", value)
             if isinstance(value, FunctionType):
                 self._add_method(kind, value)
@@ -205,7 +205,7 @@ class _Parts:
                 self.add([each for each in options if each is not dataclasses.MISSING])
 
     def _add(self, value: Any) -> None:
-        unwrapped = _unwrapped(value) if callable(value) else value
+        unwrapped = undecorated(value) if callable(value) else value
         kind = _kind_of(value)
         if isinstance(value, _SCALARS):
             self._note(type(value).__name__, value)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from sweeper.config.kinds import is_function
+from sweeper.config.main_source import MAIN
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.space import is_entry
 from sweeper.config.table import Flaw
@@ -130,10 +131,13 @@ def _named(key: str, function: object) -> tuple[str | None, list[Flaw]]:
     if name == "<lambda>":
         found = "a lambda has no name by which worker processes could find it"
         return None, [Flaw(key, found, "define a function with def, and pass that")]
-    if getattr(sys.modules.get(module), name, None) is not function or not is_function(
-        f"{module}:{name}"
-    ):
-        inner = getattr(function, "__qualname__", name)
+    there = getattr(sys.modules.get(module), name, None)
+    inner = getattr(function, "__qualname__", name)
+    if there is not function and callable(there) and inner == name:
+        again = "run the cell or code with the settings again"
+        again = again if module == MAIN else "import it again, and write the settings again"
+        return None, [Flaw(key, f"'{name}' has been defined again in '{module}' since", again)]
+    if there is not function or not is_function(f"{module}:{name}"):
         found = f"'{inner}' cannot be found by its name in the module '{module}'"
         return None, [Flaw(key, found, "define it at the top level of a module or notebook")]
     return f"{module}:{name}", []

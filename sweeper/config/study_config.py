@@ -44,7 +44,7 @@ from sweeper.config.settings import (
     optional_parts,
 )
 from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
-from sweeper.config.summary import study_html
+from sweeper.config.summary import study_html, study_text
 from sweeper.config.table import Flaw, Role, Table, field_of, filled, role_of, value_of
 from sweeper.config.toml import Source
 from sweeper.config.train import better
@@ -160,6 +160,11 @@ class StudyConfig(Table):
         """
         config = self.under(record.get("edition", 1)).tracing(record.get("traced_arguments", ()))
         return config.at_a_time(record["schedule"]["parallel"]).with_target_scale()
+
+    def __repr__(self) -> str:
+        return study_text(self.study, self.search, self.run_dir)
+
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         models, optimizers = self.each("model"), self.each("optimizer")

@@ -1,4 +1,4 @@
-"""A study as HTML, as notebooks show it: its data, its model and what it searches."""
+"""A study as people see it, in a few lines or as HTML: its data, its model, its search."""
 
 from __future__ import annotations
 
@@ -11,9 +11,23 @@ from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, Sea
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Table
 from sweeper.config.toml import toml_value
-from sweeper.errors import printable
+from sweeper.errors import counted, printable, shortened
 
 _STYLE = ' style="text-align: left; padding: 2px 12px 2px 0"'
+
+
+def study_text(study: StudyTable, search: Mapping[str, SearchEntry], run_dir: Path) -> str:
+    """What a study does and searches, in four lines."""
+    (_, objective), _ = _goals(study)
+    trials = f"{counted(study.n_trials, 'trial')}, proposed by {study.sampler.name}"
+    space = "; ".join(f"{key} {_values(entry)}" for key, entry in search.items())
+    lines = [
+        f"study {study.name}",
+        f"  {objective}, {trials}",
+        f"  searches {space or 'nothing'}",
+        f"  in {run_dir}",
+    ]
+    return "\n".join(printable(shortened(line)) for line in lines)
 
 
 def study_html(

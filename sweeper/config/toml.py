@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, time
@@ -47,6 +48,22 @@ def toml_value(value: Any) -> str:
 def toml_key(name: str) -> str:
     """A key, in quotes if necessary."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
+
+
+_SETTING = re.compile(r'([\w.]+) = ("[^"]*"|\'[^\']*\'|\[[^]]*]|true|false|(?=[-\d{]|\.\.\.))')
+
+
+def as_python(text: str) -> str:
+    """A text with settings as in TOML, `lr = 0.1`, with those of a mapping, `'lr': 0.1`."""
+    pairs = _SETTING.sub(lambda found: f"{found[1]!r}: {_python_value(found[2])}", text)
+    return re.sub(r"\{ ([^{}]*) \}", r"{\1}", pairs)
+
+
+def _python_value(text: str) -> str:
+    try:
+        return repr(tomllib.loads(f"value = {text}")["value"])
+    except tomllib.TOMLDecodeError:  # an outline of a value
+        return text
 
 
 def _table_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
@@ -180,8 +197,10 @@ class Source:
         return self.path.name if line is None else f"{self.path.name}:{line}"
 
     def problem(self, fault: Flaw) -> Problem:
-        """The flaw with its file and line."""
-        return Problem(self.where(fault.key), fault.key, fault.found, fault.hint)
+        """The flaw with its file and line; what to write in a mapping is written as in Python."""
+        where = self.where(fault.key)
+        hint = as_python(fault.hint) if where == IN_MAPPING else fault.hint
+        return Problem(where, fault.key, fault.found, hint)
 
 
 def given_twice(text: str) -> tuple[str, int, int] | None:

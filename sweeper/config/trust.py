@@ -9,7 +9,6 @@ import atexit
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +17,22 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.main_module import MAIN_FILE, module_of
+from sweeper.config.user_code import LoadError, load_main_from
 from sweeper.config.user_source import (
     MAIN,
-    OF_ANOTHER_MAIN,
+    is_command_line,
     is_module_in,
     is_of_another_main,
     source_digests,
 )
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import Problem, SetupError, listed
 
 # a base directory without modules, so that only installed modules are imported
 NOWHERE = Path(os.devnull)
 TRUST = "if you trust where it comes from, add --trust-code (in Python trust_code=True)"
+_UNDEFINED = "is not defined in this program"
+_AS_TRAINED = "define it in this program as it was when the model was trained"
 # modules of known packages whose functions and classes only compute
 _KNOWN = {
     "equinox": ("equinox.nn.",),
@@ -69,9 +72,7 @@ def is_at_hand(function: str, base_dir: Path, digests: Mapping[str, str]) -> boo
     """
     module = function.partition(":")[0]
     if module == MAIN:
-        spec = getattr(sys.modules[MAIN], "__spec__", None)
-        is_ours = spec is not None and spec.name.partition(".")[0] == "sweeper"
-        found = {} if is_ours else source_digests(function, base_dir)
+        found = {} if is_command_line() else source_digests(function, base_dir)
         # records of earlier versions have no values
         both = found.keys() & digests.keys()
         return function.replace(":", ".") in both and all(
@@ -91,12 +92,14 @@ _BUILDING = re.compile(r"(model|optimizer)\..*|train\.program")
 class Code:
     """The modules of user functions: the digest of each file, and its text if it was saved.
 
-    Files next to the study are saved as text; an installed module must be installed again.
+    Files next to the study are saved as text, and so are functions of `__main__`, unless they refer
+    to one of `unwritten`; an installed module must be installed again.
     """
 
     functions: tuple[str, ...]
     digests: Mapping[str, str]
     texts: Mapping[str, str]
+    unwritten: Sequence[str] = ()
 
     @staticmethod
     def of(config: StudyConfig) -> Code:
@@ -105,12 +108,21 @@ class Code:
         digests: dict[str, str] = {}
         for function in functions:
             digests |= source_digests(function, config.base_dir)
-        return Code(tuple(functions), digests, texts_of(config, functions))
+        texts = texts_of(config, functions)
+        main, unwritten = module_of(one.partition(":")[2] for one in functions if _is_in_main(one))
+        if main:
+            texts[MAIN_FILE] = main
+        return Code(tuple(functions), digests, texts, unwritten)
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> Code:
         """The code from the header of a saved model."""
-        return Code(tuple(body["functions"]), body["digests"], body["texts"])
+        return Code(
+            tuple(body["functions"]),
+            body["digests"],
+            body["texts"],
+            body.get("unwritten", ()),  # models of earlier versions do not have it
+        )
 
     def place_of(
         self,
@@ -125,7 +137,8 @@ class Code:
         directory to which the text saved in the file `name` is written, if that is `trusted`.
 
         Raises:
-            SetupError: no place has their source, and the saved text is not trusted.
+            SetupError: no place has their source, and the saved text is not trusted, is missing or
+            cannot be imported.
         """
         foreign = [(function, key) for function, key in functions if not is_known(function)]
         if not foreign:
@@ -133,9 +146,18 @@ class Code:
         for place in places:
             if all(is_at_hand(function, place, self.digests) for function, _ in foreign):
                 return place
-        if trusted:
-            return self._written(name) if self.texts else places[0]
-        raise SetupError(self._refused(name, foreign, places))
+        if not trusted:
+            raise SetupError(self._refused(name, foreign, places))
+        if MAIN_FILE not in self.texts and any(is_of_another_main(one) for one, _ in foreign):
+            raise SetupError(self._without_source(name, foreign))
+        place = self._written(name) if self.texts else places[0]
+        if MAIN_FILE in self.texts:
+            try:
+                load_main_from(place)
+            except LoadError as error:
+                hint = "define the same functions in this program, or export the model again"
+                raise SetupError(Problem(name, "", error.found, hint)) from error
+        return place
 
     def _refused(
         self, name: str, foreign: Sequence[tuple[str, str]], places: Sequence[Path]
@@ -143,9 +165,11 @@ class Code:
         function, key = (
             ", ".join(dict.fromkeys(several)) for several in zip(*foreign, strict=True)
         )
-        if any(is_of_another_main(one) for one, _ in foreign):
-            found = f"names {function}, which is not defined in this program"
-            return Problem(name, key, found, OF_ANOTHER_MAIN)
+        if any(_is_in_main(one) for one, _ in foreign):
+            is_absent = any(is_of_another_main(one) for one, _ in foreign)
+            differs = "this program defines differently than when the model was trained"
+            found = f"names {function}, which {_UNDEFINED if is_absent else differs}"
+            return Problem(name, key, found, f"{_AS_TRAINED}. Otherwise, {TRUST}")
         where = " or ".join(str(place) for place in places)
         there = [place for place in places if any((place / file).exists() for file in self.texts)]
         if there:
@@ -158,6 +182,16 @@ class Code:
             f"Otherwise, {TRUST}"
         )
         return Problem(name, key, found, hint)
+
+    def _without_source(self, name: str, foreign: Sequence[tuple[str, str]]) -> Problem:
+        """The problem that functions of another `__main__` are not in the file `name` either."""
+        function, key = next(each for each in foreign if is_of_another_main(each[0]))
+        lacking = listed([f"'{one}'" for one in self.unwritten]) or "it"
+        found = f"names {function}, which {_UNDEFINED}, and the file has no source for {lacking}"
+        again = "move it to a file that the notebook or script imports, and train the study again"
+        if not self.unwritten:  # an earlier version wrote the file
+            again = "export the model again in the notebook or script that defines it"
+        return Problem(name, key, found, f"{_AS_TRAINED}, or {again}")
 
     def _written(self, name: str) -> Path:
         for file in self.texts:
@@ -173,6 +207,10 @@ class Code:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8", newline="")
         return directory
+
+
+def _is_in_main(function: str) -> bool:
+    return function.partition(":")[0] == MAIN
 
 
 def building(config: StudyConfig) -> list[tuple[str, str]]:

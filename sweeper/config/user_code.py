@@ -21,8 +21,9 @@ from types import ModuleType
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config.user_source import OF_ANOTHER_MAIN, is_of_another_main, source_digests
-from sweeper.errors import Problem
+from sweeper.config.main_module import MAIN_FILE
+from sweeper.config.user_source import MAIN, OF_ANOTHER_MAIN, is_of_another_main, source_digests
+from sweeper.errors import Problem, StudyError
 from sweeper.process import note_foreign_code
 
 Function = Callable[..., Any]
@@ -55,13 +56,16 @@ class _Loaded:
     digests: Mapping[str, str]
 
 
-class LoadError(Exception):
+class LoadError(StudyError):
     """The function does not exist: `found` says what is wrong, `hint` what to write."""
 
     def __init__(self, found: str, hint: str) -> None:
-        super().__init__(f"{found}; {hint}")
+        super().__init__(Problem("", "", found, hint))
         self.found = found
         self.hint = hint
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.found, self.hint)
 
 
 def forget_changed(base_dir: Path) -> None:
@@ -149,6 +153,18 @@ def load_function(name: str, base_dir: Path, noun: str = "function") -> Function
         raise LoadError(found, f"write the name of a {noun}")
     hint = f"did you mean '{module_name}:{near[0]}'?" if near else "write the name of one in it"
     raise LoadError(f"no {noun} '{function_name}' in the module '{module_name}'", hint)
+
+
+def load_main_from(directory: Path) -> None:
+    """Find functions of `__main__` in the file `MAIN_FILE` there, if looked up in `directory`.
+
+    Raises:
+        LoadError: importing it failed.
+    """
+    name, directory = Path(MAIN_FILE).stem, directory.resolve()
+    with _loading:
+        _module(name, directory)
+        _loaded[MAIN, directory] = _loaded[name, directory]
 
 
 def describe_object(value: Any) -> str:

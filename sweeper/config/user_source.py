@@ -43,7 +43,13 @@ def source_digests(function: str, base_dir: Path) -> dict[str, str]:
 def is_of_another_main(function: str) -> bool:
     """Whether `function` is in the `__main__` of a notebook or script other than this program."""
     module, _, name = function.partition(":")
-    return module == MAIN and not hasattr(sys.modules[MAIN], name)
+    return module == MAIN and (is_command_line() or not hasattr(sys.modules[MAIN], name))
+
+
+def is_command_line() -> bool:
+    """Whether this program is sweeper itself, so that nothing in `__main__` is the user's."""
+    spec = getattr(sys.modules[MAIN], "__spec__", None)
+    return spec is not None and spec.name.partition(".")[0] == "sweeper"
 
 
 def changed_names(

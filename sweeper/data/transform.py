@@ -246,8 +246,13 @@ class Transform:
             found = get_close_matches(name.lower(), strange, n=1)
             near += [f"is '{strange[found[0]]}' the same as '{name}'?"] if found else []
         if missing:
-            named = ", ".join(f"'{name}'" for name in missing)
-            hint = " ".join(near) or "the model needs it"
+            named = ", ".join(f"'{name}'" for name in missing[:_SHOWN])
+            rest = len(missing) - _SHOWN
+            named += f" and {rest} more" if rest > 0 else ""
+            hint = near[0] if near else "the model needs it"
+            # one renaming often explains all of them
+            like_it = counted(len(near) - 1, "more column")
+            hint += f" {like_it} may have other names, too" if near[1:] else ""
             raise UnfitRowsError(f"no column {named}", hint)
 
     def _cells(self, column: Any) -> Any:

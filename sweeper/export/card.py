@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
+from sweeper.config.main_source import MAIN
 from sweeper.config.trust import is_known
 from sweeper.errors import listed, printable
 from sweeper.results import formatting
@@ -79,6 +80,14 @@ def trust_needed(record: Record) -> str:
     if all(map(is_known, code["functions"])):
         return ""
     trust = "trust this model with `--trust-code` (in Python `trust_code=True`)"
+    if any(one.startswith(f"{MAIN}:") for one in code["functions"]):
+        where = (
+            "its own code only runs in a program that defines the same functions, such as the "
+            "notebook or script that it is from"
+        )
+        if unwritten := [f"`{name}`" for name in code.get("unwritten", ())]:
+            return f"{where}, since the source of {listed(unwritten)} could not be copied"
+        return f"{where}, or if you {trust}"
     if not code["texts"]:
         return f"its own code only runs if you {trust}"
     named = listed([f"`{name}`" for name in code["texts"]])

@@ -127,7 +127,7 @@ def _texts(
     settings = config.filled(record["params"])
     spec = DataSpec.from_dict(record["data"]["spec"])
     networks = Programs(spec).networks(settings)
-    modules = texts_of(config, config.functions)
+    modules = {**texts_of(config, config.functions), **record["code"]["texts"]}
     versions = open_results(run_dir.root).study["versions"]
     preprocess_text = json.dumps(preprocess(record, networks), indent=1) + "\n"
     digests = {

@@ -20,7 +20,7 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.trust import Code, building
-from sweeper.config.user_code import describe_error
+from sweeper.config.user_code import LoadError, describe_error
 from sweeper.data.target import in_unit
 from sweeper.data.transform import Transform, UnfitRowsError
 from sweeper.errors import Problem, SetupError, warn_caller
@@ -304,6 +304,8 @@ def load(
         try:
             _check_parameters(file, programs.n_parameters(settings))
             state = plain_state_of(file, programs.exact(settings), settings)
+        except LoadError as error:
+            raise SetupError(Problem(str(path), "", error.found, error.hint)) from error
         except OSError as error:
             found = f"its own code cannot read a file here: {describe_error(error)}"
             hint = "an export has no files that code reads: put it where the code looks for it"

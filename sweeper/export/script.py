@@ -16,6 +16,8 @@ from typing import Any, cast
 from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
+from sweeper.config.main_module import MAIN_FILE
+from sweeper.config.main_source import MAIN
 from sweeper.config.model import PartsTable
 from sweeper.config.rules import inputs_of
 from sweeper.data.transform import BEYOND, DEVIATE, MISSING, Transform
@@ -130,7 +132,9 @@ def _imports(
     if users:
         lines += ["sys.path.insert(0, str(HERE))  # the study's own code, copied here"]
         modules = dict.fromkeys(name.partition(":")[0] for name in users)
-        lines += [f"import {module}  # noqa: E402" for module in modules]
+        is_copied = MAIN_FILE in record["code"]["texts"]
+        copied = {MAIN: f"{MAIN_FILE.removesuffix('.py')} as {MAIN}"} if is_copied else {}
+        lines += [f"import {copied.get(module, module)}  # noqa: E402" for module in modules]
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@ from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results import formatting
-from sweeper.results.read import Results, open_results
+from sweeper.results.read import Results, open_results, trial_problem
 from sweeper.results.status import for_want_of_one, read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
@@ -121,17 +121,9 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
             raise StudyError(Problem(str(run_dir.root), "", found, for_want_of_one(run_dir)))
         number = int(best["trial_number"].iloc[0])
     row = results.trial(number)
-    if row is None:
-        raise StudyError(_no_such(f"no trial {number} has ended", results))
     if row["class_id"] is None or row["device"] is None:
-        raise StudyError(_no_such(f"trial {number} was never trained", results))
+        raise StudyError(trial_problem(results, f"trial {number} was never trained"))
     return row
-
-
-def _no_such(found: str, results: Results) -> Problem:
-    numbers = results.trials()["trial_number"]
-    known = f"{numbers.min()} to {numbers.max()}" if len(numbers) else "none yet"
-    return Problem(str(results.run_dir.root), "", found, f"use a finished trial: {known}")
 
 
 def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:

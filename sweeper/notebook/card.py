@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from sweeper.dashboard.files import tones
@@ -102,17 +103,23 @@ def _bar(status: Status) -> str:
 
 
 class Card:
-    """An observer that shows the progress of a study named `name`.
+    """An observer that shows the progress of a study named `name`, whose results are in `run_dir`.
 
     Events come from any thread; one thread draws the card, at most twice a second. `doing` says
     what the program does.
     """
 
     def __init__(
-        self, display: Display, name: str, doing: Callable[[], str], period_s: float = _PERIOD_S
+        self,
+        display: Display,
+        name: str,
+        run_dir: Path,
+        doing: Callable[[], str],
+        period_s: float = _PERIOD_S,
     ) -> None:
         self._display = display
         self._name = name
+        self._run_dir = run_dir
         self._doing = doing
         self._period_s = period_s
         self._began_at = time.monotonic()
@@ -149,17 +156,29 @@ class Card:
                 self._progress = Progress(self._progress.opened, status, now)
             end = status.state
             if status.state == "interrupted":
-                end = f"interrupted {_after(status.round)}. {_RESUME}"
+                end = f"interrupted {_after(status.round)}. {self._next()}"
                 if self._is_stopping:
                     raise KeyboardInterrupt
             return status
         except BaseException as error:
-            end = end or _why(error)
+            end = end or self._why(error)
             raise
         finally:
             self._ended.set()
             drawing.join()
             self._draw(end, is_last=True)
+
+    def _why(self, error: BaseException) -> str:
+        """Why the study has ended at once; the last round may be committed without an event."""
+        if isinstance(error, KeyboardInterrupt):
+            return f"interrupted, {_KEPT}. {self._next()}"
+        return f"ended by {type(error).__name__}, {_KEPT}"
+
+    def _next(self) -> str:
+        """What to run after an interrupt: `run` has returned no results."""
+        if not self._progress.rounds:
+            return _RESUME
+        return f"{_RESUME} Results so far: sweeper.open_results({str(self._run_dir)!r})"
 
     @contextmanager
     def _interruptible(self, stop: threading.Event) -> Iterator[None]:
@@ -207,16 +226,9 @@ def _after(rounds: int) -> str:
     return f"after round {rounds}, which is committed" if rounds else "before the first round"
 
 
-def _why(error: BaseException) -> str:
-    """Why the study has ended at once; the last round may be committed without an event."""
-    if isinstance(error, KeyboardInterrupt):
-        return f"interrupted, {_KEPT}. {_RESUME}"
-    return f"ended by {type(error).__name__}, {_KEPT}"
-
-
-def card_for(progress: bool | None, name: str, timeline: Timeline) -> Card | None:
+def card_for(progress: bool | None, name: str, run_dir: Path, timeline: Timeline) -> Card | None:
     """The card of a run: in a notebook by default, also elsewhere, as lines, if asked for."""
     if progress is False:
         return None
     display = notebook() or (Lines() if progress else None)
-    return None if display is None else Card(display, name, lambda: timeline.doing)
+    return None if display is None else Card(display, name, run_dir, lambda: timeline.doing)

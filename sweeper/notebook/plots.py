@@ -56,8 +56,8 @@ class Plots:
         the complete trials. `trials` have a ring, by default the best.
         """
         study = PublishedStudy(self.run_dir)
-        metric = _one_of("metric", metric, _objectives(study))
-        chosen = history.choice_of(metric, _one_of("by", by, [*history.BY]), better_half)
+        metric = _objective("metric", metric, study)
+        chosen = history.choice_of(metric, _one_of("by", by, [*history.BY], "an axis"), better_half)
         return _figure(study, "history", _blocks(study, "history"), chosen, _asked(study, trials))
 
     def curves(
@@ -80,9 +80,13 @@ class Plots:
         first = _objectives(study)[0]
         if metric is None and first in metrics:
             metric = first
-        metric = _one_of("metric", metric, metrics)
+        metric = _one_of("metric", metric, metrics, "a recorded metric")
+        phases = [own for name, own in keys if name == metric and own]
+        if phase is not None and not phases:
+            found = f"{phase!r}, but {metric} has no phases, which only alternating training has"
+            raise _refused("phase", found, f"leave it out; metrics are {_quoted(metrics)}")
         if phase is not None:
-            phase = _one_of("phase", phase, [own for name, own in keys if name == metric and own])
+            phase = _one_of("phase", phase, phases, "a phase")
         chosen = learning.choice_of((metric, phase))
         return _figure(study, "curves", _blocks(study, "curves"), chosen, selected)
 
@@ -112,7 +116,7 @@ class Plots:
     def importance(self, metric: str | None = None) -> StudyFigure:
         """How much each parameter matters for the objective `metric`, by default the first."""
         study = PublishedStudy(self.run_dir)
-        metric = _one_of("metric", metric, _objectives(study))
+        metric = _objective("metric", metric, study)
         return _figure(study, "importance", _blocks(study, "importance"), metric)
 
     def execution(self) -> StudyFigure:
@@ -130,7 +134,7 @@ class Plots:
         study = PublishedStudy(self.run_dir)
         known, chosen = _objectives(study), None
         if metrics is not None:
-            both = [_one_of("metrics", it, known) for it in _items(metrics)]
+            both = [_objective("metrics", it, study) for it in _items(metrics)]
             if len(both) != 2 or both[0] == both[1]:
                 raise _refused("metrics", f"{metrics!r}", "give two objectives of the study")
             chosen = pareto.choice_of(*sorted(both, key=known.index))
@@ -203,15 +207,23 @@ def _objectives(study: PublishedStudy) -> tuple[str, ...]:
     return formatting.names(study.status.metric)
 
 
-def _one_of(argument: str, given: str | None, known: Sequence[str]) -> str:
+def _objective(argument: str, given: str | None, study: PublishedStudy) -> str:
+    return _one_of(argument, given, _objectives(study), "an objective")
+
+
+def _one_of(argument: str, given: str | None, known: Sequence[str], what: str) -> str:
     """The argument if it is one of the `known`, of which the first is the default."""
     if given is None:
         return known[0]
     if given not in known:
-        shown = listed([f"'{name}'" for name in dict.fromkeys(known)], "or")
-        hint = did_you_mean(str(given), known) or (f"use {shown}" if known else "leave it out")
-        raise _refused(argument, f"{given!r} is not one of the study", hint)
+        hint = did_you_mean(str(given), known)
+        hint = hint or (f"use {_quoted(known)}" if known else "leave it out")
+        raise _refused(argument, f"{given!r} is not {what} of the study", hint)
     return given
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return listed([f"'{name}'" for name in dict.fromkeys(names)], "or")
 
 
 def _columns(study: PublishedStudy, params: Sequence[str] | None) -> list[str] | None:
@@ -225,7 +237,10 @@ def _columns(study: PublishedStudy, params: Sequence[str] | None) -> list[str] |
     trials = study.trials
     columns = {trials.title(name): name for name in trials.parameters}
     by_key = {key: name for name, key in trials.keys.items()}
-    found = [by_key.get(name) or columns[_one_of("params", name, [*columns])] for name in asked]
+    found = [
+        by_key.get(name) or columns[_one_of("params", name, [*columns], "a parameter")]
+        for name in asked
+    ]
     return [*dict.fromkeys(found)]
 
 

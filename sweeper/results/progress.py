@@ -73,7 +73,8 @@ class Progress:
         """What goes on, while the program itself does `program`: `compiling` or `training`."""
         if self.compiling.is_going_on:
             return DOING[Activity.COMPILE]
-        if self.round.n_trials:  # whatever the program does: it publishes while a round trains
+        if self.round.n_trials and program != DOING[Activity.INITIALIZE]:
+            # whatever else the program does: it publishes while a round trains
             return _IN_WORKERS if self.has_workers else DOING[Activity.TRAIN]
         return _FINISHING if program == IDLE else program
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from sweeper.errors import Problem, SetupError, printable
+from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.decoded import check_published
 from sweeper.results.formatting import best_trial, names, states
@@ -85,11 +86,19 @@ class Results:
         """One row per finished trial, by trial number."""
         return _frame(self.run_dir.trials)
 
-    def trial(self, number: int) -> dict[str, Any] | None:
-        """The row of one trial; None if no trial with this number has ended."""
-        chosen = [("trial_number", "==", number)]
+    def trial(self, number: int) -> dict[str, Any]:
+        """The row of one trial, by column.
+
+        Raises:
+            StudyError: no trial with this number has ended.
+        """
+        if not isinstance(number, Integral) or isinstance(number, bool):
+            raise StudyError(trial_problem(self, f"{number!r} is not a trial number"))
+        chosen = [("trial_number", "==", int(number))]
         rows = _table(self.run_dir.trials, filters=chosen).to_pylist()
-        return rows[0] if rows else None
+        if not rows:
+            raise StudyError(trial_problem(self, f"no trial {number} has ended"))
+        return rows[0]
 
     def metrics(self) -> pd.DataFrame:
         """One row per trial, epoch and metric."""
@@ -139,6 +148,13 @@ def open_results(path: Path | str) -> Results:
         hint = f"read it with sweeper {by}, which wrote it, or a later version"
         raise SetupError(Problem(str(run_dir.trials), "", found, hint))
     return Results(run_dir, study)
+
+
+def trial_problem(results: Results, found: str) -> Problem:
+    """The problem `found` with the number of a trial, and which to use."""
+    numbers = results.trials()["trial_number"]
+    known = f"{numbers.min()} to {numbers.max()}" if len(numbers) else "none yet"
+    return Problem(str(results.run_dir.root), "", found, f"use a finished trial: {known}")
 
 
 def _telling(columns: Iterable[str]) -> Iterator[str]:

@@ -175,8 +175,14 @@ class Timeline:
 
     @property
     def doing(self) -> str:
-        """What the program itself is doing, in words for somebody who watches it."""
+        """What the program itself is doing, in words for somebody who watches it.
+
+        This is initializing models if a thread does, and none is training yet.
+        """
         with self._lock:
+            current = {spans[-1].activity for spans in self._open.values() if spans}
+            if Activity.INITIALIZE in current and Activity.TRAIN not in current:
+                return DOING[Activity.INITIALIZE]
             spans = self._open.get(PROGRAM)
             activity = spans[-1].activity if spans else IDLE
             return _BEGINNING.get(activity, DOING[activity])

@@ -3,3 +3,12 @@
 It is imported by `ask_tell` and what that needs, `importance` and `optuna_export`; the options of a
 study are checked without it.
 """
+
+import sys
+import warnings
+
+if "ipykernel" in sys.modules:
+    # Optuna imports it for a progress bar that is never drawn here; without ipywidgets it warns
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tqdm.auto  # noqa: F401

@@ -117,6 +117,8 @@ def test_lines_say_what_is_compiled_before_the_first_round() -> None:
 def test_a_program_is_not_said_to_train_once_the_rounds_are_over() -> None:
     progress = Progress().after(RoundStarted(1, 20), 0.0)
     assert progress.activity(IDLE) == "training"
+    assert progress.activity("publishing") == "training"
+    assert progress.activity("initializing models") == "initializing models"
     assert progress.after(RoundClosed(STATUS), 1.0).activity(IDLE) == "finishing"
 
 

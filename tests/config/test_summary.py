@@ -33,3 +33,16 @@ def test_a_study_shows_its_settings_and_what_it_searches(tmp_path: Path) -> None
         ["optimizer.lr", "1e-05 to 0.1 or 0.5, log", ""],
         ["optimizer.weight_decay", "0.0 to 0.5", ""],
     ]
+
+
+def test_the_text_of_a_study_is_short(tmp_path: Path) -> None:
+    study = study_in(tmp_path, DIGITS)
+    assert repr(study) == str(study)
+    assert str(study).split("\n") == [
+        "study digits",
+        "  minimize val_loss, 4 trials, proposed by tpe",
+        "  searches model.depth 1 to 3; model.width 8 to 32; "
+        "model.activation relu, tanh; optimizer.lr 1e-05 to 0.1, log; "
+        "optimizer.weight_decay 0.0 to 0.5",
+        f"  in {tmp_path / 'run'}",
+    ]

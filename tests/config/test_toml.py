@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.config.toml import Source
+from sweeper.config.toml import Source, as_python
 
 TEXT = '''\
 top = 1
@@ -94,3 +94,19 @@ def test_a_problem_is_in_a_line_of_a_file_or_on_the_command_line() -> None:
     assert source.where("study.seed") == "study.toml:11"
     assert source.where("data.split.val") == "--set"
     assert source.where("model.depth") == "study.toml"
+
+
+@pytest.mark.parametrize(
+    ("toml", "python"),
+    [
+        ('{ type = "int", low = 1, high = 4 }', "{'type': 'int', 'low': 1, 'high': 4}"),
+        ("write e.g. { weight = true, ... }", "write e.g. {'weight': True, ...}"),
+        ('write data.class_weights = "balanced"', "write 'data.class_weights': 'balanced'"),
+        ('metrics = ["f1", "auroc"] or []', "'metrics': ['f1', 'auroc'] or []"),
+        ("write lr = ..., or loss = 'mse'", "write 'lr': ..., or 'loss': 'mse'"),
+        ('use pandas: df = pd.read_csv("x.csv")', 'use pandas: df = pd.read_csv("x.csv")'),
+        ("write parallel = -1.5", "write 'parallel': -1.5"),
+    ],
+)
+def test_settings_are_written_as_in_a_mapping(toml: str, python: str) -> None:
+    assert as_python(toml) == python

@@ -71,6 +71,11 @@ def test_classes_have_their_names_in_the_data(make_study: MakeStudy) -> None:
             ROWS.rename(columns={"month": "Monht"}),
             "no column 'month'; is 'Monht' the same as 'month'?",
         ),
+        (
+            ROWS.rename(columns=str.upper),
+            "no column 'size', 'month', 'colour'; is 'SIZE' the same as 'size'? 2 more columns may "
+            "have other names, too",
+        ),
         ({"size": 1.0}, "no column 'month', 'colour'; the model needs it"),
         (ROWS["size"], "no column 'size', "),
         ("new.csv", "'new.csv' is text, not rows; read it first: pandas.read_csv"),

@@ -113,6 +113,15 @@ def test_a_worker_trains_the_code_of_main(main: ModuleType, tmp_path: Path) -> N
         sweeper.command("export", str(run_dir), "--to", str(tmp_path / "again"))
     with pytest.raises(SetupError, match=absent):
         sweeper.load(best)
+    # the source of a cell without a file is not known
+    assert "since the source of `build` could not be copied" in (best / "README.md").read_text()
+    with pytest.raises(SetupError) as raised:
+        sweeper.load(best, trust_code=True)
+    assert str(raised.value) == (
+        f"{best}: model.function: {absent}, and the file has no source for 'build'; define it in "
+        "this program as it was when the model was trained, or move it to a file that the notebook "
+        "or script imports, and train the study again"
+    )
 
 
 def test_functions_that_cannot_be_sent_to_workers_are_refused(

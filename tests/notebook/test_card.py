@@ -20,6 +20,8 @@ from tests.live_status import STATUS
 
 OPENED = StudyOpened("digits", Path("runs/digits"), rounds_done=0, n_trials=20)
 RESUME = "Run the same again to resume."
+RUN_DIR = Path("runs/digits")
+SO_FAR = " Results so far: sweeper.open_results('runs/digits')"
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,7 @@ class Screen:
 def shown(train: Callable[[Card, threading.Event], Status], doing: str = IDLE) -> Screen:
     """What the card of a run showed."""
     screen, stop = Screen(), threading.Event()
-    card = Card(screen, "digits", lambda: doing, period_s=0.01)
+    card = Card(screen, "digits", RUN_DIR, lambda: doing, period_s=0.01)
     card.follow(lambda: train(card, stop), stop)
     return screen
 
@@ -62,7 +64,7 @@ def wait_for(screen: Screen, part: str) -> None:
 
 def test_the_card_shows_what_goes_on_and_the_end() -> None:
     screen = Screen()
-    card = Card(screen, "digits", lambda: "importing JAX", period_s=0.01)
+    card = Card(screen, "digits", RUN_DIR, lambda: "importing JAX", period_s=0.01)
 
     def train() -> Status:
         assert {*screen.text} == {"digits: importing JAX"}
@@ -88,7 +90,7 @@ def test_the_card_shows_what_goes_on_and_the_end() -> None:
 
 def test_an_error_is_named() -> None:
     screen = Screen()
-    card = Card(screen, "digits", lambda: IDLE)
+    card = Card(screen, "digits", RUN_DIR, lambda: IDLE)
 
     def train() -> Status:
         card(replace(OPENED, rounds_done=3))
@@ -105,7 +107,7 @@ def test_an_error_is_named() -> None:
 )
 def test_the_first_interrupt_stops_after_the_round(rounds: int, when: str) -> None:
     screen, stop = Screen(), threading.Event()
-    card = Card(screen, "digits", lambda: IDLE, period_s=0.01)
+    card = Card(screen, "digits", RUN_DIR, lambda: IDLE, period_s=0.01)
 
     def train() -> Status:
         signal.raise_signal(signal.SIGINT)
@@ -115,13 +117,14 @@ def test_the_first_interrupt_stops_after_the_round(rounds: int, when: str) -> No
 
     with pytest.raises(KeyboardInterrupt):
         card.follow(train, stop)
-    assert screen.text[-1].endswith(f"interrupted {when}. {RESUME}")
+    so_far = SO_FAR if rounds else ""
+    assert screen.text[-1].endswith(f"interrupted {when}. {RESUME}{so_far}")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_the_second_interrupt_ends_the_run_at_once() -> None:
     screen = Screen()
-    card = Card(screen, "digits", lambda: IDLE)
+    card = Card(screen, "digits", RUN_DIR, lambda: IDLE)
 
     def train() -> Status:
         card(OPENED)
@@ -136,7 +139,10 @@ def test_the_second_interrupt_ends_the_run_at_once() -> None:
 
 
 def test_only_notebooks_show_a_card_unasked(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [card_for(progress, "digits", Timeline()) is None for progress in (None, False, True)]
+    asked = [
+        card_for(progress, "digits", RUN_DIR, Timeline()) is None
+        for progress in (None, False, True)
+    ]
     assert asked == [True, True, False]
     lines = Lines()
     for text, is_last in (("a", False), ("b\nw", False), ("c\nw\nv", True), ("c\nw\nv", True)):

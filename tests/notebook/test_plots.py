@@ -16,10 +16,18 @@ from sweeper.rundir import RunDir
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda p: p.history("val_acuracy"), "metric: 'val_acuracy' is not one of the study"),
+        (
+            lambda p: p.history("val_acuracy"),
+            "metric: 'val_acuracy' is not an objective of the study; did",
+        ),
         (lambda p: p.history(by="tme"), "by: 'tme' .* did you mean 'time'?"),
-        (lambda p: p.curves("loss"), "metric: 'loss' is not one of the study"),
-        (lambda p: p.curves(phase="fit"), "phase: 'fit' is not one of the study; leave it out"),
+        (lambda p: p.curves("loss"), "metric: 'loss' is not a recorded metric of the study"),
+        (
+            lambda p: p.curves(phase="train"),
+            "phase: 'train', but val_accuracy has no phases, which only alternating training has; "
+            "leave it out; metrics are 'train_loss'",
+        ),
+        (lambda p: p.history("val_loss"), "metric: 'val_loss' is not an objective of the study"),
         (lambda p: p.curves(trials=[0, True]), "trials: True is not the number of a trial"),
         (lambda p: p.curves(trials=[[0]]), r"trials: \[0\] is not the number of a trial"),
         (lambda p: p.curves(trials=range(7)), "trials: 7 trials; give at most 6"),
@@ -28,12 +36,12 @@ from sweeper.rundir import RunDir
         (lambda p: p.slices(3), "params: 3; give a list"),
         (lambda p: p.history(trials="3"), "trials: '3' is not the number of a trial"),
         (lambda p: p.history(trials=1.0), r"trials: 1\.0 is not the number of a trial"),
-        (lambda p: p.curves(""), "metric: '' is not one of the study"),
+        (lambda p: p.curves(""), "metric: '' is not a recorded metric"),
         (
             lambda p: p.parallel(["lrr"]),
-            "params: 'lrr' is not one of the study; did you mean 'lr'?",
+            "params: 'lrr' is not a parameter of the study; did you mean 'lr'?",
         ),
-        (lambda p: p.importance("x"), "metric: 'x' is not one of the study"),
+        (lambda p: p.importance("x"), "metric: 'x' is not an objective of the study"),
         (lambda p: p.pareto("val_accuracy"), "metrics: 'val_accuracy'; give two objectives"),
         (lambda p: p.pareto(3), "metrics: 3; give two objectives"),
     ],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 import sweeper
-from sweeper.errors import SetupError
+from sweeper.errors import SetupError, StudyError
 from sweeper.ledger import Ledger
 from sweeper.results.formatting import number
 from sweeper.results.publish import Publisher
@@ -70,6 +71,14 @@ def test_integers_stay_integers_if_some_are_null(run_dir: RunDir, ledger: Ledger
     assert trials["diverged_epoch"].dtype == "Int32"
     assert trials["diverged_epoch"].dropna().tolist() == [3]
     assert trials["started_at"].dt.tz is not None
+
+
+def test_a_trial_without_a_row_is_refused(run_dir: RunDir, ledger: Ledger) -> None:
+    results = published(run_dir, ledger)
+    assert results.trial(np.int64(3))["trial_number"] == 3
+    for asked, found in [(99, "no trial 99 has ended"), ("x", "'x' is not a trial number")]:
+        with pytest.raises(StudyError, match=f"{found}; use a finished trial: 0 to 9$"):
+            results.trial(asked)  # type: ignore[arg-type]
 
 
 def test_tables_have_one_row_per_trial_value_or_bucket(run_dir: RunDir, ledger: Ledger) -> None:

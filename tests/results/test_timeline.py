@@ -117,6 +117,15 @@ def test_threads_record_at_their_own_places() -> None:
     assert {span.place for span in timeline.cut()} == {"thread 0", "thread 1"}
 
 
+def test_models_are_initialized_before_a_thread_trains() -> None:
+    timeline = Timeline(first=Activity.PUBLISH)
+    with timeline.at("thread 0"), timeline.spending(Activity.INITIALIZE):
+        assert timeline.doing == "initializing models"
+        with timeline.at("thread 1"), timeline.spending(Activity.TRAIN):
+            assert timeline.doing == "publishing"
+    assert timeline.doing == "publishing"
+
+
 def test_a_clock_that_is_set_back_takes_no_time_away() -> None:
     clock = Clock()
     timeline = Timeline(clock.now, Activity.IMPORT, clock)

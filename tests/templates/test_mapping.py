@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -155,6 +157,35 @@ def test_functions_without_a_name_are_refused() -> None:
         assert problems(given, data=HOUSES, target="price") == [
             f"in the mapping: model.function: {found}"
         ]
+
+
+def test_a_function_that_was_defined_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"model.function": build, "search": SEARCH}
+    monkeypatch.setitem(globals(), "build", lambda in_size, out_size, key: None)
+    assert problems(given, data=HOUSES, target="price") == [
+        f"in the mapping: model.function: 'build' has been defined again in '{__name__}' since; "
+        "import it again, and write the settings again"
+    ]
+    main = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec("def build(): ...\nold = build\ndef build(): ...", vars(main))
+    assert problems({**given, "model.function": main.old}, data=HOUSES, target="price") == [
+        "in the mapping: model.function: 'build' has been defined again in '__main__' since; "
+        "run the cell or code with the settings again"
+    ]
+
+
+def test_what_to_write_in_a_mapping_is_python() -> None:
+    given = {"search": {"model.depth": 3}, "study.pruner": "median"}
+    assert problems(given, data=HOUSES, target="price") == [
+        "in the mapping: study.pruner: 'median' is not a table; write {'name': 'median'}",
+        "in the mapping: search.model.depth: 3 is not a table; write e.g. "
+        "{'type': 'int', 'low': 1, 'high': 4}",
+    ]
+    found = problems({"search": {}}, data=HOUSES, target="price", overrides=["study.pruner=median"])
+    assert found == [
+        "overrides: study.pruner: 'median' is not a table; write { name = \"median\" }"
+    ]
 
 
 def test_values_of_numpy_and_none_are_read() -> None:

@@ -1,0 +1,162 @@
+"""A model of functions in `__main__` predicts in another program, if it is trusted."""
+
+from __future__ import annotations
+
+import linecache
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import sweeper
+from sweeper.config.main_module import module_of
+from sweeper.errors import SetupError
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
+
+CELL = """\
+from __future__ import annotations
+import dataclasses, enum, functools
+import equinox as eqx, jax, jax.numpy as jnp, numpy as np, scipy, scipy.special
+from equinox import nn
+from jax.nn import relu as act
+
+x = object()  # functions have an x of their own
+SCALE, SIZES = np.float32(1.5), {"hidden": [12, 2.0, (None, True)]}
+cube = lambda x: x**3 / SIZES["hidden"][1]
+gelu = functools.partial(jax.nn.gelu, approximate=True)
+
+
+class Mode(enum.Enum):
+    WIDE = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    width: int = SIZES["hidden"][0]
+    mode: Mode = Mode.WIDE
+
+
+def unchanged(function):
+    @functools.wraps(function)
+    def inner(*args, **given):
+        return function(*args, **given)
+
+    return inner
+
+
+@jax.jit
+def scaled(x):
+    return SCALE * gelu(cube(act(x))) + scipy.special.erf(0.5)
+
+
+class Net(eqx.Module):
+    layers: list[nn.Linear]
+
+    def __init__(self, in_size, out_size, config, *, key):
+        first, second = jax.random.split(key)
+        width = config.width * config.mode.value
+        self.layers = [
+            nn.Linear(in_size, width, key=first),
+            nn.Linear(width, out_size, key=second),
+        ]
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        first, second = self.layers
+        return second(scaled(first(x)))
+
+
+@unchanged
+def build(in_size, out_size, key, config=Config()):
+    return Net(in_size, out_size, config, key=key)
+"""
+OWN = DIGITS.partition("[search]")[0].replace(
+    'kind = "mlp"\ndepth = 2\nwidth = 16\n', 'kind = "python"\nfunction = "__main__:build"\n'
+)
+Run = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the text of a cell in a `__main__`, as a notebook does."""
+    main = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.chdir(tmp_path)  # `__main__` is looked up once for each directory
+
+    def run_cell(text: str) -> ModuleType:
+        name = f"<cell {len(linecache.cache)}>"
+        lines = text.splitlines(keepends=True)
+        monkeypatch.setitem(linecache.cache, name, (len(text), None, lines, name))
+        exec(compile(text, name, "exec", dont_inherit=True), vars(main))
+        return main
+
+    return run_cell
+
+
+def test_a_trusted_model_predicts_in_another_program(run: Run, tmp_path: Path) -> None:
+    main, best = run(CELL), tmp_path / "best"
+    trained(study_in(tmp_path, OWN, "study.n_trials=1", "train.epochs=1"))
+    sweeper.command("export", str(tmp_path / "run"), "--to", str(best))
+    x = load_digits(return_X_y=True)[0][:20]
+    expected = sweeper.load(best).predict(x).tolist()
+
+    np.save(tmp_path / "x.npy", x)
+    code = (
+        "import sys, numpy as np, sweeper; x = np.load('x.npy')\n"
+        "print(sweeper.load('best', trust_code=True).predict(x).tolist())\n"
+        "sys.path.insert(0, 'best'); import load; print(load.predict(x).tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [str(expected)] * 2
+
+    run("def build(in_size, out_size, key):\n    return eqx.nn.Linear(in_size, 1, key=key)")
+    differs = "which this program defines differently than when the model was trained; define it"
+    with pytest.raises(SetupError, match=differs):
+        sweeper.load(best)
+    assert sweeper.load(best, trust_code=True).predict(x).tolist() == expected
+    del main.__dict__["build"]
+    with pytest.raises(SetupError, match=r"is not defined in this program; .*add --trust-code"):
+        sweeper.load(best)
+
+
+UNWRITTEN = {
+    "a captured value": "def made(by):\n    return lambda x: by * x\nused = made(2)",
+    "an object of a class in it": "class Point:\n    pass\nused = [Point()]",
+    "rules of derivatives": "@jax.custom_vjp\ndef used(x):\n    return x",
+    "a function of two definitions on a line": "used, other = (lambda x: x), (lambda x: 2 * x)",
+    "a large value": "used = np.arange(1_000_000)",
+    "what cannot be pickled": "import threading\nused = threading.Lock()",
+}
+
+
+@pytest.mark.parametrize("what", UNWRITTEN)
+def test_what_cannot_be_written_as_text_is_named(what: str, run: Run) -> None:
+    run(f"import jax, numpy as np\n{UNWRITTEN[what]}\ndef build():\n    return used")
+    assert module_of(["build"]) == ("", ["used"])
+    assert module_of([]) == ("", [])
+
+
+def test_functions_that_call_each_other_are_written(run: Run) -> None:
+    run(
+        "def even(n):\n    return n == 0 or odd(n - 1)\n"
+        "def odd(n):\n    return n != 0 and even(n - 1)\n"
+    )
+    namespace: dict[str, Any] = {}
+    exec(module_of(["odd"])[0], namespace)
+    assert [namespace["odd"](n) for n in range(4)] == [False, True, False, True]
+
+
+def test_the_current_values_are_written(run: Run) -> None:
+    run("import numpy as np\nUSED = {'a': 1}\ndef build():\n    return USED, np.inf, AGAIN")
+    run("USED['b'] = float('inf')\nAGAIN = USED['a']")
+    namespace: dict[str, Any] = {}
+    exec(module_of(["build"])[0], namespace)
+    assert namespace["build"]() == ({"a": 1, "b": np.inf}, np.inf, 1)
