@@ -41,7 +41,19 @@ _WORDS = {
 }
 
 # settings of other tables or programs, and what they are called here
-_OTHER_NAMES = {"target": "y", "features": "x", "learning_rate": "lr"}
+_OTHER_NAMES = {
+    "target": "y",
+    "features": "x",
+    "optimizer": "optimizer.name",
+    **dict.fromkeys(("learning_rate", "learning_rate_init", "step_size"), "lr"),
+    **dict.fromkeys(("n_layers", "num_layers", "layers", "n_hidden_layers"), "depth"),
+    **dict.fromkeys(("hidden_size", "hidden_dim", "n_units", "units", "hidden"), "width"),
+    **dict.fromkeys(("wd", "l2", "alpha"), "weight_decay"),
+    **dict.fromkeys(("n_epochs", "num_epochs", "max_epochs", "max_iter"), "epochs"),
+    **dict.fromkeys(("batch", "bs"), "batch_size"),
+    **dict.fromkeys(("dropout_rate", "p_dropout", "drop"), "dropout"),
+    **dict.fromkeys(("act", "act_fn", "nonlinearity"), "activation"),
+}
 # what to call a value of a setting, if not by the name of the setting
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
@@ -148,7 +160,7 @@ def unknown_setting(
 
     It may also be meant to be one of those `elsewhere`.
     """
-    near = _nearest(setting, [*known, *elsewhere])
+    near = nearest(setting, [*known, *elsewhere])
     table = setting.rpartition(".")[0]
     if near:
         around, _, name = near.rpartition(".")
@@ -232,14 +244,14 @@ def _noun(key: str) -> str:
     return _last(parent) if last in {"name", "kind"} else _NOUNS.get(last, last.replace("_", " "))
 
 
-def _nearest(setting: str, known: Sequence[str]) -> str | None:
-    """The setting that was probably meant, first in the same table, then elsewhere."""
+def nearest(setting: str, known: Sequence[str]) -> str | None:
+    """The one of the `known` settings that was probably meant: of its table first, then others."""
     table, _, name = setting.rpartition(".")
     siblings = {_last(one): one for one in known if one.rpartition(".")[0] == table}
     other = _OTHER_NAMES.get(name)
     if other in siblings:
         return siblings[other]
-    namesakes = [one for one in known if _last(one) in (name, other)]
+    namesakes = [one for one in known if _last(one) in (name, other) or one == other]
     close_by = (siblings[near] for near in get_close_matches(name, siblings, n=1))
     if table:
         # what is below another table, such as a bound of a constraint, is meant for that one only

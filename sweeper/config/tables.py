@@ -26,8 +26,17 @@ from sweeper.config.optimizer import (
     UserOptimizerTable,
     has_several,
 )
-from sweeper.config.reading import Named, RawTable, Recipe, check_names, is_table, made
+from sweeper.config.reading import (
+    Named,
+    RawTable,
+    Recipe,
+    check_names,
+    is_table,
+    made,
+    settings_within,
+)
 from sweeper.config.refusals import MISSING, format_value, unknown_name
+from sweeper.config.space import SEARCHED_TABLES
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Flaw, Table
 from sweeper.config.train import OwnProgramTable, SupervisedTable
@@ -102,6 +111,17 @@ UNDER_NAMES: Mapping[str, tuple[type[Table], ...]] = {
     "model": tuple(PARTS.values()),
     "optimizer": (*OPTIMIZERS.values(), UserOptimizerTable),
 }
+
+
+def searchable_settings() -> tuple[str, ...]:
+    """The dotted keys of all settings in tables that may be searched, of each of their kinds."""
+    found: dict[str, None] = {}
+    for name in SEARCHED_TABLES:
+        table = TABLES[name]
+        kinds = [*table.of.values(), table.own] if isinstance(table, Variants) else [table]
+        for kind in kinds:
+            found |= dict.fromkeys(() if kind is None else settings_within(kind, name))
+    return tuple(found)
 
 
 def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:

@@ -319,7 +319,7 @@ class Preview:
             "rules_without_use_in_some_trials": list(self.idle_rules),
             "learned": self.learned.counts,
             "notes": [
-                *map(str, self.learned.sources),
+                *self.learned.messages,
                 *filter(None, [no_effect(self.config, self.learned)]),
                 *doubts(self.config),
                 *data_doubts(self.config, self.data),

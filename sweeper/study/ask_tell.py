@@ -205,15 +205,18 @@ class Study:
         return self._queue.get(number, {})
 
     def _learned(self, trial: LearnedTrial) -> FrozenTrial:
-        """A trial of an earlier study; one that was pruned has its last value only."""
+        """A trial of an earlier study, with the parameters that are known of it.
+
+        One that was pruned has its last value only.
+        """
         state, is_pruned = optuna.trial.TrialState[trial.state], trial.state == "PRUNED"
-        values = list(trial.values)
+        values, every = list(trial.values), self._space.distributions
         reports = {trial.epoch: values[0]} if is_pruned and values else {}
         return create_trial(
             state=state,
             values=values or None,
             params=dict(trial.drawn),
-            distributions=self._space.distributions,
+            distributions={n: one for n, one in every.items() if n in trial.drawn},
             intermediate_values=reports,
             system_attrs=of_first_generation(self._config),
             constraints=dict(trial.excesses) or None,

@@ -1,7 +1,8 @@
 """Trials of earlier studies that the sampler of a new study learns from.
 
 They are read once, when the study begins, and recorded in its ledger in the units in which its
-sampler draws. They are not trials of the study: they have no number and no row there.
+sampler draws. They are not trials of the study: they have no number and no row there. A setting
+that an earlier trial did not have is left out, if the sampler can learn from such trials.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -19,10 +20,11 @@ from sweeper.config import StudyConfig
 from sweeper.config.conditions import in_order, is_active
 from sweeper.config.kinds import is_function
 from sweeper.config.load import study_of
+from sweeper.config.refusals import nearest
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry, ends
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.table import value_of
-from sweeper.errors import Problem, StudyError, counted
+from sweeper.errors import Problem, StudyError, counted, listed
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.trial import LearnedTrial, Scalar, fields_of
@@ -30,6 +32,8 @@ from sweeper.trial import LearnedTrial, Scalar, fields_of
 OPTION = "--learn-from (in Python learn_from)"
 LEAST_OF_CMAES = 10  # it begins with the best tenth
 _ENDED = ("COMPLETE", "PRUNED")
+# they model, cross or transform the parameters that all trials have, and draw others at random
+_OF_WHOLE_TRIALS = ("gp", "cmaes", "nsgaii")
 _SHOWN = 4
 
 
@@ -37,7 +41,9 @@ _SHOWN = 4
 class Source:
     """What was learnt from one earlier study: `n_trials` of its `n_seen` trials.
 
-    `left_out` counts the others by reason, `digest` is that of what was recorded.
+    `left_out` counts the others by reason, `digest` is that of what was recorded. `unknown` are
+    searched settings with the number of learnt trials that lack them, and `unused` are parameters
+    of the earlier study that are not searched now, with the setting that each may be, if any.
     """
 
     name: str
@@ -45,6 +51,8 @@ class Source:
     n_seen: int
     n_trials: int
     left_out: Mapping[str, int]
+    unknown: Mapping[str, int] = field(default_factory=dict[str, int])
+    unused: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
 
     def __str__(self) -> str:
         learnt = f"learns from {self.n_trials} of {counted(self.n_seen, 'trial')} of {self.name}"
@@ -53,6 +61,23 @@ class Source:
         more = sum(count for _, count in reasons[_SHOWN:])
         return "; ".join((learnt, *said, *((f"{more} for other reasons",) if more else ())))
 
+    @property
+    def notes(self) -> Iterator[str]:
+        """What is not learnt from trials that fit: settings that they lack, and their others."""
+        everywhere = [key for key, count in self.unknown.items() if count == self.n_trials]
+        some = {key: count for key, count in self.unknown.items() if count < self.n_trials}
+        if everywhere:
+            is_known, explored = ("is", "it") if len(everywhere) == 1 else ("are", "them")
+            yield (
+                f"{listed(everywhere)} {is_known} not known of trials of {self.name}: "
+                f"the sampler explores {explored} from scratch"
+            )
+        for key, count in some.items():
+            yield f"{key} is not known of {count} of these {self.n_trials} trials of {self.name}"
+        for name, key in self.unused.items():
+            way = f"; if it is {key}, use import-optuna --map {name}={key}" if key else ""
+            yield f"{name} of {self.name} is not searched here, so it is not used{way}"
+
 
 @dataclass(frozen=True, slots=True)
 class Learned:
@@ -60,6 +85,13 @@ class Learned:
 
     sources: tuple[Source, ...] = ()
     trials: tuple[LearnedTrial, ...] = ()
+
+    @property
+    def messages(self) -> Iterator[str]:
+        """What was learnt from each source, and what was not."""
+        for source in self.sources:
+            yield str(source)
+            yield from source.notes
 
     @property
     def counts(self) -> dict[str, int] | None:
@@ -94,12 +126,18 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class EarlierStudy:
-    """An earlier study; `objectives` are None if it does not name its metrics."""
+    """An earlier study; `objectives` are None if it does not name its metrics.
+
+    `parameters` are the names of what it searched, and `is_named_here` says that these are keys of
+    settings, since this package has trained it.
+    """
 
     name: str
     objectives: tuple[str, ...] | None
     directions: tuple[str, ...]
     trials: Sequence[Earlier]
+    parameters: Sequence[str]
+    is_named_here: bool = False
 
 
 class _UnfitError(Exception):
@@ -133,10 +171,11 @@ def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
     for source, name in zip(sources, names, strict=True):
         study = _read(str(source), name)
         _refuse_other_goal(config, study)
-        fitting, left_out = _fitting(config, study)
+        fitting, left_out, unknown = _fitting(config, study)
         text = json.dumps([fields_of(one) for one in fitting], sort_keys=True)
         digest = blake2b(text.encode(), digest_size=16).hexdigest()
-        found.append(Source(name, digest, len(study.trials), len(fitting), left_out))
+        counts = len(study.trials), len(fitting), left_out, unknown
+        found.append(Source(name, digest, *counts, _unused(config, study)))
         trials += fitting
     return Learned(tuple(found), tuple(trials))
 
@@ -199,7 +238,9 @@ def _read(source: str, name: str) -> EarlierStudy:
                 row["reason"] != "infeasible",
             )
         )
-    return EarlierStudy(name, known.metrics, known.directions, trials)
+    return EarlierStudy(
+        *(name, known.metrics, known.directions, trials, [*about["search"]]), config is not None
+    )
 
 
 def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
@@ -259,7 +300,8 @@ def _of_optuna(name: str, study: Any) -> EarlierStudy:
     ]
     metrics = None if study.metric_names is None else tuple(study.metric_names)
     directions = tuple(direction.name.lower() for direction in study.directions)
-    return EarlierStudy(name, metrics, directions, trials)
+    parameters = [*dict.fromkeys(key for trial in study.trials for key in trial.params)]
+    return EarlierStudy(name, metrics, directions, trials, parameters)
 
 
 def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
@@ -273,29 +315,50 @@ def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
         for goal in (own, theirs)
     )
     found = f"{study.name} has another goal: {then}, but this study: {now}"
-    raise StudyError(Problem("", OPTION, found, "learn from a study with the same goal"))
+    hint = "learn from a study with the same goal"
+    if theirs[1] == own[1] and theirs[0] == value_columns(len(theirs[0])):  # imported unnamed
+        hint = f"import it again with {' '.join(f'--metric {name}' for name in own[0])}"
+    raise StudyError(Problem("", OPTION, found, hint))
 
 
 def _fitting(
     config: StudyConfig, study: EarlierStudy
-) -> tuple[list[LearnedTrial], Mapping[str, int]]:
+) -> tuple[list[LearnedTrial], Mapping[str, int], Mapping[str, int]]:
+    """The trials that fit; counts of the others by reason, and of the former by unknown setting."""
     from sweeper.study.space import Space
 
-    space, settings = Space(config), config.filled({})
+    space, is_whole = Space(config), config.study.sampler.name in _OF_WHOLE_TRIALS
     fitting: list[LearnedTrial] = []
     left_out: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
     for trial in study.trials:
         try:
             _check_used(config, trial)
-            params = _params(config, trial, settings)
+            params, lacking = _params(config, trial)
             excesses = _excesses(config, trial)
         except _UnfitError as error:
             left_out[str(error)] += 1
         else:
             values = trial.values if all(map(math.isfinite, trial.values)) else ()
-            drawn = space.drawn_whole(params)
+            drawn = space.drawn_whole(params) if is_whole else space.drawn(params)
             fitting.append(LearnedTrial(drawn, trial.state, values, trial.epoch, excesses))
-    return fitting, dict(left_out)
+            unknown.update(lacking)
+    in_file = {key: unknown[key] for key in config.search if key in unknown}
+    return fitting, dict(left_out), in_file
+
+
+def _unused(config: StudyConfig, study: EarlierStudy) -> Mapping[str, str | None]:
+    """The earlier parameters that are not searched now, with what each may be called here."""
+    here = {name for key, entry in config.search.items() for name in (key, entry.column(key))}
+    others = [name for name in study.parameters if name not in here]
+    if study.is_named_here:
+        return dict.fromkeys(others)
+    new = [
+        key
+        for key, entry in config.search.items()
+        if not {key, entry.column(key)} & {*study.parameters}
+    ]
+    return {name: nearest(name, new) for name in others}
 
 
 def _check_used(config: StudyConfig, trial: Earlier) -> None:
@@ -315,34 +378,42 @@ def _check_used(config: StudyConfig, trial: Earlier) -> None:
         raise _UnfitError(f"were pruned, which {sampler} does not learn from")
 
 
-def _params(config: StudyConfig, trial: Earlier, settings: Any) -> dict[str, Scalar]:
-    """A value for each searched setting, by column; for unused ones any.
+def _params(config: StudyConfig, trial: Earlier) -> tuple[dict[str, Scalar], list[str]]:
+    """The trial's values of searched settings, by column, and the used settings that it lacks.
+
+    A sampler that needs whole trials gets any value for what is not used.
 
     Raises:
-        _UnfitError: a setting that is used has a value that is not searched now.
+        _UnfitError: a setting that is used has a value that is not searched now, or none although
+        the sampler needs it; or no setting has a value.
     """
+    sampler = config.study.sampler.name
     used: dict[str, Scalar] = {}
     params: dict[str, Scalar] = {}
+    lacking: list[str] = []
     for key in in_order(config.search):
         entry = config.search[key]
-        value = _value(trial, key, entry, settings)
-        fit = None if value is None else _fit(entry, value)
-        if is_active(entry, used):
-            if fit is None:
-                raise _UnfitError(f"do not fit {key}")
-            used[key] = fit
-        params[entry.column(key)] = ends(entry)[0] if fit is None else fit
-    return params
-
-
-def _value(trial: Earlier, key: str, entry: SearchEntry, settings: Any) -> object:
-    """The trial's value of a setting, or else what the new study file gives; None for neither."""
-    for value in (lambda: trial.setting(key, entry), lambda: _value_in(settings, key)):
+        is_needed = sampler in _OF_WHOLE_TRIALS and not (
+            sampler == "cmaes" and isinstance(entry, CategoricalSearch)  # which it draws at random
+        )
+        is_used = is_active(entry, used)
         try:
-            return value()
+            fit = _fit(entry, trial.setting(key, entry))
         except KeyError:
-            continue
-    return None
+            fit = None
+            if is_used and is_needed:
+                raise _UnfitError(f"lack {key}, which {sampler} needs") from None
+            lacking += [key] if is_used else []
+        else:
+            if is_used and fit is None:
+                raise _UnfitError(f"do not fit {key}")
+        if fit is not None and is_used:
+            used[key] = fit
+        if fit is not None or is_needed:
+            params[entry.column(key)] = ends(entry)[0] if fit is None else fit
+    if not params:
+        raise _UnfitError("have none of the searched settings")
+    return params, lacking
 
 
 def _fit(entry: SearchEntry, value: object) -> Scalar | None:

@@ -27,12 +27,16 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig
+from sweeper.config.refusals import nearest
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
+from sweeper.config.space import SEARCHED_TABLES
 from sweeper.config.study import StudyTable
+from sweeper.config.tables import searchable_settings
 from sweeper.errors import Problem, StudyError, did_you_mean, listed
 from sweeper.results.columns import LEAST_TRIALS
 from sweeper.results.importance import write_importance
 from sweeper.results.imported import ImportedTables, imported_from
+from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
 from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir, refuse_links
@@ -60,6 +64,7 @@ def import_optuna(
         StudyError: the directory has something else, or a name to map or a metric does not fit.
         SetupError: the storage cannot be read.
     """
+    _check_keys(renamed)
     study = read_study(url, name)
     place = f"{without_password(url)}#{study.study_name}"
     safe = _NOT_A_WORD.sub("-", study.study_name).strip("-")[:_MAX_NAME] or "imported"
@@ -79,6 +84,37 @@ def import_optuna(
     return run_dir, len(rows)
 
 
+def without_settings(run_dir: RunDir) -> dict[str, str | None]:
+    """The parameters of an imported study that are not settings, with what each may be called."""
+    known = searchable_settings()
+    columns = {_last(key) for key in known}
+    parameters = listed_in(run_dir).study["search"]
+    free = [key for key in known if key not in parameters]
+    return {
+        name: nearest(name, free)
+        for name in parameters
+        if _last(name) not in columns or ("." in name and not _is_in_a_table(name))
+    }
+
+
+def has_metric(run_dir: RunDir) -> bool:
+    """Whether the objectives of an imported study have names that another study can share."""
+    metrics = listed_in(run_dir).metrics
+    return metrics != value_columns(len(metrics))
+
+
+def _is_in_a_table(key: str) -> bool:
+    return _table_of(key) in SEARCHED_TABLES
+
+
+def _table_of(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
 def _check_free(run_dir: RunDir, place: str) -> None:
     """Refuse a directory that has anything but an earlier import of the same study."""
     refuse_links(run_dir)
@@ -89,6 +125,25 @@ def _check_free(run_dir: RunDir, place: str) -> None:
         return
     hint = "name a new directory with --to"
     raise StudyError(Problem(str(root), "--to", "there is something else", hint))
+
+
+def _check_keys(renamed: Mapping[str, str]) -> None:
+    """Refuse to map to keys that no study file has; arguments of functions may have any name."""
+    known = searchable_settings()
+    for name, key in renamed.items():
+        table, _, last = key.rpartition(".")
+        own = {_last(one) for one in known if _table_of(one) == _table_of(key)}
+        if not table or last in own:
+            continue
+        near = nearest(last, known)
+        if near is None and _is_in_a_table(key):
+            continue
+        hint = f"write a setting of {listed(SEARCHED_TABLES, 'or')}, such as optimizer.lr"
+        if near:
+            hint = f"did you mean '{near}'?"
+        if _is_in_a_table(key):
+            hint += f" If it is an argument of your own function, write --map {name}={last}"
+        raise StudyError(Problem("--map", f"{name}={key}", f"no setting is named '{key}'", hint))
 
 
 def _objectives(place: str, study: optuna.Study, given: Sequence[str]) -> tuple[str, ...]:

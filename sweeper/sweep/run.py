@@ -81,7 +81,7 @@ class StudyRun:
         if session.deaths:
             observer(Warned(_died(config, state.rounds + 1, session.deaths)))
         learned = session.learned
-        of_learning = filter(None, [*map(str, learned.sources), no_effect(config, learned)])
+        of_learning = filter(None, [*learned.messages, no_effect(config, learned)])
         for doubt in (*of_learning, *doubts(config), *data_doubts(config, data)):
             observer(Warned(printable(doubt)))
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import create_trial
 
 import sweeper
@@ -23,7 +33,7 @@ from sweeper.study.ask_tell import Past, Study
 from sweeper.study.learning import LEAST_OF_CMAES, Learned, learn, no_effect
 from sweeper.study.optuna_import import import_optuna
 from sweeper.study.optuna_storage import open_storage
-from sweeper.trial import LearnedTrial, TrialState
+from sweeper.trial import LearnedTrial, TrialState, fields_of
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
 from tests.in_process import study_in
@@ -32,6 +42,8 @@ from tests.small_studies import DIGITS
 FEW = ("study.n_trials=4", "schedule.parallel=2", "study.sampler.n_startup_trials=2")
 WIDER = ("search.optimizer.lr.high=1.0", "search.model.depth={type='int',low=1,high=1}")
 WIDTHS = "search.model.width={type='int',low=8,high=64}"
+# all that `stored` trials have, so that they suit every sampler
+KNOWN = ("search={}", WIDTHS, "search.optimizer.lr={type='float',low=1e-6,high=0.1,log=true}")
 
 
 def warnings_of(config: StudyConfig, **options: Any) -> list[str]:
@@ -128,13 +140,128 @@ def test_only_trials_that_fit_are_learnt_and_the_others_counted(tmp_path: Path) 
     assert str(source).endswith("/old.db#old; 5 do not fit model.width")
 
 
-def test_what_the_earlier_study_lacks_has_the_default_of_the_new_file(tmp_path: Path) -> None:
-    url = stored(tmp_path / "old.db")
-    depth = "search.model.depth={type='int',low=3,high=4}"
-    learned = learn(digits(), [url])
-    assert {trial.drawn["depth"] for trial in learned.trials} == {1.5}  # depth 2 of 1, 2, 3
-    (other,) = learn(digits(depth), [url]).sources
-    assert (other.n_trials, other.left_out) == (0, {"do not fit model.depth": 10})
+def test_what_the_earlier_study_lacks_is_left_out_and_named(tmp_path: Path) -> None:
+    learned = learn(digits(), [stored(tmp_path / "old.db")])
+    assert [{*trial.drawn} for trial in learned.trials] == [{"width", "lr"}] * 5
+    source, *notes = learned.messages
+    name = learned.sources[0].name
+    assert source.startswith("learns from 5 of 10 trials")
+    assert notes == [
+        "model.depth, model.activation and optimizer.weight_decay are not known of trials of "
+        f"{name}: the sampler explores them from scratch"
+    ]
+
+
+def test_parameters_without_a_setting_are_named_with_the_one_they_may_be(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/old.db"
+    study = optuna.create_study(storage=open_storage(url), study_name="old")
+    names = {"n_layers": 2, "clip": 1, "optimizer.lrr": 1, "width": 16}
+    study.add_trial(
+        create_trial(
+            params=names, distributions={n: IntDistribution(1, 16) for n in names}, value=1.0
+        )
+    )
+    (source,) = learn(digits(), [url]).sources
+    assert source.unused == {
+        "n_layers": "model.depth",
+        "clip": None,
+        "optimizer.lrr": "optimizer.lr",
+    }
+    notes = [*source.notes]
+    assert notes[1:3] == [
+        f"n_layers of {source.name} is not searched here, so it is not used; "
+        "if it is model.depth, use import-optuna --map n_layers=model.depth",
+        f"clip of {source.name} is not searched here, so it is not used",
+    ]
+    (source,) = learn(
+        digits("search={}", "search.train.epochs={type='int',low=1,high=6}"), [url]
+    ).sources
+    assert source.left_out == {"have none of the searched settings": 1}
+
+
+@pytest.mark.parametrize("sampler", ["gp", "cmaes", "nsgaii"])
+def test_samplers_of_whole_trials_learn_only_from_trials_that_have_all(
+    sampler: str, tmp_path: Path
+) -> None:
+    url, chosen = stored(tmp_path / "old.db"), f"study.sampler={{name='{sampler}'}}"
+    (source,) = learn(digits(chosen), [url]).sources
+    assert source.left_out == {f"lack model.depth, which {sampler} needs": 10}
+    (source,) = learn(digits(*KNOWN, chosen), [url]).sources
+    assert (source.n_trials, [*source.notes]) == (10, [])
+
+
+@pytest.mark.parametrize("group", ["", ",group=true"])
+def test_a_setting_that_earlier_trials_lack_is_explored(group: str, tmp_path: Path) -> None:
+    """Whole trials with an invented constant keep the sampler near it."""
+    decay = "search.optimizer.weight_decay={type='float',low=1e-6,high=1.0,log=true}"
+    config = digits(*KNOWN, decay, f"study.sampler={{name='tpe'{group}}}")
+    partial = learn(config, [stored(tmp_path / "old.db")]).trials
+    invented = [replace(one, drawn={**one.drawn, "weight_decay": 1e-6}) for one in partial]
+
+    def spread(learned: Sequence[LearnedTrial]) -> float:
+        """The standard deviation of proposals, in decades."""
+        study, found = Study(config, Past(learned=learned)), list[float]()
+        for number in range(20):
+            (spec,) = study.ask(1, 0)
+            found.append(math.log10(float(spec.params["weight_decay"])))
+            study.tell(number, TrialState.COMPLETE, [float(spec.params["width"])])
+        return float(np.std(found))
+
+    assert spread(partial) > 1.2, "uniform proposals have 1.7"
+    assert spread(partial) > 1.5 * spread(invented)
+
+
+def test_unused_settings_are_learnt_where_they_are_known(tmp_path: Path) -> None:
+    """What a condition leaves out of a trial has no value to learn from."""
+    when = "search.model.dropout={type='float',low=0.1,high=0.3,when={'model.activation'='tanh'}}"
+    url = f"sqlite:///{tmp_path}/old.db"
+    study = optuna.create_study(storage=open_storage(url), study_name="old")
+    kinds, rates = CategoricalDistribution(["relu", "tanh"]), FloatDistribution(0.1, 0.5)
+    for params in ({"activation": "relu"}, {"activation": "tanh", "dropout": 0.2}):
+        known = {"activation": kinds, "dropout": rates}
+        given = {name: known[name] for name in params}
+        study.add_trial(create_trial(params=params, distributions=given, value=1.0))
+    search = ("search={}", "search.model.activation={type='categorical',choices=['relu','tanh']}")
+    learned = learn(digits(*search, when), [url])
+    assert [dict(trial.drawn) for trial in learned.trials] == [
+        {"activation": "relu"},
+        {"activation": "tanh", "dropout": 0.2},
+    ]
+    assert [*learned.sources[0].notes] == []
+    for_gp = learn(digits(*search, when, "study.sampler={name='gp'}"), [url])
+    assert [dict(trial.drawn) for trial in for_gp.trials] == [
+        {"activation": "relu", "dropout": 0.1},
+        {"activation": "tanh", "dropout": 0.2},
+    ]
+
+
+def test_a_record_of_an_earlier_version_is_learnt_as_it_is(tmp_path: Path) -> None:
+    """It has a value for each setting, and does not say what was not known."""
+    config = digits(WIDTHS)
+    learned = learn(config, [stored(tmp_path / "old.db")])
+    invented = {"depth": 1.5, "activation": "relu", "weight_decay": 0.0}
+    fields = ("name", "digest", "n_seen", "n_trials", "left_out")
+    whole = [{**invented, **one.drawn} for one in learned.trials]
+    body = {
+        "sources": [{name: getattr(one, name) for name in fields} for one in learned.sources],
+        "trials": [
+            {**fields_of(one), "drawn": {name: drawn[name] for name in config.columns}}
+            for one, drawn in zip(learned.trials, whole, strict=True)
+        ],
+    }
+    recorded = Learned.from_dict(json.loads(json.dumps(body)))
+    assert [*recorded.messages] == [str(learned.sources[0])]
+    (spec,) = Study(config, Past(learned=recorded.trials)).ask(1, 0)
+    # what the version that recorded this has proposed
+    assert spec.drawn == pytest.approx(
+        {
+            "depth": 1.81877008991,
+            "width": 2.81823920826,
+            "activation": "relu",
+            "lr": 0.000206527063432,
+            "weight_decay": 0.315795999365,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,7 +326,7 @@ HYPERBAND = "study.pruner={name='hyperband',min_resource=1,max_resource=6,reduct
 def test_only_a_sampler_that_learns_proposes_other_trials(
     sampler: str, more: tuple[str, ...], reason: str | None, tmp_path: Path
 ) -> None:
-    config = digits(WIDTHS, f"study.sampler={{{sampler}}}", *more)
+    config = digits(*KNOWN, f"study.sampler={{{sampler}}}", *more)
     learned = learn(config, [stored(tmp_path / "old.db")])
     assert len(learned.trials) == LEAST_OF_CMAES
     past = Past(learned=learned.trials)

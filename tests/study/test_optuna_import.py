@@ -18,7 +18,7 @@ from sweeper.results.listing import listed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import learn
-from sweeper.study.optuna_import import import_optuna
+from sweeper.study.optuna_import import has_metric, import_optuna, without_settings
 from sweeper.study.optuna_storage import open_storage
 from tests.small_studies import DIGITS
 
@@ -143,6 +143,17 @@ def test_a_new_study_learns_from_an_imported_one(url: str, tmp_path: Path) -> No
     [
         ({"lrr": "optimizer.lr"}, [], "no trial has a parameter 'lrr'; did you mean 'lr'?"),
         ({"lr": "model.width"}, [], "two parameters are called model.width"),
+        (
+            {"lr": "optimizer.lrr"},
+            [],
+            "no setting is named 'optimizer.lrr'; did you mean 'optimizer.lr'?",
+        ),
+        ({"lr": "model.learning_rate"}, [], "did you mean 'optimizer.lr'? If it is an argument"),
+        (
+            {"lr": "optim.rate"},
+            [],
+            "write a setting of model, optimizer or train, such as optimizer.lr",
+        ),
         ({}, ["a", "b"], "a and b for a study with 1 objectives"),
     ],
 )
@@ -153,6 +164,22 @@ def test_names_that_do_not_fit_are_refused(
         import_optuna(url, None, tmp_path / "run", names, metrics)
     assert found in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_parameters_that_are_not_settings_are_named(url: str, tmp_path: Path) -> None:
+    run_dir = imported(url, tmp_path / "run", {"lr": "n_layers", "clip": "model.heads"})
+    assert without_settings(run_dir) == {"n_layers": "model.depth", "model.heads": None}
+    assert without_settings(imported(url, tmp_path / "run")) == {}
+
+
+def test_learning_from_an_objective_without_a_name_says_how_to_name_it(
+    url: str, tmp_path: Path
+) -> None:
+    run_dir = import_optuna(url, None, tmp_path / "run", NAMES, [])[0]
+    found = "minimize value, but this study: minimize val_loss; import it again with --metric val_"
+    with pytest.raises(StudyError, match=found):
+        learn(parse(DIGITS, Path("study.toml"), []), [run_dir.root])
+    assert not has_metric(run_dir) and has_metric(imported(url, run_dir.root))
 
 
 def test_what_needs_a_model_is_refused(url: str, tmp_path: Path) -> None:

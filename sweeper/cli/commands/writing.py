@@ -18,9 +18,9 @@ from sweeper.cli.commands.arguments import (
     tables_asked,
     trial_asked,
 )
-from sweeper.cli.commands.printing import CommandGroup, print_json, print_written
+from sweeper.cli.commands.printing import CommandGroup, print_json, print_shown, print_written
 from sweeper.cli.console import console_on
-from sweeper.errors import Problem, StudyError, SweeperError, counted
+from sweeper.errors import Problem, StudyError, SweeperError, counted, printable
 from sweeper.templates.advice import Effort
 
 
@@ -139,12 +139,18 @@ def import_optuna(
     if len(names) < len(pairs):
         found = "a parameter is mapped twice"
         raise StudyError(Problem("--map", " ".join(renamed or ()), found, "map each of them once"))
+    from sweeper.study.optuna_import import has_metric, without_settings
     from sweeper.study.optuna_import import import_optuna as write
 
     run_dir, count = write(url, name, output, names, metric or ())
     use = f"view it with `python -m sweeper report {run_dir.root}`"
-    learn = f"learn from it with `run STUDY --learn-from {run_dir.root}`"
-    print_written(run_dir.root, f"{counted(count, 'trial')}; {use}, {learn}")
+    learn = f", learn from it with `run STUDY --learn-from {run_dir.root}`"
+    if not has_metric(run_dir):
+        learn = "; to learn from it, import it again with --metric NAME, such as val_accuracy"
+    print_written(run_dir.root, f"{counted(count, 'trial')}; {use}{learn}")
+    for parameter, key in without_settings(run_dir).items():
+        way = f"; if it is {key}, import again with --map {parameter}={key}" if key else ""
+        print_shown(printable(f"{parameter} is not a setting{way}"))
 
 
 def trial(
