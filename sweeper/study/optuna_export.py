@@ -18,6 +18,7 @@ import optuna
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
+    check_distribution_compatibility,
     distribution_to_json,
 )
 from optuna.exceptions import DuplicatedStudyError
@@ -171,7 +172,7 @@ def write_study(config: StudyConfig, trials: Sequence[FrozenTrial], url: str, na
     A study with this name gets the trials that it lacks, after its own.
 
     Raises:
-        StudyError: the study there has other directions, or trials of an earlier version.
+        StudyError: the study there was not exported, or has another search or other directions.
         SetupError: the database cannot be written.
     """
     with refusing(without_password(url), "written"):
@@ -191,20 +192,41 @@ def write_study(config: StudyConfig, trials: Sequence[FrozenTrial], url: str, na
 def _add_missing(
     config: StudyConfig, trials: Sequence[FrozenTrial], storage: RDBStorage, name: str
 ) -> int:
-    """Add the trials that an earlier export has not; trials of others are left alone."""
+    """Add the trials that an earlier export has not; trials of others are left alone.
+
+    Raises:
+        StudyError: the study there is not one that was exported, or cannot have these trials, too.
+    """
     study = optuna.load_study(study_name=name, storage=storage)
     directions = tuple(direction.name.lower() for direction in study.directions)
+    there, hint = study.get_trials(deepcopy=False), f"write another name, such as {name}-sweeper"
+    found = ""
     if directions != config.study.directions:
         found = f"the study '{name}' there has other directions: {listed(directions)}"
-        raise StudyError(Problem("", "--name", found, "give this one another name"))
-    there = study.get_trials(deepcopy=False)
-    if any("epochs_done" in one.user_attrs and ORIGIN not in one.user_attrs for one in there):
+    elif any("epochs_done" in one.user_attrs and ORIGIN not in one.user_attrs for one in there):
         found = f"an earlier version has exported trials to the study '{name}', not saying which"
-        raise StudyError(Problem("", "--name", found, "give this one another name"))
+    elif there and not any(ORIGIN in one.user_attrs for one in there):
+        found = f"the study '{name}' there has trials, and none was exported from a run directory"
+    elif other := _first_clash(there, trials):
+        found = f"the study '{name}' there has another search: {other}"
+    if found:
+        raise StudyError(Problem("", "--name", found, hint))
     known = {trial.user_attrs.get(ORIGIN) for trial in there}
     missing = [trial for trial in trials if trial.user_attrs[ORIGIN] not in known]
     write_trials(storage, study._study_id, missing, len(there))
     return len(missing)
+
+
+def _first_clash(there: Sequence[FrozenTrial], trials: Sequence[FrozenTrial]) -> str:
+    """A parameter that Optuna would not allow with both distributions; empty if there is none."""
+    ours = {name: one for trial in trials for name, one in trial.distributions.items()}
+    for trial in there:
+        for name, theirs in trial.distributions.items():
+            try:
+                check_distribution_compatibility(ours.get(name, theirs), theirs)
+            except ValueError:
+                return f"'{name}' is {theirs}, but here {ours[name]}"
+    return ""
 
 
 def write_trials(

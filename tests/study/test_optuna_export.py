@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from sweeper.results.listing import curves_of_all
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.optuna_export import (
+    ORIGIN,
     export_optuna,
     with_gaps,
     written_distributions,
@@ -127,18 +129,46 @@ def test_a_study_that_is_there_gets_the_trials_that_it_lacks(
     assert export_optuna(run_dir, url, None) == ("wine", 0)
     assert export_optuna(run_dir, url, "other") == ("other", 8)
     storage = open_storage(url)
+    exported = optuna.load_study(study_name="wine", storage=storage)
+    exported.add_trial(optuna.trial.create_trial(value=7.0))
+    assert export_optuna(run_dir, url, None) == ("wine", 0), "trials of others are left alone"
+    optuna.create_study(storage=storage, study_name="empty", direction="minimize")
+    assert export_optuna(run_dir, url, "empty") == ("empty", 8)
+    found = optuna.load_study(study_name="empty", storage=storage).trials
+    assert [trial.params for trial in found] == [trial.params for trial in exported.trials[:8]]
+
+
+def test_a_study_of_something_else_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    storage = open_storage(url)
+    optuna.create_study(storage=storage, study_name="up", direction="maximize")
     mine = optuna.create_study(storage=storage, study_name="mine", direction="minimize")
     mine.add_trial(optuna.trial.create_trial(value=7.0))
-    assert export_optuna(run_dir, url, "mine") == ("mine", 8)
-    assert export_optuna(run_dir, url, "mine") == ("mine", 0)
-    found = optuna.load_study(study_name="mine", storage=storage).trials
-    assert [trial.number for trial in found] == [*range(9)]
-    assert (found[0].value, found[0].user_attrs) == (7.0, {})
-    exported = optuna.load_study(study_name="wine", storage=storage).trials
-    assert [trial.params for trial in found[1:]] == [trial.params for trial in exported]
-    optuna.create_study(storage=storage, study_name="up", direction="maximize")
-    with pytest.raises(StudyError, match="the study 'up' there has other directions: maximize"):
-        export_optuna(run_dir, url, "up")
+    export_optuna(run_dir, url, None)
+    other = optuna.create_study(storage=storage, study_name="other", direction="minimize")
+    other.add_trial(
+        optuna.trial.create_trial(
+            value=7.0,
+            params={"width": 4},
+            distributions={"width": CategoricalDistribution((4, 8))},
+            user_attrs={ORIGIN: "another:0"},
+        )
+    )
+    for name, found in (
+        ("up", "the study 'up' there has other directions: maximize"),
+        (
+            "mine",
+            "none was exported from a run directory; write another name, such as mine-sweeper",
+        ),
+        (
+            "other",
+            "has another search: 'width' is CategoricalDistribution(choices=(4, 8)), but here",
+        ),
+    ):
+        with pytest.raises(StudyError, match=re.escape(found)):
+            export_optuna(run_dir, url, name)
+    for name in ("mine", "other"):
+        assert len(optuna.load_study(study_name=name, storage=storage).trials) == 1
 
 
 def test_an_exported_study_is_imported_with_its_curves(run_dir: RunDir, tmp_path: Path) -> None:
