@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 from sweeper.config import StudyConfig
+from sweeper.errors import SetupError
 from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhandled
 from sweeper.results.events import BucketStarted, Event, Observer, RoundClosed, StudyOpened, Warned
+from sweeper.results.status import Status, read_status, update_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.crashes import note_left
 
@@ -21,6 +24,7 @@ class Leaving:
     run_dir: RunDir
     observer: Observer
     _rounds: int | None = None
+    _status: Status | None = None
     _is_training: bool = False
 
     def __call__(self, event: Event) -> None:
@@ -29,7 +33,7 @@ class Leaving:
             case StudyOpened(rounds_done=rounds):
                 self._rounds = rounds
             case RoundClosed(status=status):
-                self._rounds, self._is_training = status.round, False
+                self._rounds, self._is_training, self._status = status.round, False, status
             case BucketStarted():
                 self._is_training = True
             case _:
@@ -39,6 +43,7 @@ class Leaving:
     def leave(self, reason: str) -> str:
         """Record that the program ends normally now; returns what that costs the study."""
         note_left(self.run_dir)
+        self._write_status()
         if self._rounds is None:
             return f"{reason}: ended before the study was open; nothing is lost"
         lost = ""
@@ -49,6 +54,17 @@ class Leaving:
             )
         after = f"after round {self._rounds}" if self._rounds else "from the beginning"
         return f"{reason}: {lost}run the same command to resume {after}"
+
+    def _write_status(self) -> None:
+        """Write the status after the last round, if that was not done yet."""
+        if self._status is None:
+            return
+        with suppress(OSError, SetupError):  # it is a view of the ledger, and the program ends now
+            if read_status(self.run_dir).round < self._status.round:
+                now = time.time()
+                update_status(
+                    self.run_dir, replace(self._status, state="interrupted", updated_at=now)
+                )
 
     @contextmanager
     def stopping(

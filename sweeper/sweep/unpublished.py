@@ -1,10 +1,11 @@
-"""Whether the published tables lack rows of the ledger, without checking either.
+"""Whether the published tables lack rows of the ledger, or the status a round; checks neither.
 
 They do while a study runs, and after it was killed: rows are committed before they are published.
 """
 
 from __future__ import annotations
 
+from math import inf
 from shlex import quote
 
 from sweeper.errors import SetupError
@@ -13,7 +14,7 @@ from sweeper.rundir import RunDir
 
 
 def unpublished(run_dir: RunDir) -> str | None:
-    """What the tables of a study lack, and how to publish it; None if nothing or if it runs."""
+    """What is not published of a study, and how to publish it; None if nothing or if it runs."""
     if is_published(run_dir) or _is_running(run_dir):
         return None
     # most studies ended normally: commands that read little start sooner without these
@@ -21,6 +22,7 @@ def unpublished(run_dir: RunDir) -> str | None:
     from sweeper.results.light import readable
     from sweeper.results.publish import last_round
 
+    what = "tables are"
     committed = count_committed(run_dir.ledger)
     if committed is None:
         return None
@@ -30,10 +32,23 @@ def unpublished(run_dir: RunDir) -> str | None:
         lacks = f"{run_dir.trials.name} has {rows} of {committed.trials} finished trials"
     elif rounds < committed.rounds:
         lacks = f"{run_dir.metrics.name}/ has the curves of {rounds} of {committed.rounds} rounds"
+    elif (round_ := _round(run_dir)) < committed.rounds:
+        what, lacks = (
+            "status is",
+            f"{run_dir.status.name} is of round {round_} of {committed.rounds}",
+        )
     else:
         return None
     publish = f"python -m sweeper verify {quote(str(run_dir.root))} --repair"
-    return f"the tables are behind the ledger: {lacks}; publish the rest with: {publish}"
+    return f"the {what} behind the ledger: {lacks}; publish the rest with: {publish}"
+
+
+def _round(run_dir: RunDir) -> float:
+    """The round of the status; if it cannot be read, other messages say so."""
+    try:
+        return read_status(run_dir).round
+    except SetupError:
+        return inf
 
 
 def _is_running(run_dir: RunDir) -> bool:

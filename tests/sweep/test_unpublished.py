@@ -10,11 +10,13 @@ import pytest
 
 from sweeper.dashboard.page import Page
 from sweeper.dashboard.study import PublishedStudy
+from sweeper.results.events import RoundClosed
 from sweeper.results.publish import last_round
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
+from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.unpublished import unpublished
-from sweeper.sweep.verify import repair
+from sweeper.sweep.verify import repair, verify
 from tests.command_line import CommandLine
 from tests.crashes import Study
 
@@ -47,7 +49,7 @@ def test_trials_that_are_not_published_are_counted(run_dir: RunDir) -> None:
 def test_curves_that_are_not_published_are_counted(run_dir: RunDir) -> None:
     status = read_status(run_dir)
     repair(run_dir)
-    write_status(run_dir, status)
+    write_status(run_dir, replace(status, round=2))
     assert unpublished(run_dir) is None
     *_, last = run_dir.own_parts()
     last.unlink()
@@ -55,6 +57,33 @@ def test_curves_that_are_not_published_are_counted(run_dir: RunDir) -> None:
     message = unpublished(run_dir)
     assert message is not None
     assert f": metrics/ has the curves of {left} of 2 rounds; " in message
+
+
+def test_a_status_of_an_earlier_round_is_reported(run_dir: RunDir) -> None:
+    repair(run_dir)
+    status = read_status(run_dir)
+    write_status(run_dir, replace(status, round=1, state="failed"))
+    assert "the status is behind the ledger: status.json is of round 1 of 2; " in str(
+        unpublished(run_dir)
+    )
+    (damage,) = verify(run_dir).damage
+    assert str(damage).startswith("status.json: it is of round 1, and the ledger has 2")
+    repair(run_dir)
+    assert (unpublished(run_dir), verify(run_dir).damage) == (None, ())
+
+
+def test_a_program_that_ends_at_once_leaves_the_status_of_the_last_round(run_dir: RunDir) -> None:
+    repair(run_dir)
+    status = read_status(run_dir)
+    write_status(run_dir, replace(status, round=1, counts={}, state="running"))
+    leaving = Leaving(run_dir, lambda event: None)
+    leaving(RoundClosed(replace(status, state="running")))
+    leaving.leave("received a second signal")
+    left = read_status(run_dir)
+    assert replace(left, updated_at=status.updated_at) == replace(status, state="interrupted")
+    write_status(run_dir, replace(status, state="finished"))
+    leaving.leave("received a second signal")
+    assert read_status(run_dir).state == "finished"
 
 
 def test_a_running_study_is_behind_without_a_word(run_dir: RunDir) -> None:

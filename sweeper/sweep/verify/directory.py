@@ -173,7 +173,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         *_damaged_checkpoints(run_dir, state),
         *(one for model in found for one in damaged_model(run_dir, config, model, digest, trusted)),
         *_damaged_views(run_dir, config, ledger),
-        *_damaged_status(run_dir),
+        *_damaged_status(run_dir, state.rounds),
         # after a session that was killed before its first round, some do not exist yet
         *(damaged_files(run_dir, config, ledger, trusted) if state.rounds else ()),
     )
@@ -238,9 +238,13 @@ def _rebuilt(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[R
         yield anew
 
 
-def _damaged_status(run_dir: RunDir) -> Iterator[Damage]:
+def _damaged_status(run_dir: RunDir, rounds: int) -> Iterator[Damage]:
+    hint = repair_hint(run_dir)
     try:
-        read_status(run_dir)
+        status = read_status(run_dir)
     except SetupError as error:
-        found = error.problems[0].found
-        yield Damage(run_dir.status.name, found, repair_hint(run_dir), is_view=True)
+        yield Damage(run_dir.status.name, error.problems[0].found, hint, is_view=True)
+        return
+    if status.round != rounds:
+        found = f"it is of round {status.round}, and the ledger has {rounds}"
+        yield Damage(run_dir.status.name, found, hint, is_view=True)
