@@ -208,7 +208,8 @@ def describe_doubt(
         return ""
     score, rival = max(scores, key=lambda pair: pair[0])
     lead = sign * value - score
-    error = max(model.errors.get(column) or 0.0 for model in baseline.models)
+    # that of R² is 0 for a constant, whose lead over others would never be chance
+    error = rival.errors.get(column) or max(m.errors.get(column) or 0.0 for m in baseline.models)
     if lead > error:
         return ""
     where = f" on the {_PARTS[part]} rows" if (part := column.partition("_")[0]) in _PARTS else ""

@@ -150,6 +150,21 @@ def test_a_trial_that_hardly_beats_the_constant_is_reported_as_such() -> None:
     )
 
 
+@pytest.mark.parametrize(("accuracy", "is_reported"), [(0.96, True), (0.97, False)])
+def test_the_standard_error_is_that_of_the_model_compared_with(
+    accuracy: float, is_reported: bool
+) -> None:
+    """A majority class of half of the rows has a larger one than a good model."""
+    models = (
+        SimpleModel("majority class", False, {"val_accuracy": 0.5}, {"val_accuracy": 0.028}),
+        SimpleModel("logistic regression", True, {"val_accuracy": 0.95}, {"val_accuracy": 0.0117}),
+    )
+    trial = {"trial_number": 7, "value": accuracy}
+    warning = describe_doubt(Baseline("d", 100, models), "val_accuracy", "maximize", trial)
+    assert ("with a standard error of 0.012" in warning) is is_reported
+    assert bool(warning) is is_reported
+
+
 @pytest.mark.parametrize(
     ("metric", "constant", "linear", "rows", "is_reported"),
     [
