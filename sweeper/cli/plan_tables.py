@@ -32,6 +32,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield from _data(data)
     yield ""
     yield from simple_models(Baseline.from_dict(preview["baseline"]), preview["metric"])
+    yield ""
     yield rows(
         "search space",
         ("setting", "column", "values", "splits buckets", "when"),

@@ -204,7 +204,6 @@ def simple_models(
         yield rows("simple models on the same rows", *compared(baseline, metric, trial))
     if baseline.skipped:
         yield printable(f"no {'linear' if baseline.models else 'simple'} model: {baseline.skipped}")
-    yield ""
 
 
 def range_ends(trials: TrialRows) -> str:

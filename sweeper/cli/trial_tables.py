@@ -60,7 +60,7 @@ def trial(
     curves: Mapping[str, Sequence[float | None]],
     buckets: Sequence[Record],
 ) -> Iterator[RenderableType]:
-    """Everything known about a trial, in blocks."""
+    """Everything known about a trial that has ended, in blocks."""
     ended = row["state"] if row["reason"] is None else f"{row['state']}, {row['reason']}"
     facts: dict[str, object] = {f"trial {row['trial_number']}": ended}
     values = ("value", *(f"value_{index}" for index in range(1, len(metrics))))
@@ -70,24 +70,31 @@ def trial(
     known = ("value_std", "feasible", "diverged_epoch", *(n for n in row if n.startswith("test_")))
     facts |= {name: row[name] for name in known if row.get(name) is not None}
     yield pairs(facts)
-    yield ""
-    yield "parameters"
-    yield pairs(json.loads(row["params_json"]))
-    yield ""
+    yield from ("", "parameters", pairs(json.loads(row["params_json"])))
     if row["reason"] == Reason.INFEASIBLE:
         why = "none, because the number of parameters violates a constraint"
-        yield pairs({"n parameters": row["n_parameters"], "training": why})
+        yield from ("", pairs({"n parameters": row["n_parameters"], "training": why}))
         return
-    yield "curves by epoch"
-    yield _curves(curves)
-    yield ""
-    yield pairs(_training(row))
+    if row["epochs_done"] and not curves:
+        yield from ("", "its curves are not published yet")
+    if curves:
+        yield from ("", "curves by epoch", _curves(curves))
+    yield from ("", pairs(_training(row)))
     if buckets:
-        yield ""
-        yield _buckets(buckets)
+        yield from ("", _buckets(buckets))
     if row["error_type"] is not None:
         yield ""
         yield from explain_failure(row["error_message"] or "")
+
+
+def unfinished(
+    number: int, curves: Mapping[str, Sequence[float | None]], buckets: Sequence[Record]
+) -> Iterator[RenderableType]:
+    """What is published of a trial that has not ended."""
+    yield pairs({f"trial {number}": "has not ended"})
+    yield from ("", "curves by epoch", _curves(curves))
+    if buckets:
+        yield from ("", _buckets(buckets))
 
 
 def explain_failure(message: str) -> Iterator[str]:
@@ -274,13 +281,16 @@ def refitted(row: Record, again: Record, on: str) -> Rows:
 
 def _training(row: Record) -> dict[str, object]:
     seconds = {"train_s", "compile_share_s"}
+    is_own = row["strategy"] != "none"  # of an imported trial, what is not known is 0 or empty
     facts: dict[str, object] = {}
     for name in _TRAINING:
         value = row[name]
-        if value is not None:
+        if value is not None and (is_own or value):
             shown = formatting.size(value) if name.endswith("_bytes") else value
             shown = formatting.seconds(value) if name in seconds else shown
             facts[name.removesuffix("_s").removesuffix("_bytes")] = shown
+    if not is_own:
+        return facts
     known = [(name, row[name]) for name in _CLASS if row.get(name) is not None]
     facts["class"] = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known)
     facts["where"] = ", ".join(str(row[name]) for name in _PLACE if row[name] is not None)

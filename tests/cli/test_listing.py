@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyarrow import parquet
 
 import sweeper
 from sweeper.errors import SetupError, StudyError
@@ -219,6 +221,34 @@ def test_show_prints_curves_and_best_prints_next_steps(
     assert f"python -m sweeper reproduce {run} {best}" in told.stdout
     assert missing.stderr == f"{run}: no trial 99 has ended; use a finished trial: 0 to 5\n"
     assert command("show", "there").stderr.startswith("there: trials.parquet does not exist")
+
+
+def test_show_says_what_is_published_of_a_trial_that_has_not_ended(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = RunDir(tmp_path / "run")
+    shutil.copytree(directory / "run", run_dir.root)
+    table = parquet.read_table(run_dir.trials)
+    parquet.write_table(table.filter(pc.field("trial_number") != 1), run_dir.trials)
+    drawn, buckets = curves(run_dir, 1), buckets_of(run_dir, 1)
+
+    sweeper.command("show", str(run_dir.root), "1")
+    first, _, heading, *rest = capsys.readouterr().out.splitlines()
+    assert (first.split(), heading) == (["trial", "1", "has", "not", "ended"], "curves by epoch")
+    assert {line.split()[0] for line in rest[: len(drawn)]} == {*drawn}
+    sweeper.command("show", str(run_dir.root), "1", "--json")
+    assert json.loads(capsys.readouterr().out) == {
+        "trial_number": 1,
+        "state": "RUNNING",
+        "curves": drawn,
+        "buckets": json.loads(json.dumps(buckets, default=str)),
+    }
+
+    for part in run_dir.own_parts():
+        part.unlink()
+    sweeper.command("show", str(run_dir.root), "0")
+    shown = capsys.readouterr().out
+    assert "its curves are not published yet" in shown and "curves by epoch" not in shown
 
 
 def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(

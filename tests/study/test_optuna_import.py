@@ -115,6 +115,18 @@ def test_commands_that_show_results_work(url: str, tmp_path: Path) -> None:
     assert read_light(run_dir.importance) is None, "8 complete trials are too few"
 
 
+def test_what_is_not_known_of_an_imported_trial_is_not_shown(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(imported(url, tmp_path / "run").root)
+    sweeper.command("show", root, "0")
+    names = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names[-3:] == ["", "epochs done", "train"]
+    assert {"n parameters", "class", "where", "rounds", "attempts"}.isdisjoint(names)
+    sweeper.command("best", root)
+    assert capsys.readouterr().out.splitlines()[-1].strip()
+
+
 def test_an_import_is_repeated_in_place_but_replaces_nothing_else(url: str, tmp_path: Path) -> None:
     run_dir = imported(url, tmp_path / "run")
     before = run_dir.trials.read_bytes()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +29,12 @@ from sweeper.results.status import for_want_of_one
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sweeper.results.listing import TrialRows
+
+Row = Mapping[str, Any]
 _SHOWN = 100
 _MORE_COLUMNS = "show them with --columns A,B,..., --csv, or a wider terminal"
 
@@ -94,20 +101,26 @@ def trials(
 def show(
     directory: MaybeDirectory = None, trial: MaybeTrial = None, as_json: AsJson = False
 ) -> None:
-    """Show one trial: its parameters, how and where it was trained, and any error."""
+    """Show one trial: its parameters, how and where it was trained, and any error.
+
+    Of a trial in training, show its curves so far.
+    """
     run_dir, number = trial_asked(directory, trial)
     from sweeper.results.listing import buckets_of, curves, listed
 
     known = listed(run_dir)
-    row = known.row(_best(run_dir, known.best(1)) if number is None else number)
-    if row is None:
+    number = _best(run_dir, known.best(1)) if number is None else number
+    row, drawn, buckets = known.row(number), curves(run_dir, number), buckets_of(run_dir, number)
+    if row is None and not drawn:
         numbers = known.rows(["trial_number"])
         there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
         hint = f"use a finished trial: {there or 'none yet'}"
         raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", hint))
-    drawn, buckets = curves(run_dir, row["trial_number"]), buckets_of(run_dir, row["trial_number"])
     if as_json:
-        print_json({**row, "curves": drawn, "buckets": buckets})
+        known_of_it = row or {"trial_number": number, "state": "RUNNING"}
+        print_json({**known_of_it, "curves": drawn, "buckets": buckets})
+    elif row is None:
+        print_shown(*trial_tables.unfinished(number, drawn, buckets))
     else:
         print_shown(*trial_tables.trial(row, known.metrics, drawn, buckets))
 
@@ -133,28 +146,34 @@ def best(
         simple = baseline_record(run_dir)
         print_json({"run_dir": str(run_dir.root), "best": rows, "baseline": simple})
         return
-    if warning := formatting.violates(rows[0]):
-        print_shown(warning, "")
-    baseline = read_baseline(run_dir)
-    print_shown(tables.best_trials(known.metrics, rows), "")
-    if tie := formatting.tie(known.metrics, known.tied()):
-        print_shown(tie, "")
-    judged = with_metrics_of_value(run_dir, rows[0])
-    print_shown(*tables.simple_models(baseline, known.metrics, judged))
-    if warning := describe_doubt(baseline, known.metrics, known.directions, rows[0]):
-        print_shown(printable(warning), "")
-    if ends := tables.range_ends(known):
-        print_shown(ends, "")
-    if warning := repeats(known.rows(["state", "params_json"])):
-        print_shown(warning, "")
-    if chosen := read_ensemble(run_dir):
-        print_shown(*verdicts(chosen), "")
-    train = known.study["settings"].get("train")
-    if train is None:  # imported, without models
-        return
-    n_kept = len(run_dir.own_models()) // 2
-    averages = len(known.metrics) == 1 and train["program"] == "supervised" and n_kept > 1
-    print_shown(trial_tables.with_the_best(run_dir, rows[0], averages=averages))
+    blocks = [block for block in _best_in_blocks(run_dir, known, rows) if block]
+    for block, follows in zip(blocks, [*blocks[1:], None], strict=True):
+        print_shown(*block, *([""] if follows else []))
+
+
+def _best_in_blocks(
+    run_dir: RunDir, known: TrialRows, rows: Sequence[Row]
+) -> Iterator[Sequence[RenderableType]]:
+    """What is known about the best trials, and how to continue; blocks may be empty."""
+    baseline, judged = read_baseline(run_dir), with_metrics_of_value(run_dir, rows[0])
+    doubt = describe_doubt(baseline, known.metrics, known.directions, rows[0])
+    chosen, train = read_ensemble(run_dir), known.study["settings"].get("train")
+    yield _one(formatting.violates(rows[0]))
+    yield [tables.best_trials(known.metrics, rows)]
+    yield _one(formatting.tie(known.metrics, known.tied()))
+    yield [*tables.simple_models(baseline, known.metrics, judged)]
+    yield _one(printable(doubt))
+    yield _one(tables.range_ends(known))
+    yield _one(repeats(known.rows(["state", "params_json"])))
+    yield [*verdicts(chosen)] if chosen else []
+    if train is not None:  # otherwise it was imported, without models
+        n_kept = len(run_dir.own_models()) // 2
+        averages = len(known.metrics) == 1 and train["program"] == "supervised" and n_kept > 1
+        yield [trial_tables.with_the_best(run_dir, rows[0], averages=averages)]
+
+
+def _one(text: str | None) -> Sequence[str]:
+    return [text] if text else []
 
 
 def _best(run_dir: RunDir, numbers: list[int]) -> int:
