@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper.cli.commands.guide import TOPICS, _explain, _rendered
+from sweeper.cli.commands.guide import TOPICS, _explain, _rendered, read_guide
 from sweeper.config.study import PRUNERS, SAMPLERS
+from sweeper.errors import StudyError
 from sweeper.study.options import OPTIONS
 from tests.command_line import CommandLine
 from tests.documents import GUIDES, headings
@@ -51,6 +52,15 @@ def test_a_guide_is_rendered_whole(topic: str, command: CommandLine) -> None:
     assert all(heading in said for heading in headings(GUIDES[topic]))
     assert not re.search(r"^#+ |<!--|\]\((#|[\w./-]+\.md)", done.stdout, re.MULTILINE)
     assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_a_word_that_is_not_a_guide_leads_to_those_with_a_section_about_it() -> None:
+    found = "no guide is named 'optuna'; read `search` (Trials from Optuna) or `results` (Optuna's"
+    with pytest.raises(StudyError, match=re.escape(found)):
+        read_guide("optuna")
+    for other in ("nothing of this", "", " "):
+        with pytest.raises(StudyError, match=r"no guide is named"):
+            read_guide(other)
 
 
 def test_a_link_to_another_guide_is_the_command_that_shows_it(command: CommandLine) -> None:
@@ -107,7 +117,8 @@ def test_options_of_samplers_and_pruners_are_explained(table: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["result"], f"TOPIC: no guide is named 'result'; the guides are {', '.join(TOPICS)}"),
+        (["result"], "TOPIC: no guide is named 'result'; did you mean 'results'?"),
+        (["xyz"], f"TOPIC: no guide is named 'xyz'; the guides are {', '.join(TOPICS)}"),
         (
             ["settings", "optimizer.lrr"],
             "SETTING: no setting is named 'optimizer.lrr'; did you mean 'optimizer.lr'?",

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from sweeper.cli.console import answers, console_on
-from sweeper.errors import Problem, StudyError, did_you_mean
+from sweeper.errors import Problem, StudyError, did_you_mean, listed
 
 GUIDES = Path(__file__).parents[2] / "guide"
 SETTINGS = "settings"
@@ -37,6 +37,7 @@ _WIDTH = 100  # longer lines are hard to read
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^]]+)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
 _CODE_CELL = re.compile(r"^`([^`]*)`$")
 _CELLS = re.compile(r" (?<!\\)\| ")
@@ -73,9 +74,19 @@ def read_guide(topic: str) -> str:
         StudyError: no guide has this name.
     """
     if topic not in TOPICS:
-        found = f"no guide is named '{topic}'"
-        raise StudyError(Problem("", "TOPIC", found, f"the guides are {', '.join(TOPICS)}"))
+        found, within = f"no guide is named '{topic}'", [*_sections_about(topic.strip().lower())]
+        about = f"read {listed(within, 'or')}" if within else ""
+        hint = did_you_mean(topic, TOPICS) or about or f"the guides are {', '.join(TOPICS)}"
+        raise StudyError(Problem("", "TOPIC", found, hint))
     return (GUIDES / f"{topic}.md").read_text(encoding="utf-8")
+
+
+def _sections_about(word: str) -> Iterator[str]:
+    """The guides that have a heading with `word`, which is in lower case, and that heading."""
+    for topic in TOPICS:
+        headings = _HEADING.findall(_FENCE.sub("", read_guide(topic)))
+        if about := [one for one in headings if word and word in one.lower()]:
+            yield f"`{topic}` ({about[0]})"
 
 
 def summary(text: str) -> str:
