@@ -62,6 +62,7 @@ _UNFIT = (
 )
 _WRITE_AGAIN = "write it again with `python -m sweeper export`, or use another copy"
 _EXPORTED = "use a directory that `python -m sweeper export` wrote"
+_AS_MODEL = "export the trial again without --format, or predict as the README there shows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,8 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     if not path.exists() and (near := _near_model(path)):
         raise _refusal(path, "no such file or directory", near)
     path = _model_in(path) if path.is_dir() else path
+    if other := _other_format(path):
+        raise _refusal(path.parent, f"exported as {other}, without the model", _AS_MODEL)
     if path.suffix == ".eqx" and path.is_file():
         saved = path.with_suffix(".safetensors")
         hint = f"use {saved}" if saved.is_file() else "use a directory that `export` wrote"
@@ -182,6 +185,14 @@ def _model_in(directory: Path) -> Path:
         hint = "put the file itself there, or name the file"
         raise _refusal(path, "a link, which is not followed", hint)
     return path
+
+
+def _other_format(path: Path) -> str:
+    """The format that the model of a directory was exported in, if not in this one; else empty."""
+    if path.name != MODEL_FILE or path.exists():
+        return ""
+    formats = {"model.onnx": "ONNX", "model.stablehlo": "StableHLO"}
+    return next((name for file, name in formats.items() if path.with_name(file).exists()), "")
 
 
 def _check_size(path: Path) -> None:

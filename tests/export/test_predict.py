@@ -17,7 +17,7 @@ import pytest
 import sweeper
 from sweeper.data.prepare import read
 from sweeper.data.split import split
-from sweeper.errors import DataError
+from sweeper.errors import DataError, SetupError
 from sweeper.export import export
 from sweeper.export.predict import predicted, written_range
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
@@ -179,6 +179,17 @@ def test_a_misspelt_table_is_refused_with_the_one_that_may_be_meant(
         predicted(best, tmp_path / name, warnings.warn)
     assert "no such file" in str(refused.value).lower()
     assert str(refused.value).endswith(f"; did you mean '{tmp_path / 'new_rows.csv'}'?")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("model.onnx", "ONNX"), ("model.stablehlo", "StableHLO")]
+)
+def test_a_directory_of_another_format_is_refused_by_its_name(
+    file: str, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).touch()
+    with pytest.raises(SetupError, match=f"{tmp_path}: exported as {name}, without the model"):
+        read_saved(tmp_path)
 
 
 def test_one_unknown_value_gets_a_warning(saved: SavedModel) -> None:
