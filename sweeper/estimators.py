@@ -494,7 +494,7 @@ def _observer(reports_as: str | None) -> Observer:
     """Raise the warnings of a study as Python's; with a name, also write a line per round."""
 
     def observe(event: Event) -> None:
-        if isinstance(event, Warned):
+        if isinstance(event, Warned) and not event.is_news:
             warn_caller(SweepWarning(event.message))
         elif isinstance(event, RoundClosed) and reports_as is not None:
             status = event.status

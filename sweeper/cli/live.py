@@ -90,7 +90,7 @@ class LiveView(View):
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Warned):
-            self.say(f"warning: {event.message}")
+            self.say(event.text)
             return
         with self._lock:
             self._progress = self._progress.after(event, self._clock())
@@ -214,7 +214,7 @@ class LineView(View):
         with self._lock:
             self._progress = self._progress.after(event, time.monotonic())
         if isinstance(event, Warned):
-            self.say(f"warning: {event.message}")
+            self.say(event.text)
         elif isinstance(event, StudyOpened):
             going_on = f", resuming after round {event.rounds_done}" if event.rounds_done else ""
             self.say(

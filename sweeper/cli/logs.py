@@ -131,5 +131,5 @@ def _log(event: Event) -> None:
             best = "" if status.best is None else formatting.best_trial(status.metric, status.best)
             shown = f"{formatting.progress(status)}; {formatting.states(status)}"
             _events.info("round %d closed: %s; %s", status.round, shown, best or "no best yet")
-        case Warned(message=message):
-            _events.warning("%s", message)
+        case Warned(message=message, is_news=is_news):
+            _events.log(logging.INFO if is_news else logging.WARNING, "%s", message)

@@ -91,9 +91,15 @@ class RoundClosed:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A warning for the user that does not stop the study."""
+    """A warning for the user that does not stop the study, or news that is none."""
 
     message: str
+    is_news: bool = False
+
+    @property
+    def text(self) -> str:
+        """The message as a line of its own."""
+        return self.message if self.is_news else f"warning: {self.message}"
 
 
 PlaceEvent = BucketStarted | BucketFinished | CompileStarted | CompileFinished

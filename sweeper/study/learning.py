@@ -94,6 +94,15 @@ class Learned:
             yield from source.notes
 
     @property
+    def recorded(self) -> Iterator[str]:
+        """What a study that is resumed has learnt when it began."""
+        for source in self.sources:
+            yield (
+                f"has learnt from {counted(source.n_trials, 'trial')} of {source.name}, "
+                "recorded when it began"
+            )
+
+    @property
     def counts(self) -> dict[str, int] | None:
         """How many trials of each source; None without any."""
         return {one.name: one.n_trials for one in self.sources} or None

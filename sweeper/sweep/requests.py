@@ -12,7 +12,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,8 @@ from sweeper.config import StudyConfig
 from sweeper.config.search import SearchEntry
 from sweeper.config.study import read_trial
 from sweeper.config.table import Flaw
-from sweeper.errors import Problem
+from sweeper.errors import Problem, printable
+from sweeper.results.events import Observer, Warned
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, open_inside, remove_inside, replacing
 from sweeper.trial import Scalar
@@ -60,18 +61,18 @@ class Answer:
 class Requests:
     """What users ask of a running study; without a run directory, nothing is asked.
 
-    Every answer is also passed to `report`.
+    Every answer is also passed to `report`: as news if it grants the request.
     """
 
     def __init__(
         self,
         run_dir: RunDir | None = None,
         search: Mapping[str, SearchEntry] | None = None,
-        report: Callable[[str], None] = lambda said: None,
+        report: Observer = lambda event: None,
     ) -> None:
         self._run_dir = run_dir
         self._search = search or {}
-        self._report = report
+        self._observer = report
 
     def forget_answers(self) -> None:
         """Remove answers to commands that have not waited for them."""
@@ -101,13 +102,16 @@ class Requests:
         """Answer a request once it is recorded, or refused."""
         assert self._run_dir is not None, "requests come from a run directory"
         what = "for a trial" if asked.stop is None else f"to stop trial {asked.stop}"
-        self._report(f"request {what}: {text}")
+        self._report(f"request {what}: {text}", is_news=is_granted)
         if asked.waits:
             target = self._run_dir.requests / f"{asked.key}{_ANSWER}"
             body = json.dumps({"is_granted": is_granted, "text": text})
             with suppress(OSError), replacing(target, self._run_dir.staging) as staged:
                 staged.write_text(body, encoding="utf-8")
         self._remove(self._run_dir.requests / f"{asked.key}.json")
+
+    def _report(self, said: str, *, is_news: bool = False) -> None:
+        self._observer(Warned(printable(said), is_news))
 
     def _files(self) -> list[Path]:
         return [] if self._run_dir is None else self._run_dir.own_requests()

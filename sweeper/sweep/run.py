@@ -60,9 +60,7 @@ class StudyRun:
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
-        self._requests = Requests(
-            session.run_dir, config.search, lambda said: observer(Warned(printable(said)))
-        )
+        self._requests = Requests(session.run_dir, config.search, observer)
         self._sweep = Sweep(_parts(config, data, session, train, timeline, self._requests))
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
@@ -80,8 +78,11 @@ class StudyRun:
             observer(Warned(_boundary(change)))
         if session.deaths:
             observer(Warned(_died(config, state.rounds + 1, session.deaths)))
-        learned = session.learned
-        of_learning = filter(None, [*learned.messages, no_effect(config, learned)])
+        learned, is_resumed = session.learned, len(session.ledger.sessions()) > 1
+        for said in learned.recorded if is_resumed else map(str, learned.sources):
+            observer(Warned(printable(said), is_news=True))
+        notes = [] if is_resumed else [note for one in learned.sources for note in one.notes]
+        of_learning = filter(None, [*notes, no_effect(config, learned)])
         for doubt in (*of_learning, *doubts(config), *data_doubts(config, data)):
             observer(Warned(printable(doubt)))
 

@@ -188,7 +188,11 @@ def test_a_warning_stays_above_the_live_view() -> None:
     with view_for(console) as view:
         view(OPENED)
         view(Warned("the cache [is] gone"))
-    assert any("warning: the cache [is] gone" in line for line in _lines(console))
+        view(Warned("a request was granted", is_news=True))
+    lines = [line.strip() for line in _lines(console)]
+    assert any("warning: the cache [is] gone" in line for line in lines)
+    assert any(line.endswith("a request was granted") for line in lines)
+    assert not any("warning: a request" in line for line in lines)
 
 
 def test_the_view_depends_on_the_output() -> None:

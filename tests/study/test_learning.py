@@ -124,9 +124,12 @@ def test_a_resume_needs_the_source_no_more(
     try:
         with pytest.raises(StudyError, match="the study there began with"):
             sweeper.run(broken, learn_from=[moved])
-        sweeper.run(broken, learn_from=[earlier.run_dir])
+        said = warnings_of(broken, learn_from=[earlier.run_dir])
     finally:
         moved.rename(earlier.run_dir)
+    name = earlier.run_dir.absolute()
+    assert f"has learnt from 4 trials of {name}, recorded when it began" in said
+    assert not any(one.startswith("learns from") for one in said)
     digests = [deterministic_digest(RunDir(one.run_dir)) for one in (wider[0], broken)]
     assert digests[0] == digests[1]
     with pytest.raises(StudyError, match=r"began with no earlier trials"):
