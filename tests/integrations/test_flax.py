@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import optax
 import pytest
 from flax import nnx
@@ -22,6 +23,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.user_code import load_function
 from sweeper.errors import StudyError
 from sweeper.export import export
+from sweeper.export.formats import export_as
 from sweeper.models.decay import DEFAULT, decisions
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -201,6 +203,21 @@ def test_a_model_is_trained_exported_and_predicts_without_this_package(
         row, keys = jnp.asarray(x[0], "float32"), jax.random.split(jax.random.key(0), 16)
         drawn = jax.vmap(lambda key: saved.model(row, key=key))(keys)
         assert len({one.tobytes() for one in np.asarray(drawn)}) > 2
+
+
+@pytest.mark.parametrize("function", ["dropped", "linen", "drawing_haiku"])
+def test_onnx_runtime_predicts_like_the_model(tmp_path: Path, function: str) -> None:
+    results = trained(study(tmp_path, function, "train.epochs=1"))
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+    export_as("onnx", results.run_dir.root, None, 0, tmp_path / "onnx")
+
+    session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
+    x, _ = load_digits(return_X_y=True)
+    for rows in (x[:50], x[:1]):  # any number of them
+        columns = zip(session.get_inputs(), rows.T[:, :, None], strict=True)
+        _, found = session.run(None, {column.name: values for column, values in columns})
+        own = sweeper.load(tmp_path / "best", base_dir=tmp_path).probabilities(rows)
+        np.testing.assert_allclose(found, own, rtol=1e-5, atol=1e-5)
 
 
 REFUSED = {
