@@ -32,7 +32,7 @@ from sweeper.config.user_code import (
     missing,
 )
 from sweeper.errors import Problem, StudyError
-from sweeper.models.adapters import UnadaptableError
+from sweeper.models.adapters import NnxModel, UnadaptableError, unkept
 from sweeper.models.stateful import (
     BATCH,
     NotPairError,
@@ -317,6 +317,10 @@ def check_result(name: str, model: Any) -> _Wrong | None:
             _PAIR,
         )
     model = without_state(model)
+    if isinstance(model, NnxModel):  # no float is traced here, so arrays are the function's own
+        numbers = zip(model.places, model.numbers, strict=True)
+        for error in (unkept(place) for place, one in numbers if not isinstance(one, float)):
+            return f"'{name}' returns {error.found}", error.hint
     if not isinstance(model, eqx.Module):
         found = f"'{name}' returns {describe_object(model)}, not an eqx.Module"
         return found, "return an eqx.Module, or a model of Flax or Haiku"

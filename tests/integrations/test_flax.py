@@ -35,12 +35,18 @@ from tests.small_studies import DIGITS
 
 pytestmark = pytest.mark.integration
 
-(GUIDE,) = (one for one in code("python", GUIDES["models-and-programs"]) if "nnx.Module" in one)
+EXAMPLES = {
+    library: one
+    for one in code("python", GUIDES["models-and-programs"])
+    for library in ("nnx", "linen", "haiku")
+    if library in one
+}
 NETS = """
 import flax.linen
 import haiku
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 
@@ -104,6 +110,21 @@ def linen(in_size, out_size, key, width):
     return net, net.init(key, jnp.zeros(in_size))
 
 
+class Searched(flax.linen.Module):
+    out_size: int
+    rate: float
+
+    @flax.linen.compact
+    def __call__(self, x, train=False):
+        x = flax.linen.Dropout(self.rate, deterministic=not train)(x)
+        return flax.linen.Dense(self.out_size)(x)
+
+
+def searched_linen(in_size, out_size, key, width, rate):
+    net = Searched(out_size, rate)
+    return net, net.init(key, jnp.zeros(in_size))
+
+
 def drawing_haiku(in_size, out_size, key, width):
     net = haiku.transform(forward(width, out_size))
     return net, net.init(key, jnp.zeros(in_size))
@@ -127,6 +148,34 @@ class NormedLinen(flax.linen.Module):
     @flax.linen.compact
     def __call__(self, x):
         return flax.linen.Dense(10)(flax.linen.BatchNorm(use_running_average=False)(x))
+
+
+class Waves(nnx.Module):
+    def __init__(self, in_size, out_size, rngs, freqs, slope=0.5, rate=0.1):
+        self.freqs = freqs
+        self.slope = slope
+        self.drop = nnx.Dropout(rate, rngs=rngs)
+        self.last = nnx.Linear(in_size, out_size, rngs=rngs)
+
+    def __call__(self, x):
+        waves = jnp.sin(x[:, None] * self.freqs).sum(axis=1)
+        return self.last(self.drop(jax.nn.leaky_relu(waves, self.slope)))
+
+
+def waves(in_size, out_size, key, width):
+    return Waves(in_size, out_size, nnx.Rngs(key), np.arange(1.0, 4.0))
+
+
+def waves_of_jax(in_size, out_size, key, width):
+    return Waves(in_size, out_size, nnx.Rngs(key), jnp.arange(1.0, 4.0))
+
+
+def number_of_jax(in_size, out_size, key, width):
+    return Waves(in_size, out_size, nnx.Rngs(key), 1.0, jnp.asarray(0.5))
+
+
+def searched(in_size, out_size, key, width, slope, rate):
+    return Waves(in_size, out_size, nnx.Rngs(key), np.arange(1.0, 4.0), slope, rate)
 
 
 def normed(in_size, out_size, key, width):
@@ -169,6 +218,7 @@ KINDS = {
     "plain": ("NnxModel", {"['layers'][0]['kernel']", "['layers'][1]['kernel']"}),
     "split": ("NnxModel", {"['layers'][0]['kernel']", "['layers'][1]['kernel']"}),
     "dropped": ("DrawingNnxModel", {"['first']['kernel']", "['last']['kernel']"}),
+    "waves": ("DrawingNnxModel", {"['last']['kernel']"}),
     "linen": ("DrawingLinenModel", {"['Dense_0']['kernel']", "['Dense_1']['kernel']"}),
     "drawing_haiku": ("DrawingHaikuModel", {"['linear']['w']", "['linear_1']['w']"}),
     "plain_haiku": ("HaikuModel", {"['linear']['w']", "['linear_1']['w']"}),
@@ -187,7 +237,7 @@ def test_a_model_is_trained_exported_and_predicts_without_this_package(
 
     kind, decaying = KINDS[function]
     assert type(saved.model).__name__ == kind
-    found = decisions(saved.model, DEFAULT)
+    found = decisions(eqx.filter(saved.model, eqx.is_inexact_array), DEFAULT)
     assert {one.leaf.path.removeprefix("params") for one in found if one.rule.amount} == decaying
     x, _ = load_digits(return_X_y=True)
     text = "import sys\nsys.modules['sweeper'] = None\nimport load, numpy\n"
@@ -220,8 +270,35 @@ def test_onnx_runtime_predicts_like_the_model(tmp_path: Path, function: str) -> 
         np.testing.assert_allclose(found, own, rtol=1e-5, atol=1e-5)
 
 
+def test_trials_that_differ_in_floats_of_a_module_share_a_program(tmp_path: Path) -> None:
+    settings = (
+        *("model.slope=0.5", "model.rate=0.1", "study.n_trials=3"),
+        "search.model.rate={type='categorical', choices=[0.0, 0.1, 0.4]}",
+        "search.model.slope={type='float', low=0.1, high=0.9}",
+    )
+    own = trained(study(tmp_path / "own", "searched", *settings))
+    compiled_in = study(tmp_path / "compiled_in", "searched", *settings, "traced_arguments=[]")
+
+    assert own.study["settings"]["traced_arguments"] == ["model.rate", "model.slope"]
+    columns = ["params_rate", "params_slope", "final_train_loss", "final_val_loss"]
+    expected = trained(compiled_in).trials()[columns].to_numpy()
+    np.testing.assert_allclose(own.trials()[columns].to_numpy(), expected, rtol=1e-5)
+
+
+def test_a_rate_that_linen_compiles_in_is_named(tmp_path: Path) -> None:
+    rate = "model.rate=0.1", "search.model.rate={type='float', low=0.1, high=0.4}"
+    config = study(tmp_path, "searched_linen", *rate)
+
+    (warning,) = [one for one in check(config).warnings if "compiled in" in one]
+
+    assert "Dropout of Flax Linen branches on its rate (flax_nets.py, line " in warning
+    assert warning.endswith("which get it at run time, or search few values, with choices or step")
+
+
 REFUSED = {
     "normed": r"nnx\.BatchStat at norm\.mean.*LayerNorm",
+    "waves_of_jax": r"an array in the plain attribute freqs; .* a NumPy array",
+    "number_of_jax": r"an array in the plain attribute slope; .* a NumPy array",
     "normed_linen": "collections that training does not keep: batch_stats.*LayerNorm",
     "bare_linen": r"without its variables; return \(net, net\.init",
     "bare_haiku": r"haiku\.Transformed without its parameters; return \(net, net\.init",
@@ -248,11 +325,17 @@ def test_trials_are_repeated_and_refitted(tmp_path: Path) -> None:
     assert type(saved.model).__name__ == "DrawingNnxModel"
 
 
-def test_the_example_of_the_guide_trains(tmp_path: Path) -> None:
-    (tmp_path / "guide_nets.py").write_text(GUIDE, encoding="utf-8")
-    model = "model={kind='python', function='guide_nets:build', width=8}"
+@pytest.mark.parametrize("library", EXAMPLES)
+def test_the_examples_of_the_guide_train(tmp_path: Path, library: str) -> None:
+    (tmp_path / f"{library}_nets.py").write_text(EXAMPLES[library], encoding="utf-8")
+    arguments = "width=8, depth=2, dropout=0.1"
+    model = f"model={{kind='python', function='{library}_nets:build', {arguments}}}"
     results = trained(study_in(tmp_path, DIGITS, model, *STUDY))
     assert results.trials()["value"].notna().all()
+
+
+def test_the_guide_has_an_example_of_each_library() -> None:
+    assert [*EXAMPLES] == ["nnx", "linen", "haiku"]
 
 
 @pytest.fixture
