@@ -239,6 +239,7 @@ def test_a_model_is_trained_exported_and_predicts_without_this_package(
     assert type(saved.model).__name__ == kind
     found = decisions(eqx.filter(saved.model, eqx.is_inexact_array), DEFAULT)
     assert {one.leaf.path.removeprefix("params") for one in found if one.rule.amount} == decaying
+    assert {one.leaf.layer for one in found} == {""}  # of the library, which does not say it
     x, _ = load_digits(return_X_y=True)
     text = "import sys\nsys.modules['sweeper'] = None\nimport load, numpy\n"
     text += "numpy.save('out.npy', load.outputs(numpy.load('x.npy')))"
