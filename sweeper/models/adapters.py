@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -29,6 +29,8 @@ class UnadaptableError(TypeError):
 
 class Adapted(eqx.Module):
     """A model of another library: `params` are its parameters by name."""
+
+    library: ClassVar[str] = "flax"
 
     params: Any
 
@@ -138,6 +140,8 @@ class DrawingNnxModel(NnxModel):
 class HaikuModel(Adapted):
     """A function that Haiku transformed, without random numbers."""
 
+    library = "haiku"
+
     apply: Any = eqx.field(static=True)
 
     def __call__(self, x):
@@ -147,6 +151,8 @@ class HaikuModel(Adapted):
 
 class DrawingHaikuModel(Adapted):
     """A function that Haiku transformed, which gets a random key in training, otherwise None."""
+
+    library = "haiku"
 
     apply: Any = eqx.field(static=True)
 

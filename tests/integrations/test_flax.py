@@ -248,6 +248,15 @@ def test_a_model_is_trained_exported_and_predicts_without_this_package(
         [sys.executable, "-c", text], cwd=tmp_path / "best", capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+    library, package = ("haiku", "dm-haiku") if "Haiku" in kind else ("flax", "flax")
+    for name in ("load.py", "README.md"):
+        text_of_export = (tmp_path / "best" / name).read_text("utf-8")
+        assert f"equinox, {package} and numpy" in text_of_export
+    without = f"import sys\nsys.modules['{library}'] = None\nimport load"
+    failed = subprocess.run(
+        [sys.executable, "-c", without], cwd=tmp_path / "best", capture_output=True, text=True
+    )
+    assert f"this model needs {package}: python -m pip install {package}" in failed.stderr
     alone = np.load(tmp_path / "best" / "out.npy")
     np.testing.assert_allclose(alone, saved.outputs(x[:50]), rtol=1e-5, atol=1e-5)
     if kind.startswith("Drawing"):
