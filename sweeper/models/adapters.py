@@ -170,6 +170,7 @@ _IN_EQUINOX = (
 _INSTEAD = f"use layers without such state: LayerNorm, GroupNorm or RMSNorm {_IN_EQUINOX}"
 # GroupNorm of NNX refuses a single example
 _INSTEAD_OF_NNX = f"use layers without such state: LayerNorm or RMSNorm {_IN_EQUINOX}"
+_PAIR = "return (net, net.init(key, jnp.zeros(in_size))), with all that net.init returns"
 _CONSTANTS = "if it is trained, make it an nnx.Param; if it is constant, a NumPy array"
 
 
@@ -180,7 +181,8 @@ def adapted(built: Any) -> Any:
     what `hk.transform` returned and its parameters. Anything else is returned as it is.
 
     Raises:
-        UnadaptableError: it has a state that changes in training, or its parameters are missing.
+        UnadaptableError: it has a state that changes in training, its parameters are missing, or
+            the function returned something else of these libraries.
     """
     first, second = built if type(built) is tuple and len(built) == 2 else (built, None)
     if (nnx := sys.modules.get("flax.nnx")) is not None:
@@ -188,14 +190,24 @@ def adapted(built: Any) -> Any:
             return _of_nnx(nnx, nnx.merge(first, second))
         if isinstance(built, nnx.Module):
             return _of_nnx(nnx, built)
-    if (linen := sys.modules.get("flax.linen")) is not None and isinstance(first, linen.Module):
-        return _of_linen(first, second)
+        if isinstance(built, nnx.State):
+            raise UnadaptableError("the state of a module of Flax NNX", "return the module")
+    if (linen := sys.modules.get("flax.linen")) is not None:
+        if isinstance(first, linen.Module):
+            return _of_linen(first, second)
+        if isinstance(second, linen.Module):
+            raise UnadaptableError("variables and a module of Flax Linen", _PAIR)
+    training = sys.modules.get("flax.training.train_state")
+    if training is not None and isinstance(built, training.TrainState):
+        raise UnadaptableError("a TrainState of Flax, but the study trains", _PAIR)
     if (haiku := sys.modules.get("haiku")) is not None:
         several = haiku.TransformedWithState | haiku.MultiTransformed
         several |= haiku.MultiTransformedWithState
         if isinstance(built, several | haiku.Transformed):
             found = f"a haiku.{type(built).__name__} without its parameters"
-            raise UnadaptableError(found, "return (net, net.init(key, jnp.zeros(in_size)))")
+            raise UnadaptableError(found, _PAIR)
+        if isinstance(second, haiku.Transformed):
+            raise UnadaptableError("parameters and a haiku.Transformed", _PAIR)
         if isinstance(first, several):
             found = f"a haiku.{type(first).__name__}, whose state is not kept"
             raise UnadaptableError(found, f"use haiku.transform, and {_INSTEAD}")
@@ -260,9 +272,7 @@ def unkept(place: tuple[Any, str]) -> UnadaptableError:
 
 def _of_linen(module: Any, variables: Any) -> Adapted:
     if not (isinstance(variables, Mapping) and "params" in variables):
-        found = "a module of Flax Linen without its variables"
-        hint = "return (net, net.init(key, jnp.zeros(in_size)))"
-        raise UnadaptableError(found, hint)
+        raise UnadaptableError("a module of Flax Linen without its variables", _PAIR)
     if others := [name for name in variables if name != "params"]:
         found = "a module of Flax Linen with collections that training does not keep"
         raise UnadaptableError(f"{found}: {', '.join(others)}", _INSTEAD)

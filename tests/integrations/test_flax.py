@@ -47,7 +47,9 @@ import haiku
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import nnx
+from flax.training.train_state import TrainState
 
 
 class Plain(nnx.Module):
@@ -195,6 +197,53 @@ def bare_haiku(in_size, out_size, key, width):
     return haiku.transform(forward(width, out_size))
 
 
+def key_as_rngs(in_size, out_size, key, width):
+    return Plain(in_size, out_size, width, key)
+
+
+def a_class(in_size, out_size, key, width):
+    return Plain
+
+
+def state_alone(in_size, out_size, key, width):
+    return nnx.state(Plain(in_size, out_size, width, nnx.Rngs(key)))
+
+
+def without_rngs(in_size, out_size, key, width):
+    net = Dropped(in_size, out_size, width, nnx.Rngs(key))
+    net.drop = nnx.Dropout(0.3)
+    return net
+
+
+def reversed_linen(in_size, out_size, key, width):
+    return linen(in_size, out_size, key, width)[::-1]
+
+
+def inner_linen(in_size, out_size, key, width):
+    net, variables = linen(in_size, out_size, key, width)
+    return net, variables["params"]
+
+
+def always_drawing(in_size, out_size, key, width):
+    net = flax.linen.Sequential(
+        [flax.linen.Dense(out_size), flax.linen.Dropout(0.3, deterministic=False)]
+    )
+    return net, net.init({"params": key, "dropout": key}, jnp.zeros(in_size))
+
+
+def train_state(in_size, out_size, key, width):
+    net, variables = linen(in_size, out_size, key, width)
+    return TrainState.create(apply_fn=net.apply, params=variables, tx=optax.sgd(0.1))
+
+
+def always_drawing_haiku(in_size, out_size, key, width):
+    def net(x):
+        return haiku.Linear(out_size)(haiku.dropout(haiku.next_rng_key(), 0.3, x))
+
+    net = haiku.transform(net)
+    return net, net.init(key, jnp.zeros(in_size))
+
+
 def stateful_haiku(in_size, out_size, key, width):
     net = haiku.transform_with_state(forward(width, out_size))
     return net, net.init(key, jnp.zeros(in_size))
@@ -310,6 +359,15 @@ REFUSED = {
     "waves_of_jax": r"an array in the plain attribute freqs; .* a NumPy array",
     "number_of_jax": r"an array in the plain attribute slope; .* a NumPy array",
     "normed_linen": "collections that training does not keep: batch_stats.*LayerNorm",
+    "key_as_rngs": r"has no attribute params .*; pass nnx\.Rngs\(key\) as rngs",
+    "a_class": r"returns a class, not an eqx\.Module; make one of it: return Plain\(",
+    "state_alone": "the state of a module of Flax NNX; return the module",
+    "without_rngs": r"; give rngs to the layers that draw: nnx\.Dropout\(rate, rngs=rngs\)",
+    "reversed_linen": r"variables and a module of Flax Linen; return \(net, net\.init",
+    "inner_linen": r"return \(net, .* with all that net\.init returns",
+    "always_drawing": r"InvalidRngError.*nn\.Dropout\(rate, deterministic=not train\)",
+    "always_drawing_haiku": r"draw only if hk\.maybe_next_rng_key\(\) is not None",
+    "train_state": "a TrainState of Flax, but the study trains",
     "bare_linen": r"without its variables; return \(net, net\.init",
     "bare_haiku": r"haiku\.Transformed without its parameters; return \(net, net\.init",
     "stateful_haiku": r"haiku\.TransformedWithState, whose state is not kept",
@@ -317,9 +375,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("function", REFUSED)
-def test_a_model_with_a_state_or_without_parameters_is_refused(
-    tmp_path: Path, function: str
-) -> None:
+def test_what_cannot_be_trained_is_refused_with_its_fix(tmp_path: Path, function: str) -> None:
     with pytest.raises(StudyError, match=REFUSED[function]):
         check(study(tmp_path, function))
 
