@@ -228,9 +228,13 @@ def _of_nnx(nnx: Any, module: Any) -> Adapted:
         changes = any(isinstance(one, nnx.BatchStat) for _, one in others)
         raise UnadaptableError(found, _INSTEAD_OF_NNX if changes else _CONSTANTS)
     keys, counts = (tuple(path for path, _ in nnx.to_flat_state(one)) for one in drawn)
+    flat = nnx.to_flat_state(arrays)
+    if any(one.dtype.hasobject for _, one in flat):
+        raise UnadaptableError(
+            "a module of Flax NNX with an array of objects", "keep numbers in it"
+        )
     constants = tuple(
-        (path, Constant(str(one.dtype), one.shape, one.tobytes()))
-        for path, one in nnx.to_flat_state(arrays)
+        (path, Constant(str(one.dtype), one.shape, one.tobytes())) for path, one in flat
     )
     values, places = tuple(numbers.values()), tuple(numbers)
     own = nnx.to_pure_dict(params), values, places, constants, graph

@@ -172,6 +172,10 @@ def waves_of_jax(in_size, out_size, key, width):
     return Waves(in_size, out_size, nnx.Rngs(key), jnp.arange(1.0, 4.0))
 
 
+def waves_of_objects(in_size, out_size, key, width):
+    return Waves(in_size, out_size, nnx.Rngs(key), np.array([object()]))
+
+
 def number_of_jax(in_size, out_size, key, width):
     return Waves(in_size, out_size, nnx.Rngs(key), 1.0, jnp.asarray(0.5))
 
@@ -357,6 +361,7 @@ def test_a_rate_that_linen_compiles_in_is_named(tmp_path: Path) -> None:
 REFUSED = {
     "normed": r"nnx\.BatchStat at norm\.mean.*LayerNorm",
     "waves_of_jax": r"an array in the plain attribute freqs; .* a NumPy array",
+    "waves_of_objects": "an array of objects; keep numbers in it",
     "number_of_jax": r"an array in the plain attribute slope; .* a NumPy array",
     "normed_linen": "collections that training does not keep: batch_stats.*LayerNorm",
     "key_as_rngs": r"has no attribute params .*; pass nnx\.Rngs\(key\) as rngs",
