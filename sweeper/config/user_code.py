@@ -24,7 +24,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.main_module import MAIN_FILE
 from sweeper.config.user_source import MAIN, OF_ANOTHER_MAIN, is_of_another_main, source_digests
 from sweeper.errors import Problem, StudyError
-from sweeper.process import note_foreign_code
+from sweeper.process import DISTRIBUTION, note_foreign_code
 
 Function = Callable[..., Any]
 # what faulty user code may raise; sys.exit in it only ends the call
@@ -303,7 +303,12 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
         found = f"no module '{missing}' in {base_dir} or installed"
         return LoadError(found, "write the name of a file next to this one, without .py")
     found = f"the module '{name}' cannot be imported ({describe_error(error)})"
+    if missing is not None and missing.partition(".")[0] in _OF_EXTRA:
+        return LoadError(found, f"install it: python -m pip install '{DISTRIBUTION}[flax]'")
     return LoadError(found, "fix it; try python -c 'import ...'")
+
+
+_OF_EXTRA = ("flax", "haiku")  # modules that the extra flax installs
 
 
 @contextmanager

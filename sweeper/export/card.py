@@ -27,13 +27,15 @@ def model_card(
     row: Record,
     record: Record,
     modules: Sequence[str],
+    needed: Sequence[str],
     output: Path,
     baseline: Baseline | None = None,
 ) -> str:
     """The Markdown text of `README.md` for the trial of `row`.
 
     The row is one of `with_metrics_of_value`, `record` the header of its saved model, `modules` are
-    the user's own files next to it, and `baseline` are simple models to compare it with.
+    the user's own files next to it, `needed` are the packages that `load.py` imports, and
+    `baseline` are simple models to compare it with.
     """
     data = record["data"]
     parts = [
@@ -48,7 +50,7 @@ def model_card(
         "## Data",
         _table(("", ""), _data(config, data)),
         USE,
-        _use(config, record, output),
+        _use(config, record, needed, output),
         _own_code(modules),
         "## Provenance",
         _table(("package", "version"), sorted(record["versions"].items())),
@@ -215,7 +217,7 @@ def _outputs(config: StudyConfig, data: Record) -> str:
     )
 
 
-def _use(config: StudyConfig, record: Record, output: Path) -> str:
+def _use(config: StudyConfig, record: Record, needed: Sequence[str], output: Path) -> str:
     name = output.name
     call, line = "predict(rows)", f"python -m sweeper predict {name}/ new.csv -o out.csv"
     if isinstance(config.train, CoupledTable):
@@ -232,7 +234,7 @@ def _use(config: StudyConfig, record: Record, output: Path) -> str:
         with_it += f"\n\nHowever, {trust}."
     return (
         f"With sweeper:\n\n{with_it}\n\n"
-        f"Without sweeper, with only equinox and numpy, in this directory:\n\n"
+        f"Without sweeper, with only {listed(needed)}, in this directory:\n\n"
         f"    import load\n    load.{alone}\n\n"
         f"To train it again:\n\n    python -m sweeper run {name}/trial.toml"
     )

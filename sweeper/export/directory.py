@@ -22,7 +22,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.trust import Code, texts_of
 from sweeper.errors import LedgerError, Problem, SetupError, StudyError
 from sweeper.export.card import CARD, model_card
-from sweeper.export.script import load_script, preprocess
+from sweeper.export.script import load_script, needed, preprocess
 from sweeper.export.trial_file import portable, trial_of, trial_tables, trial_text
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
@@ -146,6 +146,7 @@ def _texts(
             with_metrics_of_value(run_dir, row),
             {**record, "versions": versions},
             [*modules],
+            needed(networks),
             output,
             read_baseline(run_dir),
         ),

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import onnx
 import onnxruntime
+from jax.extend.core import jaxpr_as_fun
 from jax2onnx import to_onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper
@@ -27,12 +29,14 @@ from sweeper.export.conversion import (
     OTHERWISE,
     TOLERANCE,
     Checked,
+    Function,
     model_function,
     refuse_different,
     relative_difference,
 )
 from sweeper.export.onnx_graph import ML, ML_OPSET, OPSET, Graph, text_of, write_features
 from sweeper.export.saved_model import SavedModel
+from sweeper.models.adapters import Adapted
 
 FILE = "model.onnx"
 _ROWS = "rows"  # name of the first axis
@@ -146,13 +150,29 @@ def _in_precision(graph: Graph, saved: SavedModel, features: str) -> str:
 
 def _network(saved: SavedModel) -> onnx.ModelProto:
     """The network as jax2onnx converts it, with names that begin with `_NETWORK`."""
-    is_double = saved.info["data"]["spec"]["dtype"] == "float64"
-    shape = (_ROWS, len(saved.feature_names))
+    dtype = saved.info["data"]["spec"]["dtype"]
+    shape = jax.export.symbolic_shape(f"{_ROWS}, {len(saved.feature_names)}")
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    outputs = model_function(saved)
+    if any(map(_is_adapted, jax.tree.leaves(saved.model, is_leaf=_is_adapted))):
+        outputs = _traced(outputs, x)
     with _quiet():
-        made: Any = to_onnx(
-            model_function(saved), [shape], opset=OPSET, enable_double_precision=is_double
-        )
+        made: Any = to_onnx(outputs, [x], opset=OPSET, enable_double_precision=dtype == "float64")
     return compose.add_prefix(made, _NETWORK)
+
+
+def _is_adapted(node: Any) -> bool:
+    return isinstance(node, Adapted)
+
+
+def _traced(function: Function, x: jax.ShapeDtypeStruct) -> Function:
+    """The operations of `function` for any number of rows.
+
+    While jax2onnx traces, it replaces layers of Flax and Haiku by operations that `jax.vmap` cannot
+    batch. So they are traced here, before that.
+    """
+    run = jaxpr_as_fun(jax.make_jaxpr(function)(x))
+    return lambda x: run(x)[0]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`load.py`: a model in a few lines of Python that only need Equinox and NumPy.
+"""`load.py`: a model in a few lines of Python that only need Equinox, NumPy and its own library.
 
 It contains exactly what this model needs: its parts, its columns and its predictions.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from keyword import iskeyword
 from math import isfinite
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
@@ -21,6 +21,7 @@ from sweeper.config.main_source import MAIN
 from sweeper.config.model import PartsTable
 from sweeper.config.rules import inputs_of
 from sweeper.data.transform import BEYOND, DEVIATE, MISSING, Transform
+from sweeper.errors import listed
 from sweeper.models.adapters import Adapted
 from sweeper.models.encoding import PiecewiseLinear
 from sweeper.models.layered_network import LayeredNetwork
@@ -68,7 +69,7 @@ def load_script(
     """
     dtype = record["data"]["spec"]["dtype"]
     blocks = [
-        _heading(record, settings),
+        _heading(record, settings, networks),
         _imports(record, settings, networks, digests),
         *([] if _encoding(networks) is None else [_ENCODED]),
         *(
@@ -97,7 +98,21 @@ def _is_ranked(record: Mapping[str, Any]) -> bool:
     return any("quantiles" in (transform[name] or {}) for name in ("scaling", "place_scaling"))
 
 
-def _heading(record: Mapping[str, Any], settings: Settings) -> str:
+def needed(networks: Mapping[str, Network]) -> list[str]:
+    """The packages that `load.py` imports; `networks` are the parts of the model."""
+    return ["equinox", *(_PACKAGES[one] for one in _libraries(networks)), "numpy"]
+
+
+def _libraries(networks: Mapping[str, Network]) -> list[str]:
+    """The modules of other libraries that parts of the model come from."""
+    found = (one.model() for one in networks.values() if _is_adapted(one))
+    return list(dict.fromkeys(model.library for model in found))
+
+
+_PACKAGES = {"flax": "flax", "haiku": "dm-haiku"}
+
+
+def _heading(record: Mapping[str, Any], settings: Settings, networks: Mapping[str, Network]) -> str:
     use = "predict(rows)  # a dict or a DataFrame of columns, or an array with all in their order"
     if isinstance(settings.train, CoupledTable):
         use = "MODELS  # by name; each maps one example"
@@ -105,8 +120,9 @@ def _heading(record: Mapping[str, Any], settings: Settings) -> str:
             use = "generate(1000)  # rows in the units of the data"
     study = str(record["study"])
     shown = study if _PLAIN.fullmatch(study) else _text(study)
+    packages = listed(needed(networks))
     return (
-        f'"""Trial {int(record["trial"])} of the study {shown}: only needs equinox and numpy.'
+        f'"""Trial {int(record["trial"])} of the study {shown}: only needs {packages}.'
         f'\n\n    import load\n    load.{use}\n"""'
     )
 
@@ -131,6 +147,15 @@ def _imports(
         lines += ['jax.config.update("jax_enable_x64", True)']
     if users:
         lines += ["sys.path.insert(0, str(HERE))  # the study's own code, copied here"]
+        for library in _libraries(networks):
+            package = _PACKAGES[library]
+            lines += [
+                "try:",
+                f"    import {library}  # noqa: F401",
+                "except ModuleNotFoundError as error:",
+                f'    hint = "this model needs {package}: python -m pip install {package}"',
+                "    raise ModuleNotFoundError(hint, name=error.name) from None",
+            ]
         modules = dict.fromkeys(name.partition(":")[0] for name in users)
         is_copied = MAIN_FILE in record["code"]["texts"]
         copied = {MAIN: f"{MAIN_FILE.removesuffix('.py')} as {MAIN}"} if is_copied else {}
@@ -335,7 +360,7 @@ def _text(value: str) -> str:
     return json.dumps(value)
 
 
-def _is_adapted(network: Network) -> bool:
+def _is_adapted(network: Network) -> TypeGuard[UserNetwork]:
     """Whether a part of the model comes from Flax or Haiku."""
     return isinstance(network, UserNetwork) and isinstance(network.model(), Adapted)
 

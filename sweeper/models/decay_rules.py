@@ -84,6 +84,8 @@ def _places(leaves: Sequence[Leaf]) -> Iterator[str]:
 
 
 def _listed(nouns: str, there: Sequence[str]) -> str:
+    if not there:
+        return f"the model has no {nouns} to match: write path, leaf or ndim"
     more = ", ..." if len(there) > _MAX_TOLD else ""
     return f"the {nouns} of the model are {', '.join(there[:_MAX_TOLD])}{more}"
 
@@ -108,7 +110,7 @@ _CONDITIONS: Mapping[str, _Condition] = {
     "layer": _Condition(
         "layers",
         lambda layer: f"is in a layer {layer}",
-        lambda leaf: [_snake(holder.layer.__name__) for holder in leaf.holders],
+        lambda leaf: map(_snake, leaf.layers),
     ),
     "leaf": _Condition("names", lambda leaf: f"is called '{leaf}'", lambda leaf: leaf.fields),
     "ndim": _Condition(

@@ -11,6 +11,8 @@ import jax
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
 from jaxtyping import PyTree
 
+from sweeper.models.adapters import Adapted
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -40,9 +42,16 @@ class Leaf:
         return self.paths[0]
 
     @property
+    def layers(self) -> tuple[str, ...]:
+        """The classes of the modules that hold it; those of other libraries are not known."""
+        return tuple(
+            one.layer.__name__ for one in self.holders if not issubclass(one.layer, Adapted)
+        )
+
+    @property
     def layer(self) -> str:
-        """The class of the module that it is in."""
-        return self.holders[0].layer.__name__ if self.holders else ""
+        """The class of the module that it is in; empty if it is not known."""
+        return next(iter(self.layers), "")
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -31,7 +31,10 @@ _SIZES = (".width", ".out_size", ".activation")
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The arrays of each model that trials may have; all of them if `are_all`."""
+    """The arrays of each model that trials may have; all of them if `are_all`.
+
+    The ends of a continuous range stand for all of it.
+    """
 
     leaves: tuple[tuple[Leaf, ...], ...]
     are_all: bool
@@ -134,8 +137,7 @@ def _models_of_kind(
             found.append(_leaves(programs, settings, part))
         except RAISED:  # by user code; reported when the model is checked
             return Models(tuple(found), are_all=False)
-    is_finite = all(config.search[key].count() for key in _searched(config, kind))
-    return Models(tuple(found), is_finite and prod(map(len, options)) <= _MAX_MODELS)
+    return Models(tuple(found), prod(map(len, options)) <= _MAX_MODELS)
 
 
 def _leaves(programs: Programs, settings: Settings, part: str | None) -> tuple[Leaf, ...]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from traceback import walk_tb
 from typing import Any
 
 import equinox as eqx
@@ -330,6 +331,10 @@ def _static_tracers(module: Any) -> Iterator[str]:
 
 def _raised(name: str, error: BaseException) -> Obstacle:
     if isinstance(error, UNTRACEABLE):
+        modules = [frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__)]
+        if "flax.linen.stochastic" in modules:
+            why = f"Dropout of Flax Linen branches on its rate{place_of(error)}"
+            return Obstacle(why, "write the model in Flax NNX or Haiku, which get it at run time")
         return Obstacle(f"Python code needs its value{place_of(error)}", hint_of(error, _OF_JNP))
     return Obstacle(f"with an array, '{name}' raised {describe_error(error)}", _OF_JNP)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from traceback import walk_tb
 from typing import Any
 
 import equinox as eqx
@@ -32,7 +33,7 @@ from sweeper.config.user_code import (
     missing,
 )
 from sweeper.errors import Problem, StudyError
-from sweeper.models.adapters import UnadaptableError
+from sweeper.models.adapters import NnxModel, UnadaptableError, unkept
 from sweeper.models.stateful import (
     BATCH,
     NotPairError,
@@ -161,7 +162,8 @@ class ModelCheck:
         except UnadaptableError as error:
             return f"'{table.function}' returns {error.found}", error.hint
         except RAISED as error:
-            return raised(f"'{table.function}'", error, "fix the function")
+            hint = _hint_about_rngs(error) or "fix the function"
+            return raised(f"'{table.function}'", error, hint)
         model = built.result
         wrong = check_result(table.function, model) or self._unfit_state(table.function, model)
         if wrong:
@@ -317,8 +319,14 @@ def check_result(name: str, model: Any) -> _Wrong | None:
             _PAIR,
         )
     model = without_state(model)
+    if isinstance(model, NnxModel):  # no float is traced here, so arrays are the function's own
+        numbers = zip(model.places, model.numbers, strict=True)
+        for error in (unkept(place) for place, one in numbers if not isinstance(one, float)):
+            return f"'{name}' returns {error.found}", error.hint
     if not isinstance(model, eqx.Module):
         found = f"'{name}' returns {describe_object(model)}, not an eqx.Module"
+        if isinstance(model, type):
+            return found, f"make one of it: return {model.__name__}(...)"
         return found, "return an eqx.Module, or a model of Flax or Haiku"
     if not callable(model):
         return f"'{name}' returns a model that cannot be called", "add __call__(self, x)"
@@ -366,7 +374,7 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
             outputs.append(trace(with_key, KEY, model, x).result)
     except RAISED as error:
         fix = _state_hint(model, error) or _signature_hint(model)
-        fix = fix or "fix the model, which gets one example at a time"
+        fix = fix or _draw_hint(model, error) or "fix the model, which gets one example at a time"
         return raised("the model", error, fix, f" for one example of shape {x.shape}")
     for output in outputs:
         if (shape := getattr(output, "shape", None)) is None:
@@ -378,6 +386,29 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
         if not jnp.issubdtype(output.dtype, jnp.floating):
             found = f"the model returns outputs of type {output.dtype}"
             return found, "return floating-point numbers"
+    return None
+
+
+def _draw_hint(model: Any, error: BaseException) -> str | None:
+    """How to fix a model of these libraries that raised `error` because it draws; else None."""
+    if isinstance(model, NnxModel) and isinstance(error, ValueError) and "`rngs`" in str(error):
+        return "give rngs to the layers that draw: nnx.Dropout(rate, rngs=rngs)"
+    if type(error).__name__ == "InvalidRngError":
+        return (
+            "let it draw in training only, from the stream 'dropout': def __call__(self, x, "
+            "train=False) and nn.Dropout(rate, deterministic=not train)"
+        )
+    if type(error).__name__ == "MissingRNGError":
+        return "use hk.transform, and draw only if hk.maybe_next_rng_key() is not None"
+    return None
+
+
+def _hint_about_rngs(error: BaseException) -> str | None:
+    """How to fix a function that passed a key to NNX as rngs and so raised `error`; else None."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    is_in_nnx = any(name.startswith("flax.nnx.") for name in modules)
+    if is_in_nnx and isinstance(error, AttributeError) and "Tracer has no attr" in str(error):
+        return "pass nnx.Rngs(key) as rngs"
     return None
 
 

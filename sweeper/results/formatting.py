@@ -110,11 +110,14 @@ def states(status: Status) -> str:
 def ended(status: Status) -> str:
     """How trials ended: `3 complete, 2 pruned, 28 diverged, 0 failed`.
 
-    Diverged and infeasible trials are only mentioned if there are any.
+    Diverged, infeasible and unfinished trials are only mentioned if there are any.
     """
     found = outcomes(status)
     words = [word for word in ENDINGS if word not in (DIVERGED, INFEASIBLE) or word in found]
-    return ", ".join(f"{found.get(word, 0)} {word}" for word in words)
+    shown = [f"{found.get(word, 0)} {word}" for word in words]
+    if unfinished := found.get("running"):
+        shown.append(f"{unfinished} unfinished")
+    return ", ".join(shown)
 
 
 def learned(status: Status) -> str | None:

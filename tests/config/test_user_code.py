@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -132,3 +133,14 @@ def test_a_syntax_error_names_its_place_once(tmp_path: Path) -> None:
     with pytest.raises(LoadError) as raised:
         load_function("misspelt:f", tmp_path)
     assert raised.value.found.count("misspelt.py, line 1)") == 1
+
+
+@pytest.mark.parametrize(("library", "name"), [("flax", "flax.linen"), ("haiku", "haiku")])
+def test_the_extra_of_a_missing_library_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, name: str
+) -> None:
+    (tmp_path / f"nets_of_{library}.py").write_text(f"import {name}\n", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, library, None)
+
+    with pytest.raises(LoadError, match=r"python -m pip install 'sweeper-jax\[flax\]'"):
+        load_function(f"nets_of_{library}:build", tmp_path)

@@ -42,7 +42,7 @@ class Net(eqx.Module):
         return x
 
 
-def build(*, in_size, out_size, key, n=1, gated=False, kind="linear"):
+def build(*, in_size, out_size, key, n=1, gated=False, kind="linear", scale=1.0):
     keys = jax.random.split(key, n + 1)
     layers = [eqx.nn.Linear(in_size, in_size, key=k) for k in keys[:-1]]
     gate = Gate(jax.numpy.ones(out_size)) if gated else None
@@ -172,6 +172,17 @@ def test_all_user_defined_models_are_checked(study: Study) -> None:
         "decay.nets_to_decay:Gate: no array is in a layer nets_to_decay:Gate; "
         "the layers of the model are linear, net"
     ]
+
+
+def test_rules_are_checked_although_a_continuous_value_is_compiled_in(study: Study) -> None:
+    search = (
+        "search={optimizer.lr={type='float', low=1e-4, high=1e-2, log=true}, "
+        "model.scale={type='float', low=0.1, high=0.9}}"
+    )
+    rule = "optimizer.decay.where=[{path='%s', decay=false}]"
+
+    check_decay(study(search, rule % "layers[0]", text=OWN), Programs(SPEC))
+    assert "no array is at 'first'" in refused(study(search, rule % "first", text=OWN))[0]
 
 
 def test_a_repeated_trial_may_have_rules_about_others(study: Study) -> None:

@@ -87,13 +87,13 @@ def test_tied_trials_are_named() -> None:
 def test_every_way_to_end_is_counted() -> None:
     counts = {"RUNNING": 2, "COMPLETE": 3, "PRUNED": 13}
     ended = replace(STATUS, counts=counts)
-    assert formatting.ended(ended) == "3 complete, 13 pruned, 0 failed"
+    assert formatting.ended(ended) == "3 complete, 13 pruned, 0 failed, 2 unfinished"
     assert formatting.states(ended) == "2 running, 3 complete, 13 pruned"
 
 
 def test_diverged_trials_are_counted_apart_from_pruned_ones() -> None:
     some = replace(STATUS, counts={"COMPLETE": 3, "PRUNED": 13, "RUNNING": 2}, diverged=9)
-    assert formatting.ended(some) == "3 complete, 4 pruned, 9 diverged, 0 failed"
+    assert formatting.ended(some) == "3 complete, 4 pruned, 9 diverged, 0 failed, 2 unfinished"
     assert formatting.states(some) == "3 complete, 4 pruned, 9 diverged, 2 running"
     every = replace(some, diverged=13)
     assert formatting.states(every) == "3 complete, 13 diverged, 2 running"
