@@ -28,7 +28,7 @@ from sweeper.config.main_source import MAIN, undecorated
 # the file of the module
 MAIN_FILE = "functions_of_main.py"
 _HEADING = '"""Functions of a notebook or script, as they were when their model was exported."""\n'
-_MAX_LETTERS = 1_000_000  # of the text of a value
+_MAX_CHARACTERS = 1_000_000  # of the text of a value
 # scopes whose code runs as part of the statement around them
 _COMPREHENSIONS = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 
@@ -100,7 +100,7 @@ def _definition(name: str, values: Mapping[str, Any]) -> _Definition | None:
 
 
 def _stated(text: str) -> _Definition | None:
-    return _Definition(text) if len(text) <= _MAX_LETTERS else None
+    return _Definition(text) if len(text) <= _MAX_CHARACTERS else None
 
 
 def _import(module: str, name: str) -> str:

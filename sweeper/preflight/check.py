@@ -141,6 +141,10 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
                 f"{key}: '{name}' in __main__, which '{function}' uses, cannot be compared with "
                 "its value when the study began, so a change would not be noticed"
             )
+    if decays_of(config.optimizer):
+        from sweeper.preflight.decay import doubtful_rules
+
+        yield from doubtful_rules(config, never_run(config, data))
     if uncertain_decays(config):
         from sweeper.preflight.decay import idle_amounts
 

@@ -31,10 +31,7 @@ _SIZES = (".width", ".out_size", ".activation")
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The arrays of each model that trials may have; all of them if `are_all`.
-
-    The ends of a continuous range stand for all of it.
-    """
+    """The arrays of each model that trials may have; all of them if `are_all`."""
 
     leaves: tuple[tuple[Leaf, ...], ...]
     are_all: bool
@@ -81,6 +78,16 @@ def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
         for fault in idle_rules(Decay.of(table, config.base_dir), leaves)
     )
     return tuple(dict.fromkeys(found))
+
+
+def doubtful_rules(config: StudyConfig, programs: Programs) -> Iterator[str]:
+    """Warnings about rules that match no array of the models looked at, if there may be others."""
+    for key, table in decays_of(config.optimizer).items():
+        models = models_of(config, programs, part_of(key))
+        if config.trial is None and models.leaves and not models.are_all:
+            for fault in idle_rules(Decay.of(table, config.base_dir), models.together):
+                seen = f"{fault.found} in the {len(models.leaves)} models looked at"
+                yield f"{key}.{fault.key}: {seen}; {fault.hint}"
 
 
 def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
@@ -137,7 +144,8 @@ def _models_of_kind(
             found.append(_leaves(programs, settings, part))
         except RAISED:  # by user code; reported when the model is checked
             return Models(tuple(found), are_all=False)
-    return Models(tuple(found), prod(map(len, options)) <= _MAX_MODELS)
+    is_finite = all(config.search[key].count() for key in _searched(config, kind))
+    return Models(tuple(found), is_finite and prod(map(len, options)) <= _MAX_MODELS)
 
 
 def _leaves(programs: Programs, settings: Settings, part: str | None) -> tuple[Leaf, ...]:

@@ -201,7 +201,7 @@ def test_a_worker_with_other_versions_is_refused(
     with cluster("dask", 1, PYTHONPATH=os.pathsep.join([str(other.parent), str(ROOT)])) as opened:
         done = command("run", "study.toml", *settings(opened.setting))
     assert done.returncode == 3
-    (line,) = done.stderr.strip().splitlines()
+    *_, line = done.stderr.strip().splitlines()
     assert line.startswith("dask 0: it has optax 0.0.1, here ")
     assert line.endswith("; install the same version there")
 

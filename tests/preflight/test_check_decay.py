@@ -10,7 +10,13 @@ import pytest
 from sweeper.cli import plan_tables
 from sweeper.config import StudyConfig, parse
 from sweeper.errors import StudyError
-from sweeper.preflight.decay import check_decay, decay_preview, idle_amounts, partly_idle
+from sweeper.preflight.decay import (
+    check_decay,
+    decay_preview,
+    doubtful_rules,
+    idle_amounts,
+    partly_idle,
+)
 from sweeper.preflight.user_functions import check_functions
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
@@ -174,15 +180,22 @@ def test_all_user_defined_models_are_checked(study: Study) -> None:
     ]
 
 
-def test_rules_are_checked_although_a_continuous_value_is_compiled_in(study: Study) -> None:
+def test_a_rule_that_matches_no_model_looked_at_is_reported_if_there_are_others(
+    study: Study,
+) -> None:
     search = (
         "search={optimizer.lr={type='float', low=1e-4, high=1e-2, log=true}, "
         "model.scale={type='float', low=0.1, high=0.9}}"
     )
-    rule = "optimizer.decay.where=[{path='%s', decay=false}]"
 
-    check_decay(study(search, rule % "layers[0]", text=OWN), Programs(SPEC))
-    assert "no array is at 'first'" in refused(study(search, rule % "first", text=OWN))[0]
+    def warnings(path: str) -> list[str]:
+        config = study(search, f"optimizer.decay.where=[{{path='{path}', decay=false}}]", text=OWN)
+        check_decay(config, Programs(SPEC))
+        return [*doubtful_rules(config, Programs(SPEC))]
+
+    assert warnings("layers[0]") == []
+    (found,) = warnings("first")
+    assert "no array is at 'first' in the 2 models looked at; " in found
 
 
 def test_a_repeated_trial_may_have_rules_about_others(study: Study) -> None:
