@@ -184,7 +184,7 @@ def test_a_model_predicts_and_trains_on_as_shown(
 
 
 def test_user_code_trains_as_shown(tmp_path: Path) -> None:
-    model, residual, _, _, applied, poisson, program = code("python", GUIDES["models-and-programs"])
+    model, residual, *_, applied, poisson, program = code("python", GUIDES["models-and-programs"])
     (tmp_path / "nets.py").write_text(model, encoding="utf-8")
     (tmp_path / "smooth.py").write_text(program, encoding="utf-8")
     config = study_in(
@@ -250,12 +250,12 @@ def test_a_study_is_given_to_slurm_as_shown(here: Path, monkeypatch: pytest.Monk
 
 
 def test_every_block_of_python_is_run() -> None:
-    """By a test above, in tests/export, tests/notebooks or tests/test_estimators.py."""
+    """By a test above or in tests/export, integrations, notebooks or test_estimators.py."""
     counts = {name: len(code("python", text)) for name, text in DOCUMENTS.items()}
     assert {name.split("/")[-1]: count for name, count in counts.items() if count} == {
         "README.md": 1,
         "clusters.md": 1,
-        "models-and-programs.md": 7,
+        "models-and-programs.md": 9,
         "python.md": 5,
         "results.md": 4,
     }

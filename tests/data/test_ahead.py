@@ -93,7 +93,10 @@ def test_errors_are_the_same_as_in_this_process(tmp_path: Path) -> None:
     assert there == {"is_kept": False, "error": str(here.value), "here": False}
 
 
-@pytest.mark.parametrize("death", ["os._exit(9)", "os.kill(os.getpid(), 9)", "1 / 0"])
+@pytest.mark.parametrize(
+    "death",
+    ["os.kill(os.getpid(), 9)", "1 / 0", pytest.param("os._exit(9)", marks=pytest.mark.slow)],
+)
 def test_a_child_that_dies_only_costs_time(death: str, tmp_path: Path) -> None:
     config = csv_study(tmp_path)
 
@@ -107,7 +110,7 @@ def test_a_child_that_dies_only_costs_time(death: str, tmp_path: Path) -> None:
     "change",
     [
         "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
-        "import jax",
+        pytest.param("import jax", marks=pytest.mark.slow),
     ],
 )
 def test_a_process_with_threads_or_jax_is_not_forked(change: str, tmp_path: Path) -> None:

@@ -222,19 +222,14 @@ def test_a_killed_worker_is_replaced_and_its_bucket_repeated(
     assert again[0].place.worker_pid != victim.worker_pid
 
 
-@pytest.mark.parametrize("side", ["process", DASK, RAY], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("side", MORTAL, indirect=True)
 @pytest.mark.parametrize(
     "instant",
     [
-        "worker.return:end",
-        *(
-            pytest.param(instant, marks=pytest.mark.slow)
-            for instant in ("compile:begin", "compile:end", "train:begin", "train:end")
-        ),
-        *(
-            pytest.param(instant, marks=pytest.mark.slow)
-            for instant in ("checkpoint.write:begin", "checkpoint.write:end", "worker.return:begin")
-        ),
+        *("compile:begin", "compile:end", "train:begin", "train:end"),
+        *("checkpoint.write:begin", "checkpoint.write:end"),
+        *("worker.return:begin", "worker.return:end"),
     ],
 )
 def test_a_worker_killed_at_any_instant_is_replaced(

@@ -130,6 +130,7 @@ def below(needed: int) -> str:
     return f"execution.memory_limit='{needed - 1} B'"
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_large_enough_changes_nothing(run: Callable[..., Ran]) -> None:
     free = run()
     limited = run(f"execution.memory_limit='{free.needed()} B'")

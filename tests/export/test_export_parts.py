@@ -63,7 +63,9 @@ np.savez(sys.argv[3], made=made, **outputs)
 """
 
 
-@pytest.fixture(scope="module", params=STUDIES)
+@pytest.fixture(
+    scope="module", params=["alternating", pytest.param("coupled", marks=pytest.mark.slow)]
+)
 def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished study, with its best model exported."""
     directory = tmp_path_factory.mktemp(request.param)

@@ -126,7 +126,10 @@ def test_the_card_describes_the_model(digits: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        ("data.categorical=ordinal", "data.scale=minmax", "train.loss=binary_cross_entropy"),
+        pytest.param(
+            ("data.categorical=ordinal", "data.scale=minmax", "train.loss=binary_cross_entropy"),
+            marks=pytest.mark.slow,
+        ),
         ("model.numbers=ple", "model.n_bins=4", "study.folds=2", "data.scale=quantile"),
         pytest.param(
             ("model.numbers=plr", "model.n_frequencies=3", "data.scale=quantile"),

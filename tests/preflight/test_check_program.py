@@ -189,6 +189,7 @@ def test_a_study_does_not_blame_an_override_for_the_program(
     )
 
 
+@pytest.mark.slow
 def test_the_data_and_model_used_are_reported_first(module: str, command: CommandLine) -> None:
     done = command("check-program", f"{module}:Nothing")
     assert done.stderr.startswith(

@@ -58,7 +58,7 @@ def test_every_row_is_used_once_per_block(rows: int) -> None:
 @pytest.mark.parametrize(
     "study",
     [
-        "classes, one by one",
+        pytest.param("classes, one by one", marks=pytest.mark.slow),
         pytest.param("folds, one by one", marks=pytest.mark.slow),
         "numbers, side by side",
     ],

@@ -423,6 +423,7 @@ def test_gradients_are_the_same_if_they_are_reported(
         np.testing.assert_allclose(looked_at, plain, rtol=RELATIVE)
 
 
+@pytest.mark.slow
 def test_a_loss_with_a_gradient_to_its_input_part_is_reported(coupled: Make) -> None:
     study = coupled(
         "train.objective=own:leaking",

@@ -177,7 +177,10 @@ def of_embedding(model: Any) -> tuple[Any, Any, Any]:
     [
         pytest.param("exact", ("data.name=diabetes",), marks=pytest.mark.slow),
         ("padded", ("data.name=diabetes", "optimizer.decay={other=true}")),
-        ("vmap padded", ("data.name=iris", "train.loss=cross_entropy")),
+        pytest.param(
+            *("vmap padded", ("data.name=iris", "train.loss=cross_entropy")),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_training_equals_that_of_plain_periodic_embeddings(

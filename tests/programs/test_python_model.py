@@ -170,6 +170,7 @@ def test_lanes_of_any_dropout_equal_trials_in_plain_equinox(tmp_path: Path) -> N
         np.testing.assert_allclose(curves[trial.number], plain_curve(bench, trial), rtol=RELATIVE)
 
 
+@pytest.mark.slow
 def test_a_map_lane_equals_the_trial_alone_bit_for_bit(bench: Bench) -> None:
     companion = spec(1, **{**TRIAL.params, "lr": 2e-3})
 

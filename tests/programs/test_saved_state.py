@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "the user's own": ("optimizer={name='own_optimizer:heavy_ball',schedule={name='cosine'}}",),
 }
-LONG = ("an average is measured", "whole arrays")
+LONG = ("an average is measured", "whole arrays", "clipped, with a schedule")
 OWN = """
 import optax
 

@@ -153,7 +153,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> np.ndarray:
         (("model.dropout=0.25",), "vmap"),
         (NUMBERS, "vmap"),
         pytest.param(HUBER, "map", marks=pytest.mark.slow),
-        (BINARY, "map"),
+        pytest.param(BINARY, "map", marks=pytest.mark.slow),
     ],
 )
 def test_members_are_trained_as_in_plain_equinox_and_optax(

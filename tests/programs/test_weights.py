@@ -88,7 +88,7 @@ def of_auroc(y: Any, chances: Any, sample_weight: Any) -> float:
 CLASS_METRICS = "train.metrics=['accuracy','f1','auroc','log_loss']"
 
 
-@pytest.mark.parametrize("way", plain.WAYS)
+@pytest.mark.parametrize("way", ["padded", pytest.param("exact", marks=pytest.mark.slow)])
 def test_classes_train_as_in_plain_optax(way: str, weighted: Callable[..., Bench]) -> None:
     """Next to class weights, by which weights are multiplied in losses alone."""
     # scores are computed of outputs, whatever program gives them
@@ -112,6 +112,7 @@ def test_classes_train_as_in_plain_optax(way: str, weighted: Callable[..., Bench
     np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
 
 
+@pytest.mark.slow
 def test_one_logit_trains_as_in_plain_optax(weighted: Callable[..., Bench]) -> None:
     study = weighted("flag", CLASS_METRICS, "train.loss=binary_cross_entropy")
 

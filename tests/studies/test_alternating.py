@@ -112,6 +112,7 @@ def test_a_trial_is_run_again_bit_for_bit(results: Results, tmp_path: Path) -> N
     assert values(again, 3) == values(results, 3)
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_padded_class_is_run_again_bit_for_bit(tmp_path: Path) -> None:
     widths = "search.model.a.width={type='int',low=4,high=8,name='width_a'}"
     settings = ("execution.strategy=padded", "study.n_trials=3", "train.epochs=6", widths)

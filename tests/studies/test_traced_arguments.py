@@ -126,6 +126,7 @@ def test_a_study_that_began_without_traced_floats_goes_on_without(
 TAKES = r"at least [^;,]+"
 
 
+@pytest.mark.slow
 def test_validate_and_plan_give_the_same_warning(study: Callable[..., StudyConfig]) -> None:
     config = study("other", BOUND)
 

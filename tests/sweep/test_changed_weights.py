@@ -85,6 +85,7 @@ def test_a_changed_file_of_weights_is_refused(function: str, tmp_path: Path) -> 
     assert len(trained(more).trials()) == 2
 
 
+@pytest.mark.slow
 def test_every_file_at_the_ends_of_the_search_is_compared(tmp_path: Path) -> None:
     for name in ("small", "large"):
         write(tmp_path / f"{name}.npz", 1)

@@ -37,8 +37,10 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
     [
         "ledger.db",
         "checkpoints",
-        ".staging",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in (".", "models", "metrics")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (".", ".staging", "models", "metrics")
+        ),
     ],
 )
 def test_removed_while_the_study_runs(name: str, unbroken: Study, tmp_path: Path) -> None:

@@ -222,6 +222,7 @@ def test_a_trial_is_repeated_with_its_number_of_threads(
 
 
 @pytest.mark.usefixtures("begun_elsewhere")
+@pytest.mark.slow
 def test_a_trial_file_keeps_its_number_of_threads_or_warns(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
