@@ -116,7 +116,8 @@ def _card(record: EnsembleRecord, output: Path) -> str:
             "",
             f"    python -m sweeper predict {name}/ new.csv -o out.csv",
             "",
-            "Without sweeper, with only equinox and numpy, in this directory:",
+            "Without sweeper, with only equinox and numpy (and for models of Flax or Haiku with",
+            "that library), in this directory:",
             "",
             "    import load",
             "    load.predict(rows)",
@@ -126,7 +127,7 @@ def _card(record: EnsembleRecord, output: Path) -> str:
 
 
 _SCRIPT = '''\
-"""The mean of several models: only needs equinox and numpy.
+"""The mean of several models: only needs equinox, numpy, and what these models are written in.
 
     import load
     load.predict(rows)  # a dict or a DataFrame of columns, or an array with all in their order

@@ -30,14 +30,14 @@ _RESUME = "Run the same again to resume."
 
 @dataclass(frozen=True, slots=True)
 class CardContent:
-    """What a card shows of the study `name`; `warnings` are printable, the first one first."""
+    """What a card shows of the study `name`; `warnings` has the first one first."""
 
     name: str
     progress: Progress
     activity: str
     ran_s: float
     pace: str
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Warned] = ()
 
     @property
     def head(self) -> str:
@@ -64,7 +64,7 @@ class CardContent:
     def text(self) -> str:
         """The content on one line, followed by a line for each warning."""
         said = printable("; ".join(filter(None, (self.head, self.best, self.activity))))
-        return "\n".join([f"{self.name}: {said}", *(f"warning: {it}" for it in self.warnings)])
+        return "\n".join([f"{self.name}: {said}", *(printable(it.text) for it in self.warnings)])
 
     def html(self) -> str:
         """The content as HTML in which all text is escaped."""
@@ -80,8 +80,11 @@ class CardContent:
             parts.append(f"<div><b>{escape(printable(self.best))}</b></div>")
         parts.append(f"<div>{escape(printable(self.activity))}</div>")
         if self.warnings:
-            warnings = "".join(f"<div>⚠ {escape(said)}</div>" for said in self.warnings)
-            parts.append(f'<div style="max-height: 240px; overflow-y: auto">{warnings}</div>')
+            lines = "".join(
+                f"<div>{'' if it.is_news else '⚠ '}{escape(printable(it.message))}</div>"
+                for it in self.warnings
+            )
+            parts.append(f'<div style="max-height: 240px; overflow-y: auto">{lines}</div>')
         style = (
             "font: 13px/1.5 system-ui, sans-serif; max-width: 760px; padding: 8px 12px; "
             f"border: 1px solid {faint}; border-radius: 6px; overflow-wrap: anywhere"
@@ -125,7 +128,7 @@ class Card:
         self._began_at = time.monotonic()
         self._lock = threading.Lock()
         self._progress = Progress()
-        self._warnings: dict[str, None] = {}  # each once, in order
+        self._warnings: dict[Warned, None] = {}  # each once, in order
         self._ended = threading.Event()
         self._is_stopping = False
 
@@ -134,7 +137,7 @@ class Card:
         with self._lock:
             self._progress = self._progress.after(event, time.monotonic())
             if isinstance(event, Warned):
-                self._warnings[printable(event.message)] = None
+                self._warnings[event] = None
 
     def follow(self, train: Callable[[], Status], stop: threading.Event) -> Status:
         """Show the card while `train` runs, which ends after the current round if `stop` is set.

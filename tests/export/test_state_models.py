@@ -113,6 +113,7 @@ def test_it_is_the_pair_that_equinox_reads_and_trains(
     assert jax.tree.structure(updates) == jax.tree.structure(arrays)
 
 
+@pytest.mark.slow
 def test_trials_start_from_its_state(directory: Path, saved: SavedModel) -> None:
     start = read_start(directory / "best" / MODEL_FILE, directory)
     program: Any = Programs(spec_of(start.file)).exact(start.settings)

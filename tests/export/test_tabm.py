@@ -69,6 +69,7 @@ def test_the_kind_can_be_searched(tmp_path: Path) -> None:
     assert sizes["mlp"] < sizes["tabm"]
 
 
+@pytest.mark.slow
 def test_trials_of_different_size_and_activation_share_programs_and_are_reproduced(
     tmp_path: Path,
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_trial_ends_with_its_best_epoch(results: Results) -> None:
             assert len(losses[number]) - 1 - int(np.argmin(losses[number])) == 2
 
 
+@pytest.mark.slow
 def test_saved_weights_are_those_of_the_best_epoch(results: Results) -> None:
     """Each kept model gives the test metrics of its row, which are those of its weights."""
     config = sweeper.load_study(results.run_dir.root.parent / "study.toml")
