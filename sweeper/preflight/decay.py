@@ -82,9 +82,11 @@ def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
 
 def doubtful_rules(config: StudyConfig, programs: Programs) -> Iterator[str]:
     """Warnings about rules that match no array of the models looked at, if there may be others."""
+    if config.trial is not None or all(_are_few(config, kind) for kind in config.kinds):
+        return  # check_decay has refused such rules
     for key, table in decays_of(config.optimizer).items():
         models = models_of(config, programs, part_of(key))
-        if config.trial is None and models.leaves and not models.are_all:
+        if models.leaves and not models.are_all:
             for fault in idle_rules(Decay.of(table, config.base_dir), models.together):
                 seen = f"{fault.found} in the {len(models.leaves)} models looked at"
                 yield f"{key}.{fault.key}: {seen}; {fault.hint}"
@@ -136,16 +138,20 @@ def models_of(config: StudyConfig, programs: Programs, part: str | None) -> Mode
 def _models_of_kind(
     config: StudyConfig, kind: ModelKind, programs: Programs, part: str | None
 ) -> Models:
-    options = [*_options(config, kind)]
     found: list[tuple[Leaf, ...]] = []
-    for several in islice(product(*options), _MAX_MODELS):
+    for several in islice(product(*_options(config, kind)), _MAX_MODELS):
         settings = config.filled({key: value for one in several for key, value in one.items()})
         try:
             found.append(_leaves(programs, settings, part))
         except RAISED:  # by user code; reported when the model is checked
             return Models(tuple(found), are_all=False)
+    return Models(tuple(found), _are_few(config, kind))
+
+
+def _are_few(config: StudyConfig, kind: ModelKind) -> bool:
+    """Whether a kind has so few models, none from a continuous range, that all are looked at."""
     is_finite = all(config.search[key].count() for key in _searched(config, kind))
-    return Models(tuple(found), is_finite and prod(map(len, options)) <= _MAX_MODELS)
+    return is_finite and prod(map(len, _options(config, kind))) <= _MAX_MODELS
 
 
 def _leaves(programs: Programs, settings: Settings, part: str | None) -> tuple[Leaf, ...]:
