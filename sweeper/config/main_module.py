@@ -8,16 +8,18 @@ import __future__
 
 import ast
 import inspect
+import io
 import linecache
 import pickle
 import symtable
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from math import isfinite
+from pathlib import Path
 from textwrap import dedent
 from types import FunctionType
 from types import ModuleType as Module
@@ -27,6 +29,7 @@ from sweeper.config.main_source import MAIN, undecorated
 
 # the file of the module
 MAIN_FILE = "functions_of_main.py"
+_NAME = Path(MAIN_FILE).stem
 _HEADING = '"""Functions of a notebook or script, as they were when their model was exported."""\n'
 _MAX_CHARACTERS = 1_000_000  # of the text of a value
 # scopes whose code runs as part of the statement around them
@@ -50,7 +53,8 @@ def module_of(names: Iterable[str]) -> tuple[str, list[str]]:
     """The text of a module that defines `names` of `__main__`, and what cannot be written so.
 
     The text is empty if there is such a name, or no name at all. Examples are functions whose
-    source is not known, or that captured values, and objects of classes in `__main__`.
+    source is not known, or that captured values, objects of classes in `__main__`, and functions
+    whose defaults are no longer what their text says, because a cell has changed a value since.
     """
     values = vars(sys.modules[MAIN])
     found, absent, waiting = dict[str, _Definition](), set[str](), [*names]
@@ -63,7 +67,57 @@ def module_of(names: Iterable[str]) -> tuple[str, list[str]]:
         else:
             found[name] = one
             waiting += sorted(one.names)
-    return ("", sorted(absent)) if absent or not found else (_text(found), [])
+    if not absent and found:
+        text = _text(found)
+        if not (absent := _different(text, found, values)):
+            return text, []
+    return "", sorted(absent)
+
+
+def _different(text: str, names: Iterable[str], values: Mapping[str, Any]) -> set[str]:
+    """The names that the text of a module defines otherwise than `__main__`; all if it fails."""
+    module = Module(_NAME)
+    known = sys.modules.get(_NAME)
+    sys.modules[_NAME] = module  # dataclasses look up the module of a class
+    try:
+        with redirect_stdout(io.StringIO()):
+            exec(compile(text, MAIN_FILE, "exec"), vars(module))
+    except Exception:  # whatever the code raises
+        return {*names}
+    finally:
+        del sys.modules[_NAME]
+        if known is not None:
+            sys.modules[_NAME] = known
+    return {name for name in names if _given(vars(module)[name]) != _given(values[name])}
+
+
+def _given(value: Any) -> object:
+    """What the text of a function or class took from values when it ran: its plain defaults."""
+    value = undecorated(value)
+    if isinstance(value, FunctionType):
+        return [_plain(one) for one in (value.__defaults__, value.__kwdefaults__)]
+    if isinstance(value, type) and value.__module__ in (MAIN, _NAME):
+        attributes = {
+            name: undecorated(getattr(value, name))
+            for name in vars(value)
+            if not name.startswith("__") or name == "__init__"
+        }
+        return {
+            name: _given(one) if isinstance(one, FunctionType) else _plain(one)
+            for name, one in attributes.items()
+        }
+    return None
+
+
+def _plain(value: Any) -> object:
+    """A value that can be compared: a literal as text, an array as bytes, and nothing of others."""
+    if value.__class__ in (tuple, list):
+        return [_plain(one) for one in value]
+    if value.__class__ is dict:
+        return [(repr(name), _plain(one)) for name, one in value.items()]
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
+        return str(value.dtype), value.tobytes()
+    return repr(value) if _is_literal(value) or isinstance(value, float) else None
 
 
 def _text(found: Mapping[str, _Definition]) -> str:

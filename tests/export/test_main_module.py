@@ -160,3 +160,21 @@ def test_the_current_values_are_written(run: Run) -> None:
     namespace: dict[str, Any] = {}
     exec(module_of(["build"])[0], namespace)
     assert namespace["build"]() == ({"a": 1, "b": np.inf}, np.inf, 1)
+
+
+BOUND = {
+    "a default of a function": "def used(x, by=SIZE):\n    return by * x",
+    "a keyword default": "def used(x, *, by=(SIZE, 1)):\n    return by",
+    "an attribute of a class": "class used:\n    by = SIZE",
+    "a default of a method": "class used:\n    def __init__(self, by=SIZE):\n        self.by = by",
+    "a field": "import dataclasses\n@dataclasses.dataclass\nclass used:\n    by: int = SIZE",
+    "an array": "import numpy as np\ndef used(x, by=np.arange(SIZE)):\n    return by",
+}
+
+
+@pytest.mark.parametrize("what", BOUND)
+def test_what_was_taken_from_a_value_that_has_changed_is_named(what: str, run: Run) -> None:
+    run(f"SIZE = 2\n{BOUND[what]}\ndef build():\n    return used")
+    assert module_of(["build"])[1] == []
+    run("SIZE = 3")
+    assert module_of(["build"]) == ("", ["used"])
