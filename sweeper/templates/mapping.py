@@ -197,5 +197,5 @@ def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
     shown = listed(
         [*reasons[:_MAX_TOLD], *(f"{n} more" for n in [len(reasons) - _MAX_TOLD] if n > 0)]
     )
-    said = f"columns left out: {shown}; data.drop = [] keeps them"
+    said = f"columns left out: {shown}; 'data.drop': [] keeps them"
     warn_caller(UserWarning(said))

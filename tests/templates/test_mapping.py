@@ -281,7 +281,7 @@ def test_columns_without_a_type_are_refused_by_name() -> None:
 
 def test_columns_that_are_left_out_cause_a_warning() -> None:
     with pytest.warns(
-        UserWarning, match="columns left out: 'id' .*; data.drop = \\[\\] keeps them"
+        UserWarning, match="columns left out: 'id' .*; 'data.drop': \\[\\] keeps them"
     ):
         config = sweeper.load_study({}, data=HOUSES.assign(id=range(300)), target="price")
     assert config.data.drop == ("id",)
