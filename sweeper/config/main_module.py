@@ -54,7 +54,7 @@ def module_of(names: Iterable[str]) -> tuple[str, list[str]]:
 
     The text is empty if there is such a name, or no name at all. Examples are functions whose
     source is not known, or that captured values, objects of classes in `__main__`, and functions
-    whose defaults are no longer what their text says, because a cell has changed a value since.
+    whose text gives other defaults now, because a cell has changed a value since.
     """
     values = vars(sys.modules[MAIN])
     found, absent, waiting = dict[str, _Definition](), set[str](), [*names]
