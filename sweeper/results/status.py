@@ -15,7 +15,7 @@ from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
-_STARTING = "if one is starting, wait with 'python -m sweeper status --watch DIR'"
+_STARTING = "or wait if one has just been started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def read_status(run_dir: RunDir) -> Status:
     try:
         status = Status(**read_json(run_dir.status))
     except FileNotFoundError:
-        hint = "start one with 'python -m sweeper run study.toml', or name its run directory; "
+        hint = "start one with 'python -m sweeper run study.toml', name its run directory, "
         hint += _STARTING
         found = "no study has been run here"
         if run_dir.ledger.exists():
@@ -277,8 +277,7 @@ def newest_run(directory: Path) -> Path:
     """
     written = [(RunDir(run).status.stat().st_mtime_ns, run) for run in runs_in(directory)]
     if not written:
-        hint = (
-            f"name a run directory, or start a study: python -m sweeper run study.toml; {_STARTING}"
-        )
+        start = "start a study with 'python -m sweeper run study.toml'"
+        hint = f"name a run directory, {start}, {_STARTING}"
         raise StudyError(Problem(f"{directory}/", "", "no study has been run here", hint))
     return max(written)[1]
