@@ -192,7 +192,7 @@ def digest(tmp_path_factory: pytest.TempPathFactory, compile_cache: Path) -> str
     return deterministic_digest(RunDir(config.run_dir))
 
 
-@pytest.mark.parametrize("kind", [BucketStarted, RoundClosed])
+@pytest.mark.parametrize("kind", [pytest.param(BucketStarted, marks=pytest.mark.slow), RoundClosed])
 def test_a_script_that_sigterm_stops_commits_and_ends_with_143(
     kind: type[Event], tmp_path: Path, digest: str
 ) -> None:

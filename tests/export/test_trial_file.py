@@ -76,7 +76,11 @@ CONDITIONAL = (
 @pytest.mark.parametrize(
     ("strategy", "state", "more"),
     [
-        ("exact", "PRUNED", ("search.model.depth.high=1", STRICT)),
+        pytest.param(
+            *("exact", "PRUNED"),
+            ("search.model.depth.high=1", STRICT),
+            marks=pytest.mark.slow,
+        ),
         ("padded", "COMPLETE", (*ENDING, *CONDITIONAL)),
         pytest.param(
             *("exact", "COMPLETE"),

@@ -51,7 +51,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore:.*same initial weights for every key")
-@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize("n_layers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_model_with_numpy_arrays_is_trained_like_any_other(
     n_layers: int, directory: Path
 ) -> None:

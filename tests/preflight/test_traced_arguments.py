@@ -222,7 +222,11 @@ FEW = "search.model.slope={type='categorical',choices=[0.0,0.1,0.3]}"
 
 @pytest.mark.parametrize(
     ("search", "written"),
-    [(FROM_0, ("model.slope=0.2",)), (FEW, ("model.slope=0.0",)), (TO_1, ())],
+    [
+        (FROM_0, ("model.slope=0.2",)),
+        pytest.param(FEW, ("model.slope=0.0",), marks=pytest.mark.slow),
+        (TO_1, ()),
+    ],
 )
 def test_the_value_in_the_file_does_not_decide(
     tmp_path: Path, search: str, written: tuple[str, ...]

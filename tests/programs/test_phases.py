@@ -105,7 +105,7 @@ def freezes_to_the_bit(study: Bench) -> bytes:
     return whole.tobytes()
 
 
-@pytest.mark.parametrize("switching", ["cond", "flag"])
+@pytest.mark.parametrize("switching", ["cond", pytest.param("flag", marks=pytest.mark.slow)])
 def test_lanes_with_different_epochs_train_side_by_side(switching: str, tmp_path: Path) -> None:
     study = turns(tmp_path, f"train.switching={switching}")
     old, new = trial(3), trial(4, 7e-4)

@@ -131,7 +131,12 @@ def test_one_logit_trains_as_in_plain_optax(weighted: Callable[..., Bench]) -> N
 
 
 @pytest.mark.parametrize(
-    ("loss", "degree", "batch"), [("mse", 2, 24), ("mae", 1, 24), ("huber", 2, 2)]
+    ("loss", "degree", "batch"),
+    [
+        ("mse", 2, 24),
+        pytest.param("mae", 1, 24, marks=pytest.mark.slow),
+        ("huber", 2, 2),
+    ],
 )
 def test_numbers_train_as_in_plain_optax(
     loss: str, degree: int, batch: int, weighted: Callable[..., Bench]
@@ -177,7 +182,10 @@ def test_numbers_train_as_in_plain_optax(
     [
         ("kind", (CLASS_METRICS, "data.class_weights={a=2.0}")),
         pytest.param("kind", ("train.metrics=[]", "model.kind=tabm"), marks=pytest.mark.slow),
-        ("price,cost", ("train.loss=mse", "train.metrics=['r2','rmse','mae']")),
+        pytest.param(
+            *("price,cost", ("train.loss=mse", "train.metrics=['r2','rmse','mae']")),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_weight_2_is_a_row_written_twice_and_weight_0_none(

@@ -78,17 +78,41 @@ def study(directory: Path, hook: str = "", line: str = "pass"):
     ("hook", "line", "found"),
     [
         ("RELATIVE", "raise ValueError('no idea')", "raised ValueError: no idea (own.py, line 8)"),
-        ("RELATIVE", "sys.exit(3)", "raised SystemExit: 3 (own.py, line 8)"),
+        pytest.param(
+            "RELATIVE",
+            "sys.exit(3)",
+            "raised SystemExit: 3 (own.py, line 8)",
+            marks=pytest.mark.slow,
+        ),
         ("RELATIVE", "return 3", "raised TypeError"),
-        ("INDEPENDENT", "sys.exit()", "raised SystemExit (own.py, line 13)"),
+        pytest.param(
+            "INDEPENDENT",
+            "sys.exit()",
+            "raised SystemExit (own.py, line 13)",
+            marks=pytest.mark.slow,
+        ),
         ("INDEPENDENT", "return 1e9", "proposes lr = 1000000000.0, which is not in 0.0001 to 0.1"),
-        ("INDEPENDENT", "return float('nan')", "raised ValueError"),
-        ("INDEPENDENT", "return 'much'", "raised ValueError"),
+        pytest.param(
+            "INDEPENDENT", "return float('nan')", "raised ValueError", marks=pytest.mark.slow
+        ),
+        pytest.param("INDEPENDENT", "return 'much'", "raised ValueError", marks=pytest.mark.slow),
         ("SPACE", "raise KeyError('lr')", "raised KeyError: 'lr' (own.py, line 18)"),
-        ("BEFORE", "sys.exit('stop')", "raised SystemExit: stop (own.py, line 23)"),
+        pytest.param(
+            "BEFORE",
+            "sys.exit('stop')",
+            "raised SystemExit: stop (own.py, line 23)",
+            marks=pytest.mark.slow,
+        ),
         ("AFTER", "1 / 0", "raised ZeroDivisionError: division by zero (own.py, line 27)"),
-        ("PRUNE", "sys.exit(0)", "raised SystemExit: 0 (own.py, line 32)"),
-        ("PRUNE", "raise RuntimeError", "raised RuntimeError (own.py, line 32)"),
+        pytest.param(
+            "PRUNE", "sys.exit(0)", "raised SystemExit: 0 (own.py, line 32)", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "PRUNE",
+            "raise RuntimeError",
+            "raised RuntimeError (own.py, line 32)",
+            marks=pytest.mark.slow,
+        ),
         ("PRUNE", "study.tell(9, 1.0)", "has ended trial 9 itself"),
     ],
 )

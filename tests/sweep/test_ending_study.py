@@ -115,7 +115,9 @@ DETERMINISTIC = ["trial_number", "state", "reason", "value", "best_epoch", "epoc
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("schedule.round_epochs=1", "execution.strategy=exact"),
+        pytest.param(
+            ("schedule.round_epochs=1", "execution.strategy=exact"), marks=pytest.mark.slow
+        ),
         ("execution.strategy=padded",),
         pytest.param(("execution.strategy=process",), marks=pytest.mark.slow),
     ],

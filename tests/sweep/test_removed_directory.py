@@ -36,10 +36,9 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Study:
     "name",
     [
         "ledger.db",
-        "checkpoints",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in (".", ".staging", "models", "metrics")
+            for name in (".", ".staging", "models", "metrics", "checkpoints")
         ),
     ],
 )

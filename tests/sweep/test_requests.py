@@ -119,7 +119,10 @@ def test_requests_are_recorded(unbroken: tuple[StudyConfig, Asking]) -> None:
 
 @pytest.mark.parametrize(
     "instants",
-    [("ledger.open:end", "ledger.close:end"), ("ledger.open:begin", "ledger.close:begin")],
+    [
+        ("ledger.open:end", "ledger.close:end"),
+        pytest.param(("ledger.open:begin", "ledger.close:begin"), marks=pytest.mark.slow),
+    ],
 )
 def test_a_crash_around_the_record_changes_no_row(
     instants: tuple[str, str], unbroken: tuple[StudyConfig, Asking], tmp_path: Path

@@ -111,7 +111,7 @@ def of_length(epochs: int) -> str:
     return f"study.enqueue=[{{epochs={epochs}}},{{epochs={epochs}}}]"
 
 
-@pytest.mark.parametrize("saves", ["true", "false"])
+@pytest.mark.parametrize("saves", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_a_trial_in_training_may_be_good_enough(tmp_path: Path, saves: str) -> None:
     saving = f"results.save_optimizer={saves}"
     longer = (of_length(9), "study.stop={value=0.2}", saving)

@@ -122,7 +122,9 @@ def test_files_that_readers_take_for_metrics_are_named(
     assert path.exists()
 
 
-@pytest.mark.parametrize("gone", ["ledger.db *.backup.db", "ledger.*"])
+@pytest.mark.parametrize(
+    "gone", ["ledger.db *.backup.db", pytest.param("ledger.*", marks=pytest.mark.slow)]
+)
 def test_without_ledger_and_copy_fresh_moves_the_rest_aside(
     gone: str, ended: Study, halfway: Study, copied: Callable[[Study], Study], tmp_path: Path
 ) -> None:
