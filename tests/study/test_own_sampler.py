@@ -318,6 +318,7 @@ def test_a_sampler_may_end_the_study(hook: str, tmp_path: Path) -> None:
         assert ended_by(status) == message
 
 
+@pytest.mark.slow
 def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path: Path) -> None:
     (tmp_path / "stopping.py").write_text(_STOPPING, encoding="utf-8")
     chosen = "study.sampler={name='stopping:Stopping', hook='after'}"
