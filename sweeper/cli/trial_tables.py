@@ -88,17 +88,11 @@ def trial(
 
 
 def unfinished(
-    number: int,
-    params: Mapping[str, object] | None,
-    curves: Mapping[str, Sequence[float | None]],
-    buckets: Sequence[Record],
+    number: int, curves: Mapping[str, Sequence[float | None]], buckets: Sequence[Record]
 ) -> Iterator[RenderableType]:
-    """What is known about a trial that has not ended."""
+    """What is published of a trial that has not ended."""
     yield pairs({f"trial {number}": "has not ended"})
-    if params:
-        yield from ("", "parameters", pairs(params))
-    if curves:
-        yield from ("", "curves by epoch", _curves(curves))
+    yield from ("", "curves by epoch", _curves(curves))
     if buckets:
         yield from ("", _buckets(buckets))
 

@@ -229,14 +229,9 @@ class Ledger:
         ]
 
     def params(self, number: int) -> Mapping[str, Scalar]:
-        """The parameters of a trial in a round that was opened.
-
-        Raises:
-            KeyError: no round with this trial was opened.
-        """
-        for body in self._bodies("SELECT body FROM trial WHERE number = ?", number):
-            return body["params"]
-        raise KeyError(number)
+        """The parameters of a trial in a round that was opened."""
+        (body,) = self._bodies("SELECT body FROM trial WHERE number = ?", number)
+        return body["params"]
 
     # -- writing ------------------------------------------------------------------------------
 

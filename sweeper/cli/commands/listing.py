@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import baseline_record, print_json, print_shown
 from sweeper.cli.console import answers
-from sweeper.errors import LedgerError, Problem, StudyError, counted, printable
+from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
@@ -104,7 +103,7 @@ def show(
 ) -> None:
     """Show one trial: its parameters, how and where it was trained, and any error.
 
-    Of a trial in training, show its parameters and its curves so far.
+    Of a trial in training, show its curves so far.
     """
     run_dir, number = trial_asked(directory, trial)
     from sweeper.results.listing import buckets_of, curves, listed
@@ -112,33 +111,18 @@ def show(
     known = listed(run_dir)
     number = _best(run_dir, known.best(1)) if number is None else number
     row, drawn, buckets = known.row(number), curves(run_dir, number), buckets_of(run_dir, number)
-    params = _params_in_training(run_dir, number) if row is None else None
-    if row is None and params is None and not drawn:
+    if row is None and not drawn:
         numbers = known.rows(["trial_number"])
         there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
         hint = f"use a finished trial: {there or 'none yet'}"
         raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", hint))
     if as_json:
-        in_training = {"trial_number": number, "state": "RUNNING", "params_json": None}
-        if params is not None:
-            in_training["params_json"] = json.dumps(params)
-        known_of_it = row or in_training
+        known_of_it = row or {"trial_number": number, "state": "RUNNING"}
         print_json({**known_of_it, "curves": drawn, "buckets": buckets})
     elif row is None:
-        print_shown(*trial_tables.unfinished(number, params, drawn, buckets))
+        print_shown(*trial_tables.unfinished(number, drawn, buckets))
     else:
         print_shown(*trial_tables.trial(row, known.metrics, drawn, buckets))
-
-
-def _params_in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
-    """The parameters of a trial that has not ended; None if none are recorded, or readable."""
-    from sweeper.ledger import Ledger
-
-    try:
-        with closing(Ledger.read(run_dir.ledger)) as ledger:
-            return ledger.params(number)
-    except (LedgerError, KeyError):
-        return None
 
 
 def best(
