@@ -377,7 +377,6 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
     assert chosen == measure_ensemble(run_dir, 4)
 
 
-@pytest.mark.slow
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:
     run_dir, config, record = study
     others = [number for number in range(6) if number != record.single]

@@ -86,7 +86,6 @@ def width_of(saved: SavedModel) -> int:
     return WIDTH[saved.settings.train.program]
 
 
-@pytest.mark.slow
 def test_a_fresh_interpreter_elsewhere_has_the_same_outputs(
     study: Path, saved: SavedModel, tmp_path: Path
 ) -> None:

@@ -76,11 +76,7 @@ CONDITIONAL = (
 @pytest.mark.parametrize(
     ("strategy", "state", "more"),
     [
-        pytest.param(
-            *("exact", "PRUNED"),
-            ("search.model.depth.high=1", STRICT),
-            marks=pytest.mark.slow,
-        ),
+        ("exact", "PRUNED", ("search.model.depth.high=1", STRICT)),
         ("padded", "COMPLETE", (*ENDING, *CONDITIONAL)),
         pytest.param(
             *("exact", "COMPLETE"),

@@ -282,7 +282,7 @@ def test_a_lane_equals_the_trial_in_plain_equinox(
 @pytest.mark.parametrize(
     ("objective", "shapes"),
     [
-        pytest.param((), ((12, 1), (5, 2)), marks=pytest.mark.slow),
+        ((), ((12, 1), (5, 2))),
         pytest.param(USERS, ((12, 1), (7, 2)), marks=pytest.mark.slow),
     ],
     ids=["wgan_gp", "own"],

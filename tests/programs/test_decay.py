@@ -206,10 +206,7 @@ def decoupled(shares: Any) -> optax.GradientTransformation:
     return optax.stateless(update)
 
 
-@pytest.mark.parametrize(
-    ("case", "way"),
-    [("by layer", "exact"), pytest.param("by place", "padded", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("case", "way"), [("by layer", "exact"), ("by place", "padded")])
 def test_a_lane_equals_the_trial_in_plain_optax(
     case: str, way: str, bench: Callable[..., Bench]
 ) -> None:

@@ -93,7 +93,7 @@ def network_of(
     return MlpNetwork(mlp, *others, dtype="float64", **how)
 
 
-@pytest.mark.parametrize("kind", ["mlp", pytest.param("tabm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["mlp", "tabm"])
 @pytest.mark.parametrize("depth", [1, 2, 4])
 @pytest.mark.parametrize(
     ("activations", "layer_norm", "dropout"),

@@ -97,7 +97,7 @@ def test_a_lane_resumes_from_its_checkpoint_in_either_class(study: Bench) -> Non
         assert lane.curve.values.tobytes() == whole[lane.number][1:].tobytes()
 
 
-@pytest.mark.parametrize("which", [pytest.param("one", marks=pytest.mark.slow), "all"])
+@pytest.mark.parametrize("which", ["one", "all"])
 def test_a_structure_that_cannot_be_built_fails_alone(which: str, study: Bench) -> None:
     healthy, broken = TRIALS[2], spec(1, kind="python", hidden=13, name="adafactor", **FIXED)
     trials = [broken] if which == "all" else [broken, healthy]

@@ -150,7 +150,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> np.ndarray:
     ("case", "lane_loop"),
     [
         pytest.param((), "map", marks=pytest.mark.slow),
-        pytest.param(("model.dropout=0.25",), "vmap", marks=pytest.mark.slow),
+        (("model.dropout=0.25",), "vmap"),
         (NUMBERS, "vmap"),
         pytest.param(HUBER, "map", marks=pytest.mark.slow),
         pytest.param(BINARY, "map", marks=pytest.mark.slow),

@@ -97,12 +97,7 @@ def study(directory: Path, hook: str = "", line: str = "pass"):
         ),
         pytest.param("INDEPENDENT", "return 'much'", "raised ValueError", marks=pytest.mark.slow),
         ("SPACE", "raise KeyError('lr')", "raised KeyError: 'lr' (own.py, line 18)"),
-        pytest.param(
-            "BEFORE",
-            "sys.exit('stop')",
-            "raised SystemExit: stop (own.py, line 23)",
-            marks=pytest.mark.slow,
-        ),
+        ("BEFORE", "sys.exit('stop')", "raised SystemExit: stop (own.py, line 23)"),
         ("AFTER", "1 / 0", "raised ZeroDivisionError: division by zero (own.py, line 27)"),
         pytest.param(
             "PRUNE", "sys.exit(0)", "raised SystemExit: 0 (own.py, line 32)", marks=pytest.mark.slow
@@ -318,7 +313,6 @@ def test_a_sampler_may_end_the_study(hook: str, tmp_path: Path) -> None:
         assert ended_by(status) == message
 
 
-@pytest.mark.slow
 def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path: Path) -> None:
     (tmp_path / "stopping.py").write_text(_STOPPING, encoding="utf-8")
     chosen = "study.sampler={name='stopping:Stopping', hook='after'}"
