@@ -64,7 +64,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 @pytest.mark.slow
-def test_the_lanes_of_a_trial_equal_the_trial_alone_bit_for_bit(study: Bench) -> None:
+def test_a_lane_equals_the_trial_alone_and_its_bits_do_not_depend_on_the_others(
+    study: Bench,
+) -> None:
     work = study.work(TRIALS, switched=True, **HOW)
     elsewhere = replace(
         work,
@@ -76,7 +78,8 @@ def test_the_lanes_of_a_trial_equal_the_trial_alone_bit_for_bit(study: Bench) ->
 
     for each, lane in zip(TRIALS, switched.lanes, strict=True):
         own = study.train([each], **HOW).lanes[0]
-        assert lane.curve.by_member.tobytes() == own.curve.by_member.tobytes()
+        # XLA may sum the losses of a branch in another order than those of a whole program
+        np.testing.assert_array_max_ulp(lane.curve.by_member, own.curve.by_member, maxulp=1)
         assert (lane.test, lane.ended) == (own.test, own.ended)
     for lane in again.lanes:
         assert lane.curve.values.tobytes() == switched.lanes[lane.number].curve.values.tobytes()
