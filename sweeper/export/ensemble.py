@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
@@ -33,7 +34,7 @@ from sweeper.executors.jax_setup import jax_restored, with_pins
 from sweeper.export.directory import refuse_misfit
 from sweeper.export.saved_model import in_blocks
 from sweeper.models.ensemble import Rescaled
-from sweeper.models.user_network import each_of
+from sweeper.models.user_network import Outputs, each_of
 from sweeper.programs.baseline import not_comparable, scoring
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -309,7 +310,7 @@ def _predictions(data: Dataset, outputs: NDArray[Any]) -> NDArray[Any]:
         return outputs
     if data.one_logit:  # the log-odds of the second class
         outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=-1)
-    return np.asarray(jax.nn.softmax(outputs, axis=-1))
+    return softmax(outputs, axis=-1)
 
 
 def _judged_part(data: Dataset) -> Part:
@@ -321,11 +322,13 @@ def _predicted(
     config: StudyConfig, run_dir: RunDir, data: Dataset, rows: Sequence[Row], trust_code: bool
 ) -> Candidates:
     programs, n_folds = Programs(data_spec(config, data)), data.n_folds or 1
+    compiled: dict[Any, Outputs] = {}
     models: list[tuple[int, tuple[int, ...]]] = []
     predict: list[Predict] = []
     predictions: list[tuple[NDArray[Any], NDArray[Any]]] = []
     for row in rows:
-        of_members = [*_kept_models(config, run_dir, data, row, programs, trust_code)]
+        kept = _kept_models(config, run_dir, data, row, programs, trust_code)
+        of_members = [_predict(data, model, compiled) for model in kept]
         for first in range(0, len(of_members), n_folds):
             of_folds = of_members[first : first + n_folds]
             models.append((int(row["trial_number"]), (*range(first, first + n_folds),)))
@@ -342,7 +345,7 @@ def _kept_models(
     row: Row,
     programs: Programs,
     trust_code: bool,
-) -> Iterator[Predict]:
+) -> Iterator[Any]:
     """The kept model of each replicate and fold of a trial."""
     settings, number = config.filled(json.loads(row["params_json"])), int(row["trial_number"])
     program = programs.exact(settings)
@@ -350,7 +353,7 @@ def _kept_models(
         kept = read_saved(run_dir.saved(number, index), trusted=trust_code)
         refuse_misfit(run_dir, kept, row, index, data.digest)
         model = plain_state_of(kept, program, settings).model
-        yield _predict(data, _in_fold(data, member.fold, model))
+        yield _in_fold(data, member.fold, model)
 
 
 def _in_fold(data: Dataset, fold: int, model: Any) -> Any:
@@ -384,8 +387,8 @@ def _of_folds(data: Dataset, models: Sequence[Predict]) -> tuple[NDArray[Any], N
     return judged, np.mean(tested, axis=0)
 
 
-def _predict(data: Dataset, model: Any) -> Predict:
-    of_each = each_of(model)
+def _predict(data: Dataset, model: Any, compiled: dict[Any, Outputs]) -> Predict:
+    of_each = each_of(model, compiled)
 
     def predictions(x: NDArray[Any]) -> NDArray[Any]:
         with with_pins():

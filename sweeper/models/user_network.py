@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -87,21 +88,41 @@ def evaluated(model: Any, x: Any) -> Any:
     return model(x, key=None) if takes_key(model) else model(x)
 
 
-def each_of(model: Any) -> Callable[[Float[AnyArray, "rows features"]], Any]:
+Outputs = Callable[[list[Any], Any], Any]
+"""Of a model's arrays, and of examples; compiled."""
+
+
+def each_of(
+    model: Any, shared: dict[Any, Outputs] | None = None
+) -> Callable[[Float[AnyArray, "rows features"]], Any]:
     """A function for the outputs of each example, compiled once per number of examples.
 
-    JAX only sees the model's arrays: its static fields may not be hashable.
+    JAX only sees the model's arrays: its static fields may not be hashable. Models that are given
+    the same dictionary as `shared` and are equal but for the values of their arrays share what is
+    compiled.
     """
     leaves, structure = jax.tree.flatten(model)
-    places = [place for place, leaf in enumerate(leaves) if eqx.is_array(leaf)]
+    arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+    # 1 and 1.0 are equal, but not the same to a model
+    others = tuple(None if eqx.is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
+    outputs = _outputs(structure, others)
+    if shared is not None:
+        with suppress(TypeError, ValueError):  # what cannot be hashed or compared is not shared
+            outputs = shared.setdefault((structure, others), outputs)
+    return lambda x: outputs(arrays, x)
+
+
+def _outputs(structure: Any, others: tuple[tuple[type, Any] | None, ...]) -> Outputs:
+    """The outputs of each example, of a model whose arrays are given; `others` are its leaves."""
 
     @jax.jit
     def outputs(arrays: list[Any], x: Any) -> Any:
-        told = dict(zip(places, arrays, strict=True))
-        own = jax.tree.unflatten(structure, [told.get(i, leaf) for i, leaf in enumerate(leaves)])
+        given = iter(arrays)
+        leaves = [next(given) if other is None else other[1] for other in others]
+        own = jax.tree.unflatten(structure, leaves)
         return jax.vmap(lambda x: evaluated(own, x))(x)
 
-    return lambda x: outputs([leaves[place] for place in places], x)
+    return outputs
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import PyTree
@@ -312,4 +311,4 @@ def untrained_of(file: SavedFile, like: PyTree) -> PyTree[NDArray[Any]]:
 
 
 def _on_device(tree: PyTree) -> PyTree:
-    return jax.tree.map(jnp.asarray, tree)
+    return jax.device_put(tree)  # jnp.asarray would compile for every shape

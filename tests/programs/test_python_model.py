@@ -18,7 +18,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
 from sweeper.models.decay import Decay
-from sweeper.models.user_network import UserNetwork
+from sweeper.models.user_network import UserNetwork, each_of
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.scheduler.signature import Structures
@@ -314,3 +314,29 @@ def test_a_module_that_hides_one_of_python_is_only_used_by_the_study(tmp_path: P
 
 def test_a_module_that_is_not_next_to_the_study_can_be_installed(tmp_path: Path) -> None:
     assert load_function("equinox.nn:MLP", tmp_path) is eqx.nn.MLP
+
+
+def test_models_that_differ_in_their_arrays_alone_share_what_is_compiled() -> None:
+    traced = []
+
+    class Scaled(eqx.Module):
+        weights: jax.Array
+        by: int | float
+        note: object
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            traced.append(self.by)
+            return x.astype(int) * self.by @ self.weights
+
+    x, shared = np.arange(6.0).reshape(3, 2), {}
+    settings = [(by, note) for note in ("", bytearray()) for by in (2, 2.0)]
+    models = [
+        Scaled(jnp.array(weights), *others) for others in settings for weights in ([1, 2], [3, 4])
+    ]
+    outputs = [np.asarray(each_of(model, shared)(x)) for model in models]
+
+    assert traced == [2, 2.0, 2, 2, 2.0, 2.0]  # a bytearray cannot be hashed
+    assert [type(by) for by in traced] == [int, float, int, int, float, float]
+    for model, found in zip(models, outputs, strict=True):
+        expected = np.asarray(jax.vmap(model)(x))
+        assert (found == expected).all() and found.dtype == expected.dtype
