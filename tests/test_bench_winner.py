@@ -47,7 +47,7 @@ def test_the_report_has_means_times_and_the_gain_of_the_ensemble(script: dict[st
         "| `HI` | accuracy | 0.8000 ± 0.0000 | 0.8300 ± 0.0100, 44 s | not finished in 1200 s |"
     )
     assert said.startswith("The ensemble's error is 15.0 % below that of the best single trial")
-    assert said.endswith("takes 4 s by itself (median).")
+    assert said.endswith("takes 4.0 s of a run (median), or 9 % of it (9 to 9).")
 
 
 @pytest.mark.slow
