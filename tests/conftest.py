@@ -72,10 +72,20 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; the others keep their order."""
+    """Put the longest files first; the others keep their order.
+
+    Of each test of which the suite runs no variant, the first one is marked `rule`.
+    """
     here = Path(__file__).parent
     places = {here / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+    variants: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for tests in variants.values():
+        names = [{mark.name for mark in test.iter_markers()} for test in tests]
+        if all("slow" in own and own.isdisjoint({"disk", "integration"}) for own in names):
+            tests[0].add_marker("rule")
 
 
 def pytest_collection_finish() -> None:
