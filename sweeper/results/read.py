@@ -20,7 +20,7 @@ from sweeper.results.decoded import check_published
 from sweeper.results.formatting import best_trial, names, states
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
-from sweeper.results.status import Status, read_status, where_to_look
+from sweeper.results.status import Status, no_trials, read_status
 from sweeper.results.table_file import refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 
@@ -137,9 +137,7 @@ def open_results(path: Path | str) -> Results:
     run_dir = RunDir(Path(path))
     refuse_links(run_dir)
     if not run_dir.trials.is_file():
-        found = f"{run_dir.trials.name} does not exist"
-        hint = where_to_look(run_dir.root)
-        raise SetupError(Problem(str(path), "", found, hint))
+        raise SetupError(no_trials(run_dir))
     with refusing_damage(run_dir.trials):
         study = study_metadata(parquet.read_schema(run_dir.trials))
     if study["schema_version"] > SCHEMA_VERSION:

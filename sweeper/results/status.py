@@ -269,6 +269,25 @@ def where_to_look(path: Path) -> str:
     )
 
 
+def no_trials(run_dir: RunDir) -> Problem:
+    """The problem that a directory has no table of trials, and what to do about it."""
+    found, hint = f"{run_dir.trials.name} does not exist", where_to_look(run_dir.root)
+    if run_dir.ledger.exists():
+        try:
+            status = read_status(run_dir)
+            state, round_ = status.state, status.round
+        except SetupError:  # it is starting, or was killed while it was
+            state, round_ = None, 0
+        if round_:
+            hint = f"publish it with 'python -m sweeper verify {run_dir.root} --repair'"
+        else:
+            found = "the study was started, but no round is committed yet"
+            resume = "run the study again, which resumes it"
+            waits = {"running": "wait for the first one", None: f"wait if it runs, or {resume}"}
+            hint = waits.get(state, resume)
+    return Problem(str(run_dir.root), "", found, hint)
+
+
 def newest_run(directory: Path) -> Path:
     """The run directory below `directory` whose status was written last.
 
