@@ -551,7 +551,7 @@ def _as_value_errors(settings: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (DataError, StudyError) as error:
-        raise FitError(_of_argument(one, arguments) for one in error.problems) from error
+        raise FitError(_of_argument(one, arguments) for one in error.problems) from None
 
 
 def _of_argument(problem: Problem, arguments: Mapping[str, str]) -> Problem:
