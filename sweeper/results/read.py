@@ -38,13 +38,15 @@ _OF_STATUS = frozenset(field.name for field in fields(Status))
 class Results:
     """The results of one study, read again in each call, also while it runs.
 
-    `study` is the metadata of the files: study, metric, direction, search, versions, all settings,
-    the study file, and the meaning and unit of each column of trials(). The fields of `status` are
-    attributes, too, such as `state` and `counts`, except `best` and `study`.
+    The fields of `status` are attributes, too, such as `state` and `counts`, except `best` and
+    `study`.
     """
 
     run_dir: RunDir
+    """The paths of the run directory, `run_dir.root`."""
     study: dict[str, Any]
+    """The metadata of the files: study, metric, direction, search, versions, all settings, the
+    study file, and the meaning and unit of each column of trials()."""
 
     def __repr__(self) -> str:
         lines = [f"results of the study {self.study['study']}"]

@@ -11,14 +11,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted
+from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted, printable
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
 _STARTING = "or wait if one has just been started"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Status:
     """The status of a study after `round` closed rounds.
 
@@ -83,6 +83,12 @@ class Status:
     training: str | None = None
     stopped_by: str | None = None
     learned: Mapping[str, int] | None = None
+
+    def __repr__(self) -> str:
+        ended = sum(self.counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
+        of = f"{ended} of {counted(self.n_trials, 'trial')}"
+        best = self.best and f", best {self.best['value']:.6g} (trial {self.best['trial_number']})"
+        return printable(f"<Status of {self.study}: {self.state}, {of}{best or ''}>")
 
 
 def ended_by(status: Status) -> str | None:
