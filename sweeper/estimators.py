@@ -129,6 +129,8 @@ class _Sweep(BaseEstimator, ABC):
     classes_: NDArray[Any]
     feature_names_in_: NDArray[Any]
     n_features_in_: int
+    best_params_: dict[str, Any]
+    best_score_: float
 
     def __init__(
         self,
