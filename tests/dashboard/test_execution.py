@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.files import tones
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.views.execution import execution_view
 from sweeper.dashboard.views.summary import busy, by_rounds, findings, round_names, totals
-from sweeper.results.timeline import PROGRAM, Span
+from sweeper.results.timeline import PROGRAM, Activity, Span
 from tests.dashboard.small_tables import buckets_of, spans_of
 
 TWO_THREADS = [
@@ -195,6 +196,19 @@ def test_compiling_is_drawn_where_and_when_it_ran() -> None:
     option = next(b for b in execution_view(buckets) if b["kind"] == "chart")["option"]
     drawn = [own for own in option["series"] if own["name"] == "compiling"]
     assert [own["table"] for own in drawn] == ["spans"]
+
+
+def test_each_activity_has_a_colour_of_its_own() -> None:
+    doing = [activity for activity in Activity if activity not in ("train", "worker")]
+    spans = [Span(PROGRAM, one, 90.0 + n, 91.0 + n) for n, one in enumerate(doing)]
+    given = {**COMPILED, "started_at": 110.0, "finished_at": 113.0, "waste_fraction": 0.5}
+    option = next(
+        block
+        for block in execution_view(buckets_of([given], spans_of([spans])))
+        if block["kind"] == "chart"
+    )["option"]
+    colours = [tones()[own["tone"]] for own in option["series"]]
+    assert len(colours) == len({*colours}) == len(doing) + 4  # idle, used, unused and predicted
 
 
 def test_each_column_of_the_table_adds_up_to_the_time_of_the_program() -> None:
