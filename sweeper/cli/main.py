@@ -173,7 +173,7 @@ def command(*words: str) -> None:
     This way, commands find functions that a notebook or script defines itself.
 
     Raises:
-        SweeperError: there is no such command or option, or the command fails.
+        SweeperError: the command or an option is unknown, or the command fails.
         SystemExit: it ended with an exit code other than 0.
     """
     given = [*map(str, words)] or ["--help"]
