@@ -132,7 +132,7 @@ def _checked_together(
         try:
             prepared()
         except DataError as other:
-            raise StudyError((*error.problems, *other.problems)) from error
+            raise StudyError((*error.problems, *other.problems)) from None
         raise
     return prepared()
 

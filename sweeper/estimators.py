@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from abc import ABC, abstractmethod
@@ -61,6 +62,10 @@ _ARGUMENTS = {
     "results.ensemble": "ensemble",
 }
 _OF_METRIC = {"train.metrics": "metric"}
+# a setting of a mapping with its value, what goes with a metric, and the key of an argument
+_PAIR = re.compile(r"""'(\w+\.[\w.]+)': ('[^']*'|"[^"]*"|\[[^]]*]|{[^}]*}|[^\s,;)]+)""")
+_WITH_METRIC = re.compile(r" \(with 'study\.direction': [^()]*\)")
+_KEY = re.compile("|".join(rf"\b{re.escape(key)}\b" for key in _ARGUMENTS if "." in key))
 # the settings that `fit` derives from its arguments
 _DERIVED = ("data.source", "data.path", "data.target", "data.weight")
 
@@ -124,6 +129,8 @@ class _Sweep(BaseEstimator, ABC):
     classes_: NDArray[Any]
     feature_names_in_: NDArray[Any]
     n_features_in_: int
+    best_params_: dict[str, Any]
+    best_score_: float
 
     def __init__(
         self,
@@ -495,7 +502,7 @@ def _observer(reports_as: str | None) -> Observer:
 
     def observe(event: Event) -> None:
         if isinstance(event, Warned) and not event.is_news:
-            warn_caller(SweepWarning(event.message))
+            warn_caller(SweepWarning(_with_arguments(event.message)))
         elif isinstance(event, RoundClosed) and reports_as is not None:
             status = event.status
             best = f"; {best_trial(status.metric, status.best)}" if status.best else ""
@@ -546,13 +553,14 @@ def _as_value_errors(settings: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (DataError, StudyError) as error:
-        raise FitError(_of_argument(one, arguments) for one in error.problems) from error
+        raise FitError(_of_argument(one, arguments) for one in error.problems) from None
 
 
 def _of_argument(problem: Problem, arguments: Mapping[str, str]) -> Problem:
     """A problem of a study, at the argument of the estimator that it comes from."""
-    if FRESH in problem.hint:
-        problem = replace(problem, hint="restore it, or pass another run_dir")
+    is_resumed = FRESH in problem.hint
+    hint = "restore it, or pass another run_dir" if is_resumed else _with_arguments(problem.hint)
+    problem = replace(problem, found=_with_arguments(problem.found), hint=hint)
     if problem.where != IN_MAPPING:
         return problem
     if problem.key.startswith("search"):
@@ -560,3 +568,20 @@ def _of_argument(problem: Problem, arguments: Mapping[str, str]) -> Problem:
     if problem.key in arguments:
         return replace(problem, where="", key=arguments[problem.key])
     return replace(problem, where="" if problem.key.startswith("data") else "settings")
+
+
+def _with_arguments(text: str) -> str:
+    """A text with settings as in a mapping, with those that an estimator takes."""
+    pairs = _PAIR.sub(lambda found: _passed(found[1], found[2]), _WITH_METRIC.sub("", text))
+    return _KEY.sub(lambda found: _ARGUMENTS[found[0]], pairs)
+
+
+def _passed(key: str, value: str) -> str:
+    """How to pass a setting to an estimator."""
+    table, _, name = key.partition(".")
+    if table == "search":
+        return f"search={{{name!r}: {value}}}"
+    if key == "study.metric":
+        value = value.replace("val_", "")
+    argument = _ARGUMENTS.get(key)
+    return f"{argument}={value}" if argument else f"settings={{{key!r}: {value}}}"

@@ -37,3 +37,7 @@ def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:
     assert named <= {*sweeper.__all__}
     assert all(getattr(sweeper, name) is getattr(errors, name) for name in named)
     assert all(f"`{name}`" in GUIDES["python"] for name in named)
+
+
+def test_the_package_offers_its_public_names_only() -> None:
+    assert dir(sweeper) == sorted(sweeper.__all__)

@@ -24,7 +24,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import sweeper
-from sweeper.estimators import FitError, SweepWarning
+from sweeper.config.toml import as_python
+from sweeper.estimators import FitError, SweepWarning, _with_arguments
 from tests.documents import GUIDES, code, section
 
 X, Y = load_iris(return_X_y=True)
@@ -248,6 +249,10 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
             "settings: train.batchsize: no such setting; did you mean 'train.batch_size'?",
         ),
         (
+            {"settings": {"train.epoch": 3}},
+            "settings: train.epoch: no such setting; did you mean 'epochs'?",
+        ),
+        (
             {"search": {"model.dept": {"type": "int", "low": 1, "high": 2}}},
             "search: model.dept: no such setting; did you mean 'model.depth'?",
         ),
@@ -258,6 +263,29 @@ def test_an_argument_that_makes_no_study_is_named(given: dict[str, Any], message
         sweeper.SweepClassifier(**given).fit(X, Y)
     assert str(caught.value) == message
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("of_study_file", "of_estimator"),
+    [
+        (
+            'write data.class_weights = "balanced", or study.metric = "val_auroc" (with '
+            'study.direction = "maximize" and train.metrics = ["accuracy", "auroc"])',
+            "write settings={'data.class_weights': 'balanced'}, or metric='auroc'",
+        ),
+        ("or more study.n_trials", "or more n_trials"),
+        (
+            "results.ensemble = 20 changes nothing; write results.keep_models = 20",
+            "ensemble=20 changes nothing; write settings={'results.keep_models': 20}",
+        ),
+        (
+            'write search.optimizer.lr = { type = "float", low = 0.1, high = 1.0 }',
+            "write search={'optimizer.lr': {'type': 'float', 'low': 0.1, 'high': 1.0}}",
+        ),
+    ],
+)
+def test_advice_names_the_arguments_of_the_estimator(of_study_file: str, of_estimator: str) -> None:
+    assert _with_arguments(as_python(of_study_file)) == of_estimator
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,14 @@ import typer
 from sweeper.cli.address_space import check_address_space
 from sweeper.cli.commands.printing import CommandGroup, print_shown
 from sweeper.cli.console import answers_alone, console_on, drop_unwritten, silence
-from sweeper.errors import Problem, SetupError, SweeperError, unforeseen
+from sweeper.errors import (
+    Problem,
+    SetupError,
+    StudyError,
+    SweeperError,
+    did_you_mean,
+    unforeseen,
+)
 from sweeper.executors.private_apis import is_invalid_jax_setting
 from sweeper.executors.signals import Left, ignore_interrupts, leave_on_signals
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
@@ -30,6 +37,9 @@ from sweeper.process import open_streams, package_version
 # generation before the next older one. Nearly everything that imports and traced programs create
 # stays alive: with Python's default of 700, a small study spends 6 % of its time collecting.
 _GARBAGE_AFTER = (50_000, 10, 10)
+
+# what Typer raises for wrong words; it exports only some of the classes derived from it
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 # commands that import nothing large
 _SMALL = {"status", "stop", "list", "schema", "guide"}
@@ -163,10 +173,19 @@ def command(*words: str) -> None:
     This way, commands find functions that a notebook or script defines itself.
 
     Raises:
-        SweeperError: the command fails.
+        SweeperError: the command or an option is unknown, or the command fails.
         SystemExit: it ended with an exit code other than 0.
     """
-    code = app_for(words)([*words], prog_name="sweeper", standalone_mode=False)
+    given = [*map(str, words)] or ["--help"]
+    name = given[0]
+    if name not in COMMANDS and not name.startswith("-"):
+        hint = did_you_mean(name, [*COMMANDS]) or "command('--help') lists the commands"
+        raise StudyError(Problem("sweeper.command", "", f"no command '{name}'", hint))
+    try:
+        code = app_for(given)(given, prog_name="sweeper", standalone_mode=False)
+    except _UsageError as error:
+        found, hint = str(error).rstrip("."), f"command('{name}', '--help') lists its arguments"
+        raise StudyError(Problem("sweeper.command", name, found, hint)) from None
     if code:
         raise SystemExit(code)
 

@@ -177,8 +177,8 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
     ]
     names = ("best trial", "ensemble", "standard error", "gradient boosting")
     title = (
-        f"{metric}, with the standard error of the first difference; on validation rows, of models "
-        "that were selected on the other half of them"
+        f"{metric}; the standard error is that of the ensemble minus the best trial; each half of "
+        "the validation rows scores models that were selected on the other half"
     )
     yield rows(title, ("rows", "count", *names), parts)
     yield ""

@@ -57,13 +57,19 @@ from sweeper.config.space import (
     taken_columns,
 )
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
-from sweeper.config.table import Flaw, Table
+from sweeper.config.table import Flaw, Table, is_fixed
 from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
 from sweeper.config.train import EpochsTable, OwnProgramTable, SupervisedTable
 from sweeper.config.trial import TrialTable
 
 _RECORDED = ("edition", "traced_arguments")  # written by this package
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
+# what is found if an array is given for one value, and the entry that it may be meant as
+_ENTRIES = {
+    "an array is not a number": '{ type = "float", low = ..., high = ... }',
+    "an array is not an integer": '{ type = "int", low = ..., high = ... }',
+    "no activation an array": '{ type = "categorical", choices = [...] }',
+}
 
 
 class Draft:
@@ -94,7 +100,7 @@ class Draft:
         self._check_between({**tables, **self._as_if_right}, search)
         self._check_trial(tables)
         faults = without_consequences(self.faults, DISCRIMINATORS)
-        self.faults = [self._at_its_entry(fault) for fault in faults]
+        self.faults = [self._at_its_entry(self._with_search(fault)) for fault in faults]
         given = {name: self._raw[name] for name in _RECORDED if name in self._raw}
         if "traced_arguments" in given:
             given["traced_arguments"] = self._traced_arguments(search)
@@ -106,6 +112,17 @@ class Draft:
         if not is_drawn or with_default(self._raw, fault.key.split("."), None) == self._raw:
             return fault
         return replace(fault, key=f"search.{fault.key}")
+
+    def _with_search(self, fault: Flaw) -> Flaw:
+        """Add to an array for a single value how to search it, if it can be searched."""
+        table, _, setting = fault.key.partition(".")
+        kind = self._kinds.get(table)
+        if table not in SEARCHED_TABLES or kind is None or not setting or is_fixed(kind, setting):
+            return fault
+        entry = next((entry for found, entry in _ENTRIES.items() if found in fault.found), None)
+        if entry is None:
+            return fault
+        return replace(fault, hint=f"{fault.hint}, or search several: search.{fault.key} = {entry}")
 
     def _check_between(
         self, tables: Mapping[str, Table | None], search: Mapping[str, SearchEntry]

@@ -31,6 +31,14 @@ _NUMBERS = (
 )
 # if nothing ran for longer than this, the program was stopped and started again later
 _PAUSE_S = 30.0
+_STARTING = (
+    Activity.IMPORT,
+    Activity.DATA,
+    Activity.OPEN,
+    Activity.WORKER,
+    Activity.COMPILE,
+    Activity.LOAD,
+)
 _PERCENT = ("waste_fraction", "occupancy")
 _TEXTS = ("strategy", "lane_loop", "trials", "outcome")
 
@@ -250,6 +258,23 @@ class Buckets:
             more_begins, more_ends = map(self.running, times)
             begins = np.concatenate([begins, more_begins])
             ends = np.concatenate([ends, more_ends])
+        return self.within_windows(begins, ends)
+
+    @property
+    def starting(self) -> tuple[np.ndarray, np.ndarray]:
+        """When the program or a worker started, or something compiled: starts and ends."""
+        _, compiling, training, _ = self.spans
+        guessed = ~self.is_recorded
+        begins, ends = compiling[guessed], training[guessed]
+        if self.recorded is None:
+            return begins, ends
+        rows = self.recorded.doing(*_STARTING)
+        times = (self.recorded.numbers[name][rows] for name in ("started_at", "finished_at"))
+        more_begins, more_ends = map(self.running, times)
+        return np.concatenate([begins, more_begins]), np.concatenate([ends, more_ends])
+
+    def within_windows(self, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The parts of spans that are within `windows`: starts and ends."""
         clipped = [
             (np.clip(begins, first, last), np.clip(ends, first, last))
             for first, last in self.windows.tolist()

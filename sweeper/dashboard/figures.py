@@ -33,6 +33,7 @@ _ROW_LETTERS = 40  # as many fit below the smallest chart
 _MOST_LABELS = 30  # if they are upright or below each other
 _MARKERS = {"circle": "o", "triangle": "^", "rect": "s", "diamond": "D"}
 _MARGIN = 0.03  # next to the bounds of an axis, so that points at its ends are whole
+_LABEL = 0.05  # of the height of a parallel axis
 _PLAIN = (1e-3, 1e6)  # from where and up to where ticks have no exponent
 _DASHES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _STEPS = {"end": "steps-post", "middle": "steps-mid"}
@@ -133,6 +134,7 @@ def _plane(axes: Axes, option: Option) -> dict[str, Any]:
         _scale(axes, name, given)
     to_x, to_y = _placing(x), _placing(y)
     keys: dict[str, Any] = {}
+    rings: list[Any] = []
     below = np.zeros(len(x.get("data", ())))
     bars = [own for own in option["series"] if own["type"] == "bar"]
     for place, own in enumerate(option["series"]):
@@ -152,11 +154,25 @@ def _plane(axes: Axes, option: Option) -> dict[str, Any]:
                 raise ValueError(f"unknown type of series: {other}")
         if handle is not None:
             keys.setdefault(_text(own["name"]), handle)
+            if own.get("only") == "selected":
+                rings.append(handle)
     for name, given in (("x", x), ("y", y)):
         _limit(axes, name, given, option)
         if given["type"] == "value":
             _label_ticks(axes, name)
-    return keys
+    for ring in rings:
+        _show_whole(axes, ring)
+    names = [_text(name) for name in option.get("legend", {}).get("data", ())] or keys
+    return {name: keys[name] for name in names if name in keys}
+
+
+def _show_whole(axes: Axes, ring: Any) -> None:
+    """Draw rings around points within the axes, even those that reach beyond an edge."""
+    points = np.ma.getdata(ring.get_offsets())
+    (left, right), (low, high) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
+    x, y = points.T
+    ring.set_offsets(points[(left <= x) & (x <= right) & (low <= y) & (y <= high)])
+    ring.set_clip_on(False)
 
 
 def _prepare(axes: Axes) -> None:
@@ -480,9 +496,10 @@ class _Ruler:
             return [(self.place(at), text) for at, text in enumerate(self._texts)]
         low, high = self._ends
         locator = LogLocator(self._base) if self._is_log else MaxNLocator(5, integer=self._is_whole)
-        found = [it for it in locator.tick_values(low, high) if low <= it <= high]
-        found = found if len(found) > 1 else [low, high]
-        return [(self.place(it), formatting.number(float(it))) for it in found]
+        places = {self.place(it): it for it in locator.tick_values(low, high) if low < it < high}
+        between = {at: it for at, it in places.items() if _LABEL < at < 1 - _LABEL}
+        shown = {0.0: low, **between, 1.0: high}
+        return [(at, formatting.number(float(it))) for at, it in shown.items()]
 
 
 def _text(text: str) -> str:

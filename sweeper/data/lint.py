@@ -218,11 +218,12 @@ def _imbalance(config: StudyConfig, data: Dataset) -> Iterator[str]:
         return
     most = data.class_names[counts.argmax()]
     of_rows = "the weighted training rows" if data.is_weighted else "the training rows"
+    metrics = toml_value(list(dict.fromkeys([*config.train.metrics, "auroc"])))
     yield (
         f"{percent(share)} of {of_rows} have the class '{most}', so a model that always "
         f"predicts it has an accuracy of about {share:.2f}; to find the others, too, write "
-        'data.class_weights = "balanced", or add "auroc" or "f1" to train.metrics and write '
-        'study.metric = "val_auroc" or "val_f1" and study.direction = "maximize"'
+        'data.class_weights = "balanced", or study.metric = "val_auroc" '
+        f'(with study.direction = "maximize" and train.metrics = {metrics})'
     )
 
 

@@ -15,7 +15,7 @@ from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views import history, learning, pareto
 from sweeper.dashboard.views.parallel import parallel_view
 from sweeper.dashboard.views.slices import slices_view
-from sweeper.errors import Problem, SetupError, StudyError, did_you_mean, listed
+from sweeper.errors import Problem, SetupError, StudyError, did_you_mean, listed, printable
 from sweeper.process import DISTRIBUTION
 from sweeper.results import formatting
 from sweeper.rundir import RunDir
@@ -28,7 +28,7 @@ _ROW = {"narrow": 3, "wide": 2}  # charts side by side
 _AXIS = 1.0  # inches of a parallel axis
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plots:
     """Figures of a study, which show what its page shows; each call reads the results again.
 
@@ -41,6 +41,10 @@ class Plots:
     """
 
     run_dir: RunDir
+
+    def __repr__(self) -> str:
+        charts = [f"{name}()" for name in vars(Plots) if name in _SECTIONS]
+        return f"plots of {printable(str(self.run_dir.root))}: {', '.join(charts)}"
 
     def history(
         self,

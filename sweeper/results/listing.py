@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import SetupError
 from sweeper.results.filter import column_named, rows_where
 from sweeper.results.formatting import names
 from sweeper.results.light import floats, read_light, study_metadata, texts
 from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
-from sweeper.results.status import where_to_look
+from sweeper.results.status import no_trials
 from sweeper.rundir import RunDir
 
 Row = dict[str, Any]
@@ -160,9 +160,7 @@ def listed(run_dir: RunDir) -> TrialRows:
     """
     table = read_light(run_dir.trials)
     if table is None:
-        found = f"{run_dir.trials.name} does not exist"
-        hint = where_to_look(run_dir.root)
-        raise SetupError(Problem(str(run_dir.root), "", found, hint))
+        raise SetupError(no_trials(run_dir))
     return TrialRows(table, study_metadata(table), np.arange(len(table)))
 
 

@@ -20,7 +20,7 @@ from sweeper.results.decoded import check_published
 from sweeper.results.formatting import best_trial, names, states
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
-from sweeper.results.status import Status, read_status, where_to_look
+from sweeper.results.status import Status, no_trials, read_status
 from sweeper.results.table_file import refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 
@@ -38,13 +38,15 @@ _OF_STATUS = frozenset(field.name for field in fields(Status))
 class Results:
     """The results of one study, read again in each call, also while it runs.
 
-    `study` is the metadata of the files: study, metric, direction, search, versions, all settings,
-    the study file, and the meaning and unit of each column of trials(). The fields of `status` are
-    attributes, too, such as `state` and `counts`, except `best` and `study`.
+    The fields of `status` are attributes, too, such as `state` and `counts`, except `best` and
+    `study`.
     """
 
     run_dir: RunDir
+    """The paths of the run directory, `run_dir.root`."""
     study: dict[str, Any]
+    """The metadata of the files: study, metric, direction, search, versions, all settings, the
+    study file, and the meaning and unit of each column of trials()."""
 
     def __repr__(self) -> str:
         lines = [f"results of the study {self.study['study']}"]
@@ -137,9 +139,7 @@ def open_results(path: Path | str) -> Results:
     run_dir = RunDir(Path(path))
     refuse_links(run_dir)
     if not run_dir.trials.is_file():
-        found = f"{run_dir.trials.name} does not exist"
-        hint = where_to_look(run_dir.root)
-        raise SetupError(Problem(str(path), "", found, hint))
+        raise SetupError(no_trials(run_dir))
     with refusing_damage(run_dir.trials):
         study = study_metadata(parquet.read_schema(run_dir.trials))
     if study["schema_version"] > SCHEMA_VERSION:

@@ -11,14 +11,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted
+from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted, printable
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
 _STARTING = "or wait if one has just been started"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Status:
     """The status of a study after `round` closed rounds.
 
@@ -83,6 +83,12 @@ class Status:
     training: str | None = None
     stopped_by: str | None = None
     learned: Mapping[str, int] | None = None
+
+    def __repr__(self) -> str:
+        ended = sum(self.counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
+        of = f"{ended} of {counted(self.n_trials, 'trial')}"
+        best = self.best and f", best {self.best['value']:.6g} (trial {self.best['trial_number']})"
+        return printable(f"<Status of {self.study}: {self.state}, {of}{best or ''}>")
 
 
 def ended_by(status: Status) -> str | None:
@@ -267,6 +273,25 @@ def where_to_look(path: Path) -> str:
     return (
         near_run(path) or "name the run directory of a study that was started, such as runs/digits"
     )
+
+
+def no_trials(run_dir: RunDir) -> Problem:
+    """The problem that a directory has no table of trials, and what to do about it."""
+    found, hint = f"{run_dir.trials.name} does not exist", where_to_look(run_dir.root)
+    if run_dir.ledger.exists():
+        try:
+            status = read_status(run_dir)
+            state, round_ = status.state, status.round
+        except SetupError:  # it is starting, or was killed while it was
+            state, round_ = None, 0
+        if round_:
+            hint = f"publish it with 'python -m sweeper verify {run_dir.root} --repair'"
+        else:
+            found = "the study was started, but no round is committed yet"
+            resume = "run the study again, which resumes it"
+            waits = {"running": "wait for the first one", None: f"wait if it runs, or {resume}"}
+            hint = waits.get(state, resume)
+    return Problem(str(run_dir.root), "", found, hint)
 
 
 def newest_run(directory: Path) -> Path:

@@ -74,6 +74,8 @@ class StudyRun:
         self._standing = Standing(config, *began, threads, session.learned.counts)
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
+        if state.asked > n_trials:
+            observer(Warned(_fewer(n_trials, state.asked)))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
         if session.deaths:
@@ -180,6 +182,14 @@ class StudyRun:
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
         return self._observer.write(self._status(doing, plan))
+
+
+def _fewer(n_trials: int, asked: int) -> str:
+    """What happens to a resumed study that asks for fewer trials than it has."""
+    return (
+        f"study.n_trials = {n_trials} is fewer than the {asked} trials that this study already "
+        "has: all of them are kept and counted, and no new one is proposed"
+    )
 
 
 def _boundary(change: Change) -> str:

@@ -98,7 +98,7 @@ def study_of_mapping(
             for problem in error.problems
             if problem.key not in known and not (of_data and problem.found == MISSING)
         ]
-        raise StudyError((*problems, *of_data)) from error
+        raise StudyError((*problems, *of_data)) from None
     if problems:
         raise StudyError((*problems, *of_data))
     if of_data:

@@ -201,3 +201,21 @@ def test_a_study_is_loaded_from_a_path_and_from_a_string(tmp_path: Path) -> None
     path.write_text(STUDY, encoding="utf-8")
     loaded = sweeper.load_study(str(path), ["study.seed=7"])
     assert (loaded.study.seed, sweeper.load_study(path).study.seed) == (7, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reprot"], "sweeper.command: no command 'reprot'; did you mean 'report'?"),
+        (["x"], "sweeper.command: no command 'x'; command('--help') lists the commands"),
+        (
+            ["show", "--nope"],
+            "sweeper.command: show: No such option: --nope; command('show', '--help') lists its "
+            "arguments",
+        ),
+    ],
+)
+def test_wrong_words_in_python_are_an_error_of_sweeper(words: list[str], message: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        sweeper.command(*words)
+    assert str(refused.value) == message

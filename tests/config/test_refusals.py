@@ -183,6 +183,18 @@ BROKEN = {
         ("epochs = 4", "epochs = true"),
         (25, "train.epochs", "true is not an integer", "write an integer"),
     ),
+    "values for a number that can be searched": (
+        ("epochs = 4", "epochs = [4, 8]"),
+        (
+            *(25, "train.epochs", "an array is not an integer"),
+            "write an integer, or search several: "
+            'search.train.epochs = { type = "int", low = ..., high = ... }',
+        ),
+    ),
+    "values for a number that cannot be searched": (
+        ("n_trials = 8", "n_trials = [8, 9]"),
+        (7, "study.n_trials", "an array is not an integer", "write an integer"),
+    ),
     "number out of range": (
         ("n_trials = 8", "n_trials = 0"),
         (7, "study.n_trials", "0 is too small", "write 1 or more"),

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.files import tones
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.views.execution import execution_view
 from sweeper.dashboard.views.summary import busy, by_rounds, findings, round_names, totals
-from sweeper.results.timeline import PROGRAM, Span
+from sweeper.results.timeline import PROGRAM, Activity, Span
 from tests.dashboard.small_tables import buckets_of, spans_of
 
 TWO_THREADS = [
@@ -90,15 +91,27 @@ def test_between_two_starts_of_the_program_no_place_is_idle() -> None:
 def test_findings_name_what_is_unusual_and_its_hint() -> None:
     slow = buckets_of(
         [
-            {"compile_s": 9.0, "train_s": 4.0, "waste_fraction": 0.5, "finished_at": 113.0},
+            {"compile_s": 9.0, "train_s": 6.0, "waste_fraction": 0.5, "finished_at": 115.0},
             {"place": "thread 1", "finished_at": 101.0},
+            {"round": 2, "started_at": 114.0, "finished_at": 115.0, "trials": "[4]"},
         ]
     )
     said = findings(totals(slow))
+    assert "fewer structures" not in said[0]  # there is one program
     words = ["Compiling took", "idle", "padding and empty lanes", "sweeper calibrate"]
     assert [word in line for word, line in zip(words, said, strict=True)] == [True] * 4
     fine = buckets_of([{"finished_at": 101.0}])
     assert findings(totals(fine)) == []
+
+
+def test_idle_time_is_only_reported_if_more_trials_at_a_time_would_fill_it() -> None:
+    more = {"round": 2, "started_at": 103.0, "finished_at": 106.0, "trials": "[4]"}
+    waits = [TWO_THREADS[0], {**TWO_THREADS[1], "trials": "[1]"}, more]
+    assert ["idle for 42 %" in line for line in findings(totals(buckets_of(waits)))] == [True]
+    at_once = [*waits[:2], {**more, "trials": "[1]"}]
+    assert findings(totals(buckets_of(at_once))) == []
+    spans = (Span("thread 0", "compile", 101.0, 106.0),)
+    assert findings(totals(buckets_of(waits, spans_of([spans])))) == []
 
 
 def test_many_rounds_are_shown_in_groups() -> None:
@@ -183,6 +196,19 @@ def test_compiling_is_drawn_where_and_when_it_ran() -> None:
     option = next(b for b in execution_view(buckets) if b["kind"] == "chart")["option"]
     drawn = [own for own in option["series"] if own["name"] == "compiling"]
     assert [own["table"] for own in drawn] == ["spans"]
+
+
+def test_each_activity_has_a_colour_of_its_own() -> None:
+    doing = [activity for activity in Activity if activity not in ("train", "worker")]
+    spans = [Span(PROGRAM, one, 90.0 + n, 91.0 + n) for n, one in enumerate(doing)]
+    given = {**COMPILED, "started_at": 110.0, "finished_at": 113.0, "waste_fraction": 0.5}
+    option = next(
+        block
+        for block in execution_view(buckets_of([given], spans_of([spans])))
+        if block["kind"] == "chart"
+    )["option"]
+    colours = [tones()[own["tone"]] for own in option["series"]]
+    assert len(colours) == len({*colours}) == len(doing) + 4  # idle, used, unused and predicted
 
 
 def test_each_column_of_the_table_adds_up_to_the_time_of_the_program() -> None:

@@ -213,6 +213,7 @@ def test_fanova_orders_the_parameters() -> None:
     (chart,), (_, [_, table]) = charts([shown]), shown["alternatives"][0]
     assert chart["option"]["yAxis"]["data"] == ["dropout", "width", "lr"]
     assert [own["name"] for own in chart["option"]["series"]] == ["PED-ANOVA", "fANOVA"]
+    assert chart["option"]["legend"]["data"] == ["fANOVA", "PED-ANOVA"]  # as bars, from the top
     assert table["rows"][0] == ["lr", 0.82, 0.15, -0.5, 40]
     assert table["rows"][2] == ["dropout", None, 0.06, -0.5, 8]
     assert by_importance(["params_width", "params_lr"], rows) == ["params_lr", "params_width"]

@@ -216,8 +216,8 @@ def test_a_class_with_most_of_the_rows_is_named_until_the_others_count(make_stud
     assert warning == (
         "83 % of the training rows have the class 'usual', so a model that always predicts it has "
         'an accuracy of about 0.83; to find the others, too, write data.class_weights = "balanced"'
-        ', or add "auroc" or "f1" to train.metrics and write study.metric = "val_auroc" or '
-        '"val_f1" and study.direction = "maximize"'
+        ', or study.metric = "val_auroc" (with study.direction = "maximize" and train.metrics = '
+        '["auroc"])'
     )
     assert told_of(make_study(f'{RARE_CSV}class_weights = "balanced"\n', RARE)) == ()
     for metric in ("auroc", "f1"):

@@ -53,6 +53,13 @@ def test_wrong_arguments_are_refused(
         draw(Plots(run_dir))
 
 
+def test_the_text_of_plots_lists_the_charts(run_dir: RunDir) -> None:
+    assert repr(Plots(run_dir)) == (
+        f"plots of {run_dir.root}: history(), curves(), parallel(), slices(), importance(), "
+        "execution(), pareto()"
+    )
+
+
 def test_without_matplotlib_the_extra_is_named(
     run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:

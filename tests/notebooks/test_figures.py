@@ -96,6 +96,21 @@ def test_a_range_of_one_value_is_in_the_middle(log: bool) -> None:
     assert len(drawn.get_offsets()) == 2
 
 
+def test_the_ring_of_the_best_trial_is_not_cut_at_the_edge(run_dir: RunDir) -> None:
+    axes = Plots(run_dir).history(by="time", better_half=True).axes[0]
+    (ring,) = [it for it in axes.collections if not len(it.get_facecolors())]
+    ((_, value),) = ring.get_offsets().tolist()
+    low, high = axes.get_ylim()
+    assert low <= value <= high
+    assert not ring.get_clip_on()
+
+
+def test_both_ends_of_a_parallel_axis_are_labelled(run_dir: RunDir) -> None:
+    axes = Plots(run_dir).parallel(["lr"]).axes[0]
+    last = [text for text in axes.texts if text.get_position()[0] > 1]
+    assert [text.get_position()[1] for text in last if text.get_position()[1] in (0, 1)] == [0, 1]
+
+
 def test_text_of_a_study_is_not_a_formula(run_dir: RunDir) -> None:
     from sweeper.dashboard.figures import draw
 

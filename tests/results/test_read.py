@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ import sweeper
 from sweeper.errors import SetupError, StudyError
 from sweeper.ledger import Ledger
 from sweeper.results.formatting import number
+from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
 from sweeper.results.read import Results, open_results
-from sweeper.results.status import read_status
+from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from tests.in_process import study_in
+from tests.live_status import STATUS
 from tests.results.committed import close_rounds, curve, study
 from tests.small_studies import DIGITS
 
@@ -107,6 +110,22 @@ def test_text_of_results_from_elsewhere_does_not_reach_the_terminal(tmp_path: Pa
 def test_a_directory_without_results_is_refused_with_the_hint(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"trials\.parquet does not exist; name the run directory"):
         open_results(tmp_path)
+
+
+def test_a_study_without_a_committed_round_is_to_be_resumed(
+    run_dir: RunDir,
+) -> None:
+    run_dir.ledger.touch()
+    found = "the study was started, but no round is committed yet; "
+    resume = "run the study again, which resumes it"
+    hints = {None: f"wait if it runs, or {resume}", "running": "wait for the first one"}
+    for state, hint in {**hints, "interrupted": resume}.items():
+        if state is not None:
+            write_status(run_dir, replace(STATUS, host="elsewhere", state=state, round=0))
+        for read in (lambda: open_results(run_dir.root), lambda: listed(run_dir)):
+            with pytest.raises(SetupError) as refused:
+                read()
+            assert str(refused.value) == f"{run_dir.root}: {found}{hint}"
 
 
 def test_a_run_returns_its_results_with_the_status(tmp_path: Path) -> None:

@@ -21,6 +21,12 @@ def test_a_status_is_read_as_it_was_written(run_dir: RunDir) -> None:
     assert read_status(run_dir) == STATUS
 
 
+def test_the_text_of_a_status_is_one_short_line() -> None:
+    text = "<Status of digits: running, 3 of 20 trials"
+    assert repr(STATUS) == f"{text}, best 0.5 (trial 2)>"
+    assert repr(replace(STATUS, best=None)) == f"{text}>"
+
+
 def test_a_running_study_whose_process_is_gone_was_interrupted(run_dir: RunDir) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass

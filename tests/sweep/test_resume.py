@@ -251,6 +251,8 @@ def test_with_fewer_trials_a_study_ends_after_those_in_training(
 
     assert done.returncode == 0, done.stderr
     assert "when the study began" not in done.stderr
+    count = asked["COMPLETE"] + asked["RUNNING"]
+    assert f"study.n_trials = 2 is fewer than the {count} trials" in done.stderr
     status = interrupted.status()
     assert status["state"] == "finished"
     assert status["counts"]["COMPLETE"] == asked["COMPLETE"] + asked["RUNNING"]

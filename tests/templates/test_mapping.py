@@ -159,6 +159,14 @@ def test_functions_without_a_name_are_refused() -> None:
         ]
 
 
+def test_an_error_does_not_repeat_its_problems_as_its_cause() -> None:
+    given = {"model.function": lambda: None, "model.width": "8", "search": SEARCH}
+    with pytest.raises(StudyError) as refused:
+        sweeper.load_study(given, data=HOUSES, target="price")
+    assert len(refused.value.problems) == 2
+    assert (refused.value.__cause__, refused.value.__suppress_context__) == (None, True)
+
+
 def test_a_function_that_was_defined_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"model.function": build, "search": SEARCH}
     monkeypatch.setitem(globals(), "build", lambda in_size, out_size, key: None)

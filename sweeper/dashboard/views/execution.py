@@ -49,20 +49,21 @@ _READING = (
     "A bar of training is a bucket, with the number of its lanes that hold a trial; neighbouring "
     "rounds have different shades. A click selects its trials."
 )
-# activities that are drawn in the same way, with their colours; training is drawn from buckets
+# activities that are drawn in the same way, with their colours, which also differ for people with
+# deuteranopia or protanopia; training is drawn from buckets
 _DRAWN = (
-    ("importing or starting", ("import", "worker"), "muted"),
-    ("waiting for data", ("data",), "running"),
-    ("opening the study", ("open",), "line4"),
-    ("asking", ("ask",), "line0"),
+    ("importing or starting", ("import", "worker"), "import"),
+    ("waiting for data", ("data",), "data"),
+    ("opening the study", ("open",), "open"),
+    ("asking", ("ask",), "ask"),
     ("committing", ("commit",), "selected"),
-    ("publishing", ("publish",), "accent"),
-    ("waiting for simple models", ("baseline",), "line1"),
+    ("publishing", ("publish",), "publish"),
+    ("waiting for simple models", ("baseline",), "baseline"),
     ("compiling", ("compile",), "pruned"),
     ("from the cache", ("load",), "best"),
-    ("initializing models", ("initialize",), "line2"),
-    ("reading and writing states", ("bucket",), "line5"),
-    ("lost with a worker", ("lost",), "failed"),
+    ("initializing models", ("initialize",), "initialize"),
+    ("reading and writing states", ("bucket",), "bucket"),
+    ("lost with a worker", ("lost",), "diverged"),
 )
 _SPAN_TIP = [
     ["doing", "activity", ""],
@@ -243,7 +244,7 @@ def _time(by: Rounds) -> Block:
             for name, tone, data in (
                 ("training", "complete", by.train_s),
                 ("compiling", "pruned", by.compile_s),
-                ("idle", "waiting", by.idle_s),
+                ("idle", "line", by.idle_s),
             )
         ],
     }

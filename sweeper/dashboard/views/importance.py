@@ -136,7 +136,7 @@ def _chart(objective: str, ordered: Sequence[Row]) -> Block:
     option = {
         "xAxis": axis("importance", scale=False),
         "yAxis": categories("", names),
-        "legend": {},
+        "legend": {"data": [bar["name"] for bar in reversed(bars)]},  # from the top
         "series": bars,
     }
     first = max(_MEASURES, key=lambda name: ordered[0].get(name) is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -65,13 +66,19 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals(Training):
-    """What all buckets did, and what else is known of the study."""
+    """What all buckets did, and what else is known of the study.
+
+    `waiting_s` is the idle time without that in which the program started or something compiled.
+    `at_once` says whether all trials began in the first round.
+    """
 
     rounds: int
     places: int
     span_s: float
     paused_s: float
     idle_s: float
+    waiting_s: float
+    at_once: bool
     retried: int
     spent_s: Mapping[str, float]
     starts: int
@@ -138,6 +145,25 @@ def busy(buckets: Buckets) -> list[PlaceSummary]:
     return found
 
 
+def _waiting_s(buckets: Buckets) -> float:
+    """The idle time of all places while nothing was started or compiled anywhere."""
+    starting = buckets.within_windows(*buckets.starting)
+    span = float(np.diff(buckets.windows, axis=1).sum())
+    both = (
+        map(np.concatenate, zip(buckets.used(code), starting, strict=True))
+        for code in range(len(buckets.places[0]))
+    )
+    return sum(max(0.0, span - _covered(*used)) for used in both)
+
+
+def _begin_at_once(buckets: Buckets) -> bool:
+    """Whether the first round has all trials."""
+    numbers, (lists, at) = buckets.numbers("round"), buckets.texts("trials")
+    of_first = {*at[numbers == numbers.min()].tolist()}
+    first = {trial for place in of_first for trial in json.loads(lists[place])}
+    return all(first.issuperset(json.loads(trials)) for trials in lists)
+
+
 def _work(buckets: Buckets, mine: np.ndarray) -> Training:
     """What the buckets marked in `mine` did."""
 
@@ -172,6 +198,8 @@ def totals(buckets: Buckets) -> Totals:
         span_s=float(np.diff(buckets.windows, axis=1).sum()),
         paused_s=buckets.paused_s,
         idle_s=sum(place.idle_s for place in places),
+        waiting_s=_waiting_s(buckets),
+        at_once=_begin_at_once(buckets),
         retried=int((buckets.numbers("attempt") > 1).sum()),
         spent_s={} if buckets.recorded is None else buckets.recorded.spent_s,
         starts=1 if buckets.recorded is None else len(buckets.recorded.sessions),
@@ -184,13 +212,14 @@ def findings(usage: Totals) -> list[str]:
     worked = usage.train_s + usage.compile_s
     had = usage.span_s * usage.places
     if worked and usage.compile_s > worked / 2:
+        fewer = "fewer structures (widths in powers of two) or " if usage.programs > 1 else ""
         found.append(
             f"Compiling took {formatting.percent(usage.compile_s / worked)} of the work; it pays "
-            "off with fewer structures (widths in powers of two) or more trials."
+            f"off with {fewer}more trials."
         )
-    if had and usage.idle_s > _LITTLE * had and usage.places > 1:
+    if had and usage.waiting_s > _LITTLE * had and usage.places > 1 and not usage.at_once:
         found.append(
-            f"Places were idle for {formatting.percent(usage.idle_s / had)} of their time, "
+            f"Places were idle for {formatting.percent(usage.waiting_s / had)} of their time, "
             "waiting for the longest bucket of a round or for proposals: "
             "use a larger schedule.parallel to fill them."
         )
