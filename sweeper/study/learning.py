@@ -158,10 +158,10 @@ def name_of(source: str | Path) -> str:
     text = str(source)
     if "://" not in text:
         return str(Path(text).absolute())
-    from sweeper.study.optuna_storage import without_password
+    from sweeper.study.optuna_storage import split_name, without_password
 
-    url, mark, name = text.partition("#")
-    return f"{without_password(url)}{mark}{name}"
+    url, name = split_name(text)
+    return f"{without_password(url)}#{name}" if name else without_password(url)
 
 
 def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
@@ -217,10 +217,9 @@ def are_used(config: StudyConfig, trials: Sequence[LearnedTrial]) -> bool:
 
 def _read(source: str, name: str) -> EarlierStudy:
     if "://" in source:
-        from sweeper.study.optuna_storage import read_study
+        from sweeper.study.optuna_storage import read_study, split_name
 
-        url, _, study = source.partition("#")
-        return _of_optuna(name, read_study(url, study or None))
+        return _of_optuna(name, read_study(*split_name(source)))
     from sweeper.results.listing import listed  # Arrow is slow to import
 
     run_dir = RunDir(Path(source))

@@ -36,7 +36,7 @@ from sweeper.results.listing import curves_of_all
 from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_storage import open_storage, refusing, without_password
+from sweeper.study.optuna_storage import open_storage, refusing, split_name, without_password
 from sweeper.study.space import AS_WRITTEN, or_name
 from sweeper.trial import Scalar
 
@@ -305,6 +305,7 @@ def export_optuna(run_dir: RunDir, url: str, name: str | None) -> tuple[str, int
     Raises:
         SweeperError: nothing was published yet, or the storage cannot be written.
     """
+    url, name = split_name(url, name)
     known = listed_in(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]))
     metric = config.study.objectives[0]

@@ -41,7 +41,12 @@ from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
 from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.study.importance import Importance
-from sweeper.study.optuna_storage import before_first_epoch, read_study, without_password
+from sweeper.study.optuna_storage import (
+    before_first_epoch,
+    read_study,
+    split_name,
+    without_password,
+)
 
 _ENDED = ("COMPLETE", "PRUNED", "FAIL")
 _NOT_A_WORD = re.compile(r"\W")
@@ -57,6 +62,7 @@ def import_optuna(
 ) -> tuple[RunDir, int]:
     """Write the ended trials of an Optuna study to `target`; returns it and their number.
 
+    The study is the one after `#` in `url`, or else `name`, or the only one there.
     `renamed` maps names of parameters to keys of settings. `metrics` name the objectives, if the
     study does not.
 
@@ -65,6 +71,7 @@ def import_optuna(
         SetupError: the storage cannot be read.
     """
     _check_keys(renamed)
+    url, name = split_name(url, name)
     study = read_study(url, name)
     place = f"{without_password(url)}#{study.study_name}"
     safe = _NOT_A_WORD.sub("-", study.study_name).strip("-")[:_MAX_NAME] or "imported"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,19 @@ from sweeper.errors import Problem, SetupError, StudyError, did_you_mean, listed
 
 _HINT = "use a storage URL of Optuna, such as sqlite:///study.db"
 _ERRORS = (StorageInternalError, SQLAlchemyError, ImportError, ValueError, RuntimeError)
+
+
+def split_name(source: str, name: str | None = None) -> tuple[str, str | None]:
+    """The URL of a storage, and the name of a study there: that after `#`, or else `name`.
+
+    Raises:
+        StudyError: there are two names, and they differ.
+    """
+    url, _, after = source.partition("#")
+    if after and name not in (None, after):
+        place = f"{without_password(url)}#{after}"
+        raise StudyError(Problem(place, "", f"the study is also named '{name}'", "name it once"))
+    return url, after or name
 
 
 def open_storage(url: str, *, to_read: bool = False) -> RDBStorage:
@@ -87,6 +101,7 @@ def read_study(url: str, name: str | None) -> optuna.Study:
         if name not in names:
             found = f"it has no study '{name}'" if name else f"it has {len(names)} studies"
             hint = did_you_mean(name, names) if name else ""
-            known = f"name one of {listed(names)} after #" if names else "name another storage"
+            quoted = listed([shlex.quote(one) for one in names])
+            known = f"name one of {quoted} after #" if names else "name another storage"
             raise StudyError(Problem(place, "", found, hint or known))
         return optuna.load_study(study_name=name, storage=storage)

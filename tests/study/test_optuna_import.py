@@ -13,6 +13,7 @@ import pytest
 import sweeper
 from sweeper.config import parse
 from sweeper.errors import StudyError
+from sweeper.results.imported import imported_from
 from sweeper.results.light import read_light
 from sweeper.results.listing import listed
 from sweeper.results.status import read_status
@@ -176,6 +177,27 @@ def test_names_that_do_not_fit_are_refused(
         import_optuna(url, None, tmp_path / "run", names, metrics)
     assert found in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_name_of_a_study_is_given_once_after_the_url_or_next_to_it(
+    url: str, tmp_path: Path
+) -> None:
+    places = [
+        imported_from(import_optuna(source, name, tmp_path / f"{index}", {}, [])[0])
+        for index, (source, name) in enumerate(
+            ((f"{url}#größe 1", None), (url, "größe 1"), (f"{url}#größe 1", "größe 1"))
+        )
+    ]
+    assert places == [f"{url}#größe 1"] * 3
+    with pytest.raises(StudyError, match="#größe 1: the study is also named 'b'; name it once"):
+        import_optuna(f"{url}#größe 1", "b", None, {}, [])
+    both = f"sqlite:///{tmp_path}/both.db"
+    for name in ("mlp", "two words"):
+        optuna.create_study(storage=open_storage(both), study_name=name)
+    with pytest.raises(StudyError, match="2 studies; name one of mlp and 'two words' after #"):
+        import_optuna(both, None, None, {}, [])
+    with pytest.raises(StudyError, match="it has no study 'mpl'; did you mean 'mlp'"):
+        import_optuna(f"{both}#mpl", None, None, {}, [])
 
 
 def test_parameters_that_are_not_settings_are_named(url: str, tmp_path: Path) -> None:

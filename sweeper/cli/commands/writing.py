@@ -92,17 +92,19 @@ def export_optuna(
     """
     run_dir = tables_asked(directory)
     from sweeper.study.optuna_export import export_optuna as write
-    from sweeper.study.optuna_storage import without_password
+    from sweeper.study.optuna_storage import split_name, without_password
 
     called, count = write(run_dir, url, name)
-    shown = without_password(url)
+    shown = without_password(split_name(url)[0])
     use = f"load it with `optuna.load_study(study_name={called!r}, storage={shown!r})`"
     view = f"view it: `optuna-dashboard {shown}`"
     print_written(shown, f"{counted(count, 'new trial')} of '{called}'; {use}, {view}")
 
 
 def import_optuna(
-    url: Annotated[str, typer.Argument(metavar="URL", help="For example sqlite:///study.db.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL[#NAME]", help="For example sqlite:///study.db#mlp.")
+    ],
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The study there, if it has several.")
     ] = None,
