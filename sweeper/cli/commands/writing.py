@@ -94,11 +94,15 @@ def export_optuna(
     from sweeper.study.optuna_export import export_optuna as write
     from sweeper.study.optuna_storage import split_name, without_password
 
-    called, count = write(run_dir, url, name)
+    called, count, held = write(run_dir, url, name)
     shown = without_password(split_name(url)[0])
     use = f"load it with `optuna.load_study(study_name={called!r}, storage={shown!r})`"
     view = f"view it: `optuna-dashboard {shown}`"
     print_written(shown, f"{counted(count, 'new trial')} of '{called}'; {use}, {view}")
+    if held:
+        have, hold = ("has", "holds its number") if held == 1 else ("have", "hold their numbers")
+        found = f"{counted(held, 'trial')} that {have} not ended {hold} as RUNNING"
+        print_shown(f"{found}; export again when the study has ended")
 
 
 def import_optuna(
