@@ -104,6 +104,12 @@ def without_settings(run_dir: RunDir) -> dict[str, str | None]:
     }
 
 
+def named_like_settings(run_dir: RunDir) -> dict[str, str]:
+    """The parameters of an imported study that are matched by name alone, with their settings."""
+    keys = {_last(key): key for key in sorted(searchable_settings(), key=_depth, reverse=True)}
+    return {name: keys[name] for name in listed_in(run_dir).study["search"] if name in keys}
+
+
 def has_metric(run_dir: RunDir) -> bool:
     """Whether the objectives of an imported study have names that another study can share."""
     metrics = listed_in(run_dir).metrics
@@ -116,6 +122,10 @@ def _is_in_a_table(key: str) -> bool:
 
 def _table_of(key: str) -> str:
     return key.partition(".")[0]
+
+
+def _depth(key: str) -> int:
+    return key.count(".")
 
 
 def _last(key: str) -> str:

@@ -19,7 +19,12 @@ from sweeper.results.listing import listed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import learn
-from sweeper.study.optuna_import import has_metric, import_optuna, without_settings
+from sweeper.study.optuna_import import (
+    has_metric,
+    import_optuna,
+    named_like_settings,
+    without_settings,
+)
 from sweeper.study.optuna_storage import open_storage
 from tests.small_studies import DIGITS
 
@@ -203,6 +208,10 @@ def test_the_name_of_a_study_is_given_once_after_the_url_or_next_to_it(
 def test_parameters_that_are_not_settings_are_named(url: str, tmp_path: Path) -> None:
     run_dir = imported(url, tmp_path / "run", {"lr": "n_layers", "clip": "model.heads"})
     assert without_settings(run_dir) == {"n_layers": "model.depth", "model.heads": None}
+    assert named_like_settings(run_dir) == {}
+    run_dir = imported(url, tmp_path / "run", {"clip": "opt"})
+    assert without_settings(run_dir) == {"opt": "optimizer.name"}
+    assert named_like_settings(run_dir) == {"lr": "optimizer.lr"}
     assert without_settings(imported(url, tmp_path / "run")) == {}
 
 

@@ -20,7 +20,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_shown, print_written
 from sweeper.cli.console import console_on
-from sweeper.errors import Problem, StudyError, SweeperError, counted, printable
+from sweeper.errors import Problem, StudyError, SweeperError, counted, listed, printable
 from sweeper.templates.advice import Effort
 
 
@@ -145,7 +145,7 @@ def import_optuna(
     if len(names) < len(pairs):
         found = "a parameter is mapped twice"
         raise StudyError(Problem("--map", " ".join(renamed or ()), found, "map each of them once"))
-    from sweeper.study.optuna_import import has_metric, without_settings
+    from sweeper.study.optuna_import import has_metric, named_like_settings, without_settings
     from sweeper.study.optuna_import import import_optuna as write
 
     run_dir, count = write(url, name, output, names, metric or ())
@@ -154,6 +154,9 @@ def import_optuna(
     if not has_metric(run_dir):
         learn = "; to learn from it, import it again with --metric NAME, such as val_accuracy"
     print_written(run_dir.root, f"{counted(count, 'trial')}; {use}{learn}")
+    if same := named_like_settings(run_dir):
+        pairs = listed([f"{parameter} is {key}" for parameter, key in same.items()])
+        print_shown(f"by name, {pairs}; if one is something else, use --map")
     for parameter, key in without_settings(run_dir).items():
         way = f"; if it is {key}, import again with --map {parameter}={key}" if key else ""
         print_shown(printable(f"{parameter} is not a setting{way}"))
