@@ -325,6 +325,8 @@ def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
     found = f"{study.name} has another goal: {then}, but this study: {now}"
     hint = "learn from a study with the same goal"
     if theirs[1] == own[1] and theirs[0] == value_columns(len(theirs[0])):  # imported unnamed
+        noun = "metric" if len(own[0]) == 1 else "metrics"
+        found = f"{study.name} does not name its {noun}, and this study has the goal: {now}"
         hint = f"import it again with {' '.join(f'--metric {name}' for name in own[0])}"
     raise StudyError(Problem("", OPTION, found, hint))
 
@@ -377,7 +379,7 @@ def _check_used(config: StudyConfig, trial: Earlier) -> None:
     """
     sampler, is_one = config.study.sampler.name, len(config.study.objectives) == 1
     if trial.state not in _ENDED:
-        raise _UnfitError("failed or have not ended")
+        raise _UnfitError("failed" if trial.state == "FAIL" else "have not ended")
     if not trial.is_trained:
         raise _UnfitError("were not trained")
     if trial.state == "COMPLETE" and not (trial.values and all(map(math.isfinite, trial.values))):
