@@ -38,7 +38,7 @@ from sweeper.results.importance import write_importance
 from sweeper.results.imported import ImportedTables, imported_from
 from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
-from sweeper.results.status import Status, write_status
+from sweeper.results.status import IMPORTED_RUN, Status, write_status
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.study.importance import Importance
 from sweeper.study.optuna_storage import (
@@ -285,7 +285,7 @@ def _row(
     better = max if config.study.directions[0] == "maximize" else min
     best = better(value for value, _ in finite) if finite else None
     return {
-        "run_id": "imported",
+        "run_id": IMPORTED_RUN,
         "trial_number": trial.number,
         "state": state,
         "reason": reason,
@@ -365,7 +365,7 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
     counts = {state: sum(row["state"] == state for row in rows) for state in _ENDED}
     return Status(
         study=study.name,
-        run_id="imported",
+        run_id=IMPORTED_RUN,
         pid=os.getpid(),
         host=socket.gethostname(),
         state="finished",

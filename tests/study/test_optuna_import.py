@@ -133,6 +133,36 @@ def test_what_is_not_known_of_an_imported_trial_is_not_shown(
     assert capsys.readouterr().out.splitlines()[-1].strip()
 
 
+def test_the_status_of_an_imported_study_says_where_it_is_from(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "run"
+    sweeper.command("import-optuna", url, "--to", str(root))
+    written, by_name = capsys.readouterr().out.splitlines()[:2]
+    assert written.startswith(f"written to {root}; 12 trials: 8 complete, 3 pruned, 1 failed; view")
+    assert by_name.startswith("by name, lr is optimizer.lr and clip is train.clip; ")
+    sweeper.command("status", str(root))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:4] == [
+        f"state imported from {url}#größe 1",
+        "trials 12 of 12 trials",
+        "8 complete, 3 pruned, 1 failed",
+    ]
+    assert [line.split()[0] for line in lines[4:]] == ["best", "trained"]
+    assert "workers" not in lines[-1]
+
+
+def test_an_imported_study_without_ended_trials_has_no_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, root = f"sqlite:///{tmp_path / 'empty.db'}", str(tmp_path / "run")
+    optuna.create_study(storage=open_storage(url)).ask()
+    sweeper.command("import-optuna", url, "--to", root)
+    assert capsys.readouterr().out.startswith(f"written to {root}; 0 trials; view")
+    with pytest.raises(StudyError, match="the Optuna study has no trials that ended"):
+        sweeper.command("best", root)
+
+
 def test_an_import_is_repeated_in_place_but_replaces_nothing_else(url: str, tmp_path: Path) -> None:
     run_dir = imported(url, tmp_path / "run")
     before = run_dir.trials.read_bytes()

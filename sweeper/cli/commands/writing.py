@@ -145,6 +145,8 @@ def import_optuna(
     if len(names) < len(pairs):
         found = "a parameter is mapped twice"
         raise StudyError(Problem("--map", " ".join(renamed or ()), found, "map each of them once"))
+    from sweeper.results import formatting
+    from sweeper.results.status import read_status
     from sweeper.study.optuna_import import has_metric, named_like_settings, without_settings
     from sweeper.study.optuna_import import import_optuna as write
 
@@ -153,7 +155,9 @@ def import_optuna(
     learn = f", learn from it with `run STUDY --learn-from {run_dir.root}`"
     if not has_metric(run_dir):
         learn = "; to learn from it, import it again with --metric NAME, such as val_accuracy"
-    print_written(run_dir.root, f"{counted(count, 'trial')}; {use}{learn}")
+    states = formatting.states(read_status(run_dir))
+    ended = f"{counted(count, 'trial')}{states and f': {states}'}"
+    print_written(run_dir.root, f"{ended}; {use}{learn}")
     if same := named_like_settings(run_dir):
         pairs = listed([f"{parameter} is {key}" for parameter, key in same.items()])
         print_shown(f"by name, {pairs}; if one is something else, use --map")
