@@ -20,6 +20,9 @@ _MAX_SHOWN = 20
 def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     """How a study would start and what it would cost."""
     data, device, parallel = preview["data"], preview["device"], preview["parallel"]
+    learning = preview["learning"]
+    if learning:
+        yield from (*learning, "")
     yield pairs(
         {
             "study": f"{preview['study']}, {counted(preview['n_trials'], 'trial')}",
@@ -57,7 +60,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield _buckets(preview["first_round"])
     for note in (preview["advice"], *preview["notes"]):
-        if note:
+        if note and note not in learning:
             yield ""
             yield note
     yield from _idle_rules(preview)
