@@ -13,11 +13,14 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial
 from sqlalchemy import create_engine, inspect, pool
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from sweeper.errors import Problem, SetupError, StudyError, did_you_mean, listed
 
 _HINT = "use a storage URL of Optuna, such as sqlite:///study.db"
+_DATABASES = ("sqlite", "mysql", "mariadb", "postgresql", "mssql", "oracle")
+# drivers whose package has another name
+_PACKAGES = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
 _ERRORS = (StorageInternalError, SQLAlchemyError, ImportError, ValueError, RuntimeError)
 
 
@@ -47,10 +50,23 @@ def without_password(url: str) -> str:
     """The URL as it may be shown and recorded.
 
     Raises:
-        SetupError: it is not a URL of a database.
+        StudyError: it is not a URL of a database.
     """
-    with refusing(url.partition("://")[0], "read"):
-        return make_url(url).render_as_string(hide_password=True)
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        place = url.partition("://")[0]  # without the rest, which may have a password
+        raise StudyError(Problem(place, "", "it is not the URL of a database", _HINT)) from error
+    shown = parsed.render_as_string(hide_password=True)
+    try:
+        parsed.get_dialect()
+    except NoSuchModuleError as error:
+        near = did_you_mean(parsed.get_backend_name(), _DATABASES)
+        found = f"no kind of database is called '{parsed.drivername}'"
+        raise StudyError(Problem(shown, "", found, near or _HINT)) from error
+    except ImportError:
+        pass  # reported when it is opened
+    return shown
 
 
 @contextmanager
@@ -63,8 +79,12 @@ def refusing(place: str, what: str) -> Iterator[None]:
     try:
         yield
     except _ERRORS as error:
-        reason = str(error).partition("\n")[0]
-        raise SetupError(Problem(place, "", f"cannot be {what}: {reason}", _HINT)) from error
+        reason, hint = str(error).partition("\n")[0], _HINT
+        missing = error.__cause__ or error
+        if isinstance(missing, ModuleNotFoundError) and missing.name:
+            package = _PACKAGES.get(missing.name, missing.name)
+            reason, hint = f"it needs {package}", f"install it: python -m pip install '{package}'"
+        raise SetupError(Problem(place, "", f"cannot be {what}: {reason}", hint)) from error
 
 
 def before_first_epoch(trials: Sequence[FrozenTrial]) -> int:

@@ -32,7 +32,7 @@ from sweeper.study.optuna_export import (
     written_distributions,
 )
 from sweeper.study.optuna_import import import_optuna
-from sweeper.study.optuna_storage import open_storage
+from sweeper.study.optuna_storage import open_storage, read_study
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
@@ -193,11 +193,23 @@ def test_a_study_of_an_earlier_version_gets_no_trial_twice(run_dir: RunDir, tmp_
 
 
 def test_an_invalid_url_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
-    for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
-        with pytest.raises(SetupError, match="use a storage URL of Optuna"):
+    no_place = f"sqlite:///{tmp_path}/no/such/place.db"
+    for wrong, error in (("study.db", StudyError), (no_place, SetupError)):
+        with pytest.raises(error, match="use a storage URL of Optuna"):
             export_optuna(run_dir, wrong, None)
-    with pytest.raises(SetupError, match=r"^nowhere://me:\*\*\*@here: cannot be written"):
+    found = r"^nowhere://me:\*\*\*@here: no kind of database is called 'nowhere'; use a storage URL"
+    with pytest.raises(StudyError, match=found):
         export_optuna(run_dir, "nowhere://me:secret@here", None)
+    with pytest.raises(StudyError, match="called 'sqllite'; did you mean 'sqlite'"):
+        export_optuna(run_dir, "sqllite:///study.db", None)
+
+
+def test_a_driver_that_is_missing_is_named(run_dir: RunDir) -> None:
+    found = "^mysql://here: cannot be {}: it needs mysqlclient; install it: python -m pip install"
+    with pytest.raises(SetupError, match=found.format("written")):
+        export_optuna(run_dir, "mysql://here", None)
+    with pytest.raises(SetupError, match=found.format("read")):
+        read_study("mysql://here", None)
 
 
 def test_unfinished_trials_in_between_are_exported_as_running(tmp_path: Path) -> None:
