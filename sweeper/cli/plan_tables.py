@@ -20,6 +20,9 @@ _MAX_SHOWN = 20
 def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     """How a study would start and what it would cost."""
     data, device, parallel = preview["data"], preview["device"], preview["parallel"]
+    learning = preview["learning"]
+    if learning:
+        yield from (*learning, "")
     yield pairs(
         {
             "study": f"{preview['study']}, {counted(preview['n_trials'], 'trial')}",
@@ -57,7 +60,7 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield _buckets(preview["first_round"])
     for note in (preview["advice"], *preview["notes"]):
-        if note:
+        if note and note not in learning:
             yield ""
             yield note
     yield from _idle_rules(preview)
@@ -65,29 +68,32 @@ def plan(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Which arrays of each model weight decay applies to, and by which rule."""
-    for model in preview["models"]:
+    for index, model in enumerate(preview["models"]):
+        if index:
+            yield ""
         settings = [f"{key.partition('.')[2]} {value}" for key, value in model["settings"].items()]
         if model["part"]:
             settings.insert(0, f"part {model['part']}")
         touched, all_of_it = model["decayed_parameters"], model["parameters"]
+        has_layers = any(array["layer"] for array in model["arrays"])  # of Flax, none is known
         yield rows(
             f"{', '.join(settings)}: weight decay applies to {touched} of {all_of_it} parameters",
-            ("array", "shape", "in", "decays", "rule"),
+            ("array", "shape", *(["in"] if has_layers else []), "decays", "rule"),
             [
                 (
-                    *(array["path"], formatting.shape(array["shape"]), array["layer"]),
+                    *(array["path"], formatting.shape(array["shape"])),
+                    *([array["layer"]] if has_layers else []),
                     *(formatting.share_of_decay(array["decay"]), array["rule"]),
                 )
                 for array in model["arrays"]
             ],
         )
-        yield ""
     yield from _idle_rules(preview)
 
 
 def _idle_rules(preview: Mapping[str, Any]) -> Iterator[str]:
-    for rule in preview["rules_without_use_in_some_trials"]:
-        yield f"in some trials no array matches {rule}"
+    rules = preview["rules_without_use_in_some_trials"]
+    yield from ["", *(f"in some trials no array matches {rule}" for rule in rules)] if rules else ()
 
 
 def _where(device: Mapping[str, Any]) -> str:

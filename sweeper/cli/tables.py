@@ -138,7 +138,7 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     """The status of a study, and if it runs, what its threads and workers are doing."""
     facts: dict[str, object] = {
         "study": f"{status.study} ({run_dir.root})",
-        "state": f"{status.state}, round {status.round}",
+        "state": _state(run_dir, status),
         "trials": formatting.progress(status),
         "": formatting.states(status),
     }
@@ -164,6 +164,9 @@ def standing(run_dir: RunDir, status: Status) -> Table:
         facts["feasible"] = (
             f"{status.feasible} of {counted(status.counts['COMPLETE'], 'complete trial')}"
         )
+    if status.is_imported:
+        facts["trained"] = formatting.seconds(status.train_s)
+        return pairs(facts)
     facts["compiled"] = (
         f"{counted(status.n_compiled, 'program')} in {formatting.seconds(status.compile_s)}, "
         f"{status.n_cache_hits} from the cache"
@@ -180,6 +183,15 @@ def standing(run_dir: RunDir, status: Status) -> Table:
             trials = formatting.trial_numbers(bucket["trials"])
             facts[f"bucket {bucket['bucket']}"] = f"{trials}, {bucket['place']}"
     return pairs(facts)
+
+
+def _state(run_dir: RunDir, status: Status) -> str:
+    if not status.is_imported:
+        return f"{status.state}, round {status.round}"
+    from sweeper.results.imported import imported_from  # Arrow is slow to import
+
+    source = imported_from(run_dir)
+    return f"imported from {source}" if source else "imported"
 
 
 def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Rows:

@@ -44,7 +44,7 @@ _WORDS = {
 _OTHER_NAMES = {
     "target": "y",
     "features": "x",
-    "optimizer": "optimizer.name",
+    **dict.fromkeys(("optimizer", "opt", "optim", "optimizer_name"), "optimizer.name"),
     **dict.fromkeys(("learning_rate", "learning_rate_init", "step_size"), "lr"),
     **dict.fromkeys(("n_layers", "num_layers", "layers", "n_hidden_layers"), "depth"),
     **dict.fromkeys(("hidden_size", "hidden_dim", "n_units", "units", "hidden"), "width"),

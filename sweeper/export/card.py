@@ -106,6 +106,9 @@ def _parameters(params: Record) -> str:
     return f"{caption}\n\n{_table(('parameter', 'value'), params.items())}"
 
 
+_ENDED = {"complete": "is complete", "pruned": "was pruned"}
+
+
 def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     model = config.filled(record["params"]).model
     what = {"python": "A user-defined model", "parts": "A model of several parts"}
@@ -119,7 +122,8 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     summary += f"{row['epochs_done']} epochs by `{config.train.program}`"
     if is_of_earlier_epoch(row):
         summary += f", with the weights of epoch {row['best_epoch']}, its best"
-    summary += f"; {row['state']}"
+    ended = formatting.outcome(row)
+    summary += f"; the trial {_ENDED.get(ended, ended)}"
     trained_on = config.data.split.train_on
     if trained_on != "train":
         summary += (

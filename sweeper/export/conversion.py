@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
 from sweeper.config.coupled import CoupledTable
-from sweeper.errors import Problem, SetupError, StudyError
+from sweeper.errors import Problem, SetupError, StudyError, counted
 from sweeper.export.saved_model import SavedModel
 from sweeper.models.mlp import AnyArray
 from sweeper.models.user_network import evaluated
@@ -20,8 +20,6 @@ from sweeper.process import DISTRIBUTION
 
 # the largest relative difference between what a file predicts and what its model does
 TOLERANCE = 1e-5
-# what it is relative to; small probabilities follow from the rounding of large logits
-RELATIVE = "relative to their size, for probabilities to 1"
 OTHERWISE = "export without --format: load.py runs every model"
 
 Function = Callable[[Float[AnyArray, "rows features"]], Float[Array, "rows outputs"]]
@@ -31,12 +29,24 @@ Function = Callable[[Float[AnyArray, "rows features"]], Float[Array, "rows outpu
 class Checked:
     """How a file was compared with its model: on how many rows, and the largest difference.
 
-    The difference is `RELATIVE`. `use` is Markdown that explains how to use the file.
+    It is relative to the size of predictions, but absolute if it is one `of_probabilities`, of
+    which small ones depend on the rounding of large logits. `use` is Markdown that explains how to
+    use the file.
     """
 
     rows: int
     difference: float
     use: str
+    of_probabilities: bool = False
+
+    def __str__(self) -> str:
+        on = f"on {counted(self.rows, 'row')}"
+        if not self.difference:
+            return f"{on} it predicts exactly what the model predicts"
+        what = "probabilities" if self.of_probabilities else "predictions"
+        size = "" if self.of_probabilities else ", relative to their size"
+        most = f"by at most {self.difference:.1g}{size}"
+        return f"{on} its {what} differ from those of the model {most}"
 
 
 def model_function(saved: SavedModel) -> Function:
@@ -88,7 +98,7 @@ def refuse_different(difference: float, name: str) -> None:
     """
     if not difference <= TOLERANCE:
         found = f"its predictions differ from those of the model by up to {difference:.2g}, "
-        found += f"{RELATIVE}, and {TOLERANCE:g} is allowed: it was not kept"
+        found += f"and {TOLERANCE:g} is allowed: it was not kept"
         raise SetupError(Problem(name, "", found, OTHERWISE))
 
 

@@ -65,7 +65,8 @@ def write_onnx(saved: SavedModel, directory: Path, samples: Sequence[Any]) -> Ch
     difference = max(most for _, most in compared)
     refuse_different(difference, FILE)
     (directory / FILE).write_bytes(content)
-    return Checked(sum(count for count, _ in compared), difference, _use(saved, model))
+    n_rows, of_classes = sum(count for count, _ in compared), bool(saved.class_names)
+    return Checked(n_rows, difference, _use(saved, model), of_classes)
 
 
 def onnx_model(saved: SavedModel) -> onnx.ModelProto:

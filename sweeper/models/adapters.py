@@ -167,7 +167,8 @@ _IN_EVALUATION = ("deterministic", "eval", "inference")
 _IN_EQUINOX = (
     "instead of BatchNorm, or write the model in Equinox: sweeper guide models-and-programs"
 )
-_INSTEAD = f"use layers without such state: LayerNorm, GroupNorm or RMSNorm {_IN_EQUINOX}"
+MODES = (*_IN_TRAINING, *_IN_EVALUATION)
+INSTEAD = f"use layers without such state: LayerNorm, GroupNorm or RMSNorm {_IN_EQUINOX}"
 # GroupNorm of NNX refuses a single example
 _INSTEAD_OF_NNX = f"use layers without such state: LayerNorm or RMSNorm {_IN_EQUINOX}"
 _PAIR = "return (net, net.init(key, jnp.zeros(in_size))), with all that net.init returns"
@@ -210,9 +211,11 @@ def adapted(built: Any) -> Any:
             raise UnadaptableError("parameters and a haiku.Transformed", _PAIR)
         if isinstance(first, several):
             found = f"a haiku.{type(first).__name__}, whose state is not kept"
-            raise UnadaptableError(found, f"use haiku.transform, and {_INSTEAD}")
+            raise UnadaptableError(found, f"use haiku.transform, and {INSTEAD}")
         if isinstance(first, haiku.Transformed):
             return _of_haiku(first, second)
+    if isinstance(built, Mapping) and (linen or haiku):
+        raise UnadaptableError("a dict, which has parameters only, without the network", _PAIR)
     return built
 
 
@@ -275,13 +278,16 @@ def unkept(place: tuple[Any, str]) -> UnadaptableError:
 
 
 def _of_linen(module: Any, variables: Any) -> Adapted:
-    if not (isinstance(variables, Mapping) and "params" in variables):
+    if not isinstance(variables, Mapping):
         raise UnadaptableError("a module of Flax Linen without its variables", _PAIR)
+    if "params" not in variables:
+        found = "a module of Flax Linen and variables without the outer key 'params'"
+        raise UnadaptableError(found, _PAIR)
     if others := [name for name in variables if name != "params"]:
         found = "a module of Flax Linen with collections that training does not keep"
-        raise UnadaptableError(f"{found}: {', '.join(others)}", _INSTEAD)
+        raise UnadaptableError(f"{found}: {', '.join(others)}", INSTEAD)
     names = [*inspect.signature(type(module).__call__).parameters]
-    modes = [name for name in (*_IN_TRAINING, *_IN_EVALUATION) if name in names]
+    modes = [name for name in MODES if name in names]
     params = jax.tree.map(lambda leaf: leaf, dict(variables["params"]))
     return DrawingLinenModel(params, module, modes[0]) if modes else LinenModel(params, module)
 

@@ -293,6 +293,8 @@ class Preview:
     def as_dict(self) -> dict[str, Any]:
         """The preview as JSON-able values; `run --plan` reads its `forecast` and `digests`."""
         engine = self.config.execution.engine
+        no_use = no_effect(self.config, self.learned)
+        learning = [*self.learned.messages, *filter(None, [no_use])]
         return {
             "study": self.config.study.name,
             "metric": self.config.study.metric,
@@ -318,9 +320,9 @@ class Preview:
             "advice": self._advice(),
             "rules_without_use_in_some_trials": list(self.idle_rules),
             "learned": self.learned.counts,
+            "learning": learning,
             "notes": [
-                *self.learned.messages,
-                *filter(None, [no_effect(self.config, self.learned)]),
+                *learning,
                 *doubts(self.config),
                 *data_doubts(self.config, self.data),
                 *filter(None, [describe_leak(self.baseline)]),

@@ -32,8 +32,16 @@ from sweeper.config.user_code import (
     load_function,
     missing,
 )
-from sweeper.errors import Problem, StudyError
-from sweeper.models.adapters import NnxModel, UnadaptableError, unkept
+from sweeper.errors import Problem, StudyError, listed
+from sweeper.models.adapters import (
+    INSTEAD,
+    MODES,
+    DrawingLinenModel,
+    LinenModel,
+    NnxModel,
+    UnadaptableError,
+    unkept,
+)
 from sweeper.models.stateful import (
     BATCH,
     NotPairError,
@@ -162,7 +170,10 @@ class ModelCheck:
         except UnadaptableError as error:
             return f"'{table.function}' returns {error.found}", error.hint
         except RAISED as error:
-            hint = _hint_about_rngs(error) or "fix the function"
+            if type(error).__name__ == "NonEmptyStateError":  # it advises to keep the state
+                found = f"'{table.function}' transforms layers whose state changes in training"
+                return f"{found}, which is not kept", INSTEAD
+            hint = _hint_about_building(error) or "fix the function"
             return raised(f"'{table.function}'", error, hint)
         model = built.result
         wrong = check_result(table.function, model) or self._unfit_state(table.function, model)
@@ -374,7 +385,8 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong
             outputs.append(trace(with_key, KEY, model, x).result)
     except RAISED as error:
         fix = _state_hint(model, error) or _signature_hint(model)
-        fix = fix or _draw_hint(model, error) or "fix the model, which gets one example at a time"
+        fix = fix or _draw_hint(model, error) or _parameters_hint(model, error)
+        fix = fix or "fix the model, which gets one example at a time"
         return raised("the model", error, fix, f" for one example of shape {x.shape}")
     for output in outputs:
         if (shape := getattr(output, "shape", None)) is None:
@@ -394,22 +406,43 @@ def _draw_hint(model: Any, error: BaseException) -> str | None:
     if isinstance(model, NnxModel) and isinstance(error, ValueError) and "`rngs`" in str(error):
         return "give rngs to the layers that draw: nnx.Dropout(rate, rngs=rngs)"
     if type(error).__name__ == "InvalidRngError":
-        return (
-            "let it draw in training only, from the stream 'dropout': def __call__(self, x, "
-            "train=False) and nn.Dropout(rate, deterministic=not train)"
-        )
+        return f"let it draw in training only, from the stream 'dropout': {_LINEN_DROPOUT}"
     if type(error).__name__ == "MissingRNGError":
         return "use hk.transform, and draw only if hk.maybe_next_rng_key() is not None"
     return None
 
 
-def _hint_about_rngs(error: BaseException) -> str | None:
-    """How to fix a function that passed a key to NNX as rngs and so raised `error`; else None."""
+_LINEN_DROPOUT = "def __call__(self, x, train=False) and nn.Dropout(rate, deterministic=not train)"
+
+
+def _hint_about_building(error: BaseException) -> str | None:
+    """How to fix a function that raised `error` in a library of its model; else None."""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
     is_in_nnx = any(name.startswith("flax.nnx.") for name in modules)
     if is_in_nnx and isinstance(error, AttributeError) and "Tracer has no attr" in str(error):
         return "pass nnx.Rngs(key) as rngs"
+    is_in_linen = any(name.startswith("flax.linen.") for name in modules)
+    if is_in_linen and isinstance(error, ValueError) and '"deterministic" must' in str(error):
+        return f"write {_LINEN_DROPOUT}"
     return None
+
+
+def _parameters_hint(model: Any, error: BaseException) -> str | None:
+    """How to fix a model of Linen or Haiku whose call does not fit `error`; else None."""
+    is_of_size = type(error).__name__ == "ScopeParamShapeError"
+    if is_of_size or (isinstance(error, ValueError) and "with retrieved shape" in str(error)):
+        return "initialize it with an example of this shape: net.init(key, jnp.zeros(in_size))"
+    if isinstance(model, LinenModel | DrawingLinenModel) and isinstance(error, TypeError):
+        call = inspect.signature(type(model.module).__call__)
+        modes = {model.mode: None} if isinstance(model, DrawingLinenModel) else {}
+        try:
+            call.bind(None, None, **modes)
+        except TypeError:
+            return f"give it a default. {_ONLY_MODES}"
+    return None
+
+
+_ONLY_MODES = f"An argument that says whether the model trains must be called {listed(MODES, 'or')}"
 
 
 def _state_hint(model: Any, error: BaseException) -> str | None:
@@ -493,8 +526,29 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
         return
     if not called.repeats():
         yield unrepeatable("the model", "let what it draws depend only on its key")
+    elif isinstance(model, LinenModel):
+        yield from _undrawn_by_linen(model, x)
     elif not called.uses_key():
         yield from _undrawn(model, x, is_keyed)
+
+
+def _undrawn_by_linen(model: LinenModel, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]:
+    """Arguments of a module of Linen that would make it draw, but that training never passes."""
+    for name, parameter in inspect.signature(type(model.module).__call__).parameters.items():
+        if not isinstance(parameter.default, bool):
+            continue
+        given = {name: not parameter.default}
+
+        def draw(key: Any, model: LinenModel, x: Any, given: Any = given) -> Any:
+            return model.module.apply({"params": model.params}, x, rngs={"dropout": key}, **given)
+
+        try:
+            draws = trace(draw, KEY, model, x).uses_key()
+        except RAISED:
+            continue
+        if draws:
+            found = f"the model draws with '{name}', which is never passed, so it draws nothing"
+            yield found, f"rename '{name}'. {_ONLY_MODES}"
 
 
 def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_Wrong]:

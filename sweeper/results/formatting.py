@@ -24,6 +24,7 @@ _TIED_SHOWN = 10
 # from here and up to here, numbers are exponential
 _HUGE, _HUGE_INTEGER, _TINY = 1e6, 1e10, 1e-4
 _HUGE_DIGITS = 3
+_BELOW_ONE_DIGITS = 6  # more than that is rounding
 _LEAST_SHOWN_S = 0.05
 _LEAST_LEFT_S = 0.5
 # in a traceback, the line that names the error; notes come after it
@@ -41,7 +42,8 @@ def duration(seconds: float) -> str:
 def number(value: object, digits: int = 4) -> str:
     """A value of a trial, with this many digits unless it is an integer; a dash for None.
 
-    12, 0.0123, 48123, 3.88e15, 1.5e-7: like `fmt` in page.js, which rounds halves up, too.
+    12, 0.0123, 48123, 3.88e15, 1.5e-7: like `fmt` in page.js, which rounds halves up, too. What is
+    below 1, such as 0.99997, is not rounded to it, unless it needs more than 6 digits.
     """
     if value is None:
         return "-"
@@ -50,6 +52,8 @@ def number(value: object, digits: int = 4) -> str:
     if value == int(value) and abs(value) < _HUGE_INTEGER:
         return str(int(value))
     exact, is_huge = Decimal(value), abs(value) >= _HUGE
+    while abs(value) < 1 == abs(_rounded(exact, digits)) and digits < _BELOW_ONE_DIGITS:
+        digits += 1
     if abs(value) >= _TINY and not is_huge:
         return f"{_rounded(exact, max(digits, exact.adjusted() + 1)):f}"
     rounded = _rounded(exact, _HUGE_DIGITS if is_huge else digits)

@@ -17,6 +17,9 @@ from sweeper.rundir import RunDir, read_json, replacing, swapped
 
 _STARTING = "or wait if one has just been started"
 
+IMPORTED_RUN = "imported"
+"""The `run_id` of a study that another tool has trained."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Status:
@@ -83,6 +86,11 @@ class Status:
     training: str | None = None
     stopped_by: str | None = None
     learned: Mapping[str, int] | None = None
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether another tool has trained the study."""
+        return self.run_id == IMPORTED_RUN
 
     def __repr__(self) -> str:
         ended = sum(self.counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
@@ -182,7 +190,11 @@ def for_want_of_one(run_dir: RunDir) -> str:
         return "the study was interrupted: resume it with the command that started it"
     if status is not None and status.state == "running":
         return "wait until a trial is complete"
+    if status is not None and status.is_imported and not sum(status.counts.values()):
+        return "the Optuna study has no trials that ended"
     change = "change the study, such as the range of optimizer.lr, or run more trials"
+    if status is not None and status.is_imported:
+        change = "import it again if it has more trials"
     if status is not None and status.infeasible:
         change = (
             f"{counted(status.infeasible, 'trial')} had a number of parameters that violates "

@@ -158,10 +158,10 @@ def name_of(source: str | Path) -> str:
     text = str(source)
     if "://" not in text:
         return str(Path(text).absolute())
-    from sweeper.study.optuna_storage import without_password
+    from sweeper.study.optuna_storage import split_name, without_password
 
-    url, mark, name = text.partition("#")
-    return f"{without_password(url)}{mark}{name}"
+    url, name = split_name(text)
+    return f"{without_password(url)}#{name}" if name else without_password(url)
 
 
 def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
@@ -217,10 +217,9 @@ def are_used(config: StudyConfig, trials: Sequence[LearnedTrial]) -> bool:
 
 def _read(source: str, name: str) -> EarlierStudy:
     if "://" in source:
-        from sweeper.study.optuna_storage import read_study
+        from sweeper.study.optuna_storage import read_study, split_name
 
-        url, _, study = source.partition("#")
-        return _of_optuna(name, read_study(url, study or None))
+        return _of_optuna(name, read_study(*split_name(source)))
     from sweeper.results.listing import listed  # Arrow is slow to import
 
     run_dir = RunDir(Path(source))
@@ -326,6 +325,8 @@ def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
     found = f"{study.name} has another goal: {then}, but this study: {now}"
     hint = "learn from a study with the same goal"
     if theirs[1] == own[1] and theirs[0] == value_columns(len(theirs[0])):  # imported unnamed
+        noun = "metric" if len(own[0]) == 1 else "metrics"
+        found = f"{study.name} does not name its {noun}, and this study has the goal: {now}"
         hint = f"import it again with {' '.join(f'--metric {name}' for name in own[0])}"
     raise StudyError(Problem("", OPTION, found, hint))
 
@@ -378,7 +379,7 @@ def _check_used(config: StudyConfig, trial: Earlier) -> None:
     """
     sampler, is_one = config.study.sampler.name, len(config.study.objectives) == 1
     if trial.state not in _ENDED:
-        raise _UnfitError("failed or have not ended")
+        raise _UnfitError("failed" if trial.state == "FAIL" else "have not ended")
     if not trial.is_trained:
         raise _UnfitError("were not trained")
     if trial.state == "COMPLETE" and not (trial.values and all(map(math.isfinite, trial.values))):

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import optuna
 from optuna.distributions import (
@@ -24,7 +24,7 @@ from optuna.distributions import (
 from optuna.exceptions import DuplicatedStudyError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.storages._rdb import models
-from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import orm
 
 from sweeper.config import StudyConfig
@@ -36,7 +36,7 @@ from sweeper.results.listing import curves_of_all
 from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import value_columns
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_storage import open_storage, refusing, without_password
+from sweeper.study.optuna_storage import open_storage, refusing, split_name, without_password
 from sweeper.study.space import AS_WRITTEN, or_name
 from sweeper.trial import Scalar
 
@@ -88,7 +88,7 @@ def frozen_trials(
         attributes = {name: row[name] for name in (*_TOLD, *measured) if row.get(name) is not None}
         attributes[ORIGIN] = f"{row.get('run_id')}:{row['trial_number']}"
         trial = create_trial(
-            state=optuna.trial.TrialState[row["state"]],
+            state=TrialState[row["state"]],
             values=values if is_complete or (has_values and len(columns) == 1) else None,
             params=params,
             distributions={name: known[name] for name in params},
@@ -105,14 +105,22 @@ def frozen_trials(
 def with_gaps(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:
     """The trials, with a running one for each missing number between them.
 
-    Optuna's storages number trials themselves.
+    Optuna's storages number trials themselves. A running one is replaced when its trial has ended.
     """
     first = 0 if config.trial is None else config.trial.number
     for trial in sorted(trials, key=lambda trial: trial.number):
-        for _ in range(first, trial.number):
-            yield create_trial(state=optuna.trial.TrialState.RUNNING)
+        for number in range(first, trial.number):
+            origin = f"{_run_id(trial)}:{number}"
+            running = create_trial(state=TrialState.RUNNING, user_attrs={ORIGIN: origin})
+            running.number = number
+            yield running
         yield trial
         first = trial.number + 1
+
+
+def _run_id(trial: FrozenTrial) -> str:
+    """The session that has trained a trial which was exported; empty for other trials."""
+    return trial.user_attrs.get(ORIGIN, "").rpartition(":")[0]
 
 
 def blank_study(config: StudyConfig, storage: BaseStorage, name: str) -> optuna.Study:
@@ -166,8 +174,21 @@ def _local(moment: datetime | float | None) -> datetime | None:
 _Rows = list[dict[str, Any]]
 
 
-def write_study(config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str) -> int:
-    """Write these trials to a study in the database at `url`; returns how many were not there.
+class Exported(NamedTuple):
+    """What an export has written: to the study `name`, `new` trials.
+
+    `held` numbers of trials that have not ended are held by running trials without parameters.
+    """
+
+    name: str
+    new: int
+    held: int
+
+
+def write_study(
+    config: StudyConfig, trials: Sequence[FrozenTrial], url: str, name: str
+) -> Exported:
+    """Write these trials to a study in the database at `url`.
 
     A study with this name gets the trials that it lacks, after its own.
 
@@ -181,17 +202,18 @@ def write_study(config: StudyConfig, trials: Sequence[FrozenTrial], url: str, na
             study = blank_study(config, storage, name)
         except DuplicatedStudyError:
             return _add_missing(config, trials, storage, name)
+        whole = [*with_gaps(config, trials)]
         try:
-            write_trials(storage, study._study_id, [*with_gaps(config, trials)])
+            write_trials(storage, study._study_id, whole)
         except BaseException:
             storage.delete_study(study._study_id)
             raise
-        return len(trials)
+        return Exported(name, len(trials), len(whole) - len(trials))
 
 
 def _add_missing(
     config: StudyConfig, trials: Sequence[FrozenTrial], storage: RDBStorage, name: str
-) -> int:
+) -> Exported:
     """Add the trials that an earlier export has not; trials of others are left alone.
 
     Raises:
@@ -212,9 +234,17 @@ def _add_missing(
     if found:
         raise StudyError(Problem("", "--name", found, hint))
     known = {trial.user_attrs.get(ORIGIN) for trial in there}
-    missing = [trial for trial in trials if trial.user_attrs[ORIGIN] not in known]
-    write_trials(storage, study._study_id, missing, len(there))
-    return len(missing)
+    sessions = {_run_id(trial) for trial in trials}
+    running = [one for one in there if one.state is TrialState.RUNNING and _run_id(one) in sessions]
+    held = {int(one.user_attrs[ORIGIN].rpartition(":")[2]): one._trial_id for one in running}
+    whole = [*with_gaps(config, trials)]
+    missing = [
+        one for one in whole if one.number not in held and one.user_attrs[ORIGIN] not in known
+    ]
+    ended = {held[trial.number]: trial for trial in trials if trial.number in held}
+    write_trials(storage, study._study_id, missing, len(there), ended)
+    new = len(ended) + sum(trial.state is not TrialState.RUNNING for trial in missing)
+    return Exported(name, new, len(whole) - len(trials))
 
 
 def _first_clash(there: Sequence[FrozenTrial], trials: Sequence[FrozenTrial]) -> str:
@@ -230,18 +260,20 @@ def _first_clash(there: Sequence[FrozenTrial], trials: Sequence[FrozenTrial]) ->
 
 
 def write_trials(
-    storage: RDBStorage, study_id: int, trials: Sequence[FrozenTrial], first: int = 0
+    storage: RDBStorage,
+    study_id: int,
+    trials: Sequence[FrozenTrial],
+    first: int = 0,
+    ended: Mapping[int, FrozenTrial] | None = None,
 ) -> None:
-    """Add `trials`, numbered from `first` in their order, to a study; all or none."""
+    """Add `trials`, numbered from `first` in their order, to a study; all or none.
+
+    The running trials with the ids in `ended` become the trials there.
+    """
+    ended = ended or {}
     with orm.Session(storage.engine) as session, session.begin():
         stored = [
-            models.TrialModel(
-                number=number,
-                study_id=study_id,
-                state=trial.state,
-                datetime_start=trial.datetime_start,
-                datetime_complete=trial.datetime_complete,
-            )
+            models.TrialModel(number=number, study_id=study_id, **_of_model(trial))
             for number, trial in enumerate(trials, first)
         ]
         session.add_all(stored)
@@ -249,8 +281,22 @@ def write_trials(
         by_id: dict[Any, FrozenTrial] = {
             one.trial_id: trial for one, trial in zip(stored, trials, strict=True)
         }
-        for model, rows in _rows(by_id).items():
+        attributes = session.query(models.TrialUserAttributeModel)
+        attributes.filter(models.TrialUserAttributeModel.trial_id.in_(ended)).delete()
+        session.bulk_update_mappings(
+            models.TrialModel.__mapper__,
+            [{"trial_id": i, **_of_model(trial)} for i, trial in ended.items()],
+        )
+        for model, rows in _rows({**by_id, **ended}).items():
             session.bulk_insert_mappings(model.__mapper__, rows)
+
+
+def _of_model(trial: FrozenTrial) -> dict[str, Any]:
+    return {
+        "state": trial.state,
+        "datetime_start": trial.datetime_start,
+        "datetime_complete": trial.datetime_complete,
+    }
 
 
 def _rows(trials: Mapping[int, FrozenTrial]) -> dict[Any, _Rows]:
@@ -299,17 +345,17 @@ def _attributes(of_trials: Iterable[tuple[int, Mapping[str, Any]]]) -> _Rows:
     ]
 
 
-def export_optuna(run_dir: RunDir, url: str, name: str | None) -> tuple[str, int]:
-    """Write the finished trials to `url`; returns the study's name there and how many are new.
+def export_optuna(run_dir: RunDir, url: str, name: str | None) -> Exported:
+    """Write the finished trials to `url`.
 
     Raises:
         SweeperError: nothing was published yet, or the storage cannot be written.
     """
+    url, name = split_name(url, name)
     known = listed_in(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]))
     metric = config.study.objectives[0]
     is_judged = len(config.study.objectives) == 1 and metric != N_PARAMETERS
     curves = curves_of_all(run_dir, metric) if is_judged else {}
     trials = [*frozen_trials(config, known.rows(), curves, written_distributions(config))]
-    called = name or config.study.name
-    return called, write_study(config, trials, url, called)
+    return write_study(config, trials, url, name or config.study.name)

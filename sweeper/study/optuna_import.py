@@ -38,10 +38,15 @@ from sweeper.results.importance import write_importance
 from sweeper.results.imported import ImportedTables, imported_from
 from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
-from sweeper.results.status import Status, write_status
+from sweeper.results.status import IMPORTED_RUN, Status, write_status
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.study.importance import Importance
-from sweeper.study.optuna_storage import before_first_epoch, read_study, without_password
+from sweeper.study.optuna_storage import (
+    before_first_epoch,
+    read_study,
+    split_name,
+    without_password,
+)
 
 _ENDED = ("COMPLETE", "PRUNED", "FAIL")
 _NOT_A_WORD = re.compile(r"\W")
@@ -57,6 +62,7 @@ def import_optuna(
 ) -> tuple[RunDir, int]:
     """Write the ended trials of an Optuna study to `target`; returns it and their number.
 
+    The study is the one after `#` in `url`, or else `name`, or the only one there.
     `renamed` maps names of parameters to keys of settings. `metrics` name the objectives, if the
     study does not.
 
@@ -65,6 +71,7 @@ def import_optuna(
         SetupError: the storage cannot be read.
     """
     _check_keys(renamed)
+    url, name = split_name(url, name)
     study = read_study(url, name)
     place = f"{without_password(url)}#{study.study_name}"
     safe = _NOT_A_WORD.sub("-", study.study_name).strip("-")[:_MAX_NAME] or "imported"
@@ -97,6 +104,12 @@ def without_settings(run_dir: RunDir) -> dict[str, str | None]:
     }
 
 
+def named_like_settings(run_dir: RunDir) -> dict[str, str]:
+    """The parameters of an imported study that are matched by name alone, with their settings."""
+    keys = {_last(key): key for key in sorted(searchable_settings(), key=_depth, reverse=True)}
+    return {name: keys[name] for name in listed_in(run_dir).study["search"] if name in keys}
+
+
 def has_metric(run_dir: RunDir) -> bool:
     """Whether the objectives of an imported study have names that another study can share."""
     metrics = listed_in(run_dir).metrics
@@ -109,6 +122,10 @@ def _is_in_a_table(key: str) -> bool:
 
 def _table_of(key: str) -> str:
     return key.partition(".")[0]
+
+
+def _depth(key: str) -> int:
+    return key.count(".")
 
 
 def _last(key: str) -> str:
@@ -268,7 +285,7 @@ def _row(
     better = max if config.study.directions[0] == "maximize" else min
     best = better(value for value, _ in finite) if finite else None
     return {
-        "run_id": "imported",
+        "run_id": IMPORTED_RUN,
         "trial_number": trial.number,
         "state": state,
         "reason": reason,
@@ -348,7 +365,7 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
     counts = {state: sum(row["state"] == state for row in rows) for state in _ENDED}
     return Status(
         study=study.name,
-        run_id="imported",
+        run_id=IMPORTED_RUN,
         pid=os.getpid(),
         host=socket.gethostname(),
         state="finished",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,28 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial
 from sqlalchemy import create_engine, inspect, pool
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from sweeper.errors import Problem, SetupError, StudyError, did_you_mean, listed
 
 _HINT = "use a storage URL of Optuna, such as sqlite:///study.db"
+_DATABASES = ("sqlite", "mysql", "mariadb", "postgresql", "mssql", "oracle")
+# drivers whose package has another name
+_PACKAGES = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
 _ERRORS = (StorageInternalError, SQLAlchemyError, ImportError, ValueError, RuntimeError)
+
+
+def split_name(source: str, name: str | None = None) -> tuple[str, str | None]:
+    """The URL of a storage, and the name of a study there: that after `#`, or else `name`.
+
+    Raises:
+        StudyError: there are two names, and they differ.
+    """
+    url, _, after = source.partition("#")
+    if after and name not in (None, after):
+        place = f"{without_password(url)}#{after}"
+        raise StudyError(Problem(place, "", f"the study is also named '{name}'", "name it once"))
+    return url, after or name
 
 
 def open_storage(url: str, *, to_read: bool = False) -> RDBStorage:
@@ -33,10 +50,23 @@ def without_password(url: str) -> str:
     """The URL as it may be shown and recorded.
 
     Raises:
-        SetupError: it is not a URL of a database.
+        StudyError: it is not a URL of a database.
     """
-    with refusing(url.partition("://")[0], "read"):
-        return make_url(url).render_as_string(hide_password=True)
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        place = url.partition("://")[0]  # without the rest, which may have a password
+        raise StudyError(Problem(place, "", "it is not the URL of a database", _HINT)) from error
+    shown = parsed.render_as_string(hide_password=True)
+    try:
+        parsed.get_dialect()
+    except NoSuchModuleError as error:
+        near = did_you_mean(parsed.get_backend_name(), _DATABASES)
+        found = f"no kind of database is called '{parsed.drivername}'"
+        raise StudyError(Problem(shown, "", found, near or _HINT)) from error
+    except ImportError:
+        pass  # reported when it is opened
+    return shown
 
 
 @contextmanager
@@ -49,8 +79,12 @@ def refusing(place: str, what: str) -> Iterator[None]:
     try:
         yield
     except _ERRORS as error:
-        reason = str(error).partition("\n")[0]
-        raise SetupError(Problem(place, "", f"cannot be {what}: {reason}", _HINT)) from error
+        reason, hint = str(error).partition("\n")[0], _HINT
+        missing = error.__cause__ or error
+        if isinstance(missing, ModuleNotFoundError) and missing.name:
+            package = _PACKAGES.get(missing.name, missing.name)
+            reason, hint = f"it needs {package}", f"install it: python -m pip install '{package}'"
+        raise SetupError(Problem(place, "", f"cannot be {what}: {reason}", hint)) from error
 
 
 def before_first_epoch(trials: Sequence[FrozenTrial]) -> int:
@@ -87,6 +121,7 @@ def read_study(url: str, name: str | None) -> optuna.Study:
         if name not in names:
             found = f"it has no study '{name}'" if name else f"it has {len(names)} studies"
             hint = did_you_mean(name, names) if name else ""
-            known = f"name one of {listed(names)} after #" if names else "name another storage"
+            quoted = listed([shlex.quote(one) for one in names])
+            known = f"name one of {quoted} after #" if names else "name another storage"
             raise StudyError(Problem(place, "", found, hint or known))
         return optuna.load_study(study_name=name, storage=storage)

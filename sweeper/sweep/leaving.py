@@ -52,8 +52,8 @@ class Leaving:
                 f"round {self._rounds + 1} has not ended, and its training is lost (with a smaller "
                 "schedule.parallel, rounds are shorter); "
             )
-        after = f"after round {self._rounds}" if self._rounds else "from the beginning"
-        return f"{reason}: {lost}run the same command to resume {after}"
+        then = f"resume after round {self._rounds}" if self._rounds else "start again"
+        return f"{reason}: {lost}run the same command to {then}"
 
     def _write_status(self) -> None:
         """Write the status after the last round, if that was not done yet."""

@@ -81,6 +81,8 @@ class StudyRun:
         if session.deaths:
             observer(Warned(_died(config, state.rounds + 1, session.deaths)))
         learned, is_resumed = session.learned, len(session.ledger.sessions()) > 1
+        if is_resumed and not (state.rounds or session.deaths):
+            observer(Warned("no round was committed before; starting again", is_news=True))
         for said in learned.recorded if is_resumed else map(str, learned.sources):
             observer(Warned(printable(said), is_news=True))
         notes = [] if is_resumed else [note for one in learned.sources for note in one.notes]

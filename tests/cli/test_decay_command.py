@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from sweeper.cli import plan_tables
+from sweeper.cli.tables import Rows
 from tests.command_line import STUDY, CommandLine
 
 RULES = """
@@ -27,3 +29,15 @@ def test_plan_shows_what_decays_and_by_which_rule(command: CommandLine) -> None:
         ("layers[1].weight", 0.0, "other"),
         ("layers[1].bias", 1.0, "linear.bias"),
     ]
+
+
+def test_a_column_without_any_layer_is_left_out() -> None:
+    """Flax does not say which layer an array is in."""
+    array = {"path": "params['a']", "shape": [2], "layer": "", "decay": 0.0, "rule": "default"}
+    model = {"settings": {}, "part": "", "decayed_parameters": 0, "parameters": 2}
+    model["arrays"] = [array]
+    preview = {"models": [model], "rules_without_use_in_some_trials": ["a"]}
+    table, *others = plan_tables.decay(preview)
+    assert isinstance(table, Rows)
+    assert [column.heading for column in table.columns] == ["array", "shape", "decays", "rule"]
+    assert others == ["", "in some trials no array matches a"]

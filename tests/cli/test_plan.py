@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeper.cli import plan_tables
 from sweeper.results import formatting
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.signature import short_hash
@@ -119,10 +120,15 @@ def test_plan_prints_tables_for_people(command: CommandLine) -> None:
         "total time",
     ):
         assert words in told
-    for block in planned(command)["lattice"]:
+    preview = planned(command)
+    for block in preview["lattice"]:
         spans = [formatting.span(*block[name]) for name in ("for_widths", "for_depths")]
         start = " +".join([block["strategy"], str(block["width"]), str(block["depth"]), *spans])
         assert re.search(f"^{start} ", told, re.MULTILINE)
+    assert preview["learning"] == []
+    preview |= {"learning": ["learns"], "notes": ["learns", *preview["notes"]]}
+    first, *others = plan_tables.plan(preview)
+    assert first == "learns" and "learns" not in others, "what it learns from earlier trials"
 
 
 def test_predicted_memory_is_close_to_the_compilers(command: CommandLine) -> None:

@@ -285,6 +285,7 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert sweeper.load(path, base_dir=study).info["replicate"] == 1
     card = (path / "README.md").read_text(encoding="utf-8")
     assert " parameters, replicate 1, trained for " in card
+    assert "; the trial is complete." in card
     assert "Means over the 2 models of the trial; this is one of them." in card
     again = command("export", str(study / "study.toml"))
     assert again.returncode == 2

@@ -12,7 +12,7 @@ import pytest
 from sweeper.errors import SetupError
 from sweeper.export import stablehlo
 from sweeper.export.card import with_use
-from sweeper.export.conversion import refuse_different, relative_difference
+from sweeper.export.conversion import Checked, refuse_different, relative_difference
 from sweeper.export.formats import export_as
 
 
@@ -59,6 +59,16 @@ def test_a_file_that_predicts_otherwise_is_refused() -> None:
     for difference in (2e-5, math.inf, math.nan):
         with pytest.raises(SetupError, match=r"model\.onnx: its predictions differ"):
             refuse_different(difference, "model.onnx")
+
+
+def test_what_was_compared_is_said() -> None:
+    checked = Checked(1, 0.0, ""), Checked(9, 2e-7, ""), Checked(9, 1e-6, "", of_probabilities=True)
+    assert [*map(str, checked)] == [
+        "on 1 row it predicts exactly what the model predicts",
+        "on 9 rows its predictions differ from those of the model by at most 2e-07, relative to "
+        "their size",
+        "on 9 rows its probabilities differ from those of the model by at most 1e-06",
+    ]
 
 
 def test_the_card_of_another_format_only_says_otherwise_how_to_use_it() -> None:

@@ -193,6 +193,59 @@ def normed_linen(in_size, out_size, key, width):
     return net, net.init(key, jnp.zeros(in_size))
 
 
+class Misnamed(flax.linen.Module):
+    out_size: int
+
+    @flax.linen.compact
+    def __call__(self, x, learning=False):
+        x = flax.linen.Dropout(0.3, deterministic=not learning)(x)
+        return flax.linen.Dense(self.out_size)(x)
+
+
+class Undefaulted(Misnamed):
+    def __call__(self, x, learning):
+        return super().__call__(x, learning)
+
+
+class Undecided(flax.linen.Module):
+    @flax.linen.compact
+    def __call__(self, x):
+        return flax.linen.Dense(10)(flax.linen.Dropout(0.3)(x))
+
+
+def misnamed_linen(in_size, out_size, key, width):
+    net = Misnamed(out_size)
+    return net, net.init(key, jnp.zeros(in_size))
+
+
+def undefaulted_linen(in_size, out_size, key, width):
+    net = Undefaulted(out_size)
+    return net, net.init(key, jnp.zeros(in_size), False)
+
+
+def undecided_linen(in_size, out_size, key, width):
+    net = Undecided()
+    return net, net.init(key, jnp.zeros(in_size))
+
+
+def linen_of_other_size(in_size, out_size, key, width):
+    net = Linen(width, out_size)
+    return net, net.init(key, jnp.zeros(in_size + 1))
+
+
+def haiku_of_other_size(in_size, out_size, key, width):
+    return plain_haiku(in_size + 1, out_size, key, width)
+
+
+def variables_alone(in_size, out_size, key, width):
+    return linen(in_size, out_size, key, width)[1]
+
+
+def normed_haiku(in_size, out_size, key, width):
+    net = haiku.transform(lambda x: haiku.BatchNorm(True, True, 0.9)(x, is_training=True))
+    return net, net.init(key, jnp.zeros(in_size))
+
+
 def bare_linen(in_size, out_size, key, width):
     return Linen(width, out_size), None
 
@@ -369,7 +422,14 @@ REFUSED = {
     "state_alone": "the state of a module of Flax NNX; return the module",
     "without_rngs": r"; give rngs to the layers that draw: nnx\.Dropout\(rate, rngs=rngs\)",
     "reversed_linen": r"variables and a module of Flax Linen; return \(net, net\.init",
-    "inner_linen": r"return \(net, .* with all that net\.init returns",
+    "inner_linen": r"without the outer key 'params'; return \(net, .* all that net\.init returns",
+    "variables_alone": r"a dict, .* without the network; return \(net, .* all that net\.init",
+    "misnamed_linen": r"draws with 'learning', which is never passed.* must be called train, ",
+    "undefaulted_linen": r"give it a default\. An argument that says .* must be called train, ",
+    "undecided_linen": r"\"deterministic\" must be passed .*; write def .*=not train\)",
+    "linen_of_other_size": r"initialize it with .* of this shape: net\.init\(key, jnp\.zeros",
+    "haiku_of_other_size": r"initialize it with .* of this shape: net\.init\(key, jnp\.zeros",
+    "normed_haiku": r"transforms layers whose state changes in training.*LayerNorm",
     "always_drawing": r"InvalidRngError.*nn\.Dropout\(rate, deterministic=not train\)",
     "always_drawing_haiku": r"draw only if hk\.maybe_next_rng_key\(\) is not None",
     "train_state": "a TrainState of Flax, but the study trains",
@@ -403,6 +463,19 @@ def test_the_examples_of_the_guide_train(tmp_path: Path, library: str) -> None:
     model = f"model={{kind='python', function='{library}_nets:build', {arguments}}}"
     results = trained(study_in(tmp_path, DIGITS, model, *STUDY))
     assert results.trials()["value"].notna().all()
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+    saved = sweeper.load(tmp_path / "best", base_dir=tmp_path)
+    x, p = jnp.linspace(0.0, 1.0, 64), saved.model.params
+    key = jax.random.key(0)
+    net: Any = load_function(f"{library}_nets:build", tmp_path)(64, 10, key, 8, 2, 0.1)
+    if library == "nnx":
+        nnx.update(net, nnx.State(p))
+        net.eval()
+        outputs = net(x)
+    else:
+        applied = {"linen": ({"params": p}, x), "haiku": (p, None, x)}
+        outputs = net[0].apply(*applied[library])
+    np.testing.assert_allclose(outputs, saved.model(x), rtol=1e-5)
 
 
 def test_the_guide_has_an_example_of_each_library() -> None:

@@ -38,6 +38,10 @@ def test_floats_have_four_digits_and_nothing_else_is_touched() -> None:
         (0.15625, "0.1563"),  # the page rounds halves up, too
         (5.8449e-05, "5.845e-5"),
         (1e-05, "1e-5"),
+        (0.999967, "0.99997"),
+        (-0.999996, "-0.999996"),
+        (0.9999999, "1"),
+        (1.000001, "1"),
         (0.0, "0"),
         (float("nan"), "nan"),
     ],

@@ -298,7 +298,7 @@ def test_a_source_that_cannot_be_read_is_named(earlier: StudyConfig, tmp_path: P
     assert not missing.exists()
     with pytest.raises(SetupError, match="file is not a database"):
         learn(digits(), [f"sqlite:///{text}"])
-    with pytest.raises(SetupError, match="cannot be read"):
+    with pytest.raises(StudyError, match="no kind of database is called 'redis'"):
         learn(digits(), ["redis://nowhere"])
     with pytest.raises(SetupError, match="nothing"):
         learn(digits(), [tmp_path / "nothing"])

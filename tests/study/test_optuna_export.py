@@ -18,18 +18,21 @@ from optuna.distributions import (
 )
 
 import sweeper
+from sweeper.config.load import study_of
 from sweeper.errors import SetupError, StudyError
-from sweeper.results.listing import curves_of_all
+from sweeper.results.listing import curves_of_all, listed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.optuna_export import (
     ORIGIN,
     export_optuna,
+    frozen_trials,
     with_gaps,
+    write_study,
     written_distributions,
 )
 from sweeper.study.optuna_import import import_optuna
-from sweeper.study.optuna_storage import open_storage
+from sweeper.study.optuna_storage import open_storage, read_study
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
@@ -53,7 +56,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 @pytest.mark.slow
 def test_every_trial_is_exported_completely(run_dir: RunDir, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    assert export_optuna(run_dir, url, None) == ("wine", 8)
+    assert export_optuna(run_dir, url, None) == ("wine", 8, 0)
 
     study = optuna.load_study(study_name="wine", storage=open_storage(url))
     trials = sweeper.open_results(run_dir.root).trials()
@@ -125,15 +128,15 @@ def test_a_study_that_is_there_gets_the_trials_that_it_lacks(
     run_dir: RunDir, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    assert export_optuna(run_dir, url, None) == ("wine", 8)
-    assert export_optuna(run_dir, url, None) == ("wine", 0)
-    assert export_optuna(run_dir, url, "other") == ("other", 8)
+    assert export_optuna(run_dir, url, None) == ("wine", 8, 0)
+    assert export_optuna(run_dir, url, None) == ("wine", 0, 0)
+    assert export_optuna(run_dir, url, "other") == ("other", 8, 0)
     storage = open_storage(url)
     exported = optuna.load_study(study_name="wine", storage=storage)
     exported.add_trial(optuna.trial.create_trial(value=7.0))
-    assert export_optuna(run_dir, url, None) == ("wine", 0), "trials of others are left alone"
+    assert export_optuna(run_dir, url, None) == ("wine", 0, 0), "trials of others are left alone"
     optuna.create_study(storage=storage, study_name="empty", direction="minimize")
-    assert export_optuna(run_dir, url, "empty") == ("empty", 8)
+    assert export_optuna(run_dir, url, "empty") == ("empty", 8, 0)
     found = optuna.load_study(study_name="empty", storage=storage).trials
     assert [trial.params for trial in found] == [trial.params for trial in exported.trials[:8]]
 
@@ -190,19 +193,61 @@ def test_a_study_of_an_earlier_version_gets_no_trial_twice(run_dir: RunDir, tmp_
 
 
 def test_an_invalid_url_is_refused(run_dir: RunDir, tmp_path: Path) -> None:
-    for wrong in ("study.db", f"sqlite:///{tmp_path}/no/such/place.db"):
-        with pytest.raises(SetupError, match="use a storage URL of Optuna"):
+    no_place = f"sqlite:///{tmp_path}/no/such/place.db"
+    for wrong, error in (("study.db", StudyError), (no_place, SetupError)):
+        with pytest.raises(error, match="use a storage URL of Optuna"):
             export_optuna(run_dir, wrong, None)
-    with pytest.raises(SetupError, match=r"^nowhere://me:\*\*\*@here: cannot be written"):
+    found = r"^nowhere://me:\*\*\*@here: no kind of database is called 'nowhere'; use a storage URL"
+    with pytest.raises(StudyError, match=found):
         export_optuna(run_dir, "nowhere://me:secret@here", None)
+    with pytest.raises(StudyError, match="called 'sqllite'; did you mean 'sqlite'"):
+        export_optuna(run_dir, "sqllite:///study.db", None)
+
+
+def test_a_driver_that_is_missing_is_named(run_dir: RunDir) -> None:
+    found = "^mysql://here: cannot be {}: it needs mysqlclient; install it: python -m pip install"
+    with pytest.raises(SetupError, match=found.format("written")):
+        export_optuna(run_dir, "mysql://here", None)
+    with pytest.raises(SetupError, match=found.format("read")):
+        read_study("mysql://here", None)
 
 
 def test_unfinished_trials_in_between_are_exported_as_running(tmp_path: Path) -> None:
     config = study_in(tmp_path, STUDY)
     ended = [optuna.trial.create_trial(value=1.0) for _ in range(2)]
     ended[0].number, ended[1].number = 3, 1
+    for trial in ended:
+        trial.user_attrs[ORIGIN] = f"session:{trial.number}"
     whole = [*with_gaps(config, ended)]
     assert [trial.state.name for trial in whole] == ["RUNNING", "COMPLETE", "RUNNING", "COMPLETE"]
+
+
+def test_a_later_export_fills_the_numbers_that_trials_in_training_have_held(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    known = listed(run_dir)
+    config = study_of(known.study["settings"], Path(known.study["study_file"]))
+    # as if two sessions had trained them
+    rows = [{**row, "run_id": f"of {row['trial_number'] // 4}"} for row in known.rows()]
+    curves = curves_of_all(run_dir, "val_loss")
+    frozen = [*frozen_trials(config, rows, curves, written_distributions(config))]
+    url, whole = (f"sqlite:///{tmp_path / name}.db" for name in ("study", "whole"))
+    assert write_study(config, frozen, whole, "wine") == ("wine", 8, 0)
+
+    in_training = ({0, 2, 5, 6, 7}, {2, 5}, {2, 5}, set[int]())
+    written = [
+        write_study(config, [one for one in frozen if one.number not in held], url, "wine")[1:]
+        for held in in_training
+    ]
+    assert written == [(3, 2), (3, 2), (0, 2), (2, 0)]
+    found, expected = (
+        [
+            (one.number, one.state, one.values, one.params, one.user_attrs, one.intermediate_values)
+            for one in optuna.load_study(study_name="wine", storage=open_storage(place)).trials
+        ]
+        for place in (url, whole)
+    )
+    assert found == expected
 
 
 def test_what_optuna_proposes_for_an_exported_study_is_what_the_study_file_allows(

@@ -13,12 +13,18 @@ import pytest
 import sweeper
 from sweeper.config import parse
 from sweeper.errors import StudyError
+from sweeper.results.imported import imported_from
 from sweeper.results.light import read_light
 from sweeper.results.listing import listed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import learn
-from sweeper.study.optuna_import import has_metric, import_optuna, without_settings
+from sweeper.study.optuna_import import (
+    has_metric,
+    import_optuna,
+    named_like_settings,
+    without_settings,
+)
 from sweeper.study.optuna_storage import open_storage
 from tests.small_studies import DIGITS
 
@@ -127,6 +133,36 @@ def test_what_is_not_known_of_an_imported_trial_is_not_shown(
     assert capsys.readouterr().out.splitlines()[-1].strip()
 
 
+def test_the_status_of_an_imported_study_says_where_it_is_from(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "run"
+    sweeper.command("import-optuna", url, "--to", str(root))
+    written, by_name = capsys.readouterr().out.splitlines()[:2]
+    assert written.startswith(f"written to {root}; 12 trials: 8 complete, 3 pruned, 1 failed; view")
+    assert by_name.startswith("by name, lr is optimizer.lr and clip is train.clip; ")
+    sweeper.command("status", str(root))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:4] == [
+        f"state imported from {url}#größe 1",
+        "trials 12 of 12 trials",
+        "8 complete, 3 pruned, 1 failed",
+    ]
+    assert [line.split()[0] for line in lines[4:]] == ["best", "trained"]
+    assert "workers" not in lines[-1]
+
+
+def test_an_imported_study_without_ended_trials_has_no_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, root = f"sqlite:///{tmp_path / 'empty.db'}", str(tmp_path / "run")
+    optuna.create_study(storage=open_storage(url)).ask()
+    sweeper.command("import-optuna", url, "--to", root)
+    assert capsys.readouterr().out.startswith(f"written to {root}; 0 trials; view")
+    with pytest.raises(StudyError, match="the Optuna study has no trials that ended"):
+        sweeper.command("best", root)
+
+
 def test_an_import_is_repeated_in_place_but_replaces_nothing_else(url: str, tmp_path: Path) -> None:
     run_dir = imported(url, tmp_path / "run")
     before = run_dir.trials.read_bytes()
@@ -144,7 +180,7 @@ def test_a_new_study_learns_from_an_imported_one(url: str, tmp_path: Path) -> No
     learned = learn(config, [run_dir.root])
     (source,) = learned.sources
     assert (source.n_seen, source.n_trials) == (12, 11)
-    assert source.left_out == {"failed or have not ended": 1}
+    assert source.left_out == {"failed": 1}
     assert [trial.values for trial in learned.trials if trial.state == "PRUNED"] == [
         (row["value"],) for row in listed(run_dir).rows() if row["state"] == "PRUNED"
     ]
@@ -178,9 +214,34 @@ def test_names_that_do_not_fit_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_name_of_a_study_is_given_once_after_the_url_or_next_to_it(
+    url: str, tmp_path: Path
+) -> None:
+    places = [
+        imported_from(import_optuna(source, name, tmp_path / f"{index}", {}, [])[0])
+        for index, (source, name) in enumerate(
+            ((f"{url}#größe 1", None), (url, "größe 1"), (f"{url}#größe 1", "größe 1"))
+        )
+    ]
+    assert places == [f"{url}#größe 1"] * 3
+    with pytest.raises(StudyError, match="#größe 1: the study is also named 'b'; name it once"):
+        import_optuna(f"{url}#größe 1", "b", None, {}, [])
+    both = f"sqlite:///{tmp_path}/both.db"
+    for name in ("mlp", "two words"):
+        optuna.create_study(storage=open_storage(both), study_name=name)
+    with pytest.raises(StudyError, match="2 studies; name one of mlp and 'two words' after #"):
+        import_optuna(both, None, None, {}, [])
+    with pytest.raises(StudyError, match="it has no study 'mpl'; did you mean 'mlp'"):
+        import_optuna(f"{both}#mpl", None, None, {}, [])
+
+
 def test_parameters_that_are_not_settings_are_named(url: str, tmp_path: Path) -> None:
     run_dir = imported(url, tmp_path / "run", {"lr": "n_layers", "clip": "model.heads"})
     assert without_settings(run_dir) == {"n_layers": "model.depth", "model.heads": None}
+    assert named_like_settings(run_dir) == {}
+    run_dir = imported(url, tmp_path / "run", {"clip": "opt"})
+    assert without_settings(run_dir) == {"opt": "optimizer.name"}
+    assert named_like_settings(run_dir) == {"lr": "optimizer.lr"}
     assert without_settings(imported(url, tmp_path / "run")) == {}
 
 
@@ -188,7 +249,8 @@ def test_learning_from_an_objective_without_a_name_says_how_to_name_it(
     url: str, tmp_path: Path
 ) -> None:
     run_dir = import_optuna(url, None, tmp_path / "run", NAMES, [])[0]
-    found = "minimize value, but this study: minimize val_loss; import it again with --metric val_"
+    found = "does not name its metric, and this study has the goal: minimize val_loss; "
+    found += "import it again with --metric val_loss"
     with pytest.raises(StudyError, match=found):
         learn(parse(DIGITS, Path("study.toml"), []), [run_dir.root])
     assert not has_metric(run_dir) and has_metric(imported(url, run_dir.root))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.results.events import Event, RoundClosed
+from sweeper.results.events import Event, RoundClosed, StudyOpened, Warned
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
@@ -110,15 +110,20 @@ def test_a_signal_in_user_code_is_not_an_error_of_it(command: CommandLine) -> No
 
 
 def test_a_script_that_ctrl_c_ends_leaves_its_study_interrupted(tmp_path: Path) -> None:
-    """Its trial is not failed, and the next call resumes it."""
+    """Its trial is not failed, and the next call resumes it, or says that it starts again."""
     config = study_in(tmp_path, SMALL, "study.n_trials=2")
+    said: list[list[str]] = [[], []]
+    for own, ended_by in zip(said, (StudyOpened, RoundClosed), strict=True):
 
-    def interrupt(event: Event) -> None:
-        if isinstance(event, RoundClosed):
-            raise KeyboardInterrupt
+        def interrupt(event: Event, own: list[str] = own, ended_by: type[Event] = ended_by) -> None:
+            if isinstance(event, Warned):
+                own.append(event.message)
+            if isinstance(event, ended_by):
+                raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        sweeper.run(config, observer=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sweeper.run(config, observer=interrupt)
+    assert ["no round was committed before; starting again" in own for own in said] == [False, True]
 
     assert read_status(RunDir(config.run_dir)).state == "interrupted"
     assert sweeper.run(config).state == "finished"

@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.dashboard.page import Page
 from sweeper.dashboard.study import PublishedStudy
-from sweeper.results.events import RoundClosed
+from sweeper.results.events import RoundClosed, StudyOpened
 from sweeper.results.publish import last_round
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
@@ -84,6 +84,15 @@ def test_a_program_that_ends_at_once_leaves_the_status_of_the_last_round(run_dir
     write_status(run_dir, replace(status, state="finished"))
     leaving.leave("received a second signal")
     assert read_status(run_dir).state == "finished"
+
+
+@pytest.mark.parametrize(("rounds", "then"), [(0, "start again"), (2, "resume after round 2")])
+def test_a_program_that_ends_at_once_says_what_the_same_command_does(
+    rounds: int, then: str, run_dir: RunDir
+) -> None:
+    leaving = Leaving(run_dir, lambda event: None)
+    leaving(StudyOpened("digits", run_dir.root, rounds, 4))
+    assert leaving.leave("stopped") == f"stopped: run the same command to {then}"
 
 
 def test_a_running_study_is_behind_without_a_word(run_dir: RunDir) -> None:

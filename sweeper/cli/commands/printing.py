@@ -12,7 +12,6 @@ from rich.console import RenderableType
 from typer.core import TyperGroup
 
 from sweeper.cli.console import answers, console_on
-from sweeper.errors import counted
 from sweeper.results.baseline import read_baseline
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
@@ -73,19 +72,13 @@ def print_exported(number: int | None, output: Path) -> None:
 
 def print_converted(written: Written) -> None:
     """Report that a trial or an ensemble was converted, and how it was checked."""
-    from sweeper.export.conversion import RELATIVE
-
     what = "the ensemble" if written.trial is None else f"trial {written.trial}"
     file, checked = written.file, written.checked
     console = console_on(answers())
     console.print(
         f"{what}, described in {file.parent}/README.md, was written to {file}", soft_wrap=True
     )
-    console.print(
-        f"it predicts the same as the model: on {counted(checked.rows, 'row')} the largest "
-        f"difference is {checked.difference:.1g}, {RELATIVE}",
-        soft_wrap=True,
-    )
+    console.print(str(checked), soft_wrap=True)
 
 
 def status_record(run_dir: RunDir, status: Status) -> dict[str, Any]:

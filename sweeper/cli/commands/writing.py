@@ -20,7 +20,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_shown, print_written
 from sweeper.cli.console import console_on
-from sweeper.errors import Problem, StudyError, SweeperError, counted, printable
+from sweeper.errors import Problem, StudyError, SweeperError, counted, listed, printable
 from sweeper.templates.advice import Effort
 
 
@@ -92,17 +92,23 @@ def export_optuna(
     """
     run_dir = tables_asked(directory)
     from sweeper.study.optuna_export import export_optuna as write
-    from sweeper.study.optuna_storage import without_password
+    from sweeper.study.optuna_storage import split_name, without_password
 
-    called, count = write(run_dir, url, name)
-    shown = without_password(url)
+    called, count, held = write(run_dir, url, name)
+    shown = without_password(split_name(url)[0])
     use = f"load it with `optuna.load_study(study_name={called!r}, storage={shown!r})`"
     view = f"view it: `optuna-dashboard {shown}`"
     print_written(shown, f"{counted(count, 'new trial')} of '{called}'; {use}, {view}")
+    if held:
+        have, hold = ("has", "holds its number") if held == 1 else ("have", "hold their numbers")
+        found = f"{counted(held, 'trial')} that {have} not ended {hold} as RUNNING"
+        print_shown(f"{found}; export again when the study has ended")
 
 
 def import_optuna(
-    url: Annotated[str, typer.Argument(metavar="URL", help="For example sqlite:///study.db.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL[#NAME]", help="For example sqlite:///study.db#mlp.")
+    ],
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The study there, if it has several.")
     ] = None,
@@ -139,7 +145,9 @@ def import_optuna(
     if len(names) < len(pairs):
         found = "a parameter is mapped twice"
         raise StudyError(Problem("--map", " ".join(renamed or ()), found, "map each of them once"))
-    from sweeper.study.optuna_import import has_metric, without_settings
+    from sweeper.results import formatting
+    from sweeper.results.status import read_status
+    from sweeper.study.optuna_import import has_metric, named_like_settings, without_settings
     from sweeper.study.optuna_import import import_optuna as write
 
     run_dir, count = write(url, name, output, names, metric or ())
@@ -147,7 +155,12 @@ def import_optuna(
     learn = f", learn from it with `run STUDY --learn-from {run_dir.root}`"
     if not has_metric(run_dir):
         learn = "; to learn from it, import it again with --metric NAME, such as val_accuracy"
-    print_written(run_dir.root, f"{counted(count, 'trial')}; {use}{learn}")
+    states = formatting.states(read_status(run_dir))
+    ended = f"{counted(count, 'trial')}{states and f': {states}'}"
+    print_written(run_dir.root, f"{ended}; {use}{learn}")
+    if same := named_like_settings(run_dir):
+        pairs = listed([f"{parameter} is {key}" for parameter, key in same.items()])
+        print_shown(f"by name, {pairs}; if one is something else, use --map")
     for parameter, key in without_settings(run_dir).items():
         way = f"; if it is {key}, import again with --map {parameter}={key}" if key else ""
         print_shown(printable(f"{parameter} is not a setting{way}"))

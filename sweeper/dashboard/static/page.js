@@ -10,7 +10,9 @@ const span = (textContent, className = "") => Object.assign(document.createEleme
 function fmt(value) { // like `number` in results/formatting.py
   const size = Math.abs(value), isHuge = size >= 1e6;
   if (typeof value !== "number" || (Number.isInteger(value) && size < 1e10)) return value == null ? "–" : String(value);
-  const digits = isHuge ? 3 : Math.max(4, Math.floor(Math.log10(size)) + 1), rounded = Number(value.toPrecision(digits));
+  let digits = isHuge ? 3 : Math.max(4, Math.floor(Math.log10(size)) + 1);
+  while (size < 1 && digits < 6 && Number(size.toPrecision(digits)) === 1) digits++;
+  const rounded = Number(value.toPrecision(digits));
   return isHuge || size < 1e-4 ? exponential(rounded) : String(rounded);
 }
 const exponential = (value) => value.toExponential().replace("e+", "e");
