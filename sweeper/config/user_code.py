@@ -11,7 +11,7 @@ import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -311,6 +311,28 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
 _OF_EXTRA = ("flax", "haiku")  # modules that the extra flax installs
 
 
+_PATH_LOCK = threading.Lock()
+
+
+@contextmanager
+def first_on_path(directory: Path) -> Generator[None]:
+    """`directory` at the front of the import path.
+
+    The list is replaced: an import in another thread that goes through it would miss the next
+    entry, such as that of the installed packages, if an earlier one were removed.
+    """
+    with _PATH_LOCK:
+        sys.path = [str(directory), *sys.path]
+    try:
+        yield
+    finally:
+        with _PATH_LOCK:
+            left = [*sys.path]
+            with suppress(ValueError):  # user code has removed it
+                left.remove(str(directory))
+            sys.path = left
+
+
 @contextmanager
 def _import_path(base_dir: Path, root: str) -> Generator[None]:
     """`base_dir` at the front of the import path.
@@ -324,11 +346,10 @@ def _import_path(base_dir: Path, root: str) -> Generator[None]:
     if there is not None and not is_ours:
         names = [name for name in sys.modules if f"{name}.".startswith(f"{root}.")]
         away = {name: sys.modules.pop(name) for name in names}
-    sys.path.insert(0, str(base_dir))
     try:
-        yield
+        with first_on_path(base_dir):
+            yield
     finally:
-        sys.path.remove(str(base_dir))
         sys.modules.update(away)
 
 

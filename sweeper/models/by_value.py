@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 
 from sweeper.config import StudyConfig
-from sweeper.config.user_code import RAISED, describe_error, load_function
+from sweeper.config.user_code import RAISED, describe_error, first_on_path, load_function
 from sweeper.config.user_source import MAIN
 from sweeper.errors import StudyError
 
@@ -60,11 +60,8 @@ def restore(pickled: bytes, base_dir: Path) -> None:
 
     Modules that they refer to are imported from `base_dir` first.
     """
-    sys.path.insert(0, str(base_dir))
-    try:
+    with first_on_path(base_dir):
         vars(sys.modules[MAIN]).update(pickle.loads(pickled))
-    finally:
-        sys.path.remove(str(base_dir))
 
 
 def _obstacle(function: Callable[..., Any]) -> str | None:

@@ -8,7 +8,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from sweeper.config.user_code import LoadError, describe_error, full_error_text, load_function
+from sweeper.config.user_code import (
+    LoadError,
+    describe_error,
+    first_on_path,
+    full_error_text,
+    load_function,
+)
 
 OWN = """\
 import json
@@ -144,3 +150,13 @@ def test_the_extra_of_a_missing_library_is_named(
 
     with pytest.raises(LoadError, match=r"python -m pip install 'sweeper-jax\[flax\]'"):
         load_function(f"nets_of_{library}:build", tmp_path)
+
+
+def test_an_import_in_another_thread_sees_every_directory(tmp_path: Path) -> None:
+    before = [*sys.path]
+    with first_on_path(tmp_path):
+        assert sys.path == [str(tmp_path), *before]
+        searched = iter(sys.path)  # as an import that has begun
+        next(searched)
+    assert [*searched] == before
+    assert sys.path == before
