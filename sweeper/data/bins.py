@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from sweeper.config import StudyConfig
-from sweeper.config.model import bins_name
+from sweeper.config.model import RowsTable, bins_name
 from sweeper.data.dataset import Dataset
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
@@ -48,11 +48,16 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
 
 
 def _drawn(config: StudyConfig) -> Iterator[tuple[str, int]]:
-    """The ways to choose bins, and how many."""
+    """The ways to choose bins, and how many, each pair once."""
     if "ple" not in (config.drawn_values("model.numbers") or ()):
         return
     ways, counts = (config.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
-    yield from ((str(way), int(count)) for way, count in product(ways, counts))
+    pairs = {(str(way), int(count)): None for way, count in product(ways, counts)}
+    # checks use the file's own values, which no trial may draw
+    own = config.filled({}).model
+    if isinstance(own, RowsTable) and own.encoded_by is not None:
+        pairs[own.bins, own.n_bins] = None
+    yield from pairs
 
 
 def _edges(way: str, count: int, place: int, data: Dataset) -> tuple[float, ...]:

@@ -126,6 +126,21 @@ def test_many_numbers_of_bins_are_refused() -> None:
     assert few.drawn_values("model.n_bins") == (2, 4, 8, 16, 32, 64)
 
 
+def test_bins_are_also_those_of_the_file_which_checks_use() -> None:
+    config = parse(
+        STUDY,
+        Path("study.toml"),
+        [
+            *NUMBERS,
+            "search.model.n_bins={type='categorical', choices=[2, 3]}",
+            "search.model.kind={type='categorical', choices=['mlp', 'tabm']}",
+        ],
+    )
+    data = prepare(config)
+    assert [*data.bins] == ["quantile 2", "quantile 3", "quantile 6"]
+    assert Programs(data_spec(config, data)).n_parameters(config.filled({}))
+
+
 def test_studies_without_an_encoding_compile_what_they_always_did() -> None:
     plain = parse(STUDY, Path("study.toml")).filled(TRIAL.params)
     bins = parse(bent(STUDY, "model.n_bins=8"), Path("study.toml")).filled(TRIAL.params)
