@@ -208,7 +208,8 @@ def _ends_in_sum(numbers: NDArray[np.float64]) -> bool:
     others, last = numbers[:-1], numbers[-1]
     if not np.count_nonzero(np.nan_to_num(others)) > 1:
         return False
-    return bool(np.isclose(np.nansum(others), last, rtol=1e-9, atol=0))
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers near the largest float
+        return bool(np.isclose(np.nansum(others), last, rtol=1e-9, atol=0))
 
 
 def dates_as_numbers(column: pd.Series[Any]) -> str:

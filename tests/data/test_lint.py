@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sweeper.api import check, run
 from sweeper.cli.new_study import begin
 from sweeper.config import StudyConfig, parse
+from sweeper.data.columns import columns_of_sums
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
 from sweeper.data.prepare import prepare
@@ -204,6 +206,10 @@ def test_a_row_of_totals_is_named(make_study, tmp_path: Path) -> None:
     hint = "line 44 is the sum of all other rows in 'cost' and 'size'; if it is a total, remove it"
     assert told_of(make_study(CSV, table + total)) == (f"rows.csv: {hint}",)
     assert f"rows.csv: {hint}" in begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
+
+
+def test_columns_of_the_largest_numbers_are_not_mistaken_for_totals() -> None:
+    assert not columns_of_sums(pd.DataFrame({"a": [1.7e308] * 12, "b": [1.7e308, -1.7e308] * 6}))
 
 
 RARE = "size,kind\n" + "".join(f"{i % 7},{'rare' if i % 6 == 0 else 'usual'}\n" for i in range(120))
