@@ -263,12 +263,12 @@ def test_plan_shows_the_decay_of_each_array_of_the_deepest_model(study: Study) -
         ("layers[3].weight", [3, 8], "Linear", 0.0, "where.0"),
         ("layers[3].bias", [3], "Linear", 0.0, "where.0"),
     ]
-    title, _ = plan_tables.decay(preview)
-    assert shown(title)[-2:] == [
+    (table,) = plan_tables.decay(preview)
+    assert shown(table)[-2:] == [
         ["layers[3].weight", "3", "x", "8", "Linear", "no", "where.0"],
         ["layers[3].bias", "3", "Linear", "no", "where.0"],
     ]
-    assert ["layers[2].bias", "8", "Linear", "x", "0.5", "linear.bias"] in shown(title)
+    assert ["layers[2].bias", "8", "Linear", "x", "0.5", "linear.bias"] in shown(table)
 
 
 def test_plan_shows_rules_that_some_trials_do_not_use(study: Study) -> None:

@@ -142,14 +142,10 @@ def test_the_status_of_an_imported_study_says_where_it_is_from(
     assert written.startswith(f"written to {root}; 12 trials: 8 complete, 3 pruned, 1 failed; view")
     assert by_name.startswith("by name, lr is optimizer.lr and clip is train.clip; ")
     sweeper.command("status", str(root))
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[1:4] == [
-        f"state imported from {url}#größe 1",
-        "trials 12 of 12 trials",
-        "8 complete, 3 pruned, 1 failed",
-    ]
-    assert [line.split()[0] for line in lines[4:]] == ["best", "trained"]
-    assert "workers" not in lines[-1]
+    shown = "".join(capsys.readouterr().out.split())  # long paths are broken anywhere
+    expected = f"state imported from {url}#größe 1 trials 12 of 12 trials 8 complete, 3 pruned, "
+    assert "".join(f"{expected}1 failed best".split()) in shown
+    assert "trained" in shown and "workers" not in shown and "round" not in shown
 
 
 def test_an_imported_study_without_ended_trials_has_no_best(

@@ -174,8 +174,9 @@ def test_settings_that_affect_trials_cannot_change(interrupted: CommandLine) -> 
     )
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == len(keys)
-    for key, line in zip(keys, done.stderr.splitlines(), strict=True):
+    # a line about progress may come first on a slow machine
+    refusals = [line for line in done.stderr.splitlines() if line.startswith("--set: ")]
+    for key, line in zip(keys, refusals, strict=True):
         assert line.startswith(f"--set: {key}: was ")
         assert "--fresh" in line
     assert contents(interrupted.directory) == there
