@@ -6,7 +6,6 @@ By quantiles or by a decision tree, as in Gorishniy et al. 2022 (arXiv 2203.0555
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -24,7 +23,7 @@ Edges = tuple[tuple[float, ...], ...]
 
 
 def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges]:
-    """The edges of the bins of each number, for each way that trials may choose them.
+    """The edges of the bins of each number, for each way to choose them that is used.
 
     They are fitted to the training rows as networks see them, numbers first; with folds, to all
     rows that are not for testing. Keys are as in `bins_name`.
@@ -35,7 +34,7 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
     places = range(len(raw.numbers))
     found = {
         bins_name(way, count): tuple(_edges(way, count, place, data) for place in places)
-        for way, count in _drawn(config)
+        for way, count in _used(config)
     }
     is_embedded = "plr" in (config.drawn_values("model.numbers") or ())
     if (is_embedded and not raw.numbers) or any(
@@ -47,17 +46,19 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
     return found
 
 
-def _drawn(config: StudyConfig) -> Iterator[tuple[str, int]]:
-    """The ways to choose bins, and how many, each pair once."""
-    if "ple" not in (config.drawn_values("model.numbers") or ()):
-        return
-    ways, counts = (config.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
-    pairs = {(str(way), int(count)): None for way, count in product(ways, counts)}
-    # checks use the file's own values, which no trial may draw
+def _used(config: StudyConfig) -> dict[tuple[str, int], None]:
+    """The ways to choose bins, and how many: those of all trials, then those of the file.
+
+    Checks build the model of the file, whose values no trial need draw.
+    """
+    pairs: dict[tuple[str, int], None] = {}
+    if "ple" in (config.drawn_values("model.numbers") or ()):
+        ways, counts = (config.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
+        pairs = {(str(way), int(count)): None for way, count in product(ways, counts)}
     own = config.filled({}).model
     if isinstance(own, RowsTable) and own.encoded_by is not None:
         pairs[own.bins, own.n_bins] = None
-    yield from pairs
+    return pairs
 
 
 def _edges(way: str, count: int, place: int, data: Dataset) -> tuple[float, ...]:

@@ -126,18 +126,20 @@ def test_many_numbers_of_bins_are_refused() -> None:
     assert few.drawn_values("model.n_bins") == (2, 4, 8, 16, 32, 64)
 
 
-def test_bins_are_also_those_of_the_file_which_checks_use() -> None:
-    config = parse(
-        STUDY,
-        Path("study.toml"),
-        [
-            *NUMBERS,
-            "search.model.n_bins={type='categorical', choices=[2, 3]}",
-            "search.model.kind={type='categorical', choices=['mlp', 'tabm']}",
-        ],
-    )
+@pytest.mark.parametrize(
+    ("searched", "bins"),
+    [
+        ("n_bins={type='categorical', choices=[2, 3]}", ["quantile 2", "quantile 3", "quantile 6"]),
+        ("bins={type='categorical', choices=['tree']}", ["tree 6", "quantile 6"]),
+        ("numbers={type='categorical', choices=['linear', 'plr']}", ["quantile 6"]),
+    ],
+)
+def test_bins_are_also_those_of_the_file_which_checks_use(searched: str, bins: list[str]) -> None:
+    kinds = "search.model.kind={type='categorical', choices=['mlp', 'tabm']}"
+    own = (*NUMBERS, "model.bins=quantile")
+    config = parse(STUDY, Path("study.toml"), [*own, f"search.model.{searched}", kinds])
     data = prepare(config)
-    assert [*data.bins] == ["quantile 2", "quantile 3", "quantile 6"]
+    assert [*data.bins] == bins
     assert Programs(data_spec(config, data)).n_parameters(config.filled({}))
 
 
