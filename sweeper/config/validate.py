@@ -64,11 +64,10 @@ from sweeper.config.trial import TrialTable
 
 _RECORDED = ("edition", "traced_arguments")  # written by this package
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
-# what is found if an array is given for one value, and the entry that it may be meant as
-_ENTRIES = {
+# what is found if an array is given for one number, and the entry that it may be meant as
+_RANGES = {
     "an array is not a number": '{ type = "float", low = ..., high = ... }',
     "an array is not an integer": '{ type = "int", low = ..., high = ... }',
-    "no activation an array": '{ type = "categorical", choices = [...] }',
 }
 
 
@@ -115,14 +114,23 @@ class Draft:
 
     def _with_search(self, fault: Flaw) -> Flaw:
         """Add to an array for a single value how to search it, if it can be searched."""
-        table, _, setting = fault.key.partition(".")
-        kind = self._kinds.get(table)
-        if table not in SEARCHED_TABLES or kind is None or not setting or is_fixed(kind, setting):
-            return fault
-        entry = next((entry for found, entry in _ENTRIES.items() if found in fault.found), None)
-        if entry is None:
+        is_name = fault.found.startswith("no ") and fault.found.endswith(" an array")
+        is_choice = is_name or fault.found == "an array is not true or false"
+        choices = '{ type = "categorical", choices = [...] }' if is_choice else None
+        entry = _RANGES.get(fault.found, choices)
+        if entry is None or not self._can_be_searched(fault.key):
             return fault
         return replace(fault, hint=f"{fault.hint}, or search several: search.{fault.key} = {entry}")
+
+    def _can_be_searched(self, key: str) -> bool:
+        """Whether `[search]` may have an entry for a setting."""
+        name, _, setting = key.partition(".")
+        if name not in SEARCHED_TABLES or not setting:
+            return False
+        table, kind = TABLES[name], self._kinds[name]
+        if isinstance(table, Variants) and setting == table.by:
+            return table.mixed is not None
+        return kind is not None and not is_fixed(kind, setting)
 
     def _check_between(
         self, tables: Mapping[str, Table | None], search: Mapping[str, SearchEntry]

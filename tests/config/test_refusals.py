@@ -191,6 +191,21 @@ BROKEN = {
             'search.train.epochs = { type = "int", low = ..., high = ... }',
         ),
     ),
+    "values for a name that can be searched": (
+        ('name = "adamw"', 'name = ["adam", "sgd"]'),
+        (
+            *(19, "optimizer.name", "no optimizer an array"),
+            'write one of adam, adamw, rmsprop, lion, sgd, adafactor, or "module:function", or '
+            'search several: search.optimizer.name = { type = "categorical", choices = [...] }',
+        ),
+    ),
+    "values for a name that cannot be searched": (
+        ("epochs = 4", 'epochs = 4\nprogram = ["supervised", "coupled"]'),
+        (
+            *(26, "train.program", "no program an array"),
+            'write one of supervised, alternating, coupled, or "module:Class"',
+        ),
+    ),
     "values for a number that cannot be searched": (
         ("n_trials = 8", "n_trials = [8, 9]"),
         (7, "study.n_trials", "an array is not an integer", "write an integer"),
