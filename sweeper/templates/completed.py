@@ -112,7 +112,8 @@ def completed(
     if task is not None and draft.kind("train") is SupervisedTable:
         _add_objective(draft, tables, task)
     loss = draft.written("train.loss")
-    is_own = draft.kind("train") is OwnProgramTable or (loss and loss not in TASK_OF_LOSS)
+    has_own_loss = isinstance(loss, str) and loss not in TASK_OF_LOSS
+    is_own = draft.kind("train") is OwnProgramTable or has_own_loss
     if task is not None and is_own:
         draft.add("train.task", task)
         draft.add("study.metric", "val_loss")

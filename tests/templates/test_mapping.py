@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,8 +18,9 @@ import pytest
 import sweeper
 from sweeper.cli.new_study import begin
 from sweeper.config import parse
+from sweeper.config.tables import searchable_settings
 from sweeper.data.prepare import prepare
-from sweeper.errors import DataError, StudyError
+from sweeper.errors import DataError, StudyError, SweeperError
 from tests.small_studies import DIGITS
 
 RNG = np.random.default_rng(0)
@@ -194,6 +196,15 @@ def test_what_to_write_in_a_mapping_is_python() -> None:
     assert found == [
         "overrides: study.pruner: 'median' is not a table; write { name = \"median\" }"
     ]
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}])
+def test_values_of_any_type_are_read_or_refused(value: object) -> None:
+    for key in searchable_settings():
+        with suppress(SweeperError):
+            sweeper.load_study({"study.name": "any", key: value}, data=HOUSES, target="price")
+    (found,) = problems({"train.loss": value}, data=HOUSES, target="price")
+    assert "train.loss" in found
 
 
 def test_values_of_numpy_and_none_are_read() -> None:
