@@ -80,7 +80,9 @@ def _time_of(study_file: Path, effort: Effort) -> tuple[str, bool]:
 
 def export_optuna(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="The run directory.")],
-    url: Annotated[str, typer.Argument(metavar="URL", help="For example sqlite:///study.db.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL[#NAME]", help="For example sqlite:///study.db.")
+    ],
     name: Annotated[
         str | None, typer.Option("--name", help="The name of the study there; default: its own.")
     ] = None,
