@@ -275,11 +275,15 @@ def _score(config: StudyConfig, data: Dataset) -> Score:
     """The study's metric, larger if it is better; ties of classes go to the likelier one."""
     name = config.study.objectives[0].removeprefix("val_")
     sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
-    measured = jax.jit(jax.vmap(scoring(config, data), in_axes=(0, None, None)))
+    metrics = scoring(config, data)
+
+    @jax.jit  # also around `metrics`, so that the other metrics are not compiled
+    def measured(outputs: Any, y: Any, weights: Any) -> Any:
+        return jax.vmap(lambda of_model: metrics(of_model, y, weights)[name])(outputs)
 
     def score(predictions: NDArray[Any], y: Targets) -> NDArray[Any]:
         found = measured(_outputs(data, predictions), y.y, y.weights)
-        value = sign * np.nan_to_num(np.asarray(found[name], np.float64), nan=-math.inf)
+        value = sign * np.nan_to_num(np.asarray(found, np.float64), nan=-math.inf)
         return np.stack([value, _likelihood(data, predictions, y)], axis=1)
 
     return score
