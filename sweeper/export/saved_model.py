@@ -249,18 +249,13 @@ def _warn(found: str, rows: Sequence[int]) -> None:
 def in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
     """The result of `of_each` for each example.
 
-    Examples are processed in blocks, each padded to a power of two, since JAX compiles for every
-    new number of rows.
+    JAX compiles for every new number of rows, so all blocks have equally many: examples are
+    repeated to fill the last one, and a single one up to a power of two.
     """
-    starts = range(0, max(1, len(x)), MEASURED_ROWS)
-    found = [of_each(_filled_up(x[start : start + MEASURED_ROWS])) for start in starts]
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(x)], *found)
-
-
-def _filled_up(block: NDArray[Any]) -> NDArray[Any]:
-    """`block` with its rows repeated up to a power of two."""
-    rows = 1 << max(0, len(block) - 1).bit_length()
-    return np.resize(block, (rows, *block.shape[1:]))
+    rows = min(MEASURED_ROWS, 1 << max(0, len(x) - 1).bit_length())
+    starts = range(0, max(1, len(x)), rows)
+    blocks = (np.resize(x[start : start + rows], (rows, *x.shape[1:])) for start in starts)
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(x)], *map(of_each, blocks))
 
 
 def load(
