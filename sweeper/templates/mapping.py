@@ -190,7 +190,11 @@ def _in_order(raw: RawTable) -> RawTable:
 
 
 def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
-    """Warn about columns that are left out because no study could learn from them."""
+    """Warn about rows without a target, and columns that no study could learn from."""
+    if guessed.is_left_out and written(settings, "data.missing_target") is None:
+        found = f"{guessed.gaps} of {guessed.rows + guessed.gaps} rows have no target"
+        hint = "'data.missing_target': 'drop' leaves them out without a warning"
+        warn_caller(UserWarning(f"{found} and are left out; {hint}"))
     if not guessed.drop or written(settings, "data.drop") is not None:
         return
     reasons = [f"'{name}' ({why})" for name, why in guessed.drop.items()]

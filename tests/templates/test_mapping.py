@@ -298,6 +298,15 @@ def test_columns_without_a_type_are_refused_by_name() -> None:
     )
 
 
+def test_rows_that_are_left_out_cause_a_warning_unless_the_mapping_says_so() -> None:
+    data = HOUSES.assign(price=HOUSES["price"].where(HOUSES.index > 4))
+    with pytest.warns(UserWarning, match="^5 of 300 rows have no target and are left out; "):
+        config = sweeper.load_study({}, data=data, target="price")
+    assert config.data.missing_target == "drop"
+
+    sweeper.load_study({"data.missing_target": "drop"}, data=data, target="price")
+
+
 def test_columns_that_are_left_out_cause_a_warning() -> None:
     with pytest.warns(
         UserWarning, match="columns left out: 'id' .*; 'data.drop': \\[\\] keeps them"
