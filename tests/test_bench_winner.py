@@ -36,6 +36,15 @@ def test_ranks_are_of_tools_that_ran_on_every_split(script: dict[str, Any]) -> N
     assert found == dict(zip((own, *others), (2, 3, 2.5, 2.5), strict=True))
 
 
+def test_a_table_counts_once_in_the_ranks(script: dict[str, Any]) -> None:
+    figure, (own, other, *_) = script["Figure"], script["RANKED"]
+    runs = [figure("HI", 0, own, 1), figure("HI", 0, other, 2)]
+    for seed in range(3):
+        runs += [figure("churn", seed, own, 2), figure("churn", seed, other, 1)]
+
+    assert script["ranks"](runs) == {own: 1.5, other: 1.5}
+
+
 def test_the_report_has_means_times_and_the_gain_of_the_ensemble(script: dict[str, Any]) -> None:
     own = script["Figure"]("HI", 0, "sweeper", 0.82, 0.8, 44.0, 0.8, 4.0)
     runs = [own, replace(own, seed=1, test=0.84, single=0.8)]
