@@ -25,6 +25,9 @@ from sweeper.results.baseline import Baseline, SimpleModel
 
 _Rows = tuple[NDArray[Any], NDArray[Any], Weights]
 
+Score = Callable[..., dict[str, Any]]
+"""Values by column, of outputs, targets and perhaps weights of rows."""
+
 # limits that keep fitting the linear model to a few seconds, whatever the data
 _MOST_ROWS, _MOST_NUMBERS, _LEAST_ROWS = 100_000, 10_000_000, 1_000
 # groups of rows, at most, that are left out one by one to find a standard error
@@ -77,7 +80,7 @@ class _Scored:
 
 def _measured(config: StudyConfig, data: Dataset) -> Baseline:
     folds, rows = max(1, data.n_folds), _rows_to_fit(data)
-    score = scoring(config, data)
+    score = _in_one_size(scoring(config, data), data)
     constant: list[_Scored] = []
     linear: list[_Scored] = []
     for fold in range(folds):
@@ -135,7 +138,7 @@ def _fold(data: Dataset, fold: int) -> _Fold:
     )
 
 
-def scoring(config: StudyConfig, data: Dataset) -> Callable[..., dict[str, Any]]:
+def scoring(config: StudyConfig, data: Dataset) -> Score:
     """The losses and metrics of a study by the names of their columns, as one compiled function."""
     settings, spec = config.filled({}), data_spec(config, data)
     # the code of a user-defined metric only runs where trials are trained
@@ -156,6 +159,18 @@ def scoring(config: StudyConfig, data: Dataset) -> Callable[..., dict[str, Any]]
     return jax.jit(scores)
 
 
+def _in_one_size(score: Score, data: Dataset) -> Score:
+    """`score`, compiled once for all parts and folds: rows are added that weigh nothing."""
+    most = max(len(data.x_val), len(data.x_test), *np.bincount(data.fold_of))
+
+    def scored(outputs: Any, y: Any, weights: Any = None) -> dict[str, Any]:
+        own = np.ones(len(y), outputs.dtype) if weights is None else weights
+        repeated = (np.resize(rows, (most, *rows.shape[1:])) for rows in (outputs, y))
+        return score(*repeated, np.pad(own, (0, most - len(y))))
+
+    return scored
+
+
 def _losses(config: StudyConfig) -> Iterator[tuple[str, str, Hparams]]:
     """The losses against the data by column, with the hyperparameters that they use.
 
@@ -171,7 +186,7 @@ def _losses(config: StudyConfig) -> Iterator[tuple[str, str, Hparams]]:
         yield "loss", train.loss, {} if delta is None else {HUBER_DELTA: np.asarray(delta)}
 
 
-def _scored(predict: Predict, fold: _Fold, score: Callable[..., dict[str, Any]]) -> _Scored:
+def _scored(predict: Predict, fold: _Fold, score: Score) -> _Scored:
     """The value of each metric on each measured part, such as `val_accuracy`, and its error."""
     values: dict[str, float] = {}
     errors: dict[str, float] = {}
@@ -188,7 +203,7 @@ def _standard_errors(
     outputs: NDArray[Any],
     y: NDArray[Any],
     weights: Weights,
-    score: Callable[..., dict[str, Any]],
+    score: Score,
 ) -> dict[str, float]:
     """The standard error of each metric, by the delete-a-group jackknife; none for many rows.
 

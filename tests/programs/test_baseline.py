@@ -94,6 +94,32 @@ def test_numbers_are_scored_in_the_units_of_their_targets(
     assert -0.1 < by_model["mean"]["val_r2"] < 1e-9
 
 
+@pytest.mark.parametrize(
+    "split", [["data.split={val=0.1, test=0.25}"], ["data.split={test=0.25}", "study.folds=3"]]
+)
+def test_rows_of_all_parts_and_folds_have_one_shape_to_compile_for(
+    split: list[str], study: Callable[..., StudyConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = study("'big'", "['kind', 'small']", *split, *NUMBERS)
+    shapes: set[tuple[int, ...]] = set()
+    of_study = baseline.scoring
+
+    def noting(config: StudyConfig, data: Dataset) -> baseline.Score:
+        score = of_study(config, data)
+
+        def noted(outputs: Any, y: Any, weights: Any) -> dict[str, Any]:
+            shapes.add((*outputs.shape, *y.shape, *weights.shape))
+            return score(outputs, y, weights)
+
+        return noted
+
+    monkeypatch.setattr(baseline, "scoring", noting)
+    _, ridge = measure_baseline(config, prepared(config)).models
+
+    assert {"val_r2", "test_r2"} <= set(ridge.scores)
+    assert len(shapes) == 1
+
+
 def test_the_standard_error_of_a_share_is_that_of_a_binomial(
     study: Callable[..., StudyConfig],
 ) -> None:
