@@ -134,10 +134,20 @@ def compiled_once(compile_cache: Path) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_study_left_in_jax() -> Iterator[None]:
-    """No test continues with JAX settings that an earlier study set up."""
+    """No test continues with JAX settings that an earlier one set up, or leaves any to the next."""
+    before = _jax_settings()
     yield
     if setup := sys.modules.get("sweeper.executors.jax_setup"):
         setup._asked = None
+    after = _jax_settings()
+    changed = [name for name, value in before.items() if after[name] != value]
+    assert not changed, "the test leaves JAX with other settings"
+
+
+def _jax_settings() -> dict[str, object]:
+    """JAX's settings; empty if it is not imported."""
+    jax = sys.modules.get("jax")
+    return {} if jax is None else dict(jax.config.values)
 
 
 @pytest.fixture

@@ -24,11 +24,12 @@ from sweeper.executors.devices import XLA_THREADS, carried_fraction, check_xla_t
 from sweeper.executors.private_apis import count_xla_threads, has_open_devices
 from sweeper.process import usable_cpus
 
-# settings changed by `configure_jax`
+# settings changed by `configure_jax`, and by commands that measure compiling
 _SETTINGS = (
     *pins(EDITION),
     "jax_enable_x64",
     "jax_default_matmul_precision",
+    "jax_enable_compilation_cache",
     "jax_compilation_cache_dir",
     "jax_persistent_cache_min_compile_time_secs",
     "jax_persistent_cache_min_entry_size_bytes",

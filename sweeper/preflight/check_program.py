@@ -32,7 +32,7 @@ from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.executors.device_data import device_parts
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.jax_setup import configure_for
+from sweeper.executors.jax_setup import configure_for, jax_restored
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.executors.trainer import Trainer
 from sweeper.preflight.user_program import check_program, scores_of
@@ -256,18 +256,18 @@ def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Pro
     if not isinstance(config.train, OwnProgramTable):
         found = f"'{config.train.program}' is a program of this package"
         raise StudyError(config.problem("train.program", found, 'name your own, "module:Class"'))
-    configure_for(config)
-    data = few(prepare(config), config.train.batch_size)
-    if not knows_metrics:
-        own = config.train.model_copy(update={"metrics": scores_of(config, data)})
-        config = config.model_copy(update={"train": own})
-    check_program(config, data)
-    yield ProgramFinding("it compiles, and keeps shapes and types from step to step")
-    with TemporaryDirectory() as directory:
-        trial = TrialRuns(short(config), data, Path(directory))
-        for promise, kept in _PROMISES.items():
-            broken = kept(trial)
-            yield ProgramFinding(promise) if broken is None else ProgramFinding(promise, *broken)
+    with jax_restored():
+        configure_for(config)
+        data = few(prepare(config), config.train.batch_size)
+        if not knows_metrics:
+            own = config.train.model_copy(update={"metrics": scores_of(config, data)})
+            config = config.model_copy(update={"train": own})
+        check_program(config, data)
+        yield ProgramFinding("it compiles, and keeps shapes and types from step to step")
+        with TemporaryDirectory() as directory:
+            trial = TrialRuns(short(config), data, Path(directory))
+            for promise, kept in _PROMISES.items():
+                yield ProgramFinding(promise, *(kept(trial) or ()))
 
 
 _Broken = tuple[str, str] | None

@@ -24,6 +24,7 @@ from sweeper.executors.claims import (
     shares_of,
 )
 from sweeper.executors.fleet import fleet
+from sweeper.executors.jax_setup import jax_restored
 from sweeper.process import physical_bytes
 from sweeper.rundir import RunDir
 from tests.executors.test_executors import work
@@ -101,7 +102,7 @@ def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path:
     run_dir = RunDir(tmp_path)
     run_dir.make()
 
-    with fleet(config, data, run_dir, lambda event: None) as executor:
+    with jax_restored(), fleet(config, data, run_dir, lambda event: None) as executor:
         alone = work(0, 0, side="process")
         with pytest.raises(DataError, match="that each of 2 workers has is"):
             list(executor.train([alone]))

@@ -18,7 +18,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.errors import SetupError
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.fleet import Fleet, fleet
-from sweeper.executors.jax_setup import own_fraction
+from sweeper.executors.jax_setup import configure_jax, jax_restored, own_fraction
 from sweeper.faults import VARIABLE
 from sweeper.results.events import BucketFinished, BucketStarted, Event
 from sweeper.results.timeline import Timeline
@@ -45,6 +45,13 @@ MORTAL = ["process", DASK, RAY]
 Open = Callable[..., Fleet]
 # what a class passes to its executor about its trials
 SETTINGS = '{"train.program":"supervised"}'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _jax_as_in_a_study() -> Iterator[None]:
+    with jax_restored():
+        configure_jax("float32")
+        yield
 
 
 @pytest.fixture(params=["inline", "process", DASK, RAY])
