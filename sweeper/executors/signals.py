@@ -105,7 +105,7 @@ def stopping_on(
 
     SIGTERM and SIGHUP end it after `grace_s` seconds even without a second signal. `leave` is
     called with the reason before the program ends, and returns the message to show. Afterwards,
-    Ctrl-C is ignored and other signals are handled as before.
+    signals are handled as before, but Ctrl-C is ignored if it ended the program before.
 
     Python runs signal handlers only in its main thread, which may be deep in a compiled program or
     hold a lock. So a signal only wakes a thread, which does the rest.
@@ -124,7 +124,9 @@ def stopping_on(
         yield stopping
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else handler)
+            # a program that Ctrl-C ends only has to report what it did
+            is_over = number == signal.SIGINT and handler is _leave
+            signal.signal(number, signal.SIG_IGN if is_over else handler)
         signal.set_wakeup_fd(descriptor)
         _wakeup = None
         waking.close()
