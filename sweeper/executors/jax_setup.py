@@ -24,7 +24,7 @@ from sweeper.executors.devices import XLA_THREADS, carried_fraction, check_xla_t
 from sweeper.executors.private_apis import count_xla_threads, has_open_devices
 from sweeper.process import usable_cpus
 
-# settings changed by `configure_jax`, and by commands that measure compiling
+# settings changed by `configure_jax`, and the one that `calibrate` changes
 _SETTINGS = (
     *pins(EDITION),
     "jax_enable_x64",

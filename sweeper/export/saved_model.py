@@ -249,8 +249,8 @@ def _warn(found: str, rows: Sequence[int]) -> None:
 def in_blocks(of_each: Callable[[NDArray[Any]], Any], x: NDArray[Any]) -> Any:
     """The result of `of_each` for each example.
 
-    JAX compiles for every new number of rows, so all blocks have equally many: examples are
-    repeated to fill the last one, and a single one up to a power of two.
+    JAX compiles for every new number of rows, so all blocks have the same: examples are repeated
+    to fill the last one. If there is only one block, its rows are a power of two.
     """
     rows = min(MEASURED_ROWS, 1 << max(0, len(x) - 1).bit_length())
     starts = range(0, max(1, len(x)), rows)
