@@ -182,7 +182,9 @@ def command(*words: str) -> None:
         hint = did_you_mean(name, [*COMMANDS]) or "command('--help') lists the commands"
         raise StudyError(Problem("sweeper.command", "", f"no command '{name}'", hint))
     try:
-        code = app_for(given)(given, prog_name="sweeper", standalone_mode=False)
+        # called itself, the app would set sys.excepthook
+        run = typer.main.get_command(app_for(given))
+        code = run(given, prog_name="sweeper", standalone_mode=False)
     except _UsageError as error:
         found, hint = str(error).rstrip("."), f"command('{name}', '--help') lists its arguments"
         raise StudyError(Problem("sweeper.command", name, found, hint)) from None

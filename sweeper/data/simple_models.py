@@ -6,10 +6,11 @@ where they are fitted.
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ _MAX_ITERATIONS = 1000
 _LEAST_SHARE = 1e-12
 # how scikit-learn begins a warning, where rows of a class are few
 _MANY_CLASSES = "The number of unique classes"
+_SCIKIT_LEARN = r"sklearn\."  # its modules
 
 
 def constant_model(data: Dataset, y: NDArray[Any], weights: Weights = None) -> Predict:
@@ -67,8 +69,7 @@ def boosted_trees(data: Dataset, seed: int) -> Predict:
             shares[:, trees.classes_] = trees.predict_proba(rows)
         return _as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE)))
 
-    warnings.filterwarnings("ignore", message=_MANY_CLASSES, category=UserWarning)
-    with _one_thread():
+    with _one_thread(), _without_warnings():
         trees.fit(data.x_train, np.ravel(data.y_train), data.weights("train"))
     return outputs
 
@@ -81,6 +82,28 @@ def _one_thread() -> AbstractContextManager[Any]:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, user_api="openmp")
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hides what scikit-learn says about few rows of a class, or a fit that has not converged.
+
+    `catch_warnings` would undo what other threads do to the filters meanwhile.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.filterwarnings("ignore", _MANY_CLASSES, UserWarning)
+    warnings.filterwarnings("ignore", category=ConvergenceWarning, module=_SCIKIT_LEARN)
+    try:
+        yield
+    finally:
+        filters = cast("list[Any]", warnings.filters)
+        for own in (
+            ("ignore", re.compile(_MANY_CLASSES, re.IGNORECASE), UserWarning, None, 0),
+            ("ignore", None, ConvergenceWarning, re.compile(_SCIKIT_LEARN), 0),
+        ):
+            with suppress(ValueError):  # another thread has restored its filters
+                filters.remove(own)
 
 
 def _as_outputs(data: Dataset, logits: NDArray[Any]) -> NDArray[Any]:
@@ -98,17 +121,14 @@ def _ridge(x: NDArray[Any], y: NDArray[Any], weights: Weights) -> Predict:
 
 def _logistic(data: Dataset, x: NDArray[Any], y: NDArray[Any], weights: Weights) -> Predict:
     from scipy.special import log_softmax
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     if len(np.unique(y)) == 1:
         return constant_model(data, y, weights)
     of_rows = np.asarray(data.class_weights or np.ones(len(data.class_names)))[y]
     of_rows = of_rows if weights is None else of_rows * weights
-    # for good: what `catch_warnings` restores is of all threads
-    warnings.filterwarnings("ignore", category=ConvergenceWarning, module="sklearn")
-    warnings.filterwarnings("ignore", message=_MANY_CLASSES, category=UserWarning)
-    fitted = LogisticRegression(max_iter=_MAX_ITERATIONS).fit(x, y, sample_weight=of_rows)
+    with _without_warnings():
+        fitted = LogisticRegression(max_iter=_MAX_ITERATIONS).fit(x, y, sample_weight=of_rows)
 
     def outputs(rows: NDArray[Any]) -> NDArray[Any]:
         found = fitted.decision_function(rows)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,22 @@ from tests.in_process import study_in
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def test_signals_are_handled_as_before(
+def state() -> tuple[object, ...]:
+    """What is of the whole process, but for JAX's settings, which are compared after each test."""
+    handlers = [signal.getsignal(number) for number in HANDLED]
+    hooks = sys.excepthook, sys.unraisablehook
+    return handlers, hooks, [*warnings.filters], [*sys.path], dict(os.environ), Path.cwd()
+
+
+def test_signals_warnings_and_hooks_are_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     study_in(tmp_path, STUDY)
-    before = [signal.getsignal(number) for number in HANDLED], sys.unraisablehook
+    sweeper.command("validate", "study.toml")  # imports of libraries add filters of warnings
+    before = state()
     run = f"results.dir={tmp_path / 'run'}"
 
     sweeper.command("run", "study.toml", "--quiet", "--set", "study.n_trials=2", "--set", run)
 
-    assert ([signal.getsignal(number) for number in HANDLED], sys.unraisablehook) == before
+    assert state() == before
