@@ -203,6 +203,13 @@ def test_each_library_is_imported_only_where_allowed(library: str) -> None:
     assert wrong == []
 
 
+def test_a_study_ends_without_the_database_library() -> None:
+    """Its import takes half a second, and only storages of Optuna need it."""
+    code = "import sys, sweeper.study.importance; print('sqlalchemy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_only_the_commands_print() -> None:
     wrong = [
         f"{path}:{line}"

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial
 
 from sweeper.config import StudyConfig
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
-from sweeper.study.optuna_export import blank_study, frozen_trials
+from sweeper.study.frozen_trials import blank_study, frozen_trials
 from sweeper.trial import generator
 
 Matrix = Float[np.ndarray, "trial parameter"]

@@ -23,14 +23,8 @@ from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import curves_of_all, listed
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.study.optuna_export import (
-    ORIGIN,
-    export_optuna,
-    frozen_trials,
-    with_gaps,
-    write_study,
-    written_distributions,
-)
+from sweeper.study.frozen_trials import ORIGIN, frozen_trials, written_distributions
+from sweeper.study.optuna_export import export_optuna, with_gaps, write_study
 from sweeper.study.optuna_import import import_optuna
 from sweeper.study.optuna_storage import open_storage, read_study
 from tests.command_line import STUDY

@@ -62,8 +62,8 @@ def test_importances_equal_those_of_optuna(run_dir: RunDir) -> None:
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
+    from sweeper.study.frozen_trials import frozen_trials
     from sweeper.study.importance import enclosing_distributions
-    from sweeper.study.optuna_export import frozen_trials
 
     config = sweeper.load_study(run_dir.root.parent / "study.toml", TWO)
     rows = listed(run_dir).rows()
