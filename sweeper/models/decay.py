@@ -103,6 +103,8 @@ def layer_class(name: str, base_dir: Path) -> type:
     Raises:
         LoadError: it does not exist.
     """
+    if name == _ADAPTED:  # whatever `base_dir` has under this name
+        return Adapted
     if ":" in name:
         found = load_class(name, base_dir)
         if not isinstance(found, type):

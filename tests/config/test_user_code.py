@@ -8,6 +8,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
+from sweeper.config import user_code
 from sweeper.config.user_code import (
     LoadError,
     describe_error,
@@ -15,6 +16,9 @@ from sweeper.config.user_code import (
     full_error_text,
     load_function,
 )
+from sweeper.models.decay import layer_class
+from tests.command_line import STUDY
+from tests.in_process import study_in, trained
 
 OWN = """\
 import json
@@ -160,3 +164,21 @@ def test_an_import_in_another_thread_sees_every_directory(tmp_path: Path) -> Non
         next(searched)
     assert [*searched] == before
     assert sys.path == before
+
+
+def test_a_study_without_user_code_imports_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even from a directory named like this package, which an import would find first."""
+    (tmp_path / "sweeper" / "models").mkdir(parents=True)
+    for module in ("__init__", "models/__init__", "models/adapters"):
+        (tmp_path / "sweeper" / f"{module}.py").write_text("raise OSError", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    layer_class.cache_clear()
+    looked_up: list[str] = []
+    monkeypatch.setattr(user_code, "_module", lambda name, directory: looked_up.append(name))
+
+    found = trained(study_in(tmp_path, STUDY, "study.n_trials=1", "train.epochs=1"))
+
+    assert [*found.trials().state] == ["COMPLETE"]
+    assert looked_up == []
