@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_peers.problem import Problem, Trial
-from bench_peers.processes import timed
+from bench_peers.processes import FailedError, timed
 from pyarrow import parquet
 
 PEERS = Path(__file__).resolve().parent
@@ -121,12 +121,14 @@ def run_peer(run: str, space: Space, drawn: Path, limit_s: float | None = None) 
     """A peer on the trials in `drawn`, or on its own if the project has not drawn any.
 
     Raises:
-        FailedError: it failed, or took longer than `limit_s`.
+        FailedError: it failed, had no result, or took longer than `limit_s`.
     """
     asked = asdict(space.problem) | {"drawn": str(drawn) if drawn.exists() else None}
     command = [sys.executable, str(PEERS / f"{run}.py"), json.dumps(asked)]
     began = time.time()
     took = timed(command, limit_s=limit_s)
+    if not took.out.strip():
+        raise FailedError("no result")
     found = json.loads(took.out.splitlines()[-1])
     extra_s = found.pop("extra_s", 0.0)
     found["ended"] = [(ended - began, score) for ended, score in found["ended"]]

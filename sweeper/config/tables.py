@@ -113,7 +113,7 @@ UNDER_NAMES: Mapping[str, tuple[type[Table], ...]] = {
 }
 
 
-def searchable_settings() -> tuple[str, ...]:
+def settings_of_searched_tables() -> tuple[str, ...]:
     """The dotted keys of all settings in tables that may be searched, of each of their kinds."""
     found: dict[str, None] = {}
     for name in SEARCHED_TABLES:

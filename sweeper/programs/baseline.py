@@ -25,7 +25,7 @@ from sweeper.results.baseline import Baseline, SimpleModel
 
 _Rows = tuple[NDArray[Any], NDArray[Any], Weights]
 
-Score = Callable[..., dict[str, Any]]
+Metrics = Callable[..., dict[str, Any]]
 """Values by column, of outputs, targets and perhaps weights of rows."""
 
 # limits that keep fitting the linear model to a few seconds, whatever the data
@@ -80,17 +80,17 @@ class _Scored:
 
 def _measured(config: StudyConfig, data: Dataset) -> Baseline:
     folds, rows = max(1, data.n_folds), _rows_to_fit(data)
-    score = _in_one_size(scoring(config, data), data)
+    metrics = _in_one_size(scoring(config, data), data)
     constant: list[_Scored] = []
     linear: list[_Scored] = []
     for fold in range(folds):
         fold_data = _fold(data, fold)
         x, y, weights = fold_data.train
-        constant.append(_scored(constant_model(data, y, weights), fold_data, score))
+        constant.append(_scored(constant_model(data, y, weights), fold_data, metrics))
         if rows:
             chosen = _sample(config, len(x), rows)
             sample = x[chosen], y[chosen], _of(weights, chosen)
-            linear.append(_scored(linear_model(data, *sample), fold_data, score))
+            linear.append(_scored(linear_model(data, *sample), fold_data, metrics))
     names = ("majority class", "logistic regression") if data.class_names else ("mean", "ridge")
     models = [_model(names[0], constant, is_linear=False)]
     if linear:
@@ -138,7 +138,7 @@ def _fold(data: Dataset, fold: int) -> _Fold:
     )
 
 
-def scoring(config: StudyConfig, data: Dataset) -> Score:
+def scoring(config: StudyConfig, data: Dataset) -> Metrics:
     """The losses and metrics of a study by the names of their columns, as one compiled function."""
     settings, spec = config.filled({}), data_spec(config, data)
     # the code of a user-defined metric only runs where trials are trained
@@ -159,14 +159,14 @@ def scoring(config: StudyConfig, data: Dataset) -> Score:
     return jax.jit(scores)
 
 
-def _in_one_size(score: Score, data: Dataset) -> Score:
-    """`score`, compiled once for all parts and folds: rows are added that weigh nothing."""
+def _in_one_size(metrics: Metrics, data: Dataset) -> Metrics:
+    """`metrics`, compiled once for all parts and folds: rows are added that weigh nothing."""
     most = max(len(data.x_val), len(data.x_test), *np.bincount(data.fold_of))
 
     def scored(outputs: Any, y: Any, weights: Any = None) -> dict[str, Any]:
         own = np.ones(len(y), outputs.dtype) if weights is None else weights
         repeated = (np.resize(rows, (most, *rows.shape[1:])) for rows in (outputs, y))
-        return score(*repeated, np.pad(own, (0, most - len(y))))
+        return metrics(*repeated, np.pad(own, (0, most - len(y))))
 
     return scored
 
@@ -186,15 +186,15 @@ def _losses(config: StudyConfig) -> Iterator[tuple[str, str, Hparams]]:
         yield "loss", train.loss, {} if delta is None else {HUBER_DELTA: np.asarray(delta)}
 
 
-def _scored(predict: Predict, fold: _Fold, score: Score) -> _Scored:
+def _scored(predict: Predict, fold: _Fold, metrics: Metrics) -> _Scored:
     """The value of each metric on each measured part, such as `val_accuracy`, and its error."""
     values: dict[str, float] = {}
     errors: dict[str, float] = {}
     for part, (x, y, weights) in fold.measured.items():
         outputs = predict(x).astype(x.dtype)
-        own = score(outputs, y, weights)
+        own = metrics(outputs, y, weights)
         values |= {f"{part}_{name}": float(value) for name, value in own.items()}
-        known = _standard_errors(outputs, y, weights, score)
+        known = _standard_errors(outputs, y, weights, metrics)
         errors |= {f"{part}_{name}": error for name, error in known.items()}
     return _Scored(values, errors)
 
@@ -203,7 +203,7 @@ def _standard_errors(
     outputs: NDArray[Any],
     y: NDArray[Any],
     weights: Weights,
-    score: Score,
+    metrics: Metrics,
 ) -> dict[str, float]:
     """The standard error of each metric, by the delete-a-group jackknife; none for many rows.
 
@@ -215,7 +215,7 @@ def _standard_errors(
         return {}
     group = np.arange(n_rows) % groups
     kept = (np.flatnonzero(group != left_out) for left_out in range(groups))
-    found = [score(outputs[rows], y[rows], _of(weights, rows)) for rows in kept]
+    found = [metrics(outputs[rows], y[rows], _of(weights, rows)) for rows in kept]
     with np.errstate(invalid="ignore"):  # a metric of too few rows may be infinite
         spread = {name: np.std([float(one[name]) for one in found]) for name in found[0]}
     return {name: float(std * math.sqrt(groups - 1)) for name, std in spread.items()}

@@ -31,7 +31,7 @@ from sweeper.config.refusals import nearest
 from sweeper.config.search import CategoricalSearch, FloatSearch, IntSearch, SearchEntry
 from sweeper.config.space import SEARCHED_TABLES
 from sweeper.config.study import StudyTable
-from sweeper.config.tables import searchable_settings
+from sweeper.config.tables import settings_of_searched_tables
 from sweeper.errors import Problem, StudyError, did_you_mean, listed
 from sweeper.results.columns import LEAST_TRIALS
 from sweeper.results.importance import write_importance
@@ -93,7 +93,7 @@ def import_optuna(
 
 def without_settings(run_dir: RunDir) -> dict[str, str | None]:
     """The parameters of an imported study that are not settings, with what each may be called."""
-    known = searchable_settings()
+    known = settings_of_searched_tables()
     columns = {_last(key) for key in known}
     parameters = listed_in(run_dir).study["search"]
     free = [key for key in known if key not in parameters]
@@ -106,7 +106,9 @@ def without_settings(run_dir: RunDir) -> dict[str, str | None]:
 
 def named_like_settings(run_dir: RunDir) -> dict[str, str]:
     """The parameters of an imported study that are matched by name alone, with their settings."""
-    keys = {_last(key): key for key in sorted(searchable_settings(), key=_depth, reverse=True)}
+    keys = {
+        _last(key): key for key in sorted(settings_of_searched_tables(), key=_depth, reverse=True)
+    }
     return {name: keys[name] for name in listed_in(run_dir).study["search"] if name in keys}
 
 
@@ -146,7 +148,7 @@ def _check_free(run_dir: RunDir, place: str) -> None:
 
 def _check_keys(renamed: Mapping[str, str]) -> None:
     """Refuse to map to keys that no study file has; arguments of functions may have any name."""
-    known = searchable_settings()
+    known = settings_of_searched_tables()
     for name, key in renamed.items():
         table, _, last = key.rpartition(".")
         own = {_last(one) for one in known if _table_of(one) == _table_of(key)}

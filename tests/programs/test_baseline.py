@@ -104,7 +104,7 @@ def test_rows_of_all_parts_and_folds_have_one_shape_to_compile_for(
     shapes: set[tuple[int, ...]] = set()
     of_study = baseline.scoring
 
-    def noting(config: StudyConfig, data: Dataset) -> baseline.Score:
+    def noting(config: StudyConfig, data: Dataset) -> baseline.Metrics:
         score = of_study(config, data)
 
         def noted(outputs: Any, y: Any, weights: Any) -> dict[str, Any]:

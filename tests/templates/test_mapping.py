@@ -18,7 +18,7 @@ import pytest
 import sweeper
 from sweeper.cli.new_study import begin
 from sweeper.config import parse
-from sweeper.config.tables import searchable_settings
+from sweeper.config.tables import settings_of_searched_tables
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError, SweeperError
 from tests.small_studies import DIGITS
@@ -200,7 +200,7 @@ def test_what_to_write_in_a_mapping_is_python() -> None:
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}])
 def test_values_of_any_type_are_read_or_refused(value: object) -> None:
-    for key in searchable_settings():
+    for key in settings_of_searched_tables():
         with suppress(SweeperError):
             sweeper.load_study({"study.name": "any", key: value}, data=HOUSES, target="price")
     (found,) = problems({"train.loss": value}, data=HOUSES, target="price")
