@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
+from sysconfig import get_path
 
 from packaging.requirements import Requirement
 
-from sweeper.errors import SetupError
+from sweeper.errors import SetupError, listed
 from sweeper.executors.devices import XLA_THREADS, check_xla_threads, gpus_of_machine, mps_pipes
 from sweeper.process import (
     DISTRIBUTION,
@@ -35,6 +39,7 @@ _LEAST_MEMORY_BYTES = 2 * 2**30
 _MOUNTS = Path("/proc/self/mounts")
 _FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
 _LANES, _WIDTH = 8, 32
+_SLOWEST = ("jax", "optuna", "pandas", "scipy", "sklearn")  # to import
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[MachineFi
     granted = granted or limits()
     yield MachineFinding("python", f"{platform.python_version()}, {platform.platform()}")
     yield from _packages()
+    yield from _compiled()
     yield _cores(granted)
     yield _memory(granted)
     yield from _settings()
@@ -86,6 +92,21 @@ def _packages() -> Iterator[MachineFinding]:
                 name, f"{here}, which is not supported", f"python -m pip install '{line}'"
             )
     yield MachineFinding("packages", ", ".join(found))
+
+
+def _compiled() -> Iterator[MachineFinding]:
+    """Whether Python compiles the source of libraries again whenever it starts."""
+    specs = [spec for name in _SLOWEST if (spec := find_spec(name)) and spec.origin and spec.cached]
+    again = [
+        spec.name
+        for spec in specs
+        if not Path(spec.cached or "").exists()
+        and (sys.dont_write_bytecode or not os.access(Path(spec.origin or "").parent, os.W_OK))
+    ]
+    if again:
+        found = f"Python compiles {listed(again)} at each start, and may not keep the result"
+        hint = f"python -m compileall -q {quote(get_path('purelib'))}"
+        yield MachineFinding("imports", found, hint)
 
 
 def _cores(granted: Limits) -> MachineFinding:

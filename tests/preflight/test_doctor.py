@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -35,6 +36,21 @@ def test_problems_of_the_machine_have_hints(
         "environment": "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
         "compile cache": "set SWEEPER_CACHE_DIR to a directory that you may write to",
     }
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_libraries_that_are_compiled_at_each_start_are_named(
+    may_write: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "nothing compiled"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", not may_write)
+
+    found = {one.about: one for one in islice(diagnose(tmp_path), 3)}
+
+    assert ("imports" in found) is not may_write
+    if not may_write:
+        assert "pandas, scipy and sklearn at each start" in found["imports"].found
+        assert found["imports"].hint.startswith("python -m compileall -q ")
 
 
 def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
