@@ -74,7 +74,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; the others keep their order.
 
-    Of each test of which the suite runs no variant, the first one is marked `rule`.
+    Of each test of which the suite runs no variant, the first one is marked `rule`, unless it is a
+    soak test.
     """
     here = Path(__file__).parent
     places = {here / name: place for place, name in enumerate(LONGEST)}
@@ -84,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for tests in variants.values():
         names = [{mark.name for mark in test.iter_markers()} for test in tests]
-        if all("slow" in own and own.isdisjoint({"disk", "integration"}) for own in names):
+        if all("slow" in own and own.isdisjoint({"soak", "disk", "integration"}) for own in names):
             tests[0].add_marker("rule")
 
 

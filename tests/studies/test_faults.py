@@ -177,6 +177,7 @@ def test_a_full_disk_at_any_step_ends_the_study_cleanly(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("program", PROGRAMS)

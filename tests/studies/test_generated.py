@@ -105,6 +105,7 @@ def test_a_broken_study_is_refused_at_its_line(here: Path, breakage: Breakage) -
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("of", "count"), [(studies, 2000), (turns, 500), (games, 500)])
 def test_three_thousand_valid_studies_are_planned(
@@ -114,6 +115,7 @@ def test_three_thousand_valid_studies_are_planned(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
 def test_two_thousand_broken_studies_are_refused_at_their_line(

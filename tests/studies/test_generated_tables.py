@@ -105,6 +105,7 @@ def test_generated_tables_are_planned_or_refused(here: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_thousand_generated_tables_are_planned_or_refused(here: Path) -> None:
     try_all(here, 1000)

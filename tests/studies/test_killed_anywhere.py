@@ -78,6 +78,7 @@ def check_kills(directory: Path, cache: Path, program: str, strategy: str, kills
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("program", "strategy"), COMBINATIONS)
 def test_rows_do_not_depend_on_many_kills_at_any_time(

@@ -125,6 +125,7 @@ def test_a_crash_at_any_ledger_call_changes_no_row(history: dict) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @given(histories)
 @histories_tried(600)
 def test_no_crash_of_many_changes_a_row(history: dict) -> None:
