@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from shlex import quote
 from sysconfig import get_path
@@ -96,12 +96,16 @@ def _packages() -> Iterator[MachineFinding]:
 
 def _compiled() -> Iterator[MachineFinding]:
     """Whether Python compiles the source of libraries again whenever it starts."""
-    specs = [spec for name in _SLOWEST if (spec := find_spec(name)) and spec.origin and spec.cached]
+    sources = {
+        name: Path(spec.origin)
+        for name in _SLOWEST
+        if (spec := find_spec(name)) and spec.origin and spec.has_location
+    }
     again = [
-        spec.name
-        for spec in specs
-        if not Path(spec.cached or "").exists()
-        and (sys.dont_write_bytecode or not os.access(Path(spec.origin or "").parent, os.W_OK))
+        name
+        for name, source in sources.items()
+        if not Path(cache_from_source(str(source))).exists()
+        and (sys.dont_write_bytecode or not os.access(source.parent, os.W_OK))
     ]
     if again:
         found = f"Python compiles {listed(again)} at each start, and may not keep the result"
