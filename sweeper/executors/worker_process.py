@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from multiprocessing import Pipe, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import Empty
 from typing import Any, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
@@ -228,6 +229,10 @@ class WorkerProcess:
         """Kill it, and every process that it started."""
         with self._ending:
             manager = self._pool._executor_manager_thread
+            # loky's thread would look for calls that it has already failed
+            with suppress(Empty):
+                while True:
+                    self._pool._work_ids.get_nowait()
             self._pool.shutdown(wait=False, kill_workers=True)
             if manager is not None:
                 manager.join(_ENDING_S)

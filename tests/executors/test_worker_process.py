@@ -157,6 +157,22 @@ def start(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
         process.end()
 
 
+def test_a_call_that_loky_has_not_sent_yet_ends_with_the_worker(
+    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """loky's own thread, looking for the call that it has failed, would end with a traceback."""
+    process = start()
+    assert process.call(doubled, 4, limit_s=60) == 8
+    with monkeypatch.context() as patch:
+        patch.setattr(process._pool._executor_manager_thread_wakeup, "wakeup", lambda: None)
+        waiting = process._pool.submit(doubled, 5)
+
+    process.end()
+
+    assert waiting.exception(timeout=60) is not None
+    assert not process.is_alive
+
+
 def test_a_worker_answers_until_it_is_ended(
     start: Callable[..., WorkerProcess], tmp_path: Path
 ) -> None:
