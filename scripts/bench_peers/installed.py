@@ -1,4 +1,4 @@
-"""Compiles what is installed, so that the times of processes do not contain it."""
+"""Compiles what is installed, so that no process that is timed has to."""
 
 from __future__ import annotations
 

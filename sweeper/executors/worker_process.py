@@ -229,7 +229,7 @@ class WorkerProcess:
         """Kill it, and every process that it started."""
         with self._ending:
             manager = self._pool._executor_manager_thread
-            # loky's thread would look for calls that it has already failed
+            # loky fails the calls that wait, and its thread would then look for those in this queue
             with suppress(Empty):
                 while True:
                     self._pool._work_ids.get_nowait()

@@ -108,8 +108,8 @@ def _compiled() -> Iterator[MachineFinding]:
         and (sys.dont_write_bytecode or not os.access(source.parent, os.W_OK))
     ]
     if again:
-        found = f"Python compiles {listed(again)} at each start, and may not keep the result"
-        hint = f"python -m compileall -q {quote(get_path('purelib'))}"
+        found = f"Python compiles {listed(again)} at each start, since it may not keep the result"
+        hint = f"python -m compileall -qq {quote(get_path('purelib'))}"
         yield MachineFinding("imports", found, hint)
 
 

@@ -50,7 +50,7 @@ def test_libraries_that_are_compiled_at_each_start_are_named(
     assert ("imports" in found) is not may_write
     if not may_write:
         assert found["imports"].found.startswith("Python compiles jax, optuna, pandas, scipy and ")
-        assert found["imports"].hint.startswith("python -m compileall -q ")
+        assert found["imports"].hint.startswith("python -m compileall -qq ")
 
 
 def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
