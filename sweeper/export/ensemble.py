@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -130,6 +130,20 @@ def measure_ensemble(
         StudyError: the study has too few kept models, or none that can be averaged.
         DataError: the data is missing, or has changed.
     """
+    with candidates(run_dir, trust_code=trust_code) as (config, data, found):
+        most = size or config.results.ensemble or USUAL_SIZE
+        return _measured(config, data, found, most, score_of(config, data))
+
+
+@contextmanager
+def candidates(
+    run_dir: RunDir, *, trust_code: bool = False
+) -> Iterator[tuple[StudyConfig, Dataset, Candidates]]:
+    """The settings and data of a study, and what its kept models predict.
+
+    Raises:
+        SetupError, StudyError, DataError: as `measure_ensemble`.
+    """
     known = listed(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
     if not trust_code:
@@ -141,8 +155,7 @@ def measure_ensemble(
     _refuse_changed(run_dir, data)
     with jax_restored():
         claim_devices(config)
-        most = size or config.results.ensemble or USUAL_SIZE
-        return _selected(config, run_dir, data, rows, most, trust_code=trust_code)
+        yield config, data, _predicted(config, run_dir, data, rows, trust_code)
 
 
 def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleRecord:
@@ -154,8 +167,9 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
     known = listed(run_dir)
     rows = _with_kept_models(config, run_dir, known.of(known.best(MOST_CANDIDATES)))
     _refuse_unfit(config, run_dir, data)
+    found = _predicted(config, run_dir, data, rows, trust_code=True)
     size = config.results.ensemble or 1
-    record = _selected(config, run_dir, data, rows, size, trust_code=True)
+    record = _measured(config, data, found, size, score_of(config, data))
     write_ensemble(run_dir, record)
     return record
 
@@ -196,7 +210,8 @@ def measure_again(
         counts = np.zeros(len(numbers))
         for member in record.members:
             counts[numbers.index(member.trial)] += member.count
-        sign, score = 1.0 if again.study.directions[0] == "maximize" else -1.0, _score(again, data)
+        sign = 1.0 if again.study.directions[0] == "maximize" else -1.0
+        score = score_of(again, data)
 
         def measured(part: str, predictions: NDArray[Any], y: Targets) -> Again:
             of_trial = predictions.reshape(len(numbers), -1, *predictions.shape[1:])
@@ -208,19 +223,6 @@ def measure_again(
         known, test = Targets.of(data, _judged_part(data)), Targets.of(data, "test")
         validation = measured("validation", found.val, known)
         return (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
-
-
-def _selected(
-    config: StudyConfig,
-    run_dir: RunDir,
-    data: Dataset,
-    rows: Sequence[Row],
-    size: int,
-    *,
-    trust_code: bool,
-) -> EnsembleRecord:
-    found = _predicted(config, run_dir, data, rows, trust_code)
-    return _measured(config, data, found, size, _score(config, data))
 
 
 def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
@@ -271,7 +273,7 @@ def _why_not(config: StudyConfig, data: Dataset) -> str:
     return not_comparable(config, data)
 
 
-def _score(config: StudyConfig, data: Dataset) -> Score:
+def score_of(config: StudyConfig, data: Dataset) -> Score:
     """The study's metric, larger if it is better; ties of classes go to the likelier one."""
     name = config.study.objectives[0].removeprefix("val_")
     sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
