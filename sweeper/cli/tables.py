@@ -167,15 +167,16 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     if status.is_imported:
         facts["trained"] = formatting.seconds(status.train_s)
         return pairs(facts)
-    facts["compiled"] = (
-        f"{counted(status.n_compiled, 'program')} in {formatting.seconds(status.compile_s)}, "
-        f"{status.n_cache_hits} from the cache"
-        f"{formatting.format_prediction(status.predicted_compile_s)}"
-    )
-    facts["trained"] = (
-        f"{formatting.seconds(status.train_s)} in all threads and workers"
-        f"{formatting.format_prediction(status.predicted_train_s)}"
-    )
+    if status.train_s or status.state != "running":  # both are those of committed rounds
+        facts["compiled"] = (
+            f"{counted(status.n_compiled, 'program')} in {formatting.seconds(status.compile_s)}, "
+            f"{status.n_cache_hits} from the cache"
+            f"{formatting.format_prediction(status.predicted_compile_s)}"
+        )
+        facts["trained"] = (
+            f"{formatting.seconds(status.train_s)} in all threads and workers"
+            f"{formatting.format_prediction(status.predicted_train_s)}"
+        )
     if spent := formatting.time_spent(status.spent_s):
         facts["since its start" if status.state == "running" else "last start took"] = spent
     if status.state == "running":

@@ -20,7 +20,7 @@ from sweeper.data.lint import data_doubts
 from sweeper.errors import counted
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline, describe_leak
-from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared
+from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared, long_round
 from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
@@ -327,6 +327,7 @@ class Preview:
                 *data_doubts(self.config, self.data),
                 *filter(None, [describe_leak(self.baseline)]),
                 *hardly_shared(self.plan, self.config.execution.strategy),
+                *long_round(self.plan, self._places),
                 *self.of_models,
                 *hints(self.config),
                 *notes(self.config, self.devices),
@@ -419,8 +420,12 @@ class Preview:
 
     @property
     def predicted(self) -> Duration:
-        busy = max(1, self.threads or self.workers)
-        return duration(self.config, self.forecast, self.plan, busy, self.devices)
+        return duration(self.config, self.forecast, self.plan, self._places, self.devices)
+
+    @property
+    def _places(self) -> int:
+        """How many threads or workers train buckets."""
+        return max(1, self.threads or self.workers)
 
     def _advice(self) -> str | None:
         """What would let more trials stack, if hardly two of them have the same structure."""

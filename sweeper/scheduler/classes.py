@@ -141,6 +141,28 @@ def hardly_shared(plan: Plan, strategy: str) -> Iterator[str]:
         )
 
 
+# a crash that loses more than this is worth a warning, and how long rounds should take then
+_LONG_ROUND_S, _SHORTER_ROUND_S = 1200.0, 600.0
+
+
+def long_round(plan: Plan, places: int) -> Iterator[str]:
+    """A warning if a crash could lose much, because a first round takes long.
+
+    `places` is the number of threads or workers that train its buckets.
+    """
+    each_s = [bucket.predicted_train_s or 0.0 for bucket in plan.buckets]
+    round_s = max(sum(each_s) / places, max(each_s, default=0.0))
+    lanes = [lane for bucket in plan.buckets for lane in bucket.lanes]
+    epochs = max((lane.epoch_to - lane.epoch_from for lane in lanes), default=0)
+    if round_s > _LONG_ROUND_S and epochs > 1:
+        fewer = max(1, int(epochs * _SHORTER_ROUND_S / round_s))
+        yield (
+            f"round 1 may take {round_s / 60:.0f} minutes, and a crash would lose all of it; write "
+            f"schedule.round_epochs = {fewer} to commit about every {_SHORTER_ROUND_S / 60:.0f} "
+            "minutes"
+        )
+
+
 def _program_class(
     *,
     branches: Iterable[Mapping[str, Scalar]] = (),

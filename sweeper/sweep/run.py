@@ -10,7 +10,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_doubts
 from sweeper.errors import LedgerError, SetupError, counted, not_written, printable
-from sweeper.executors.claims import n_workers
+from sweeper.executors.claims import n_threads, n_workers
 from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
 from sweeper.faults import Fault
@@ -22,7 +22,7 @@ from sweeper.results.ranking import models_left_out, repeats
 from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
-from sweeper.scheduler.classes import Plan, hardly_shared
+from sweeper.scheduler.classes import Plan, hardly_shared, long_round
 from sweeper.study.doubts import doubts
 from sweeper.study.learning import no_effect
 from sweeper.study.options import n_proposals
@@ -56,6 +56,7 @@ class StudyRun:
         self._observer = observer
         self._timeline = timeline
         self._strategy = config.execution.strategy
+        self._places = max(1, n_threads(config), n_workers(config))
         self._kept = config.results.keep_models
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
@@ -152,7 +153,8 @@ class StudyRun:
         with spending(Activity.ASK):
             plan = self._sweep.open()
         if self._sweep.state.rounds == 0:
-            for warning in hardly_shared(plan, self._strategy):
+            shared = hardly_shared(plan, self._strategy)
+            for warning in (*shared, *long_round(plan, self._places)):
                 self._observer(Warned(warning))
         with spending(Activity.PUBLISH):
             self._write_status("running", plan)

@@ -92,6 +92,15 @@ def test_status_shows_the_newest_run(command: CommandLine) -> None:
     ]
 
 
+def test_status_shows_no_times_of_rounds_before_one_is_committed(command: CommandLine) -> None:
+    begun = replace(ENDED, state="running", round=0, n_compiled=0, compile_s=0.0, train_s=0.0)
+    _written_run(command.directory / "runs" / "wine", begun)
+    told = command("status").stdout
+    assert "round 0" in told
+    assert "compiled" not in told
+    assert "trained" not in told
+
+
 def test_status_in_json_is_the_status_file_and_its_directory(command: CommandLine) -> None:
     _written_run(command.directory / "wine")
     done = command("status", "wine", "--json")
