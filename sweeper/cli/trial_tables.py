@@ -88,11 +88,17 @@ def trial(
 
 
 def unfinished(
-    number: int, curves: Mapping[str, Sequence[float | None]], buckets: Sequence[Record]
+    number: int,
+    params: Record | None,
+    curves: Mapping[str, Sequence[float | None]],
+    buckets: Sequence[Record],
 ) -> Iterator[RenderableType]:
-    """What is published of a trial that has not ended."""
-    yield pairs({f"trial {number}": "has not ended"})
-    yield from ("", "curves by epoch", _curves(curves))
+    """What is known about a trial that has not ended; its `params` if it is in training."""
+    yield pairs({f"trial {number}": "has not ended" if params is None else "in training"})
+    if params is not None:
+        yield from ("", "parameters", pairs(params))
+    if curves:
+        yield from ("", "curves by epoch", _curves(curves))
     if buckets:
         yield from ("", _buckets(buckets))
 

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,10 +34,11 @@ class Status:
     `feasible` counts complete trials that meet the constraints, if any. `timeout`, `stop` and
     `max_failures` are the limit that ended the study, else None. `xla_threads` is the number that
     the study began with, on a CPU. `edition` is that of its rules; None in a status of a version
-    that recorded none. `running` has bucket, place, class_id, class_name and trials, one entry per
-    bucket. `eta_s` and `trials_per_minute` are None if too little is known. `compile_s` and
-    `train_s` are sums over all buckets, in parallel or not, next to their predictions by the cost
-    model; `n_compiled` counts programs, of which `n_cache_hits` came from the compile cache.
+    that recorded none. `running` has bucket, place, class_id, class_name, trials and their params,
+    one entry per bucket. `eta_s` and `trials_per_minute` are None if too little is known.
+    `compile_s` and `train_s` are sums over all buckets, in parallel or not, next to their
+    predictions by the cost model; `n_compiled` counts programs, of which `n_cache_hits` came from
+    the compile cache.
     `spent_s` says where the time since the start of this program went, by activity as in
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
@@ -201,6 +203,18 @@ def for_want_of_one(run_dir: RunDir) -> str:
             "study.constraints: relax them, or search models of other sizes"
         )
     return f"`python -m sweeper trials {run_dir.root}` shows why each trial ended; {change}"
+
+
+def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
+    """The parameters of a trial in the round that trains; None if it is not known to be in one."""
+    try:
+        status = read_status(run_dir)
+    except SetupError:  # only the tables were kept
+        return None
+    if status.state != "running":
+        return None
+    buckets = (zip(one["trials"], one.get("params", ()), strict=False) for one in status.running)
+    return dict(chain.from_iterable(buckets)).get(number)
 
 
 def _was_killed(status: Status) -> bool:

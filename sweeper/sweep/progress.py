@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sweeper.config import StudyConfig
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status
-from sweeper.scheduler.classes import Plan, ProgramClass, class_name
+from sweeper.scheduler.classes import Plan, class_name
 from sweeper.study.options import most_failures, stopped_by
 from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.sweep.stopping import rules_met
@@ -81,7 +81,7 @@ class Standing:
             direction=self.config.study.direction,
             trials_per_minute=None if rate is None else 60 * rate,
             eta_s=None if rate is None else left / rate,
-            running=[] if plan is None else self._buckets(plan, state.classes),
+            running=[] if plan is None else self._buckets(plan, state),
             compile_s=state.compile_s,
             train_s=state.train_s,
             predicted_compile_s=state.predicted_compile_s,
@@ -148,14 +148,15 @@ class Standing:
             for row in ended.front
         ]
 
-    def _buckets(self, plan: Plan, classes: Mapping[str, ProgramClass]) -> list[dict[str, Any]]:
+    def _buckets(self, plan: Plan, state: SweepState) -> list[dict[str, Any]]:
         return [
             {
                 "bucket": bucket.bucket,
                 "place": bucket.side,
                 "class_id": bucket.class_id,
-                "class_name": class_name(classes[bucket.class_id], self.config.search),
+                "class_name": class_name(state.classes[bucket.class_id], self.config.search),
                 "trials": list(bucket.numbers),
+                "params": [dict(state.running[number].spec.params) for number in bucket.numbers],
             }
             for bucket in plan.buckets
         ]

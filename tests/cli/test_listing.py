@@ -240,6 +240,7 @@ def test_show_says_what_is_published_of_a_trial_that_has_not_ended(
     assert json.loads(capsys.readouterr().out) == {
         "trial_number": 1,
         "state": "RUNNING",
+        "params": None,
         "curves": drawn,
         "buckets": json.loads(json.dumps(buckets, default=str)),
     }
@@ -249,6 +250,30 @@ def test_show_says_what_is_published_of_a_trial_that_has_not_ended(
     sweeper.command("show", str(run_dir.root), "0")
     shown = capsys.readouterr().out
     assert "its curves are not published yet" in shown and "curves by epoch" not in shown
+
+
+def test_show_has_the_parameters_of_a_trial_in_training(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = RunDir(tmp_path / "run")
+    shutil.copytree(directory / "run", run_dir.root)
+    params = [{"width": 8, "lr": 0.01}, {"width": 16, "lr": 0.02}]
+    bucket = {"bucket": 0, "place": "inline", "class_id": "c", "trials": [98, 99]}
+    status = json.loads(run_dir.status.read_text(encoding="utf-8")) | {"pid": os.getpid()}
+    status |= {"state": "running", "running": [bucket | {"params": params}]}
+    write_status(run_dir, status)
+
+    sweeper.command("show", str(run_dir.root), "99")
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["trial", "99", "in", "training"]
+    assert lines[2:] == [["parameters"], ["width", "16"], ["lr", "0.02"]]
+    sweeper.command("show", str(run_dir.root), "98", "--json")
+    assert json.loads(capsys.readouterr().out)["params"] == params[0]
+
+    for unknown in ({"running": [bucket]}, {"state": "interrupted"}):
+        write_status(run_dir, status | unknown)
+        with pytest.raises(StudyError, match="no trial 99 has ended"):
+            sweeper.command("show", str(run_dir.root), "99")
 
 
 def test_an_error_is_shown_by_its_reason_and_the_end_of_its_traceback(

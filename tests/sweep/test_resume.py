@@ -299,4 +299,6 @@ def test_status_shows_progress_during_and_after_a_study(command: CommandLine) ->
     assert (running["state"], running["pid"]) == ("running", process.pid)
     assert later["counts"]["COMPLETE"] > running["counts"]["COMPLETE"] > 0
     assert sum(later["counts"].values()) == 100_000
+    (first, *_) = later["running"]
+    assert [{*params} for params in first["params"]] == [{"lr", "epochs"}] * len(first["trials"])
     assert killed["state"] == "interrupted"

@@ -25,7 +25,7 @@ from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.ranking import repeats
-from sweeper.results.status import for_want_of_one
+from sweeper.results.status import for_want_of_one, in_training
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 
@@ -103,7 +103,7 @@ def show(
 ) -> None:
     """Show one trial: its parameters, how and where it was trained, and any error.
 
-    Of a trial in training, show its curves so far.
+    Of a trial in training, show its parameters and its curves so far.
     """
     run_dir, number = trial_asked(directory, trial)
     from sweeper.results.listing import buckets_of, curves, listed
@@ -111,16 +111,17 @@ def show(
     known = listed(run_dir)
     number = _best(run_dir, known.best(1)) if number is None else number
     row, drawn, buckets = known.row(number), curves(run_dir, number), buckets_of(run_dir, number)
-    if row is None and not drawn:
+    params = None if row else in_training(run_dir, number)
+    if not (row or drawn or params):
         numbers = known.rows(["trial_number"])
         there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
         hint = f"use a finished trial: {there or 'none yet'}"
         raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", hint))
     if as_json:
-        known_of_it = row or {"trial_number": number, "state": "RUNNING"}
+        known_of_it = row or {"trial_number": number, "state": "RUNNING", "params": params}
         print_json({**known_of_it, "curves": drawn, "buckets": buckets})
     elif row is None:
-        print_shown(*trial_tables.unfinished(number, drawn, buckets))
+        print_shown(*trial_tables.unfinished(number, params, drawn, buckets))
     else:
         print_shown(*trial_tables.trial(row, known.metrics, drawn, buckets))
 
