@@ -120,7 +120,7 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     which = f", {_member(config, record)}" if member else ""
     summary = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
     summary += f"{row['epochs_done']} epochs by `{config.train.program}`"
-    if is_of_earlier_epoch(row):
+    if is_of_earlier_epoch(row, config.canonical()):
         summary += f", with the weights of epoch {row['best_epoch']}, its best"
     ended = formatting.outcome(row)
     summary += f"; the trial {_ENDED.get(ended, ended)}"

@@ -143,7 +143,7 @@ def _texts(
         "load.py": load_script(record, settings, networks, digests),
         CARD: model_card(
             config,
-            with_metrics_of_value(run_dir, row),
+            with_metrics_of_value(run_dir, row, config.canonical()),
             {**record, "versions": versions},
             [*modules],
             needed(networks),

@@ -19,6 +19,7 @@ TRIAL = {
     "epochs_done": 3,
     "final_val_loss": 0.9,
 }
+BEST, LAST = {"study": {"value": "best"}}, {"study": {"value": "last"}}
 
 
 @pytest.fixture
@@ -45,15 +46,22 @@ def run_dir(tmp_path: Path) -> RunDir:
 
 
 def test_metrics_are_those_of_the_epoch_of_the_value(run_dir: RunDir) -> None:
-    assert with_metrics_of_value(run_dir, TRIAL) == {**TRIAL, "final_val_loss": 32.25}
+    stopping = LAST | {"train": {"early_stop": {"patience": 1}}}
+    for settings in (BEST, stopping):
+        found = with_metrics_of_value(run_dir, TRIAL, settings)
+        assert found == {**TRIAL, "final_val_loss": 32.25}
 
 
 def test_a_trial_with_the_value_of_its_last_epoch_keeps_its_row(run_dir: RunDir) -> None:
     for change in ({"best_epoch": 3}, {"value": 0.5}, {"value": None, "best_value": None}):
-        assert with_metrics_of_value(run_dir, TRIAL | change) == TRIAL | change
+        assert with_metrics_of_value(run_dir, TRIAL | change, BEST) == TRIAL | change
+
+
+def test_the_last_epoch_may_be_as_good_as_the_best_one(run_dir: RunDir) -> None:
+    assert with_metrics_of_value(run_dir, TRIAL, LAST | {"train": {}}) == TRIAL
 
 
 def test_damaged_curves_leave_the_row_as_it_is(run_dir: RunDir) -> None:
     for part in run_dir.own_parts():
         part.write_bytes(b"no table")
-    assert with_metrics_of_value(run_dir, TRIAL) == TRIAL
+    assert with_metrics_of_value(run_dir, TRIAL, BEST) == TRIAL

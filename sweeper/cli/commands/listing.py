@@ -156,9 +156,10 @@ def _best_in_blocks(
     run_dir: RunDir, known: TrialRows, rows: Sequence[Row]
 ) -> Iterator[Sequence[RenderableType]]:
     """What is known about the best trials, and how to continue; blocks may be empty."""
-    baseline, judged = read_baseline(run_dir), with_metrics_of_value(run_dir, rows[0])
+    settings = known.study["settings"]
+    baseline, judged = read_baseline(run_dir), with_metrics_of_value(run_dir, rows[0], settings)
     doubt = describe_doubt(baseline, known.metrics, known.directions, rows[0])
-    chosen, train = read_ensemble(run_dir), known.study["settings"].get("train")
+    chosen, train = read_ensemble(run_dir), settings.get("train")
     yield _one(formatting.violates(rows[0]))
     yield [tables.best_trials(known.metrics, rows)]
     yield _one(formatting.tie(known.metrics, known.tied()))
