@@ -35,7 +35,7 @@ from sweeper.config.toml import IN_MAPPING
 from sweeper.config.train import better, column_of
 from sweeper.errors import FRESH, DataError, Problem, StudyError, SweeperError, warn_caller
 from sweeper.results.events import Event, Observer, RoundClosed, Warned
-from sweeper.results.formatting import best_trial, states
+from sweeper.results.formatting import best_trial, none_feasible, states
 from sweeper.results.read import Results
 from sweeper.rundir import ScratchDirectory
 from sweeper.templates.mapping import load_study
@@ -233,6 +233,8 @@ class _Sweep(BaseEstimator, ABC):
         if best is None:
             found = f"no trial completed ({states(results.status)})"
             hint = "search other values, or train more trials or epochs"
+            if infeasible := none_feasible(results.status):
+                found, _, hint = infeasible.partition("; ")
             raise FitError(Problem(str(results.run_dir.root), "", found, hint))
         is_ensemble = bool(self.ensemble) and results.run_dir.ensemble.exists()
         trial, n_folds = int(best["trial_number"]), study.study.folds or 1

@@ -265,6 +265,12 @@ def test_an_argument_that_makes_no_study_is_named(given: dict[str, Any], message
     assert isinstance(caught.value, ValueError)
 
 
+def test_constraints_that_no_trial_meets_are_named() -> None:
+    settings = {"study.constraints": [{"metric": "val_loss", "max": 1e-9}]}
+    with pytest.raises(FitError, match="no trial meets study"):
+        sweeper.SweepClassifier(n_trials=2, epochs=1, settings=settings).fit(X, Y)
+
+
 @pytest.mark.parametrize(
     ("of_study_file", "of_estimator"),
     [

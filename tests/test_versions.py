@@ -78,7 +78,7 @@ def test_a_study_of_an_earlier_version_can_be_verified_unchanged(
     assert others - {"preparation.json"} == (younger if version == 1 else set())
     (note,) = (damage for damage in found.damage if damage.file == "preparation.json")
     told = "it lacks targets, rows, digest, as an earlier version wrote it"
-    assert note.found == (told if version == 2 else "it is not there")
+    assert note.found == (told if version == 2 else "it is missing")
     assert written(run.ledger)["schema_version"] == version
 
 

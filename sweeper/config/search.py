@@ -18,6 +18,7 @@ _TYPE = "type of the values"
 _LOW = "lowest value"
 _HIGH = "highest value"
 _STEP = "distance between values, starting at low"
+_MAX_INTEGERS = 2**52
 _MAX_STEPS = 100_000  # more have no effect, and take long to list
 _LEAST = 1.2e-38
 _LOG = "whether to draw uniformly in the logarithm"
@@ -104,6 +105,14 @@ def _too_wide(low: float, high: float) -> Iterable[Flaw]:
         yield Flaw("high", found, "write a smaller one")
 
 
+def _too_many(low: int, high: int, step: int, base: int | None, log: bool) -> Iterable[Flaw]:
+    """Integers that samplers, which draw floats, cannot tell apart."""
+    largest = high if log else (high - low) // step
+    if base is None and largest >= _MAX_INTEGERS:
+        found = f"{low} to {high} has integers that floats cannot tell apart"
+        yield Flaw("high", found, "write a smaller one, or a larger step")
+
+
 def _base_and_another(base: int | None, step: int, log: bool) -> Iterable[Flaw]:
     if base is not None and (log or step != 1):
         other = "log" if log else f"step {step}"
@@ -137,7 +146,10 @@ def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
 class IntSearch(_range_of(int)):
     """Integers from `low` to `high`, both included; with `base` only its powers."""
 
-    rules = (check_order, _log_of_nothing, _steps_in_log, _base_and_another, _no_power)
+    rules = (
+        *(check_order, _log_of_nothing, _steps_in_log, _base_and_another, _no_power),
+        _too_many,
+    )
 
     type: Literal["int"] = Field(description=_TYPE)
     low: int = Field(description=_LOW, examples=[16])

@@ -6,6 +6,7 @@ a study of their own, in which each is trained with several seeds on the same sp
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from contextlib import closing
@@ -112,15 +113,14 @@ def refuse_others(found: Finalists) -> None:
 
 def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -> dict[str, Any]:
     """The tables of the study that trains them again."""
-    tables, names = with_rows_file(before, before.canonical()), [*before.columns]
-    drawn = [{name: row[f"params_{name}"] for name in names} for row in rows]
+    tables = with_rows_file(before, before.canonical())
     study = tables["study"] | {
         "name": f"{before.study.name}-confirm",
         "n_trials": len(rows),
         "replicates": seeds,
         # other weights, orders and draws, but the same split of the data
         "seed": (before.study.seed + 1) % 2**32,
-        "enqueue": [{n: v for n, v in one.items() if v is not None} for one in drawn],
+        "enqueue": [json.loads(row["params_json"]) for row in rows],
         "sampler": {"name": "random"},
         "pruner": {"name": "none"},
         "timeout": None,

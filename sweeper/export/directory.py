@@ -167,7 +167,7 @@ def refuse_misfit(
     weights = run_dir.model(number, member)
     found = [*misfits(kept, weights, whose(row, member, data_digest))]
     if not weights.exists():
-        found.append((weights.name, "it is not there"))
+        found.append((weights.name, "it is missing"))
     if found:
         raise SetupError(
             Problem(str(run_dir.models / name), "", what, hint) for name, what in found

@@ -40,7 +40,8 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.saved_file import plain_state_of, read_saved
 from sweeper.results.ensemble import Again, EnsembleRecord, Gain, Member, write_ensemble
-from sweeper.results.listing import Row, listed
+from sweeper.results.listing import Row, TrialRows, listed
+from sweeper.results.ranking import is_feasible
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
@@ -148,7 +149,7 @@ def candidates(
     config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
     if not trust_code:
         refuse_foreign(config, run_dir)
-    rows = _with_kept_models(config, run_dir, known.of(known.best(MOST_CANDIDATES)))
+    rows = _with_kept_models(config, run_dir, _best(known))
     with preparing(config) as prepared:
         data = prepared()
     _refuse_unfit(config, run_dir, data)
@@ -165,7 +166,7 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
         StudyError: as `measure_ensemble`.
     """
     known = listed(run_dir)
-    rows = _with_kept_models(config, run_dir, known.of(known.best(MOST_CANDIDATES)))
+    rows = _with_kept_models(config, run_dir, _best(known))
     _refuse_unfit(config, run_dir, data)
     found = _predicted(config, run_dir, data, rows, trust_code=True)
     size = config.results.ensemble or 1
@@ -225,13 +226,19 @@ def measure_again(
         return (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
 
 
+def _best(known: TrialRows) -> list[Row]:
+    """The best trials, without those that violate a constraint."""
+    return [row for row in known.of(known.best(MOST_CANDIDATES)) if is_feasible(row)]
+
+
 def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
     kept = [row for row in rows if run_dir.saved(row["trial_number"]).is_file()]
     if len(kept) * config.study.replicates < 2:
         found = f"the weights of {counted(len(kept), 'trial')} are kept, and an ensemble needs 2"
         hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, which new trials heed"
         if len(rows) <= len(kept):
-            found = f"{counted(len(rows), 'trial')} completed, and an ensemble needs 2"
+            met = " and met study.constraints" if config.study.constraints else ""
+            found = f"{counted(len(rows), 'trial')} completed{met}, and an ensemble needs 2"
             hint = "let more complete: train more trials, without study.stop, or prune fewer"
         raise StudyError(Problem(str(run_dir.root), "results.keep_models", found, hint))
     return kept

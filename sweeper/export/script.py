@@ -357,7 +357,7 @@ def _value(value: object) -> str:
 
 def _text(value: str) -> str:
     """A string as Python code, with the quotes that formatters choose."""
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _is_adapted(network: Network) -> TypeGuard[UserNetwork]:
@@ -423,11 +423,13 @@ def features(rows):
         if not np.isfinite(x).all():
             what = "infinite" if DATA["fills"] else "missing or infinite"
             raise ValueError(f"a number is {{what}}")
-        x = scaled(x, DATA["scaling"])
+        with np.errstate(over="ignore"):
+            x = scaled(x, DATA["scaling"]).astype(DATA["dtype"])
+        if not np.isfinite(x).all():
+            raise ValueError(f"a number is too large for {{DATA['dtype']}}")
         if DATA["ranges"]:
             low, high = (np.array(DATA["ranges"][end], DATA["dtype"]) for end in ("low", "high"))
-            kept = x.astype(DATA["dtype"])
-            warn_of("numbers beyond the training range", ((kept < low) | (kept > high)) & ~gaps)
+            warn_of("numbers beyond the training range", ((x < low) | (x > high)) & ~gaps)
         parts.append(x)
     encoded = []
     for one in DATA["categories"]:
@@ -435,7 +437,7 @@ def features(rows):
         values = values_of(rows[one["name"]])
         places, gone = known.places(values)
         is_new = (places == UNKNOWN) & ~gone
-        is_other = len(values) > 1 or not known.is_like(values[0])
+        is_other = len(values) != 1 or not known.is_like(values[0])
         if is_new.any() and is_new[~gone].all() and is_other:
             raise ValueError(f"'{{one['name']}}' has no value that training rows had")
         if is_new.any():

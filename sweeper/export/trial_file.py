@@ -66,7 +66,9 @@ def trial_text(
     A text that `is_portable` has no absolute paths.
     """
     tables, saved = trial_tables(config, row), RunDir(run_dir).started_from
-    name, start = str(written_to), f" --continue-from {saved}" if saved.exists() else ""
+    name, start = str(written_to), ""
+    if saved.exists():
+        start = f" --continue-from {quote(str(saved))}"
     path = tables["data"].get("path")
     if path is not None:
         path = _found_from(path, config.source.path, written_to)
@@ -80,7 +82,7 @@ def trial_text(
     learned = None
     with suppress(SetupError):  # only the tables were kept
         learned = formatting.learned(read_status(RunDir(run_dir)))
-    return _heading(config, row, f"{name}{start}", learned) + toml_text(tables)
+    return _heading(config, row, f"{quote(name)}{start}", learned) + toml_text(tables)
 
 
 def portable(tables: Mapping[str, Any]) -> dict[str, Any]:

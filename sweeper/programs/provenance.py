@@ -148,7 +148,7 @@ def read_note(path: Path, data_digest: str | None) -> dict[str, Any]:
     try:
         note = read_json(path)
     except FileNotFoundError as error:
-        raise NoteError("it is not there") from error
+        raise NoteError("it is missing") from error
     except (OSError, ValueError) as error:
         raise NoteError(f"it cannot be read ({error})") from error
     if not isinstance(note, dict):

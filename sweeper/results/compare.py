@@ -18,7 +18,7 @@ _APART = frozenset({"model_path"})
 class TableDifference(Enum):
     """How a table differs from what it should be."""
 
-    MISSING = "it is not there"
+    MISSING = "it is missing"
     UNREADABLE = "it cannot be read"
     COLUMNS = "its columns differ from those of the ledger"
     ROWS = "it contains rows that are not in the ledger"

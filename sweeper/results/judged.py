@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
-from math import fsum
 from typing import Any
 
+from sweeper.results.formatting import names
 from sweeper.results.light import readable, whole_numbers
 from sweeper.rundir import RunDir
 
-_COLUMNS = ("trial_number", "epoch", "metric", "phase", "value")
+_COLUMNS = ("trial_number", "epoch", "metric", "value")
 
 
 def with_metrics_of_value(
@@ -18,10 +17,14 @@ def with_metrics_of_value(
 ) -> dict[str, Any]:
     """A row of trials.parquet whose `final_` columns are of the epoch of its value.
 
-    They are those of the last epoch as published. With several members, they are means over them.
-    The row stays as it is if it has the value of its last epoch, or no curve can be read.
+    They are those of the last epoch as published. The row stays as it is if it has the value of its
+    last epoch, or no curve can be read. If its epoch is not recorded, the columns are None.
     `settings` are those of the study.
     """
+    if not _keeps(settings) or trial.get("value") is None:
+        return dict(trial)
+    if not _is_of_best_epoch(trial, settings):
+        return {**trial, **{name: None for name in trial if name.startswith("final_")}}
     if not is_of_earlier_epoch(trial, settings):
         return dict(trial)
     found = _metrics(run_dir, trial["trial_number"], trial["best_epoch"])
@@ -29,29 +32,39 @@ def with_metrics_of_value(
 
 
 def is_of_earlier_epoch(trial: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    """Whether a row of trials.parquet has the value of its best epoch, which is not its last."""
-    epoch = trial.get("best_epoch")
-    if not _keeps_best(settings) or epoch is None or trial.get("value") is None:
-        return False
-    return trial["value"] == trial.get("best_value") and epoch != trial["epochs_done"]
+    """Whether a row of trials.parquet has the value of its `best_epoch`, which is not its last."""
+    return _is_of_best_epoch(trial, settings) and trial["best_epoch"] != trial["epochs_done"]
 
 
-def _keeps_best(settings: Mapping[str, Any]) -> bool:
-    """Whether trials end with their best epoch; otherwise the last one may just be as good."""
-    stops_early = bool(settings.get("train", {}).get("early_stop"))
-    return stops_early or settings.get("study", {}).get("value") == "best"
+def _is_of_best_epoch(trial: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Whether a row is known to have the value of its `best_epoch`.
+
+    Each replicate and fold has an epoch of its own, as has a metric that is not the objective.
+    """
+    study = settings.get("study", {})
+    n_members = (study.get("replicates") or 1) * (study.get("folds") or 1)
+    is_judged = n_members == 1 and _keeps(settings) == names(study["metric"])[0]
+    return is_judged and trial.get("value") == trial.get("best_value") is not None
+
+
+def _keeps(settings: Mapping[str, Any]) -> str:
+    """The metric by whose best epoch trials end; empty if they end with their last one."""
+    study, early_stop = settings.get("study", {}), settings.get("train", {}).get("early_stop")
+    if study.get("value") == "best":
+        return names(study["metric"])[0]
+    return (early_stop.get("metric") or names(study["metric"])[0]) if early_stop else ""
 
 
 def _metrics(run_dir: RunDir, number: int, epoch: int) -> dict[str, float]:
-    """The metrics of a trial after `epoch`, over all phases; empty if its curve is not readable."""
-    values: defaultdict[str, list[float]] = defaultdict(list)
+    """The metrics of a trial after `epoch`; empty if its curve is not readable."""
+    found: dict[str, float] = {}
     for part in run_dir.own_parts():
         table = readable(part, _COLUMNS)
         if table is None or not {*_COLUMNS} <= {*table.column_names}:
             continue
         numbers, epochs = whole_numbers(table["trial_number"]), whole_numbers(table["epoch"])
         for place in ((numbers == number) & (epochs == epoch)).nonzero()[0].tolist():
-            row = {name: table[name][place].as_py() for name in ("metric", "phase", "value")}
-            if row["phase"] is None and row["value"] is not None:
-                values[row["metric"]].append(row["value"])
-    return {metric: fsum(several) / len(several) for metric, several in values.items()}
+            metric, value = (table[name][place].as_py() for name in ("metric", "value"))
+            if value is not None:
+                found[metric] = value
+    return found

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted, printable
@@ -202,7 +203,8 @@ def for_want_of_one(run_dir: RunDir) -> str:
             f"{counted(status.infeasible, 'trial')} had a number of parameters that violates "
             "study.constraints: relax them, or search models of other sizes"
         )
-    return f"`python -m sweeper trials {run_dir.root}` shows why each trial ended; {change}"
+    command = f"python -m sweeper trials {quote(str(run_dir.root))}"
+    return f"`{command}` shows why each trial ended; {change}"
 
 
 def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
@@ -311,7 +313,7 @@ def no_trials(run_dir: RunDir) -> Problem:
         except SetupError:  # it is starting, or was killed while it was
             state, round_ = None, 0
         if round_:
-            hint = f"publish it with 'python -m sweeper verify {run_dir.root} --repair'"
+            hint = f"publish it with 'python -m sweeper verify {quote(str(run_dir.root))} --repair'"
         else:
             found = "the study was started, but no round is committed yet"
             resume = "run the study again, which resumes it"

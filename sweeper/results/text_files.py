@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -56,7 +57,7 @@ def write_new(path: Path, text: str) -> None:
         SetupError: it cannot be written.
     """
     try:
-        _write(path, text, "x")
+        _write(path, text, "x", path)
     except FileExistsError:
         raise _existing(path) from None
 
@@ -100,10 +101,17 @@ def write_over(path: Path, text: str) -> None:
     Raises:
         SetupError: it cannot be written.
     """
-    _write(path, text, "w")
+    target = path.resolve()
+    if target.exists() and not target.is_file():  # a device, such as /dev/stdout
+        _write(path, text, "w", path)
+        return
+    staged = target.with_name(f"{target.name}.{os.getpid()}.part")
+    _write(staged, text, "w", path)
+    staged.replace(target)
 
 
-def _write(path: Path, text: str, mode: Literal["x", "w"]) -> None:
+def _write(path: Path, text: str, mode: Literal["x", "w"], named: Path) -> None:
+    """Write a file that messages call `named`."""
     try:
         with path.open(mode, encoding="utf-8") as file:
             try:
@@ -117,4 +125,4 @@ def _write(path: Path, text: str, mode: Literal["x", "w"]) -> None:
         raise
     except OSError as error:
         hint = "choose a writable path with -o"
-        raise SetupError(Problem(str(path), "", f"{error.strerror}", hint)) from error
+        raise SetupError(Problem(str(named), "", f"{error.strerror}", hint)) from error

@@ -8,6 +8,7 @@ study file.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -111,7 +112,10 @@ def _written(
 
 
 def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
-    """By how much a trial violates each constraint in its last epoch; up to 0 it violates none."""
+    """By how much a trial violates each constraint in its last epoch; up to 0 it violates none.
+
+    Whether it violates any is judged at the epoch that counts, which need not be the last.
+    """
     found: dict[str, float] = {}
     for one in config.study.constraints:
         column = one.metric if one.metric == N_PARAMETERS else f"final_{one.metric}"
@@ -122,8 +126,10 @@ def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
             found[f"{one.metric} max"] = value - one.max
         if one.min is not None:
             found[f"{one.metric} min"] = one.min - value
-    if row.get("feasible"):  # judged at the epoch that counts, which need not be the last
+    if row.get("feasible"):
         found = {name: min(excess, 0.0) for name, excess in found.items()}
+    elif row.get("feasible") is False and found and max(found.values()) <= 0.0:
+        found[max(found, key=lambda name: found[name])] = sys.float_info.epsilon
     return found or None
 
 

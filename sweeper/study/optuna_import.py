@@ -80,7 +80,7 @@ def import_optuna(
     trials = [trial for trial in study.trials if trial.state.name in _ENDED]
     search = _search(place, trials, renamed)
     config = _config(safe, _objectives(place, study, metrics), study, search)
-    columns = {renamed.get(key, key): entry.column(key) for key, entry in search.items()}
+    columns = {key: entry.column(key) for key, entry in search.items()}
     names = {old: columns[renamed.get(old, old)] for trial in trials for old in trial.params}
     before = before_first_epoch(trials)
     rows = [_row(config, trial, names, before) for trial in trials]

@@ -9,7 +9,6 @@ crash is taken again, unless its request is recorded.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,6 @@ from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, open_inside, remove_inside, replacing
 from sweeper.trial import Scalar
 
-_KEY = re.compile(r"\d+-[0-9a-f]+")
 _ANSWER = ".answer.json"
 _LOOKS_S = 0.1
 _MAX_BYTES = 1_000_000

@@ -112,7 +112,7 @@ def test_numbers_and_words_are_not_quoted(value: object) -> None:
     "name", ["width", "class", "x=print(1), y", "a b", '"', "\n", "x) or print(1) or dict(y"]
 )
 def test_an_argument_in_load_py_cannot_inject_code(name: str) -> None:
-    for value in (1, "a\n'", float("inf"), True, None):
+    for value in (1, "a\n'", "\N{GRINNING FACE}ä", float("inf"), True, None):
         call = ast.parse(f"f({keyword_argument(name, value)})", mode="eval").body
         assert isinstance(call, ast.Call)
         (one,) = call.keywords

@@ -55,6 +55,22 @@ def test_what_is_too_large_is_refused(
     assert problem.hint.startswith("write ")
 
 
+@pytest.mark.parametrize(
+    "ends", [f"low = 0, high = {2**52}", f"low = 1, high = {2**52}, log = true"]
+)
+def test_more_integers_than_floats_tell_apart_are_refused(ends: str) -> None:
+    text = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', _PYTHON)
+    wide = f'model.count = {{ type = "int", {ends} }}\n'
+    with pytest.raises(StudyError) as refusal:
+        parse(text.partition("model.depth")[0] + wide, Path("study.toml"))
+    (problem,) = refusal.value.problems
+    assert problem.key == "search.model.count.high"
+    assert problem.found.endswith("has integers that floats cannot tell apart")
+    parse(
+        text.partition("model.depth")[0] + wide.replace(str(2**52), str(2**52 - 1)), Path("s.toml")
+    )
+
+
 def test_a_range_too_wide_for_floats_is_refused() -> None:
     text = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', _PYTHON)
     text = text.partition("model.depth")[0] + _ALL + "\n"

@@ -126,7 +126,7 @@ def test_verify_reports_a_damaged_copy_of_the_start_model(
     for content, found in (
         (whole[:-1], "not a saved model: "),
         (other.read_bytes(), "it is another model"),
-        (None, "it is not there"),
+        (None, "it is missing"),
     ):
         continued.started_from.unlink()
         if content is not None:

@@ -27,7 +27,13 @@ from sweeper.data.transform import Category, Transform
 from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.export.confirm import finalists
-from sweeper.export.ensemble import measure_again, measure_ensemble, not_repeatable, select
+from sweeper.export.ensemble import (
+    candidates,
+    measure_again,
+    measure_ensemble,
+    not_repeatable,
+    select,
+)
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.results.ensemble import (
     EnsembleRecord,
@@ -446,6 +452,23 @@ def test_too_few_complete_trials_are_named_as_the_reason(tmp_path: Path) -> None
     trained(config)
     with pytest.raises(StudyError, match="1 trial completed, and an ensemble needs 2; let more"):
         measure_ensemble(RunDir(config.run_dir), 4)
+
+
+def test_trials_that_violate_a_constraint_are_not_averaged(tmp_path: Path) -> None:
+    met = "study.constraints=[{metric='val_loss', max=0.58}]"
+    config = study_in(tmp_path, DIGITS, *CLASSES, met)
+    trained(config)
+    rows = sweeper.open_results(config.run_dir).trials()
+    assert rows["feasible"].sum() == 3
+    assert len(rows) == 6
+
+    run_dir = RunDir(config.run_dir)
+    with candidates(run_dir) as (_, _, found):
+        assert {number for number, _ in found.models} == {*rows["trial_number"][rows["feasible"]]}
+    for number in rows["trial_number"][rows["feasible"]][1:]:
+        run_dir.saved(int(number)).unlink()
+    with pytest.raises(StudyError, match="the weights of 1 trial are kept, and an ensemble needs"):
+        measure_ensemble(run_dir)
 
 
 def record_of(single: float, ensemble: float, error: float | None, way: str) -> EnsembleRecord:

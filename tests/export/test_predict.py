@@ -244,6 +244,20 @@ def test_load_py_warns_of_what_predict_reports(alone: ModuleType) -> None:
     ]
 
 
+def test_load_py_refuses_a_number_that_is_too_large_as_predict_does(
+    saved: SavedModel, alone: ModuleType
+) -> None:
+    rows = CLEAN.assign(x=[0.5, 1e300, 0.5])
+    for features in (saved.features, alone.features):
+        with pytest.raises(ValueError, match="too large for float32"):
+            features(rows)
+
+
+def test_a_table_without_rows_has_no_features(saved: SavedModel, alone: ModuleType) -> None:
+    for features in (saved.features, alone.features):
+        assert features(CLEAN[:0]).shape == (0, saved.features(CLEAN).shape[1])
+
+
 def test_a_model_of_an_earlier_version_has_no_training_range(
     best: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,7 @@ def test_an_export_requires_both_files_to_have_the_same_model(
     shutil.copy(ended.model(next_best), copied.model(best))
     assert "its arrays are not those of" in refusal(copied, best, tmp_path / "best")
     copied.model(best).unlink()
-    assert "it is not there" in refusal(copied, best, tmp_path / "best")
+    assert "it is missing" in refusal(copied, best, tmp_path / "best")
 
 
 def test_a_model_of_an_earlier_version_is_identified_by_its_name(
@@ -163,7 +163,7 @@ def test_weights_that_were_never_kept_do_not_count_as_damage(copied: RunDir) -> 
         assert kept(copied) == expected
         assert found(copied) == {}
     copied.model(before[0]).unlink()
-    assert found(copied) == {f"models/{copied.model(before[0]).name}": "it is not there"}
+    assert found(copied) == {f"models/{copied.model(before[0]).name}": "it is missing"}
 
 
 def test_a_trial_may_become_one_of_the_best_after_its_weights_are_gone(

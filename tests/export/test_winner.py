@@ -75,6 +75,21 @@ def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDi
     assert config.data.source == found.config.data.source
 
 
+def test_finalists_have_values_of_the_kinds_that_they_had(tmp_path: Path) -> None:
+    net = "import equinox as eqx\n\n\ndef build(in_size, out_size, mark, key):\n"
+    net += "    assert mark in (False, 0.5, 1) and type(mark) in (bool, float, int)\n"
+    net += "    return eqx.nn.MLP(in_size, out_size, 4, 1, key=key)\n"
+    (tmp_path / "nets.py").write_text(net, encoding="utf-8")
+    model = "model={kind='python', function='nets:build'}"
+    marks = "search={model.mark={type='categorical', choices=[false, 0.5, 1]}}"
+    few = "study.n_trials=3", "train.epochs=1", "study.sampler={name='grid'}"
+    trained(study_in(tmp_path, STUDY, model, marks, *few))
+
+    found = finalists(RunDir(tmp_path / "run"), 3, 2)
+    marks_again = [one["mark"] for one in found.config.study.enqueue]
+    assert sorted(map(repr, marks_again)) == ["0.5", "1", "False"]
+
+
 def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
     first = finalists(run_dir, 2, 2)
     assert trained_with_view(first.config, quiet=True, fresh=True)[0].state == "finished"

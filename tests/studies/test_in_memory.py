@@ -135,7 +135,7 @@ def test_verify_reports_missing_and_other_rows(whole: RunDir, tmp_path: Path) ->
     run_dir.rows.write_bytes(whole.rows.read_bytes()[:-9])
     assert [name for name, _, _ in damage()] == ["data.parquet"]
     run_dir.rows.unlink()
-    assert damage() == [("data.parquet", "it is not there", again)]
+    assert damage() == [("data.parquet", "it is missing", again)]
 
 
 def test_later_changes_of_a_table_do_not_reach_its_study() -> None:

@@ -277,3 +277,13 @@ def test_what_optuna_proposes_for_an_exported_study_is_what_the_study_file_allow
         "weight_decay",
         "batch_size",
     }
+
+
+def test_a_trial_is_as_feasible_in_optuna_as_in_its_row(run_dir: RunDir) -> None:
+    known = listed(run_dir)
+    rows = [row for row in known.rows() if row["final_val_loss"] is not None]
+    config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
+    for feasible in (True, False):
+        judged = [row | {"feasible": feasible} for row in rows]
+        found = frozen_trials(config, judged, {}, written_distributions(config))
+        assert {trial.constraints["val_loss max"] <= 0 for trial in found} == {feasible}

@@ -80,6 +80,25 @@ def test_trials_and_curves_are_those_of_the_study(url: str, tmp_path: Path) -> N
     assert [at.timestamp() for at in rows["started_at"]] == pytest.approx(starts)
 
 
+def test_names_can_be_exchanged(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'exchanged.db'}"
+    study = optuna.create_study(storage=open_storage(url))
+    trial = study.ask()
+    trial.suggest_int("model.width", 1, 3)
+    trial.suggest_int("model.depth", 8, 256)
+    study.tell(trial, 1.0)
+
+    for names in (
+        {"model.width": "model.depth", "model.depth": "model.width"},
+        {"model.width": "model.depth", "model.depth": "train.batch_size"},
+    ):
+        (row,) = listed(imported(url, tmp_path / names["model.depth"], names)).rows()
+        columns = (names[name].rpartition(".")[2] for name in trial.params)
+        expected = dict(zip(columns, trial.params.values(), strict=True))
+        assert json.loads(row["params_json"]) == expected
+        assert {name: row[f"params_{name}"] for name in expected} == expected
+
+
 def test_names_and_values_that_no_table_can_have_are_replaced(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'odd.db'}"
     study = optuna.create_study(storage=open_storage(url), study_name="odd")

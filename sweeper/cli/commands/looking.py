@@ -123,7 +123,7 @@ def verify(
     else:
         print_shown(*found.looked_at, *map(str, found.damage))
         if not found.damage:
-            print_shown("whole")
+            print_shown("no damage found")
     raise typer.Exit(bool(found.damage))
 
 

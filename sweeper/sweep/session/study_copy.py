@@ -31,7 +31,7 @@ def restore_copy(run_dir: RunDir, settings: Mapping[str, Any]) -> None:
 def study_copy_fault(run_dir: RunDir) -> str:
     """What is wrong with it; empty if nothing is."""
     if not run_dir.study_file.exists():
-        return "it is not there"
+        return "it is missing"
     return "" if is_toml(run_dir.study_file) else "it cannot be read"
 
 

@@ -165,7 +165,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
     looked_at = (
         f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} finished trials, "
         f"{len(state.running)} unfinished",
-        f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of live trials",
+        f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of unfinished trials",
         f"{run_dir.models.name}/: {len(found)} models",
         *filter(None, (_names_there(_views(run_dir)), _names_there(other_files(run_dir)))),
     )

@@ -111,7 +111,7 @@ def damaged_model(
 
     if model.is_kept:
         missing = (path for path in (saved, weights) if not path.exists())
-        yield from (damage(path.name, "it is not there") for path in missing)
+        yield from (damage(path.name, "it is missing") for path in missing)
     if not saved.exists():
         return
     try:

@@ -53,7 +53,7 @@ def damaged_files(
     if found := study_copy_fault(run_dir):
         yield Damage(run_dir.study_file.name, found, hint, is_view=True)
     if not is_schema_text(run_dir.schema):
-        found = "it cannot be read" if run_dir.schema.exists() else "it is not there"
+        found = "it cannot be read" if run_dir.schema.exists() else "it is missing"
         yield Damage(run_dir.schema.name, found, hint, is_view=True)
     if run_dir.importance.exists() and not is_importance(run_dir.importance):
         yield Damage(run_dir.importance.name, "it cannot be read", hint, is_view=True)
@@ -104,7 +104,7 @@ def _rows_fault(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> str:
     if not any("rows" in session for session in sessions):
         return ""
     if not run_dir.rows.is_file():
-        return "it is not there"
+        return "it is missing"
     try:
         with preparing(config) as prepared:
             digest = prepared().digest
@@ -119,7 +119,7 @@ def _start_fault(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, s
     if start is None:
         return None
     if not run_dir.started_from.exists():
-        return "it is not there", start["path"]
+        return "it is missing", start["path"]
     try:
         digest = read_saved(run_dir.started_from, trusted=trusted).digest
     except SweeperError as error:

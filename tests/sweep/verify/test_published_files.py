@@ -19,7 +19,7 @@ from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
 
 NAMES = ("preparation.json", "importance.parquet", "SCHEMA.md", "study.toml", "baseline.json")
-GONE, UNREADABLE = "it is not there", "it cannot be read"
+GONE, UNREADABLE = "it is missing", "it cannot be read"
 CSV = (
     "data={source='csv', path='wine.csv', target='target', split={val=0.2, test=0.1}}",
     "study.n_trials=2",
@@ -149,6 +149,6 @@ def test_commands_name_damage_and_obstacles(
     (command.directory / "away.csv").rename(command.directory / "wine.csv")
     run_dir.trials.unlink()  # the ledger contains the study file, too
     done = command("verify", "runs/wine", "--repair")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "whole")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no damage found")
     study_file = str(command.directory / "study.toml")
     assert sweeper.open_results(run_dir.root).study["study_file"] == study_file

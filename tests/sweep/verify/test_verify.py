@@ -32,7 +32,7 @@ def test_intact_files_are_reported_as_intact(ended: Study, halfway: Study) -> No
     assert verify(ended.run_dir).damage == ()
     looked_at = verify(halfway.run_dir).looked_at
     assert looked_at[0] == "ledger.db: 1 rounds, 0 finished trials, 3 unfinished"
-    assert looked_at[1] == "checkpoints/: 1 files of live trials"
+    assert looked_at[1] == "checkpoints/: 1 files of unfinished trials"
     assert looked_at[-1] == "preparation.json, baseline.json, SCHEMA.md, study.toml"
 
 
@@ -112,7 +112,7 @@ def test_damaged_and_missing_models_are_found(
     other.unlink()
     assert found(run_dir) == {
         f"models/{model.name}": f"its arrays are not those of {saved.name}",
-        f"models/{other.name}": "it is not there",
+        f"models/{other.name}": "it is missing",
     }
     saved.write_bytes(saved.read_bytes()[:-1])
     assert f"models/{saved.name}" in found(run_dir)
@@ -189,7 +189,7 @@ def test_the_command(ended: Study, copied: Callable[[Study], Study], command: Co
     (damage,) = json.loads(done.stdout)["damage"]
     assert damage["file"] == "buckets.parquet"
     done = command("verify", str(root), "--repair")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "whole")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no damage found")
 
 
 def test_missing_rows_of_a_finished_study_are_found(
