@@ -46,7 +46,9 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
             content, read_dictionary=texts, page_checksum_verification=True
         ) as file:
             # Arrow's threads abort a program that ends soon after (apache/arrow issue 34314)
-            return file.read(columns=wanted, use_threads=False)
+            table = file.read(columns=wanted, use_threads=False)
+        study_metadata(table)  # a file has two copies of it, of which `check_light` reads one
+        return table
 
 
 def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
