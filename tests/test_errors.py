@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import sweeper
@@ -41,3 +44,17 @@ def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:
 
 def test_the_package_offers_its_public_names_only() -> None:
     assert dir(sweeper) == sorted(sweeper.__all__)
+
+
+def test_commands_in_messages_quote_their_paths() -> None:
+    command = re.compile(r"sweeper (?!guide)[a-z-]+ \{([^{}]*)\}")
+    package = Path(sweeper.__file__).parent
+    sources = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    unquoted = [
+        (path.name, place)
+        for path, source in sources.items()
+        for place in command.findall(source)
+        if not place.startswith("quote(")
+        and not re.search(rf"\b{re.escape(place)}\b.*=.*quote\(", source)
+    ]
+    assert unquoted == []

@@ -220,12 +220,16 @@ def ensemble_again(found: Sequence[Again], record: EnsembleRecord) -> Iterator[R
     yield confirmation(found[-1], record)
 
 
-def few_finalists(count: int, top: int) -> str:
-    """Why there are fewer finalists than the `top` that were wanted; empty if there are not."""
+def few_finalists(count: int, top: int, *, constrained: bool) -> str:
+    """Why there are fewer finalists than the `top` that were wanted; empty if there are not.
+
+    `constrained` says that the study has constraints.
+    """
     if count >= top:
         return ""
     are = "trial is" if count == 1 else "trials are"
-    return f"only {count} {are} complete; pruned and failed trials cannot be finalists"
+    met = " and feasible" if constrained else ""
+    return f"only {count} {are} complete{met}; pruned and failed trials cannot be finalists"
 
 
 def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:

@@ -18,7 +18,7 @@ _TYPE = "type of the values"
 _LOW = "lowest value"
 _HIGH = "highest value"
 _STEP = "distance between values, starting at low"
-_MAX_INTEGERS = 2**52
+_MAX_INTEGERS = 2**52  # samplers draw them as floats
 _MAX_STEPS = 100_000  # more have no effect, and take long to list
 _LEAST = 1.2e-38
 _LOG = "whether to draw uniformly in the logarithm"
@@ -146,10 +146,7 @@ def _rounded_choice(choices: tuple[Scalar, ...]) -> Iterable[Flaw]:
 class IntSearch(_range_of(int)):
     """Integers from `low` to `high`, both included; with `base` only its powers."""
 
-    rules = (
-        *(check_order, _log_of_nothing, _steps_in_log, _base_and_another, _no_power),
-        _too_many,
-    )
+    rules = (check_order, _log_of_nothing, _steps_in_log, _base_and_another, _no_power, _too_many)
 
     type: Literal["int"] = Field(description=_TYPE)
     low: int = Field(description=_LOW, examples=[16])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from sweeper.config import StudyConfig
@@ -223,7 +224,8 @@ def _outputs(config: StudyConfig, data: Record) -> str:
 
 def _use(config: StudyConfig, record: Record, needed: Sequence[str], output: Path) -> str:
     name = output.name
-    call, line = "predict(rows)", f"python -m sweeper predict {name}/ new.csv -o out.csv"
+    place, again = quote(f"{name}/"), quote(f"{name}/trial.toml")
+    call, line = "predict(rows)", f"python -m sweeper predict {place} new.csv -o out.csv"
     if isinstance(config.train, CoupledTable):
         call, line = ("generate(1000)" if config.train.generates else "model"), ""
     with_it = f'    sweeper.load("{name}/").{call}' + (f"\n\n    {line}" if line else "")
@@ -240,7 +242,7 @@ def _use(config: StudyConfig, record: Record, needed: Sequence[str], output: Pat
         f"With sweeper:\n\n{with_it}\n\n"
         f"Without sweeper, with only {listed(needed)}, in this directory:\n\n"
         f"    import load\n    load.{alone}\n\n"
-        f"To train it again:\n\n    python -m sweeper run {name}/trial.toml"
+        f"To train it again:\n\n    python -m sweeper run {again}"
     )
 
 

@@ -21,7 +21,7 @@ from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.export.trial_file import with_rows_file
 from sweeper.results.ensemble import EnsembleRecord
 from sweeper.results.listing import Row, listed
-from sweeper.results.ranking import value_columns
+from sweeper.results.ranking import is_feasible, value_columns
 from sweeper.results.status import for_want_of_one
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
@@ -74,7 +74,7 @@ def finalists(
         StudyError: no trial is complete.
     """
     known = listed(run_dir)
-    wanted = known.best(top)
+    wanted = [row["trial_number"] for row in _feasible(known.of(known.best(top)))]
     if ensemble is not None:
         averaged = {ensemble.single, *(member.trial for member in ensemble.members)}
         wanted = [number for number in known.best(len(known.places)) if number in averaged]
@@ -88,6 +88,11 @@ def finalists(
     if ensemble is not None:
         tables["results"]["keep_models"] = len(rows)
     return Finalists(tuple(rows), parse(toml_text(tables), file))
+
+
+def _feasible(rows: list[Row]) -> list[Row]:
+    """Those that meet the constraints, or all if none does."""
+    return [row for row in rows if is_feasible(row)] or rows
 
 
 def refuse_others(found: Finalists) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 
 from sweeper.errors import StudyError
 from sweeper.export.card import CARD, USE, in_cell
@@ -70,6 +71,7 @@ def write_members(
 
 def _card(record: EnsembleRecord, output: Path) -> str:
     metric, name = record.metric.removeprefix("val_"), output.name
+    place = quote(f"{name}/")
     gains = {"validation": record.validation, "test": record.test}
     measured = [
         f"| {part} | {gain.rows} | {number(gain.single)} | {number(gain.ensemble)} | "
@@ -114,7 +116,7 @@ def _card(record: EnsembleRecord, output: Path) -> str:
             "",
             f'    sweeper.load("{name}/").predict(rows)',
             "",
-            f"    python -m sweeper predict {name}/ new.csv -o out.csv",
+            f"    python -m sweeper predict {place} new.csv -o out.csv",
             "",
             "Without sweeper, with only equinox and numpy (and for models of Flax or Haiku with",
             "that library), in this directory:",

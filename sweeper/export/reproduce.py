@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from sweeper.config import StudyConfig, parse
@@ -144,7 +145,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
     with _with_file_lines(file), preparing(config) as prepared:
         data = prepared()
     weights = None
-    with _with_file_lines(file, _HINT.format(file=file.name)):
+    with _with_file_lines(file, _HINT.format(file=quote(file.name))):
         if "fixed_start" in sessions[0]:
             with jax_restored():
                 claim_devices(config, kept_threads(config, run_dir))

@@ -82,7 +82,8 @@ def trial_text(
     learned = None
     with suppress(SetupError):  # only the tables were kept
         learned = formatting.learned(read_status(RunDir(run_dir)))
-    return _heading(config, row, f"{quote(name)}{start}", learned) + toml_text(tables)
+    command = f"python -m sweeper run {quote(name)}{start}"
+    return _heading(config, row, command, learned) + toml_text(tables)
 
 
 def portable(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,8 +246,8 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
             yield from _texts(inner, key)
 
 
-def _heading(config: StudyConfig, row: Mapping[str, Any], run: str, learned: str | None) -> str:
-    """The comments at the start of the file; `run` is the command's argument.
+def _heading(config: StudyConfig, row: Mapping[str, Any], command: str, learned: str | None) -> str:
+    """The comments at the start of the file; `command` runs it.
 
     `learned` says which earlier trials the study learnt from, if any.
     """
@@ -255,7 +256,7 @@ def _heading(config: StudyConfig, row: Mapping[str, Any], run: str, learned: str
     learnt = [f"Its sampler had learnt from {learned}."] if learned else []
     lines = (
         f"Trial {row['trial_number']} of the study {config.study.name}, to repeat it.",
-        f"Run: python -m sweeper run {run}",
+        f"Run: {command}",
         f"It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.",
         *learnt,
         f"Expect: a value of {row['value']}, bit for bit on the same machine and versions.",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
+from shlex import quote
 
 from sweeper.dashboard.page import Page
 from sweeper.dashboard.report import report
@@ -49,7 +50,7 @@ class StudyResults(Results):
 
     def _summary(self, study: PublishedStudy) -> str:
         status = study.status
-        root = escape(str(self.run_dir.root))
+        root = escape(quote(str(self.run_dir.root)))
         best = "" if status.best is None else formatting.best_trial(status.metric, status.best)
         exact = partial(formatting.number, digits=6)
         best_rows = self.best(_BEST_SHOWN).to_html(index=False, border=0, float_format=exact)

@@ -56,7 +56,7 @@ class StudyRun:
         self._observer = observer
         self._timeline = timeline
         self._strategy = config.execution.strategy
-        self._places = max(1, n_threads(config), n_workers(config))
+        self._places = max(1, n_threads(config) or n_workers(config))
         self._kept = config.results.keep_models
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short

@@ -270,6 +270,10 @@ def test_show_has_the_parameters_of_a_trial_in_training(
     sweeper.command("show", str(run_dir.root), "98", "--json")
     assert json.loads(capsys.readouterr().out)["params"] == params[0]
 
+    write_status(run_dir, status | {"running": [bucket | {"params": [{}, {}]}]})
+    sweeper.command("show", str(run_dir.root), "99")  # of a study that searches nothing
+    assert capsys.readouterr().out.split()[:4] == ["trial", "99", "in", "training"]
+
     for unknown in ({"running": [bucket]}, {"state": "interrupted"}):
         write_status(run_dir, status | unknown)
         with pytest.raises(StudyError, match="no trial 99 has ended"):

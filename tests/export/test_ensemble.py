@@ -454,7 +454,9 @@ def test_too_few_complete_trials_are_named_as_the_reason(tmp_path: Path) -> None
         measure_ensemble(RunDir(config.run_dir), 4)
 
 
-def test_trials_that_violate_a_constraint_are_not_averaged(tmp_path: Path) -> None:
+def test_trials_that_violate_a_constraint_are_neither_averaged_nor_finalists(
+    tmp_path: Path,
+) -> None:
     met = "study.constraints=[{metric='val_loss', max=0.58}]"
     config = study_in(tmp_path, DIGITS, *CLASSES, met)
     trained(config)
@@ -465,6 +467,8 @@ def test_trials_that_violate_a_constraint_are_not_averaged(tmp_path: Path) -> No
     run_dir = RunDir(config.run_dir)
     with candidates(run_dir) as (_, _, found):
         assert {number for number, _ in found.models} == {*rows["trial_number"][rows["feasible"]]}
+    again = finalists(run_dir, 6, 2).rows
+    assert {row["trial_number"] for row in again} == {*rows["trial_number"][rows["feasible"]]}
     for number in rows["trial_number"][rows["feasible"]][1:]:
         run_dir.saved(int(number)).unlink()
     with pytest.raises(StudyError, match="the weights of 1 trial are kept, and an ensemble needs"):

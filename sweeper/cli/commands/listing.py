@@ -111,8 +111,8 @@ def show(
     known = listed(run_dir)
     number = _best(run_dir, known.best(1)) if number is None else number
     row, drawn, buckets = known.row(number), curves(run_dir, number), buckets_of(run_dir, number)
-    params = None if row else in_training(run_dir, number)
-    if not (row or drawn or params):
+    params = None if row is not None else in_training(run_dir, number)
+    if row is None and params is None and not drawn:
         numbers = known.rows(["trial_number"])
         there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
         hint = f"use a finished trial: {there or 'none yet'}"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -61,7 +62,8 @@ def print_exported(number: int | None, output: Path) -> None:
     what = "the ensemble" if number is None else f"trial {number}"
     ways = [f'load it in Python with `sweeper.load("{output}")`']
     if record["data"]["targets"]:
-        ways.insert(0, f"predict rows with `python -m sweeper predict {output} new.csv`")
+        place = quote(str(output))
+        ways.insert(0, f"predict rows with `python -m sweeper predict {place} new.csv`")
     trust = trust_needed(record)
     console = console_on(answers())
     console.print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -102,7 +103,9 @@ def confirm(
             print_json({**answer, **averaged})
         else:
             print_shown(*trial_tables.confirmed(objectives[0], rows, seeds, ahead))
-            few = "" if of_ensemble else trial_tables.few_finalists(len(rows), top)
+            constrained = bool(found.config.study.constraints)
+            few = trial_tables.few_finalists(len(rows), top, constrained=constrained)
+            few = "" if of_ensemble else few
             if few:
                 print_shown(few)
             print_shown("")
@@ -146,7 +149,8 @@ def ensemble(
         print_json({"run_dir": str(run_dir.root), **asdict(record)})
         return
     print_shown(*trial_tables.ensemble(record))
-    print_shown(f"export     python -m sweeper export {run_dir.root} ensemble --to ensemble/")
+    root = quote(str(run_dir.root))
+    print_shown(f"export     python -m sweeper export {root} ensemble --to ensemble/")
 
 
 def reproduce(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -56,7 +57,7 @@ def init(
         message, can_run = _time_of(output, effort)
         console.print(message, soft_wrap=True)
     then = "run it with" if can_run else "correct it, then run it with"
-    print_written(output, f"{then} `python -m sweeper run {output}`")
+    print_written(output, f"{then} `python -m sweeper run {quote(str(output))}`")
 
 
 def _time_of(study_file: Path, effort: Effort) -> tuple[str, bool]:
@@ -153,8 +154,9 @@ def import_optuna(
     from sweeper.study.optuna_import import import_optuna as write
 
     run_dir, count = write(url, name, output, names, metric or ())
-    use = f"view it with `python -m sweeper report {run_dir.root}`"
-    learn = f", learn from it with `run STUDY --learn-from {run_dir.root}`"
+    root = quote(str(run_dir.root))
+    use = f"view it with `python -m sweeper report {root}`"
+    learn = f", learn from it with `run STUDY --learn-from {root}`"
     if not has_metric(run_dir):
         learn = "; to learn from it, import it again with --metric NAME, such as val_accuracy"
     states = formatting.states(read_status(run_dir))
@@ -180,7 +182,7 @@ def trial(
     from sweeper.cli.new_study import begin_again
 
     begin_again(run_dir.root, chosen, output)
-    print_written(output, f"run it with `python -m sweeper run {output}`")
+    print_written(output, f"run it with `python -m sweeper run {quote(str(output))}`")
 
 
 schema = typer.Typer(

@@ -1,0 +1,19 @@
+"""Writes what scripts measured into the guides, each between two comments of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+GUIDES = Path(__file__).resolve().parents[2] / "sweeper" / "guide"
+
+
+def write_guide(part: str, script: str, lines: Iterable[str], guide: str = "benchmarks") -> None:
+    """Replace the lines of a part of a guide, which begin at a comment that names the script."""
+    path = GUIDES / f"{guide}.md"
+    begin, end = f"<!-- {part}: written by scripts/{script} -->\n", f"<!-- {part} end -->\n"
+    head, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, closed, tail = rest.partition(end)
+    assert found and closed, f"{path.name} has no part {part!r}"
+    written = "".join(f"{line}\n" for line in lines)
+    path.write_text(f"{head}{begin}{written}{end}{tail}", encoding="utf-8")
