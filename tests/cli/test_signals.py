@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,16 @@ with stopping_on((signal.SIGINT, *not_ignored(TERMINATING)), said, leave, grace_
     time.sleep(seconds)
     sys.exit(0 if stopping.stop.is_set() else 9)
 """
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """No signal is ignored, as it is under nohup and in the background of some shells."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, how) for number, how in usual.items()}
+    yield
+    for number, how in before.items():
+        signal.signal(number, how)
 
 
 def waiting(grace_s: float, seconds: float, *before: str) -> subprocess.Popen[str]:
@@ -106,11 +117,7 @@ def test_sighup_stays_ignored_under_nohup() -> None:
 def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
     """Writing to the terminal fails from then on."""
     parent, child = pty.openpty()
-    # a child inherits what this process blocks or ignores
-    before = (
-        signal.pthread_sigmask(signal.SIG_SETMASK, ()),
-        signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
+    before = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # which a child inherits
     process = subprocess.Popen(
         ["setsid", "--ctty", "--wait", sys.executable, "-c", WAITING, "60", "3"],
         cwd=ROOT,
@@ -118,8 +125,7 @@ def test_a_closed_terminal_stops_the_program_without_an_error() -> None:
         stdout=child,
         stderr=child,
     )
-    signal.pthread_sigmask(signal.SIG_SETMASK, before[0])
-    signal.signal(signal.SIGHUP, before[1])
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(child)
     printed = b""
     while not printed.endswith(b"\n"):  # closed earlier, the terminal would fail this write
