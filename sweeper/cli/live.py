@@ -197,7 +197,7 @@ class LineView(View):
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
-        self._started_at = time.monotonic() - ran_s
+        self._started_at = self._said_at = time.monotonic() - ran_s
         self._standing = ""
         self._best: float | None = None
         self._tenth = 0
@@ -230,6 +230,7 @@ class LineView(View):
         with self._lock:
             self._console.print(message, soft_wrap=True)
             self._console.file.flush()
+            self._said_at = time.monotonic()
 
     def _news(self, status: Status) -> list[str]:
         """The new facts after a round, compared with the rounds before."""
@@ -248,14 +249,14 @@ class LineView(View):
 
     def _tell_time(self) -> None:
         look_s = min(self._period_s, _LOOK_S)
-        said, said_at = "", self._started_at
+        said = ""
         while not self._ended.wait(look_s):
             now = time.monotonic()
             is_first = now - self._started_at < _FIRST_S
             period_s = min(self._period_s, _FIRST_PERIOD_S) if is_first else self._period_s
             activity = self._activity()
-            if now - said_at >= period_s or (is_first and activity not in (said, "")):
-                said, said_at = activity, now
+            if now - self._said_at >= period_s or (is_first and activity not in (said, "")):
+                said = activity
                 self.say(f"{formatting.duration(now - self._started_at)}, {self.what_is_done()}")
 
     def _activity(self) -> str:

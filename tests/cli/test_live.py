@@ -66,6 +66,23 @@ def test_lines_report_the_time_without_events() -> None:
     assert _lines(console)[0] == "0:00, opening the study"
 
 
+def test_lines_report_the_time_only_if_nothing_else_was_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sweeper.cli.live._LOOK_S", 0.01)
+    for news in ((), ("news",)):
+        console = _written()
+        view = LineView(console, period_s=30, ran_s=100)
+        for one in news:
+            view.say(one)
+        with view:
+            deadline = time.monotonic() + 0.3
+            while len(_lines(console)) < 1 + len(news) and time.monotonic() < deadline:
+                time.sleep(0.005)
+        (line,) = _lines(console)
+        assert line == "news" if news else line.startswith("1:40, ")
+
+
 def test_lines_say_in_the_first_minute_when_something_else_goes_on() -> None:
     console, doing = _written(), ["importing JAX"]
     with LineView(console, doing=lambda: doing[0]) as view:
