@@ -27,6 +27,12 @@ def is_python(path: Path) -> bool:
     return path.read_text(encoding="utf-8").partition("\n")[0].endswith("python3")
 
 
+def test_ruff_checks_every_script_in_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    scripts = [f"scripts/{path.name}" for path in python_files() if not path.suffix]
+    assert project["tool"]["ruff"]["extend-include"] == scripts
+
+
 def imported(path: Path) -> Iterator[tuple[str, str]]:
     """The modules of the package that a script imports from, each with the imported name."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

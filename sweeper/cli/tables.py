@@ -182,7 +182,7 @@ def standing(run_dir: RunDir, status: Status) -> Table:
     if status.state == "running":
         for bucket in status.running:
             trials = formatting.trial_numbers(bucket["trials"])
-            facts[f"bucket {bucket['bucket']}"] = f"{trials}, {bucket['place']}"
+            facts[f"bucket {bucket['bucket']}"] = f"{trials}, {bucket['place'] or 'waiting'}"
     return pairs(facts)
 
 

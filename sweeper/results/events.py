@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sweeper.errors import counted
@@ -91,7 +91,7 @@ class RoundClosed:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A warning for the user that does not stop the study, or news that is none."""
+    """A message for the user that does not stop the study: a warning, or news."""
 
     message: str
     is_news: bool = False
@@ -109,7 +109,7 @@ Observer = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """How many programs have been compiled of those planned since `since`, when none was."""
+    """Counts of programs to compile; `since` is when the first of them was planned."""
 
     planned: int = 0
     done: int = 0
@@ -130,17 +130,23 @@ class Compiling:
 
 @dataclass(frozen=True, slots=True)
 class RoundProgress:
-    """Which trials of the round in training have reached its end; 0 trials if none trains."""
+    """Which trials of the round in training have reached its end; 0 trials if none trains.
+
+    `places` are those of the buckets that have started, by their numbers.
+    """
 
     round: int = 0
     n_trials: int = 0
     trained: frozenset[int] = frozenset()
+    places: Mapping[int, str] = field(default_factory=dict[int, str])
 
     def after(self, event: Event) -> RoundProgress:
         """The progress after an event."""
         match event:
             case RoundStarted(round=number, n_trials=n_trials):
                 return RoundProgress(number, n_trials)
+            case BucketStarted(bucket=bucket, place=place):
+                return replace(self, places={**self.places, bucket: place})
             case BucketFinished(trials=trials):
                 return replace(self, trained=self.trained.union(trials))
             case RoundClosed():

@@ -39,7 +39,7 @@ def is_of_earlier_epoch(trial: Mapping[str, Any], settings: Mapping[str, Any]) -
 def _is_of_best_epoch(trial: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
     """Whether a row is known to have the value of its `best_epoch`.
 
-    Each replicate and fold has an epoch of its own, as has a metric that is not the objective.
+    Each replicate and fold has an epoch of its own, as has a metric other than the first objective.
     """
     study = settings.get("study", {})
     n_members = (study.get("replicates") or 1) * (study.get("folds") or 1)
@@ -50,9 +50,12 @@ def _is_of_best_epoch(trial: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 def _keeps(settings: Mapping[str, Any]) -> str:
     """The metric by whose best epoch trials end; empty if they end with their last one."""
     study, early_stop = settings.get("study", {}), settings.get("train", {}).get("early_stop")
-    if study.get("value") == "best":
-        return names(study["metric"])[0]
-    return (early_stop.get("metric") or names(study["metric"])[0]) if early_stop else ""
+    if study.get("value") != "best" and not early_stop:
+        return ""
+    # like StudyConfig.keeps: the number of parameters is the same in all epochs
+    differing = (name for name in names(study["metric"]) if name != "n_parameters")
+    guide = next(differing, "val_loss")
+    return guide if study.get("value") == "best" else early_stop.get("metric") or guide
 
 
 def _metrics(run_dir: RunDir, number: int, epoch: int) -> dict[str, float]:

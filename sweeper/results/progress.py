@@ -58,7 +58,8 @@ class Progress:
             case RoundClosed(status=status):
                 return replace(seen, status=status, status_at=now)
             case _:
-                is_worker = isinstance(event, BucketStarted) and "worker" in event.place
+                is_started = isinstance(event, BucketStarted)
+                is_worker = is_started and not event.place.startswith("thread ")
                 places = {**self.places, event.place: (event, now)}
                 return replace(seen, places=places, has_workers=self.has_workers or is_worker)
 

@@ -36,10 +36,10 @@ class Status:
     `max_failures` are the limit that ended the study, else None. `xla_threads` is the number that
     the study began with, on a CPU. `edition` is that of its rules; None in a status of a version
     that recorded none. `running` has bucket, place, class_id, class_name, trials and their params,
-    one entry per bucket. `eta_s` and `trials_per_minute` are None if too little is known.
-    `compile_s` and `train_s` are sums over all buckets, in parallel or not, next to their
-    predictions by the cost model; `n_compiled` counts programs, of which `n_cache_hits` came from
-    the compile cache.
+    one entry per bucket; the place is None until the bucket starts. `eta_s` and `trials_per_minute`
+    are None if too little is known. `compile_s` and `train_s` are sums over all buckets, in
+    parallel or not, next to their predictions by the cost model; `n_compiled` counts programs, of
+    which `n_cache_hits` came from the compile cache.
     `spent_s` says where the time since the start of this program went, by activity as in
     spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
     `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 from sweeper.results.events import (
     BucketFinished,
+    BucketStarted,
     CompileFinished,
     Compiling,
     Event,
@@ -20,7 +19,7 @@ from sweeper.results.events import (
 from sweeper.results.status import Status, update_status, write_status
 from sweeper.rundir import RunDir
 
-# how often the trained trials of a round are written
+# how often the trained trials of a round are written, and the buckets that start at a place
 _PERIOD_S = 1.0
 
 
@@ -34,36 +33,37 @@ class CompileWatch:
         self._compiling = Compiling()
         self._round = RoundProgress()
         self._written: Status | None = None
+        self._started_at: dict[str, float] = {}  # the last written start of a bucket, by place
 
     def __call__(self, event: Event) -> None:
         """Count a program or trained trials, from any thread, and pass the event on."""
+        now = time.time()
         with self._lock:
-            self._compiling = self._compiling.after(event, time.time())
+            self._compiling = self._compiling.after(event, now)
             self._round = self._round.after(event)
-            written_at = 0.0 if self._written is None else self._written.updated_at
+            is_due = self._is_due(event, now)
         self._observer(event)
-        is_due = isinstance(event, BucketFinished) and time.time() - written_at >= _PERIOD_S
-        if is_due or isinstance(event, CompileFinished):
+        if is_due:
             self.update()
 
     def write(self, status: Status) -> Status:
-        """Write the status with what is being compiled.
+        """Write the status with what is being compiled and where buckets train.
 
         Raises:
             OSError: it cannot be written.
         """
         with self._lock:
-            self._written = replace(status, compiling=self._record(), training=self._trained())
+            self._written = self._with_progress(status)
             write_status(self._run_dir, self._written)
             return self._written
 
     def update(self) -> None:
-        """Write the status of a running study again if other programs are compiled now."""
+        """Write the status of a running study again if its programs or buckets got further."""
         with self._lock:
             if self._written is None or self._written.state != "running":
                 return
             before = self._written
-            now = replace(before, compiling=self._record(), training=self._trained())
+            now = self._with_progress(before)
             if now == before:
                 return
             self._written = replace(now, updated_at=time.time())
@@ -72,8 +72,27 @@ class CompileWatch:
             except OSError as error:  # the next commit reports a full disk
                 logging.getLogger("sweeper").debug("the status is not up to date: %s", error)
 
-    def _record(self) -> Mapping[str, Any] | None:
-        return asdict(self._compiling) if self._compiling.is_going_on else None
+    def _is_due(self, event: Event, now: float) -> bool:
+        """Whether the status is written after an event; those of short buckets are too many."""
+        match event:
+            case CompileFinished():
+                return True
+            case BucketFinished():
+                return self._written is None or now - self._written.updated_at >= _PERIOD_S
+            case BucketStarted(place=place):
+                is_due = now - self._started_at.get(place, 0.0) >= _PERIOD_S
+                if is_due:
+                    self._started_at[place] = now
+                return is_due
+            case _:
+                return False
 
-    def _trained(self) -> str | None:
-        return str(self._round) or None
+    def _with_progress(self, status: Status) -> Status:
+        places = self._round.places
+        running = [{**one, "place": places.get(one["bucket"])} for one in status.running]
+        return replace(
+            status,
+            compiling=asdict(self._compiling) if self._compiling.is_going_on else None,
+            training=str(self._round) or None,
+            running=running,
+        )

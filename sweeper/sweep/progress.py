@@ -152,7 +152,7 @@ class Standing:
         return [
             {
                 "bucket": bucket.bucket,
-                "place": bucket.side,
+                "place": None,  # until it starts
                 "class_id": bucket.class_id,
                 "class_name": class_name(state.classes[bucket.class_id], self.config.search),
                 "trials": list(bucket.numbers),

@@ -258,7 +258,7 @@ def test_show_has_the_parameters_of_a_trial_in_training(
     run_dir = RunDir(tmp_path / "run")
     shutil.copytree(directory / "run", run_dir.root)
     params = [{"width": 8, "lr": 0.01}, {"width": 16, "lr": 0.02}]
-    bucket = {"bucket": 0, "place": "inline", "class_id": "c", "trials": [98, 99]}
+    bucket = {"bucket": 0, "place": "thread 0", "class_id": "c", "trials": [98, 99]}
     status = json.loads(run_dir.status.read_text(encoding="utf-8")) | {"pid": os.getpid()}
     status |= {"state": "running", "running": [bucket | {"params": params}]}
     write_status(run_dir, status)

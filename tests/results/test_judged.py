@@ -73,6 +73,8 @@ def test_damaged_curves_leave_the_row_as_it_is(run_dir: RunDir) -> None:
     [
         {"study": OBJECTIVE | {"value": "best", "folds": 5}},
         {"study": OBJECTIVE | {"value": "best", "replicates": 2}},
+        {"study": {"metric": ["n_parameters", "val_accuracy"], "value": "best"}},
+        {"study": {"metric": "n_parameters", "value": "best"}},
         {"study": OBJECTIVE, "train": {"early_stop": {"metric": "val_loss", "patience": 1}}},
     ],
 )

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import sweeper
 from sweeper.results import formatting
-from sweeper.results.events import CompileFinished, CompilePlanned, Compiling, Event
+from sweeper.results.events import (
+    BucketStarted,
+    CompileFinished,
+    CompilePlanned,
+    Compiling,
+    Event,
+    RoundClosed,
+    RoundStarted,
+)
+from sweeper.results.progress import Progress
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.compiling import CompileWatch
@@ -17,6 +26,7 @@ from tests.live_status import STATUS
 
 PLANNED = CompilePlanned("c", "exact")
 DONE = CompileFinished("c", "exact", "thread 0")
+STARTED = BucketStarted(1, "c", "exact", "thread 0", (4, 5), 1)
 
 
 def test_programs_are_counted_from_the_time_when_none_was_left() -> None:
@@ -34,7 +44,7 @@ def test_programs_are_counted_from_the_time_when_none_was_left() -> None:
 def test_the_status_follows_the_programs_that_are_compiled(tmp_path: Path) -> None:
     events: list[Event] = []
     watch, run_dir = CompileWatch(RunDir(tmp_path), events.append), RunDir(tmp_path)
-    for event in (PLANNED, PLANNED):
+    for event in (STARTED, PLANNED, PLANNED):
         watch(event)
     watch.update()  # before the first status
     assert not run_dir.status.exists()
@@ -46,7 +56,7 @@ def test_the_status_follows_the_programs_that_are_compiled(tmp_path: Path) -> No
     left = read_status(run_dir)
     assert (left.compiling, formatting.compiling_now(left)) == (None, "")
     assert replace(left, updated_at=STATUS.updated_at, diverged=None) == STATUS
-    assert events == [PLANNED, PLANNED, DONE, DONE]
+    assert events == [STARTED, PLANNED, PLANNED, DONE, DONE]
 
     for event in (PLANNED, PLANNED):
         watch(event)
@@ -55,6 +65,32 @@ def test_the_status_follows_the_programs_that_are_compiled(tmp_path: Path) -> No
     watch(DONE)
     assert run_dir.status.read_bytes() == written
     assert formatting.compiling_now(read_status(run_dir)) == ""
+
+
+def test_the_status_says_where_each_bucket_has_started(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path)
+    watch = CompileWatch(run_dir, lambda event: None)
+    watch.write(replace(STATUS, running=[{"bucket": 0}, {"bucket": 1}, {"bucket": 2}]))
+    watch(RoundStarted(1, 6))
+    seen: list[list[str | None]] = []
+    for bucket, place in enumerate(("thread 0", "ray 1a2b/0")):
+        watch(BucketStarted(bucket, "c", "exact", place, (bucket,), 1))
+        seen.append([one["place"] for one in read_status(run_dir).running])
+    assert seen == [["thread 0", None, None], ["thread 0", "ray 1a2b/0", None]]
+    watch(BucketStarted(2, "c", "exact", "thread 0", (2,), 1))  # the one before it was short
+    assert [one["place"] for one in read_status(run_dir).running][2] is None
+    watch(RoundClosed(STATUS))
+    watch.write(replace(STATUS, running=[{"bucket": 0}]))
+    assert read_status(run_dir).running == [{"bucket": 0, "place": None}]
+
+
+def test_a_study_trains_in_workers_if_any_place_is_not_a_thread() -> None:
+    doing: list[str] = []
+    for place in ("thread 1", "worker 0", "dask 0", "ray 1a2b/0"):
+        progress = Progress().after(RoundStarted(1, 6), 0.0)
+        started = BucketStarted(0, "c", "exact", place, (0,), 1)
+        doing.append(progress.after(started, 1.0).activity("training"))
+    assert doing == ["training", *["compiling and training in workers"] * 3]
 
 
 def test_a_status_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:

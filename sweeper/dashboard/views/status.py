@@ -105,7 +105,7 @@ def _running(status: Status) -> Block:
     records = [
         [
             bucket["bucket"],
-            bucket["place"],
+            bucket["place"] or "waiting",
             bucket.get("class_name", bucket["class_id"]),
             len(bucket["trials"]),
             trials_cell(bucket["trials"][:_TRIALS_SHOWN]),
