@@ -210,9 +210,15 @@ def _study_name(template: Template, data: Path, guessed: Guess) -> str:
     return _name(parts)
 
 
+def _is_plain(character: str) -> bool:
+    """Whether the pattern of `study.name` has a character; it lacks some of Python's, such as ²."""
+    return character.isalpha() or character.isdecimal() or character == "_"
+
+
 def _name(parts: Iterable[str]) -> str:
     """A name that a study and its directory may have, from these texts."""
-    words = (re.sub(r"\W+", "-", part).strip("-_") for part in parts)
+    plain = ("".join(c if _is_plain(c) else "-" for c in part) for part in parts)
+    words = (re.sub(r"-+", "-", part).strip("-_") for part in plain)
     return "-".join(filter(None, words))[:_LONGEST_NAME].rstrip("-") or "study"
 
 

@@ -16,6 +16,7 @@ from sweeper.data.columns import (
     has_too_many_values,
     strays,
     units_rows,
+    without_fractions,
 )
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.part_checks import part_problems
@@ -77,7 +78,7 @@ def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
         return []
     names = *raw.features, *raw.targets, *raw.weights
     columns = [name for name in names if name in raw.frame]
-    n_rows, description = units_rows(raw.frame[columns], raw.categories)
+    n_rows, description = units_rows(raw.frame[columns], raw.categories, raw.decimal)
     if not n_rows:
         return []
     found = f"{raw.places(range(n_rows))} of {raw.name} {description}"
@@ -105,7 +106,8 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
     if raw.csv is not None and name not in raw.categories:
         text = f", or to data.categorical_columns if '{name}' is meant as text" if drop else ""
         yield from _stray_problems(config, raw, name, f"{hint}{text}")
-    if not is_numeric_dtype(column.dtype) and has_too_many_values(column):
+    is_asked = name in config.data.categorical_columns
+    if not is_numeric_dtype(column.dtype) and not is_asked and has_too_many_values(column):
         numbers = raw.text_numbers(name)
         values = f"{column.nunique()} different values"
         found = f"column '{name}' of {raw.name} is text with {values}"
@@ -147,7 +149,7 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield from _range_problems(config, raw, name, hint)
         if config.train.target == "numbers":
             yield from _changed_problems(config, raw, name, "")
-            rows = _rows(strays(raw.frame[name]))
+            rows = _rows(strays(raw.frame[name], raw.decimal))
             what = f"text, but {config.train.loss} needs numbers"
             instead = "write numbers, or train.loss = 'cross_entropy'"
             if numbers := raw.text_numbers(name):
@@ -179,6 +181,8 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
     if raw.csv is not None:
         yield from _stray_problems(config, raw, name, hint)
     target = raw.frame[name].dropna()
+    if len(target) < len(raw.frame):
+        target = without_fractions(target)  # pandas makes floats of integers next to gaps
     n_values = target.nunique()
     if is_float_dtype(target.dtype) and n_values > _MAX_FLOAT_CLASSES:
         numbers = f"'{name}' has {n_values} different numbers"
@@ -195,7 +199,7 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
 
 
 def _stray_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> Iterator[Problem]:
-    rows = _rows(strays(raw.frame[name]))
+    rows = _rows(strays(raw.frame[name], raw.decimal))
     if len(rows) < raw.frame[name].count() / 2:
         # otherwise the column is meant to be text
         numbers = raw.text_numbers(name)

@@ -65,6 +65,16 @@ def plain(
     return (frame.assign(**changed) if changed else frame), declared
 
 
+def native(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns in the byte order of this machine, which pandas needs and files may not have."""
+    types: dict[Any, Any] = {
+        name: dtype.newbyteorder("=")
+        for name, dtype in frame.dtypes.items()
+        if isinstance(dtype, np.dtype) and not dtype.isnative
+    }
+    return frame.astype(types) if types else frame
+
+
 def as_pandas(table: Any) -> Any:
     """A Polars or Arrow table as a DataFrame of the same types; others unchanged."""
     if hasattr(table, "to_arrow"):  # Polars
@@ -133,20 +143,27 @@ def is_number(column: pd.Series[Any]) -> bool:
     return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 
-def strays(column: pd.Series[Any]) -> pd.Series[bool]:
-    """Which rows have text that is not a number."""
+def strays(column: pd.Series[Any], decimal: str = ".") -> pd.Series[bool]:
+    """Which rows have text that is not a number with this decimal separator."""
     if is_numeric_dtype(column.dtype):
         return pd.Series(False, column.index)
-    return pd.to_numeric(column, errors="coerce").isna() & column.notna()
+    return _numbers_in(column, decimal).isna() & column.notna()
 
 
-def header_of_data(frame: pd.DataFrame) -> str:
+def _numbers_in(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
+    """The numbers that texts spell, NaN for other texts."""
+    if decimal != "." and isinstance(texts.dtype, pd.StringDtype):
+        texts = texts.str.replace(decimal, ".", regex=False)
+    return pd.to_numeric(texts, errors="coerce")
+
+
+def header_of_data(frame: pd.DataFrame, decimal: str = ".") -> str:
     """A warning if the column names of a CSV file look like a row of data; else empty.
 
     Numbers that count the columns are accepted as names.
     """
     names = [str(name) for name in frame]
-    numbers = pd.to_numeric(pd.Series(names), errors="coerce")
+    numbers = _numbers_in(pd.Series(names, dtype="str"), decimal)
     is_number = [is_numeric_dtype(dtype) for dtype in frame.dtypes]
     fits = [
         not np.isnan(number) if numeric else name in set(frame[name].dropna())
@@ -157,7 +174,9 @@ def header_of_data(frame: pd.DataFrame) -> str:
     return f"line 1 looks like data, not like column names ({', '.join(names[:4])}, ...)"
 
 
-def units_rows(frame: pd.DataFrame, texts: Collection[str] = ()) -> tuple[int, str]:
+def units_rows(
+    frame: pd.DataFrame, texts: Collection[str] = (), decimal: str = "."
+) -> tuple[int, str]:
     """How many rows of units or descriptions are below the header of a CSV file, and a message.
 
     These rows have no numbers in the columns that hold numbers further down. `texts` are columns
@@ -165,16 +184,17 @@ def units_rows(frame: pd.DataFrame, texts: Collection[str] = ()) -> tuple[int, s
     """
     columns = [frame[name] for name in frame if name not in texts]
     numbers = [column for column in columns if is_numeric_dtype(column.dtype)]
-    with_units = [column for column in columns if _is_text_above_numbers(column)]
+    with_units = [column for column in columns if _is_text_above_numbers(column, decimal)]
     if not with_units:
         return 0, ""
     n_rows = max(
-        int(strays(column.iloc[:_TOP]).to_numpy().nonzero()[0][-1]) for column in with_units
+        int(strays(column.iloc[:_TOP], decimal).to_numpy().nonzero()[0][-1])
+        for column in with_units
     )
     n_rows += 1
     above = [column.iloc[:n_rows] for column in (*numbers, *with_units)]
     units = [str(text) for column in with_units for text in column.iloc[:n_rows].dropna()]
-    if any((column.notna() & ~strays(column)).any() for column in above):
+    if any((column.notna() & ~strays(column, decimal)).any() for column in above):
         return 0, ""
     if all(map(means_missing, units)):
         return 0, ""
@@ -183,13 +203,14 @@ def units_rows(frame: pd.DataFrame, texts: Collection[str] = ()) -> tuple[int, s
     return n_rows, f"{what} ({shown}), not like data"
 
 
-def _is_text_above_numbers(column: pd.Series[Any]) -> bool:
+def _is_text_above_numbers(column: pd.Series[Any], decimal: str) -> bool:
     """Whether a column holds text in its first rows only, and numbers in the others."""
-    if not isinstance(column.dtype, pd.StringDtype) or not strays(column.iloc[:_TOP]).any():
+    top = column.iloc[:_TOP]
+    if not isinstance(column.dtype, pd.StringDtype) or not strays(top, decimal).any():
         return False
     # the first rows are enough for most text columns
     return all(
-        rows.count() > 1 and not strays(rows).any()
+        rows.count() > 1 and not strays(rows, decimal).any()
         for rows in (column.iloc[_TOP : 100 + _TOP], column.iloc[_TOP:])
     )
 
@@ -247,11 +268,11 @@ def _is_quoted(text: str) -> bool:
     return len(text) > 1 and text[0] == text[-1] == "'"
 
 
-def without_strays(column: pd.Series[Any], whole: pd.Series[Any]) -> pd.Series[Any]:
+def without_strays(column: pd.Series[Any], whole: pd.Series[Any], decimal: str) -> pd.Series[Any]:
     """Some rows of the `whole` column of a CSV file: numbers, if only the others had text."""
-    if not isinstance(column.dtype, pd.StringDtype) or not strays(whole).any():
+    if not isinstance(column.dtype, pd.StringDtype) or not strays(whole, decimal).any():
         return column
-    return column if strays(column).any() else pd.to_numeric(column)
+    return column if strays(column, decimal).any() else _numbers_in(column, decimal)
 
 
 def without_fractions(column: pd.Series[Any]) -> pd.Series[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
@@ -146,17 +146,14 @@ class CsvFile:
         return begins[1:]
 
     def missing_words(
-        self, frame: pd.DataFrame, missing: Sequence[str] | None, rows: int | None = None
+        self, frame: pd.DataFrame, missing: Sequence[str] | None
     ) -> dict[str, dict[str, int]]:
-        """How often each word means a missing value, for the columns of `frame` that have any.
-
-        `frame` contains the first `rows` of the file, or all.
-        """
+        """How often each word means a missing value, for the columns of `frame` that have any."""
         gaps = [str(name) for name in frame if frame[name].isna().any()]
         if not gaps:
             return {}
         words = [word for word in (MISSING_WORDS if missing is None else missing) if word]
-        texts = self.as_text(usecols=gaps, low_memory=False, keep_default_na=False, nrows=rows)
+        texts = self.as_text(usecols=gaps, low_memory=False, keep_default_na=False)
         found = {name: texts[name][texts[name].isin(words)].value_counts() for name in gaps}
         return {
             name: {str(word): int(count) for word, count in counts.items()}
@@ -209,12 +206,12 @@ def likely_dialect(path: Path) -> Dialect:
     encoding = _likely_encoding(path)
     with CsvFile(path, Dialect(encoding=encoding)).open_text("replace") as file:
         separator, skip_rows = _layout([*islice(file, _ROWS)])
-    # if numbers contain commas, commas do not separate fields
+    # if numbers contain commas, commas do not separate fields; below a row of units, all are text
     usual = Dialect(separator, ".", encoding, skip_rows)
     if separator == "," or not _has_decimal_commas(CsvFile(path, usual)):
         return usual
     with_comma = replace(usual, decimal=",")
-    return max(usual, with_comma, key=lambda dialect: _numbers(CsvFile(path, dialect)))
+    return max(with_comma, usual, key=lambda dialect: _numbers(CsvFile(path, dialect)))
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int]:
@@ -226,7 +223,15 @@ def _layout(lines: Sequence[str]) -> tuple[str, int]:
     least = min(headers.values())
     if least == len(lines):
         return max(SEPARATORS, key=(lines[0] if lines else "").count), 0
-    first = max((one for one in SEPARATORS if headers[one] == least), key=lines[least].count)
+    # a comma may also be part of a name or a number
+    first = max(
+        (one for one in SEPARATORS if headers[one] == least),
+        key=lambda one: (
+            one != "," and _has_comma_numbers(lines[-1].split(one)),
+            lines[least].count(one),
+            one != ",",
+        ),
+    )
     above = any(line.strip() for line in lines[:least])  # pandas skips blank lines itself
     return first, least if above else 0
 
@@ -287,8 +292,12 @@ def _has_decimal_commas(file: CsvFile) -> bool:
         rows = file.as_text(errors="replace", nrows=_ROWS)
     except ValueError:
         return False
-    texts = [str(text) for name in rows for text in rows[name].dropna()]
-    return any(_DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text) for text in texts)
+    return _has_comma_numbers(str(text) for name in rows for text in rows[name].dropna())
+
+
+def _has_comma_numbers(texts: Iterable[str]) -> bool:
+    numbers = (text for text in map(str.strip, texts) if _DECIMAL_COMMA.fullmatch(text))
+    return not all(map(_THOUSANDS.fullmatch, numbers))
 
 
 def _numbers(file: CsvFile) -> int:
@@ -309,7 +318,6 @@ def read_csv_table(
     *,
     texts: Collection[str] = (),
     nameless: Collection[str] = (),
-    rows: int | None = None,
     missing: Sequence[str] | None = None,
     categories: Collection[str] | None = None,
     strict: bool = True,
@@ -317,8 +325,8 @@ def read_csv_table(
     """The rows of a CSV file with a header, without the index that pandas wrote.
 
     Columns in `texts` stay text, including words for missing values. `nameless` are wanted columns
-    without a name, as pandas calls them. At most `rows` rows are read. `missing` are the strings
-    that mean a missing value, `MISSING_WORDS` if None.
+    without a name, as pandas calls them. `missing` are the strings that mean a missing value,
+    `MISSING_WORDS` if None.
 
     Columns in `categories` stay text if the numbers that pandas reads differ from what is written,
     such as 01234; other columns get the integers that are written. If None, all are as pandas reads
@@ -333,7 +341,7 @@ def read_csv_table(
             raise _undecodable(file)
         _check_header(file, header)
         kinds: Any = {name: "str" for name in texts if name in set(header)}
-        options = {**_gaps(missing, header, kinds), "nrows": rows}
+        options = _gaps(missing, header, kinds)
         frame = file.read(low_memory=False, dtype=kinds, **options)
     except UnfitTableError:
         raise
@@ -449,11 +457,14 @@ def _check_header(file: CsvFile, header: list[str]) -> None:
     """Refuse other separators, and a comment or Excel's `sep=;` in place of the header."""
     others = [one for one in SEPARATORS if one != file.dialect.separator]
     if len(header) == 1 and any(one in header[0] for one in others):
-        likely = likely_dialect(file.path)
-        found = f"has columns that seem to be separated by {likely.separator!r}{_of_excel(file)}"
-        raise UnfitTableError(found, likely=likely)
+        raise _separated(file, likely_dialect(file.path))
     if len(header) == 1 or header[0].startswith("#") or header[0].lower().startswith("sep="):
         _check_above(file)
+
+
+def _separated(file: CsvFile, likely: Dialect) -> UnfitTableError:
+    found = f"has columns that seem to be separated by {likely.separator!r}{_of_excel(file)}"
+    return UnfitTableError(found, likely=likely)
 
 
 def _check_above(file: CsvFile) -> None:
@@ -474,6 +485,9 @@ def _of_excel(file: CsvFile) -> str:
 def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame) -> None:
     if not isinstance(frame.index, pd.RangeIndex):
         _check_above(file)
+        likely = likely_dialect(file.path)
+        if likely.decimal == "," != file.dialect.decimal:
+            raise _separated(file, likely)  # commas are not only in numbers
         # pandas would use the first field as the name of the row
         found = "has more fields in its rows than in its header"
         raise UnfitTableError(found, "name every column")

@@ -103,6 +103,20 @@ class Dataset:
         """The targets of the rows of a split, scaled."""
         return {"train": self.y_train, "val": self.y_val, "test": self.y_test}[part]
 
+    def all_targets(self, train_on: str) -> NDArray[Any]:
+        """The targets of all rows, each once, if `data.split.train_on` has this value."""
+        trained_on = {"train": ("train",), "train+val": ("train", "val")}.get(train_on)
+        parts = {"train": self.y_train, "val": self.y_val, "test": self.y_test}
+        others = [y for part, y in parts.items() if trained_on and part not in trained_on]
+        return np.concatenate([self.y_train, *others])
+
+    def rows_of_classes(self, train_on: str) -> dict[str, int]:
+        """How many rows each class has, as in `all_targets`; empty for numbers."""
+        if not self.class_names:
+            return {}
+        counts = np.bincount(self.all_targets(train_on), minlength=len(self.class_names))
+        return dict(zip(self.class_names, counts.tolist(), strict=True))
+
     def weights(self, part: Part) -> NDArray[Any] | None:
         """The weights of the rows of a split; None if all rows count equally."""
         found = {"train": self.w_train, "val": self.w_val, "test": self.w_test}

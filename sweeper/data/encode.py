@@ -27,6 +27,7 @@ from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.memory import blocks
 from sweeper.data.raw import RawData
+from sweeper.data.sizes import can_stratify
 from sweeper.data.split import Rows, Split
 from sweeper.data.target import transformed
 from sweeper.data.transform import Category, Quantiles, Scaling, Transform, ordinal
@@ -47,12 +48,14 @@ _MOST_STORED = 100_000
 def class_weights(
     config: StudyConfig,
     class_names: tuple[str, ...],
-    y_train: NDArray[Any],
+    y: NDArray[Any],
+    train: NDArray[np.intp],
     rows: NDArray[Any] | None = None,
 ) -> tuple[float, ...]:
     """The weight of each class, in their order; empty if all are equal.
 
-    `rows` are the weights of the training rows, if they have any.
+    `y` are the classes of all rows, of which those at `train` are for training. `rows` are the
+    weights of the latter, if they have any.
 
     Raises:
         DataError: a weight names an unknown class, or a class has no training row to balance it.
@@ -61,7 +64,7 @@ def class_weights(
     if weights == "none":
         return ()
     if weights == "balanced":
-        return _balanced(config, class_names, y_train, rows)
+        return _balanced(config, class_names, y, train, rows)
     unknown = [name for name in weights if name not in class_names]
     if unknown:
         raise DataError(
@@ -78,17 +81,21 @@ def class_weights(
 def _balanced(
     config: StudyConfig,
     class_names: tuple[str, ...],
-    y_train: NDArray[Any],
+    y: NDArray[Any],
+    train: NDArray[np.intp],
     rows: NDArray[Any] | None,
 ) -> tuple[float, ...]:
     """Like scikit-learn's `compute_class_weight`, on the training rows and their weights."""
-    counts = np.bincount(y_train, rows, minlength=len(class_names))
+    counts = np.bincount(y[train], rows, minlength=len(class_names))
     absent = [f"'{name}'" for name, count in zip(class_names, counts, strict=True) if not count]
     if absent:
         found = f"no training row is of class {listed(absent)}"
-        hint = "write split.stratify = true, or a weight for each class"
+        ways = ["a weight for each class"]
+        if can_stratify(config, np.bincount(y, minlength=len(class_names)).tolist()):
+            ways.insert(0, "data.split.stratify = true")
+        hint = f"write {listed(ways, 'or')}"
         raise DataError(config.problem("data.class_weights", found, hint))
-    total = len(y_train) if rows is None else rows.sum(dtype=np.float64)
+    total = len(train) if rows is None else rows.sum(dtype=np.float64)
     return tuple((total / (len(class_names) * counts)).tolist())
 
 
@@ -110,7 +117,7 @@ def encode(
         named = _class_name if config.edition == 1 else written
         class_names = raw.class_names or tuple(map(named, classes))
         own = None if rows is None else rows[parts.train]
-        weights = class_weights(config, class_names, y[parts.train], own)
+        weights = class_weights(config, class_names, y, parts.train, own)
     elif config.train.target == "numbers":
         y, y_mean, y_scale = _numbers(config, raw, parts)
     else:

@@ -23,12 +23,13 @@ from sweeper.data.columns import (
     strays,
     units_rows,
 )
-from sweeper.data.csv_reader import SUFFIXES, USUAL, CsvFile, read_csv_table
+from sweeper.data.csv_reader import SUFFIXES, USUAL, CsvFile, likely_dialect, read_csv_table
 from sweeper.data.files import UnfitTableError, converting, matching_files
 from sweeper.data.identifiers import row_id_reason
+from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
-from sweeper.data.parquet import parquet_table, partitions_of
+from sweeper.data.parquet import parquet_table, partitions_of, with_categories
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, row_id_doubts, totals
 from sweeper.data.sizes import Sizes
@@ -36,8 +37,6 @@ from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
 
-# read at most this much to guess
-_ROWS = 100_000
 # usual names of columns to predict
 _TARGETS = (
     *("target", "label", "labels", "class", "y", "outcome", "output", "response", "price", "value"),
@@ -50,9 +49,11 @@ _WEIGHTS = (
 )
 # integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
+# a column with fewer values may have none among the training rows
+_LEAST_VALUES = 5
 
-# a first number that can only be a day
-_LATE_DAY = r"(1[3-9]|2\d|3[01])[-/.]"
+# a first number that can only be a day, or dots as in 31.1.2026
+_DAY_FIRST = r"(1[3-9]|2\d|3[01])[-/.]|\d{1,2}\.\d{1,2}\.\d"
 _TIME_OF_DAY = re.compile(r"\d{1,2}:")
 
 # the kind of file by its suffix
@@ -158,7 +159,7 @@ def _guess(
     raw = replace(whole, targets=(target,)).with_targets()
     of_target, n_rows = raw.frame[target], len(raw.frame)
     words = sorted({word for of in whole.words.values() for word in of})
-    words += gap_words(raw.frame)
+    words += gap_words(raw.frame, whole.decimal)
     raw = replace(raw, frame=plain(raw.frame)[0])
     drop = _dropped(raw, words)
     raw = replace(raw, drop=(*drop,))
@@ -270,11 +271,11 @@ def _read(path: Path, target: str | None) -> tuple[str, RawData]:
 
 def _refuse_layout(file: CsvFile, raw: RawData) -> None:
     """Raise a DataError for a missing header, single quotes, and rows of units below the header."""
-    if found := header_of_data(raw.frame):
+    if found := header_of_data(raw.frame, raw.decimal):
         raise DataError(Problem(str(file.path), "", found, "add a line of column names above it"))
     if quoted := in_single_quotes(raw.frame):
         raise DataError(Problem(str(file.path), "", quoted, file.unquoting()))
-    n_rows, description = units_rows(raw.frame)
+    n_rows, description = units_rows(raw.frame, decimal=raw.decimal)
     if n_rows:
         found = f"{raw.places(range(n_rows))} {description}"
         raise DataError(Problem(str(file.path), "", found, file.without_rows(n_rows)))
@@ -283,14 +284,18 @@ def _refuse_layout(file: CsvFile, raw: RawData) -> None:
 def _csv(path: Path) -> RawData:
     file = CsvFile(path)
     try:
-        frame = read_csv_table(file, rows=_ROWS)
+        frame = read_csv_table(file)
+        likely = likely_dialect(path)
+        if likely.decimal == ",":  # a number such as 1,5 was two fields, without an error
+            file = CsvFile(path, likely)
+            frame = read_csv_table(file)
     except UnfitTableError as error:
         if error.likely is None:
             raise
         file = CsvFile(path, error.likely)
-        frame = read_csv_table(file, rows=_ROWS)
-    words = file.missing_words(frame, None, rows=_ROWS)
-    return RawData("", "", frame, (), csv=file, words=words)
+        frame = read_csv_table(file)
+    words = file.missing_words(frame, None)
+    return RawData("", "", frame, (), csv=file, decimal=file.dialect.decimal, words=words)
 
 
 def _parquet(path: Path, target: str | None) -> pd.DataFrame:
@@ -300,7 +305,8 @@ def _parquet(path: Path, target: str | None) -> pd.DataFrame:
     """
     paths = matching_files(Path(), str(path), ".parquet")
     varying = {name: of for name, of in partitions_of(paths).items() if len({*of}) > 1}
-    return parquet_table(paths, [target] if target else (), partitions=varying)
+    frame = parquet_table(paths, [target] if target else (), partitions=varying)
+    return with_categories(frame, paths[0])
 
 
 def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tuple[str, str]:
@@ -341,7 +347,7 @@ def _target_fault(raw: RawData, name: str) -> str:
 def _in_days(column: pd.Series[Any]) -> str:
     """How to make numbers of the dates in a column."""
     name = f"df[{str(column.name)!r}]"
-    is_day_first = column.dropna().astype(str).str.match(_LATE_DAY).any()
+    is_day_first = column.dropna().astype(str).str.match(_DAY_FIRST).any()
     dates = f"pd.to_datetime({name}, utc=True{', dayfirst=True' if is_day_first else ''})"
     days = f'({dates} - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)'
     return f"count days with pandas: {name} = {days}"
@@ -352,7 +358,8 @@ def _holds_dates(column: pd.Series[Any]) -> bool:
     first = column.dropna().iloc[:1]
     if is_numeric_dtype(column.dtype) or first.empty or _TIME_OF_DAY.match(str(first.iloc[0])):
         return False
-    is_date = bool(check_kind(column)) or "holds dates" in next(_text_faults(column), "")
+    kind = check_kind(column)
+    is_date = kind == "times" or (not kind and "holds dates" in next(_text_faults(column), ""))
     return is_date and bool(pd.to_datetime(first, errors="coerce", utc=True).notna().all())
 
 
@@ -375,7 +382,7 @@ def _codes(target: pd.Series[Any]) -> str:
 
 def _stray(raw: RawData, column: pd.Series[Any]) -> str:
     """Text in a column of a CSV file that otherwise holds numbers; else empty."""
-    mask = strays(column).to_numpy()
+    mask = strays(column, raw.decimal).to_numpy()
     if raw.csv is None or not 0 < mask.sum() < column.count() / 2:
         return ""
     row = int(mask.argmax())
@@ -425,9 +432,13 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
         yield f"holds {unfit}"
     elif not column.count():
         yield "has no value in any row"
+    elif column.count() < min(_LEAST_VALUES, len(column)):
+        yield f"has a value in only {counted(column.count(), 'row')}"
     # the first rows tell most columns, sooner than all of them
     elif all(rows.nunique(dropna=False) == 1 for rows in (column.iloc[:100], column)):
         yield "has the same value in every row"
+    elif is_number(column) and raw.key != "data":  # who has the rows in memory can fix them
+        yield from _number_faults(raw, column)
     elif not is_numeric_dtype(column.dtype):
         stray = _stray(raw, column)
         if numbers := raw.text_numbers(name):
@@ -438,6 +449,21 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
         if stray:
             yield f"would be numbers, but {stray}; fix that, and remove '{name}' from data.drop"
         yield from _text_faults(column)
+
+
+def _number_faults(raw: RawData, column: pd.Series[Any]) -> Iterator[str]:
+    """Numbers that a study refuses, since they have no value in the precision of training."""
+    with np.errstate(over="ignore"):
+        is_beyond = np.isinf(column.to_numpy(np.float64).astype(np.float32))
+    fix = f"; fix that, and remove '{column.name}' from data.drop"
+    if is_beyond.any():
+        places = raw.places(np.flatnonzero(is_beyond).tolist())
+        yield f"is infinite or too large for float32 in {places}{fix}"
+    elif column.dtype.kind in "iu":
+        try:
+            floats(column.to_numpy())
+        except NotNumbersError as error:
+            yield f"{error.found} ({raw.places(error.rows)}){fix}"
 
 
 def _text_faults(column: pd.Series[Any]) -> Iterator[str]:

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from sweeper.data.columns import as_pandas
+from sweeper.data.columns import as_pandas, native
 from sweeper.errors import DataError, Problem, counted, did_you_mean, listed
 from sweeper.rundir import RunDir, ScratchDirectory
 
@@ -146,15 +146,18 @@ def _index_notes(table: pd.DataFrame | pa.Table) -> Iterator[str]:
 
 
 def _checked(table: pd.DataFrame | pa.Table, name: str) -> pd.DataFrame | pa.Table:
-    """The table itself, if it can be written as Parquet."""
+    """The table in the byte order of this machine, if it can be written as Parquet."""
     if problems := [*_name_problems(table, name)]:
         raise DataError(problems)
     if not len(table) or not _names(table):
         counts = counted(len(table), "row"), counted(len(_names(table)), "column")
         raise DataError(Problem("", "data", f"{name} has {' and '.join(counts)}", "add some"))
-    if isinstance(table, pd.DataFrame) and (problems := [*_type_problems(table, name)]):
+    if isinstance(table, pa.Table):
+        return table
+    frame = native(table)
+    if problems := [*_type_problems(frame, name)]:
         raise DataError(problems)
-    return table
+    return frame
 
 
 def _name_problems(table: pd.DataFrame | pa.Table, name: str) -> Iterator[Problem]:
@@ -169,17 +172,24 @@ def _name_problems(table: pd.DataFrame | pa.Table, name: str) -> Iterator[Proble
 
 def _type_problems(table: pd.DataFrame, name: str) -> Iterator[Problem]:
     try:
-        pa.Schema.from_pandas(table, preserve_index=False)
+        _write_row(table)
     except _UNFIT:
         for column in table:
             try:
-                pa.Schema.from_pandas(table[[column]], preserve_index=False)
+                _write_row(table[[column]])
             except _UNFIT as error:
                 kinds = sorted({type(value).__name__ for value in table[column].dropna()})
                 found = f"column '{column}' of {name} holds values of type {listed(kinds[:3])}"
                 reason = str(error.args[0]).partition("\n")[0] if error.args else str(error)
                 hint = f"make them numbers or text, or leave the column out ({reason})"
                 yield Problem("", "data", found, hint)
+
+
+def _write_row(table: pd.DataFrame) -> None:
+    """Write the first row of a table as Parquet, in memory: a schema may hold what files cannot."""
+    schema = pa.Schema.from_pandas(table, preserve_index=False)
+    row = pa.Table.from_pandas(table.iloc[:1], schema, preserve_index=False)
+    parquet.write_table(row, pa.BufferOutputStream())
 
 
 def _joined(x: Any, y: Any) -> tuple[pd.DataFrame, list[str]]:

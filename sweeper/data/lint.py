@@ -19,6 +19,7 @@ from sweeper.config.toml import toml_value
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import means_missing, number_of
 from sweeper.data.metric_checks import undefined_on
+from sweeper.data.sizes import can_stratify
 from sweeper.errors import counted, listed
 from sweeper.results.formatting import number, percent
 
@@ -51,9 +52,9 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         *data.notes,
         *_missing_words(config, data),
         *_missing_classes(config, data),
-        *_alike(data),
-        *_rare_classes(data),
-        *_absent_classes(data),
+        *_alike(config, data),
+        *_rare_classes(config, data),
+        *_absent_classes(config, data),
         *_imbalance(config, data),
         *_equal_weights(config, data),
         *_skewed(config, data),
@@ -119,13 +120,14 @@ def _missing_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:
         w for one in data.columns if one.kind == "number" or one.role == "target" for w in one.words
     }
     is_text_file = isinstance(table, CsvTable)
-    if found := missing_classes(_rows_of_classes(data), sorted(kept), is_text_file=is_text_file):
+    rows_of = _rows_of_classes(config, data)
+    if found := missing_classes(rows_of, sorted(kept), is_text_file=is_text_file):
         yield f"the target {found}"
 
 
-def _alike(data: Dataset) -> Iterator[str]:
+def _alike(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Classes and categories whose texts differ only in details that are easily overlooked."""
-    rows_of = _rows_of_classes(data)
+    rows_of = _rows_of_classes(config, data)
     common = {_bare(name) for name, rows in rows_of.items() if rows >= _FEW_ROWS}
     # a rare class that resembles a common one is reported with the rare ones
     classes = [
@@ -161,8 +163,8 @@ def _in_quotes(names: list[str]) -> list[str]:
     return [repr(name) if len(composed) == len(names) else ascii(name) for name in names]
 
 
-def _rare_classes(data: Dataset) -> Iterator[str]:
-    rows_of = _rows_of_classes(data)
+def _rare_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    rows_of = _rows_of_classes(config, data)
     rare = {name: rows for name, rows in rows_of.items() if rows < _FEW_ROWS}
     if not rare:
         return
@@ -179,18 +181,14 @@ def _rare_classes(data: Dataset) -> Iterator[str]:
     yield f"{few}: {listed(shown)}; fix the labels, or add rows"
 
 
-def _rows_of_classes(data: Dataset) -> dict[str, int]:
-    """How many rows each class has in all splits; empty for numbers."""
-    if not data.class_names:
-        return {}
-    parts = np.concatenate([data.y_train, data.y_val, data.y_test])
-    counts = np.bincount(parts, minlength=len(data.class_names))
-    return dict(zip(data.class_names, counts.tolist(), strict=True))
+def _rows_of_classes(config: StudyConfig, data: Dataset) -> dict[str, int]:
+    return data.rows_of_classes(config.data.split.train_on)
 
 
-def _absent_classes(data: Dataset) -> Iterator[str]:
+def _absent_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Classes with enough rows that have none in the training split, or in that of a fold."""
-    enough = [rows >= _FEW_ROWS for rows in _rows_of_classes(data).values()]
+    rows_of = _rows_of_classes(config, data)
+    enough = [rows >= _FEW_ROWS for rows in rows_of.values()]
     for fold in range(max(1, data.n_folds)) if any(enough) else ():
         absent = np.array(enough)
         rows = data.training_rows(fold)
@@ -198,10 +196,15 @@ def _absent_classes(data: Dataset) -> Iterator[str]:
         if absent.any():
             missing = [repr(data.class_names[place]) for place in np.flatnonzero(absent)]
             of_fold = f" of fold {fold + 1}" if data.n_folds else ""
+            way = (
+                "write data.split.stratify = true, or "
+                if can_stratify(config, rows_of.values())
+                else ""
+            )
+            hint = f"{way}add rows"
             yield (
                 f"the training rows{of_fold} have none of class "
-                f"{listed(missing[:_CLASSES_SHOWN], 'or')}, so it is never learnt; "
-                "write data.split.stratify = true, or add rows"
+                f"{listed(missing[:_CLASSES_SHOWN], 'or')}, so it is never learnt; {hint}"
             )
             return
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.config.train import column_of
 from sweeper.data.dataset import Dataset
+from sweeper.data.sizes import can_stratify
 from sweeper.errors import DataError, Problem, listed
 
 _CLASSES_SHOWN = 5
@@ -32,7 +33,7 @@ def check_metrics(config: StudyConfig, data: Dataset) -> None:
             if config.edition > 1 or f"val_{column_of(metric)}" in judges:
                 found.setdefault(metric, reason)
     if found:
-        raise DataError(_problem(config, *one) for one in found.items())
+        raise DataError(_problem(config, data, *one) for one in found.items())
 
 
 def undefined_on(
@@ -71,12 +72,12 @@ def _constant(data: Dataset, y: NDArray[Any], part: str) -> str | None:
     return None
 
 
-def _problem(config: StudyConfig, metric: str, reason: str) -> Problem:
+def _problem(config: StudyConfig, data: Dataset, metric: str, reason: str) -> Problem:
     split = config.data.split
     ways = ["fewer study.folds" if config.study.folds else "a larger data.split.val"]
     if split.time is None:
         ways.insert(0, "another data.split.seed")
-        if config.train.target == "classes" and split.group is None:
-            ways.insert(0, "data.split.stratify = true")
+    if can_stratify(config, data.rows_of_classes(split.train_on).values()):
+        ways.insert(0, "data.split.stratify = true")
     found = f"{metric} cannot be computed: {reason}"
     return config.problem("train.metrics", found, f"write {listed(ways, 'or')}, or remove {metric}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.data.columns import native
 from sweeper.data.csv_reader import (
     SUFFIXES,
     USUAL,
@@ -20,7 +21,7 @@ from sweeper.data.csv_reader import (
 )
 from sweeper.data.files import UnfitTableError, converting, matching_files
 from sweeper.data.identifiers import is_written_index
-from sweeper.data.identity import MISSING_WORDS, written
+from sweeper.data.identity import MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER, exceeding
 from sweeper.data.npz import UNREADABLE, stored_bytes
 from sweeper.data.packed import suffix_of
@@ -78,7 +79,7 @@ def read_rows(
         elif suffix == ".parquet":
             frame = _parquet(path, transform, keep)
         else:
-            frame = _arrays(path, transform.columns)
+            frame = native(_arrays(path, transform.columns))
     except UnfitTableError as error:
         place = str(path) if file is None else path.name
         near = "" if path.exists() else _near_table(path)
@@ -131,12 +132,27 @@ def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
         categories=None if transform.edition == 1 else (),
         strict=transform.edition > 1,
     )
-    gone: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for one in transform.categories:
         if one.name in frame:
+            column = _with_points(frame[one.name], one.values, file.dialect.decimal)
             unknown = {*words}.difference(written(value) for value in one.values)
-            gone[one.name] = frame[one.name].mask(frame[one.name].isin(unknown))
-    return frame.assign(**gone)
+            changed[one.name] = column.mask(_are_any_of(column, unknown))
+    return frame.assign(**changed)
+
+
+def _with_points(texts: pd.Series[Any], values: Sequence[Any], decimal: str) -> pd.Series[Any]:
+    """Categories as text, with decimal points if the known `values` were read as numbers."""
+    if decimal == "." or any(isinstance(value, str) for value in values):
+        return texts
+    return texts.str.replace(decimal, ".", regex=False)
+
+
+def _are_any_of(texts: pd.Series[Any], words: Collection[str]) -> pd.Series[bool]:
+    """Which texts are words for missing values; like pandas, -1.0 is -1."""
+    numbers = {number_of(word) for word in words} - {None}
+    are_words = texts.isin(words)
+    return are_words | texts.map(number_of).isin(numbers) if numbers else are_words
 
 
 def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.DataFrame:

@@ -11,8 +11,15 @@ from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
-from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype, is_string_dtype
+from pandas.api.types import (
+    is_bool_dtype,
+    is_float_dtype,
+    is_integer_dtype,
+    is_numeric_dtype,
+    is_string_dtype,
+)
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
@@ -57,6 +64,8 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         named = {*wanted, *data.drop, *data.categorical_columns}
         columns = {name: of for name, of in partitions.items() if len({*of}) > 1 or name in named}
         frame = parquet_table(paths, wanted, columns, texts=_codes(config, data, columns))
+        if config.edition > 3:
+            frame = with_categories(frame, paths[0])
     except UnfitTableError as error:
         raise DataError(config.problem(key, error.found, error.hint)) from error
     name = paths[0].name if len(paths) == 1 else data.path
@@ -123,6 +132,24 @@ def parquet_table(
         if name not in frame
     }
     return frame.assign(**added) if added else frame
+
+
+def with_categories(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The rows with the columns as categories that were so when pandas wrote the file.
+
+    Parquet keeps only categories of strings; others come back as their values.
+    """
+    schema = pq.read_schema(path)
+    columns = (schema.pandas_metadata or {}).get("columns", ())
+    found = {one["field_name"] for one in columns if one["pandas_type"] == "categorical"}
+    changed: dict[str, pd.Series[Any]] = {}
+    for name in (str(name) for name in frame if str(name) in found):
+        column = frame[name]
+        if is_float_dtype(column.dtype) and not pa.types.is_floating(schema.field(name).type):
+            column = column.astype("Int64")  # pandas makes floats of integers next to gaps
+        if not isinstance(column.dtype, pd.CategoricalDtype):
+            changed[name] = column.astype("category")
+    return frame.assign(**changed) if changed else frame
 
 
 def partitions_of(paths: Sequence[Path], bases: Sequence[Path] = ()) -> Partitions:

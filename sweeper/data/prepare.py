@@ -21,6 +21,7 @@ from sweeper.data.checks import problems
 from sweeper.data.columns import (
     declared_categories,
     is_of_truth,
+    native,
     plain,
 )
 from sweeper.data.csv_reader import (
@@ -109,6 +110,7 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
         *(path.name, "data.path", frame, data.target),
         drop=data.drop,
         csv=file,
+        decimal=data.decimal if config.edition > 3 else ".",
         words=words,
     )
 
@@ -133,6 +135,7 @@ def read(config: StudyConfig) -> RawData:
     if len(twice):
         found = f"{raw.name} has several columns {listed([repr(name) for name in twice])}"
         raise DataError(config.problem(raw.key, found, "give each column its own name"))
+    raw = replace(raw, frame=native(raw.frame))
     ways = config.data.split
     splitting = () if ways.as_feature else (ways.group, ways.time)
     weight = config.data.weight_column
@@ -202,7 +205,10 @@ def prepare(config: StudyConfig) -> Dataset:
     data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
     data = replace(data, bins=bins_of(config, raw, data))
     of_training = None if groups is None else groups[parts.train]
-    data = with_folds(config, data, scaled_features(config, raw, data), of_training)
+    scaled = scaled_features(config, raw, data)
+    if config.edition > 3 and "ple" in (config.drawn_values("model.numbers") or ()):
+        scaled[: len(raw.numbers)] = False  # the edges of their bins are those of all folds
+    data = with_folds(config, data, scaled, of_training)
     _refuse(weightless_parts(config, data))
     return data
 

@@ -29,11 +29,11 @@ class RawData:
     columns that are treated as categories; `mode` is the column in `aside` that labels the
     components of a mixture, `weight` the one with the weights of rows. Without anything to predict,
     there are no `targets`; `of_truth` are targets of booleans, which are numbers in `frame` if some
-    are missing. `class_names` is empty if classes are named by their
-    value in the data; `csv` is None if the rows do not come from a text file. `kept` are the
-    indices in the source of the rows of `frame`, if some were left out; `notes` are messages for
-    the user about how the rows were read. `words` counts the words that were read as missing
-    values, by column.
+    are missing. `class_names` is empty if classes are named by their value in the data; `csv` is
+    None if the rows do not come from a text file, whose numbers have the separator `decimal` where
+    pandas has left them as text. `kept` are the indices in the source of the rows of `frame`, if
+    some were left out; `notes` are messages for the user about how the rows were read. `words`
+    counts the words that were read as missing values, by column.
     """
 
     name: str
@@ -49,6 +49,7 @@ class RawData:
     weight: str | None = None
     of_truth: frozenset[str] = frozenset()
     csv: CsvFile | None = None
+    decimal: str = "."
     kept: NDArray[np.intp] | None = None
     notes: tuple[str, ...] = ()
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
@@ -96,11 +97,11 @@ class RawData:
     def gap_words(self) -> list[str]:
         """The strings that mean or may mean a missing number in some column."""
         read = self.frame[[*self.features, *self.targets, *self.weights]]
-        return [*dict.fromkeys([*self.words_of_numbers, *gap_words(read)])]
+        return [*dict.fromkeys([*self.words_of_numbers, *gap_words(read, self.decimal)])]
 
     def text_numbers(self, name: str) -> TextNumbers | None:
         """The numbers that the text in a column means; None if it is just text."""
-        return text_numbers(self.frame[name], has_strays=self.csv is None)
+        return text_numbers(self.frame[name], self.decimal, has_strays=self.csv is None)
 
     def with_targets(self) -> RawData:
         """The rows with a value for every target."""
@@ -111,7 +112,9 @@ class RawData:
         if self.csv is not None:
             names = [*self.features, *self.weights]
             names = [name for name in names if name not in self.categories]
-            whole |= {name: without_strays(frame[name], self.frame[name]) for name in names}
+            whole |= {
+                name: without_strays(frame[name], self.frame[name], self.decimal) for name in names
+            }
         return replace(self, frame=frame.assign(**whole), kept=kept)
 
     def places(self, rows: Sequence[int]) -> str:

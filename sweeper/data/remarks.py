@@ -157,7 +157,7 @@ def _of_csv(raw: RawData) -> Iterator[str]:
     """Warnings about a CSV file as a whole."""
     if raw.csv is None:
         return
-    if header := header_of_data(raw.frame):
+    if header := header_of_data(raw.frame, raw.decimal):
         yield f"{raw.name}: {header}; if so, add a line of column names above it"
     if quoted := in_single_quotes(raw.frame):
         yield f"{raw.name}: {quoted}: {raw.csv.unquoting()}"

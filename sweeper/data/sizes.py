@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
@@ -41,3 +42,14 @@ def part_sizes(config: StudyConfig, n_rows: int) -> Sizes:
     if config.study.folds is not None:
         val = 0
     return Sizes(n_rows - val - test, val, test, config.study.folds or 0)
+
+
+def can_stratify(config: StudyConfig, rows_of_classes: Iterable[int]) -> bool:
+    """Whether `data.split.stratify = true`, which the study lacks, would be accepted.
+
+    Classes have these numbers of rows.
+    """
+    ways, rows = config.data.split, [*rows_of_classes]
+    if not rows or ways.stratify or ways.group is not None or ways.time is not None:
+        return False
+    return min(rows) >= part_sizes(config, sum(rows)).n_parts

@@ -25,7 +25,10 @@ _MAX_CODES = 10
 _WORDS = "booleans in words"
 
 _CODE = re.compile(r"\s*0\d")
-_PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+_PLAIN = {
+    point: re.compile(rf"[-+]?(\d+{mark}?\d*|{mark}\d+)(e[-+]?\d+)?", re.IGNORECASE)
+    for point, mark in ((".", r"\."), (",", ","))
+}  # numbers without any sign or unit, by their decimal separator
 _CURRENCY = (
     r"(?:(?:US|AU|CA|NZ|HK|A|C|R|S)?\$|[€£¥₹₩₽₺₪฿₫]|(?:USD|EUR|GBP|CHF|JPY|INR|CNY|AUD|CAD|SEK|NOK|"
     r"DKK|PLN|CZK|BRL|MXN|ZAR|Euro|EURO|kr|Kr|zł|Kč|Rs)\b\.?)"
@@ -93,11 +96,13 @@ class TextNumbers:
         return f"read them with pandas: {code}"
 
 
-def text_numbers(column: pd.Series[Any], *, has_strays: bool = False) -> TextNumbers | None:
+def text_numbers(
+    column: pd.Series[Any], decimal: str = ".", *, has_strays: bool = False
+) -> TextNumbers | None:
     """The numbers or booleans that the text in a column means; None if it is just text.
 
-    With `has_strays`, a few values may be other text among plain numbers: in a CSV file, they are
-    the only reason why the column is text.
+    Plain numbers have this `decimal` separator. With `has_strays`, a few values may be other text
+    among plain numbers: in a CSV file, they are the only reason why the column is text.
     """
     if not isinstance(column.dtype, pd.StringDtype):
         return None
@@ -109,23 +114,27 @@ def text_numbers(column: pd.Series[Any], *, has_strays: bool = False) -> TextNum
     return (
         _booleans(texts, name)
         or _fractions(texts, name)
-        or _numbers(texts, name)
-        or _with_gaps(values, name)
-        or _plain_numbers(texts, name, has_strays=has_strays)
+        or _numbers(values, texts, name, decimal)
+        or _with_gaps(values, name, decimal)
+        or _plain_numbers(texts, name, decimal, has_strays=has_strays)
     )
 
 
-def gap_words(frame: pd.DataFrame) -> list[str]:
+def gap_words(frame: pd.DataFrame, decimal: str = ".") -> list[str]:
     """The words that may mean missing numbers in some column of a table."""
-    found = (text_numbers(frame[name]) for name in frame)
+    found = (text_numbers(frame[name], decimal) for name in frame)
     return sorted({word for numbers in found if numbers is not None for word in numbers.words})
 
 
-def _with_gaps(values: Sequence[str], name: str) -> TextNumbers | None:
+def _with_points(name: str, decimal: str) -> str:
+    """The pandas code for a column of numbers that `pd.to_numeric` can read."""
+    return f"df[{name!r}]" if decimal == "." else f'df[{name!r}].str.replace("{decimal}", ".")'
+
+
+def _with_gaps(values: Sequence[str], name: str, decimal: str) -> TextNumbers | None:
     """Plain numbers, among a few words for missing ones."""
-    read = f"df[{name!r}]"
-    others = [value for value in values if not _PLAIN.fullmatch(value.strip())]
-    numbers = [value for value in values if _PLAIN.fullmatch(value.strip())]
+    others = [value for value in values if not _PLAIN[decimal].fullmatch(value.strip())]
+    numbers = [value for value in values if _PLAIN[decimal].fullmatch(value.strip())]
     if not 0 < len(others) <= _MAX_GAP_WORDS or len(numbers) < 2:
         return None
     if not all(map(means_missing, others)) or any(map(_CODE.match, numbers)):
@@ -134,7 +143,7 @@ def _with_gaps(values: Sequence[str], name: str) -> TextNumbers | None:
         name,
         f"numbers, and {listed([repr(word) for word in others])} that may mean missing ones",
         numbers[0],
-        f'{read} = pd.to_numeric({read}, errors="coerce")',
+        f'df[{name!r}] = pd.to_numeric({_with_points(name, decimal)}, errors="coerce")',
         words=tuple(others),
     )
 
@@ -152,7 +161,7 @@ def _booleans(texts: Sequence[str], name: str) -> TextNumbers | None:
 def _fractions(texts: Sequence[str], name: str) -> TextNumbers | None:
     read = f"df[{name!r}]"
     found = [match for text in texts if (match := _FRACTION.fullmatch(text))]
-    plain = sum(_PLAIN.fullmatch(text) is not None for text in texts)
+    plain = sum(_PLAIN["."].fullmatch(text) is not None for text in texts)
     if not found or len(texts) < _LEAST_VALUES or len(found) + plain < _LEAST_SHARE * len(texts):
         return None
     parts = [(int(above), int(below)) for _, above, below in (match.groups() for match in found)]
@@ -165,17 +174,21 @@ def _fractions(texts: Sequence[str], name: str) -> TextNumbers | None:
     return TextNumbers(name, "fractions written as text", found[0][0], code)
 
 
-def _numbers(texts: Sequence[str], name: str) -> TextNumbers | None:
+def _numbers(
+    values: Sequence[str], texts: Sequence[str], name: str, decimal: str
+) -> TextNumbers | None:
+    """Numbers with a sign, a unit or separators; `texts` are the `values` without outer blanks."""
     read = f"df[{name!r}]"
     matches = [match for text in texts if (match := _NUMBER.fullmatch(text))]
-    signed = [match for match in matches if not _PLAIN.fullmatch(match[0])]
+    signed = [match for match in matches if not _PLAIN[decimal].fullmatch(match[0])]
     if not signed or len(matches) < _LEAST_SHARE * len(texts) or _are_names(texts, signed):
         return None
     units = _units(signed)
     if len(units) > 1 and not units <= _MAGNITUDES.keys():
         return None
-    is_decimal = _has_decimal_comma([match["digits"] for match in matches])
-    code = "".join(_steps(signed, units & _MAGNITUDES.keys(), is_decimal=is_decimal))
+    is_decimal = decimal == "," or _has_decimal_comma([match["digits"] for match in matches])
+    code = "" if all(value == value.strip() for value in values) else ".str.strip()"
+    code += "".join(_steps(signed, units & _MAGNITUDES.keys(), is_decimal=is_decimal))
     errors = "" if len(matches) == len(texts) else ', errors="coerce"'
     is_only = all(re.fullmatch(r"[-+]?\d*,\d+", match[0]) for match in signed)
     return TextNumbers(
@@ -183,23 +196,25 @@ def _numbers(texts: Sequence[str], name: str) -> TextNumbers | None:
         "numbers written as text",
         signed[0][0],
         f"{read} = pd.to_numeric({read}{code}{errors})",
-        needs_decimal=is_decimal and is_only,
+        needs_decimal=decimal == "." and is_decimal and is_only,
     )
 
 
-def _plain_numbers(texts: Sequence[str], name: str, *, has_strays: bool) -> TextNumbers | None:
+def _plain_numbers(
+    texts: Sequence[str], name: str, decimal: str, *, has_strays: bool
+) -> TextNumbers | None:
     """Plain numbers, in a column that some program wrote as text.
 
     A few different integers may be codes of categories.
     """
-    plain = [text for text in texts if _PLAIN.fullmatch(text)]
+    plain = [text for text in texts if _PLAIN[decimal].fullmatch(text)]
     share = _LEAST_SHARE if has_strays else 1
     if len(plain) < share * len(texts) or any(map(_CODE.match, plain)):
         return None
     if len(plain) <= _MAX_CODES and all(map(str.isdigit, plain)):
         return None
     errors = "" if len(plain) == len(texts) else ', errors="coerce"'
-    code = f"df[{name!r}] = pd.to_numeric(df[{name!r}]{errors})"
+    code = f"df[{name!r}] = pd.to_numeric({_with_points(name, decimal)}{errors})"
     return TextNumbers(name, "numbers written as text", plain[0], code, is_plain=True)
 
 

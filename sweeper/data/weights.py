@@ -74,7 +74,7 @@ def _value_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Pr
         found = f"column '{name}' of {raw.name} holds {unfit}"
         yield config.problem(_KEY, found, "write numbers, 0 or more")
         return
-    texts = strays(column).to_numpy()
+    texts = strays(column, raw.decimal).to_numpy()
     numbers = np.zeros(len(column)) if texts.any() else column.to_numpy(np.float64)
     what_to_write = "write 1 for rows that count as usual, or 0 for rows that do not count"
     to_read = what_to_write

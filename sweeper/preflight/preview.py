@@ -196,7 +196,7 @@ def data_preview(config: StudyConfig, data: Dataset) -> dict[str, Any]:
         "features": data.n_features,
         "outputs": data.out_size,
         "weight": config.data.weight_column,
-        "rows": sum(len(y) for y in (data.y_train, data.y_val, data.y_test)),
+        "rows": len(data.all_targets(config.data.split.train_on)),
         "numbers": sum(column.kind == "number" for column in features),
         "categories": sum(column.kind == "category" for column in features),
         "missing": sum(column.missing for column in features),

@@ -40,6 +40,8 @@ _STEPS, _BATCHES = 8, {0: 64, 20_000: 128, 50_000: 256, 100_000: 512}
 _MOST_BINS, _FEWEST_BINS, _ROWS_A_BIN, _MOST_INPUTS, _ROWS_AN_INPUT = 32, 4, 50, 1024, 4
 # the share of rows of one class from which accuracy says little
 _IMBALANCED = 0.85
+# training, validation and testing; a class with fewer rows is absent from some part
+_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ def advice(guessed: Guess, effort: Effort, *, is_classes: bool) -> Iterator[Line
     largest = next(batch for rows, batch in reversed(_BATCHES.items()) if guessed.rows >= rows)
     yield Line("train.batch_size", max(1, min(largest, guessed.rows // 2 // _STEPS)))
     yield from _numbers(guessed)
-    if is_classes and guessed.commonest >= _IMBALANCED * guessed.rows:
+    is_everywhere = guessed.rarest >= _PARTS
+    if is_classes and is_everywhere and guessed.commonest >= _IMBALANCED * guessed.rows:
         share = f"{guessed.commonest / guessed.rows:.0%}"
         yield Line(
             "study.metric", "val_auroc", f"{share} of rows are of one class: accuracy says little"

@@ -573,3 +573,69 @@ def test_text_that_differs_in_most_rows_is_refused_as_target(tmp_path: Path) -> 
     ):
         guess(path, "name")
     assert guess(path).target == "size"
+
+
+def test_names_of_columns_and_files_become_valid_names_of_studies(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": NUMBERS, "price/m²": NUMBERS})
+    for name, expected in (("flats", "flats-price-m"), ("²³", "price-m"), ("日本", "日本-price-m")):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / "study.toml"
+        begin(None, file, tmp_path / f"{name}.csv", "price/m²")
+        assert load(file).study.name == expected
+
+
+def test_all_rows_of_a_long_file_are_looked_at(tmp_path: Path) -> None:
+    n = 100_050
+    late = ["", *[""] * (n - 60), *map(str, range(59))]
+    kinds = np.sort(np.arange(n) % 4)
+    pd.DataFrame({"size": np.arange(n) % 97, "late": late, "kind": kinds}).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    guessed = guess(tmp_path / "rows.csv")
+    assert (guessed.rows, guessed.values, guessed.drop) == (n, 4, {})
+
+
+@pytest.mark.parametrize("days", ["%d.%m.%Y", "%d/%m/%Y"])
+def test_dates_with_dots_begin_with_the_day(days: str, tmp_path: Path) -> None:
+    begins = pd.Series(pd.date_range("2018-01-01", periods=60, freq="MS" if "." in days else "D"))
+    frame = pd.DataFrame({"day": begins.dt.strftime(days), "size": range(60), "cost": range(60)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (hint,) = [one for one in guess(tmp_path / "rows.csv").hints if "count days" in one]
+    code = hint.partition("pandas: ")[2].partition(", and remove")[0]
+    df = frame.copy()
+    exec(code, {"df": df, "pd": pd})
+    assert df["day"].tolist() == [(day - pd.Timestamp(0)).days for day in begins]
+
+
+def test_columns_that_a_study_would_refuse_are_left_out(tmp_path: Path) -> None:
+    numbers = np.arange(60.0)
+    frame = pd.DataFrame(
+        {
+            "size": numbers,
+            "inf": np.where(numbers == 7, np.inf, numbers % 9),
+            "huge": (numbers % 9) * 1e300,
+            "hash": [2**60 + i for i in range(60)],
+            "gaps": pd.array([2**60 + i if i % 3 else None for i in range(60)], "Int64"),
+            "few": [1.0, 2.0, *[None] * 58],
+            "cost": numbers**2,
+        }
+    )
+    frame.to_parquet(tmp_path / "rows.parquet")
+    messages = begin(None, tmp_path / "study.toml", tmp_path / "rows.parquet")
+    config = load(tmp_path / "study.toml")
+    assert config.data.drop == ("inf", "huge", "hash", "gaps", "few")
+    assert prepare(config).feature_names == ("size",)
+    assert not any("dates" in message for message in messages)
+    said = "\n".join(messages)
+    assert "'inf' is left out: it is infinite or too large for float32 in row 8" in said
+    assert "'few' is left out: it has a value in only 2 rows" in said
+
+
+def test_a_class_too_rare_for_every_part_is_not_judged_by_auroc(tmp_path: Path) -> None:
+    kinds = ["a"] * 98 + ["b"] * 2
+    pd.DataFrame({"size": range(100), "kind": kinds}).to_csv(tmp_path / "rows.csv", index=False)
+    begin(None, tmp_path / "study.toml", tmp_path / "rows.csv")
+    config = load(tmp_path / "study.toml")
+    assert (config.study.metric, config.data.class_weights) == ("val_accuracy", "none")
+    prepare(config)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from sweeper.data.csv_reader import Dialect, likely_dialect
+from sweeper.data.guess import guess
+from sweeper.data.new_rows import read_rows
 from sweeper.data.prepare import prepare
+from sweeper.data.transform import Transform
 from sweeper.errors import DataError
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
@@ -75,3 +78,77 @@ def test_rows_are_reported_by_their_lines(make_study, tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"column 'größe' .*: 1 value is missing \(line 7\)"):
         prepare(make_study(CSV + 'separator = ";"\ndecimal = ","\nencoding = "latin-1"\n'))
+
+
+@pytest.mark.parametrize("header", ["Temperatur, °C;Druck, bar;Typ", "Temperatur, °C;Druck;Typ"])
+def test_commas_in_names_and_numbers_do_not_separate_fields(header: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    lines = [
+        header,
+        *(f"{i % 9},{i % 7};{i % 5},25;{'rot' if i % 2 else 'blau'}" for i in range(60)),
+    ]
+    rows.write_text("\n".join(lines), encoding="utf-8")
+    assert likely_dialect(rows) == Dialect(";", ",")
+    guessed = guess(rows)
+    assert (guessed.target, guessed.values, guessed.numbers) == ("Typ", 2, 2)
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize(
+    ("above", "found"),
+    [("", "line 1 looks like data"), ("a;b;y\nkg;m;s\n", "line 2 looks like units")],
+)
+def test_rows_that_are_not_data_are_found_with_either_decimal_separator(
+    above: str, found: str, decimal: str, tmp_path: Path
+) -> None:
+    numbers = [f"{i % 7}.5;{i % 5}.25;{i}.125" for i in range(60)]
+    text = f"{above}{chr(10).join(numbers)}\n".replace(".", decimal)
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=found):
+        guess(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ("x", "1 value is text among numbers \\(line 19\\); fix the file"),
+        (
+            "?",
+            r"1 value is text among numbers \(line 19\); write missing_values = \[\"\", \"\?\"\]",
+        ),
+    ],
+)
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_text_among_numbers_is_refused_with_either_decimal_separator(
+    cell: str, found: str, decimal: str, make_study
+) -> None:
+    lines = [f"{i / 4:.2f};{'fig' if i % 2 else 'pear'}".replace(".", decimal) for i in range(60)]
+    lines[17] = f"{cell};fig"
+    text = "\n".join(["size;kind", *lines])
+    dialect = f'separator = ";"\ndecimal = "{decimal}"\n'
+    with pytest.raises(DataError, match=found):
+        prepare(make_study(CSV + dialect, text))
+    earlier = make_study(CSV + dialect, text).under(3)
+    if decimal == ",":  # studies that began with it as categories go on
+        assert prepare(earlier).n_features > 10
+
+
+def test_a_model_knows_categories_with_a_decimal_comma(make_study, tmp_path: Path) -> None:
+    rows = [
+        f"{('0,5', '1', '2,25', '-1.0')[i % 4]};{i};{'fig' if i % 2 else 'pear'}" for i in range(60)
+    ]
+    text = "\n".join(["dose;size;kind", *rows]).replace("-1.0", "-1,0")
+    settings = 'separator = ";"\ndecimal = ","\ncategorical_columns = ["dose"]\n'
+    settings += 'missing_values = ["", "-1"]\nimpute = "median"\n'
+    data = prepare(make_study(CSV + settings, text))
+    assert [name for name in data.feature_names if name.startswith("dose")] == [
+        "dose_0.5",
+        "dose_1",
+        "dose_2.25",
+        "dose_nan",
+    ]
+    transform = Transform.from_dict(data.transform, ("", "-1"))
+    new = read_rows(tmp_path / "rows.csv", transform, {"kind"}, dialect=Dialect(";", ","))
+    features = transform.of(new.frame)
+    assert features[:, 1:].sum(axis=1).tolist() == [1.0] * 60
+    assert features[:4, 1:].argmax(axis=1).tolist() == [0, 1, 2, 3]

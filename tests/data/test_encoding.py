@@ -354,17 +354,20 @@ def test_a_class_without_training_rows_cannot_be_balanced(make_study) -> None:
     data = CSV + DROP + MEDIAN + 'class_weights = "balanced"\n'
     assert refusal(make_study(data, rare.to_csv(index=False))) == [
         "study.toml:15: data.class_weights: no training row is of class 'plum'; "
-        "write split.stratify = true, or a weight for each class"
+        "write data.split.stratify = true or a weight for each class"
     ]
 
 
 FOLDED = 'split = { test = 0.2, group = "patient" }\ndrop = ["day"]\n'
 
 
-def folded(make_study, data: str, batch: int = 2) -> StudyConfig:
-    config = make_study(CSV + MEDIAN + data, TABLE, batch=batch)
+def with_folds(config: StudyConfig) -> StudyConfig:
     study = config.study.model_copy(update={"folds": 3})
     return config.model_copy(update={"study": study})
+
+
+def folded(make_study, data: str, batch: int = 2) -> StudyConfig:
+    return with_folds(make_study(CSV + MEDIAN + data, TABLE, batch=batch))
 
 
 def test_groups_are_not_split_between_folds(make_study) -> None:
@@ -425,3 +428,23 @@ def test_one_logit_is_for_two_classes(make_study) -> None:
         "train.loss: binary_cross_entropy needs two classes, but 'kind' has 3; write train.loss "
         "= 'cross_entropy'"
     )
+
+
+def test_folds_do_not_scale_numbers_whose_bins_are_those_of_all_rows(make_study) -> None:
+    rows = "".join(f"{i * i % 97}.5,{1e4 if i == 3 else i % 5},{i % 2}\n" for i in range(60))
+    csv = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\nsplit = { test = 0.1 }\n'
+    table = f"size,rare,kind\n{rows}"
+    plain, encoded = (
+        with_folds(
+            make_study(
+                csv,
+                table,
+                search=f'model.numbers = {{ type = "categorical", choices = {choices} }}',
+            )
+        )
+        for choices in ('["linear", "plr"]', '["linear", "ple"]')
+    )
+    data = prepare(encoded)
+    assert (data.fold_scale == 1).all() and (data.fold_shift == 0).all()
+    assert (prepare(encoded.under(3)).fold_scale != 1).all()  # a study that began so goes on
+    assert (prepare(plain).fold_scale != 1).all()

@@ -269,3 +269,13 @@ def test_numbers_that_are_equal_in_float32_are_named(
         assert one.startswith(
             f"column '{name}' has {count} different numbers, but 1 in float32: write "
         )
+
+
+@pytest.mark.parametrize("train_on", ["train", "train+val", "all"])
+def test_rows_that_are_trained_on_count_once(train_on: str, make_study) -> None:
+    rows = "".join(f"{i},{'rare' if i % 30 == 0 else 'usual'}\n" for i in range(100))
+    csv = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
+    config = make_study(f'{csv}split = {{ train_on = "{train_on}" }}\n', f"size,kind\n{rows}")
+    data = prepare(config)
+    assert len(data.all_targets(train_on)) == 100
+    assert any("'rare' has 4" in doubt for doubt in data_doubts(config, data))

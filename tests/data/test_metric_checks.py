@@ -47,10 +47,24 @@ AUROC = "train.metrics=['accuracy','f1','log_loss','auroc']"
 
 
 def test_auroc_without_a_row_of_the_second_class_names_that_class() -> None:
-    data = classes([0, 1, 0], [0, 0], [0, 1], "usual", "rare")
-    text = refusal(study(AUROC), data)
+    data = classes([0, 1, 1], [0, 0], [0, 1], "usual", "rare")
+    text = refusal(study(AUROC, "data.split.stratify=false"), data)
     assert "train.metrics: auroc cannot be computed: the validation part has no row of" in text
     assert "class 'rare'; write data.split.stratify = true" in text
+
+
+@pytest.mark.parametrize(
+    ("test", "split"),
+    [
+        ([0, 1], "data.split.val=0.1"),  # two rows cannot be in three parts
+        ([1, 1], "data.split.time='day'"),
+        ([1, 1], "data.split.group='ward'"),
+    ],
+)
+def test_a_split_that_cannot_be_stratified_gets_no_such_advice(test: list[int], split: str) -> None:
+    data = classes([0, 1, 0], [0, 0], test, "usual", "rare")
+    text = refusal(study(AUROC, "data.split.stratify=false", split), data)
+    assert "class 'rare'; write" in text and "stratify" not in text
 
 
 def test_auroc_of_several_classes_needs_two_of_them() -> None:

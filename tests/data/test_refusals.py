@@ -414,3 +414,40 @@ def test_all_problems_of_the_data_are_reported_at_once(make_study) -> None:
         "study.toml:13: data.split.test: the test part has 2 rows for 3 classes; "
         "write another share, add rows or write stratify = false",
     ]
+
+
+def test_text_that_is_asked_for_as_a_category_may_have_many_values(make_study) -> None:
+    codes = "".join(f"{i},c{i % 151},{'pear' if i % 2 else 'fig'}\n" for i in range(200))
+    table = HEADER + codes
+    (problem,) = refusal(make_study(CSV, table))
+    assert "column 'colour' of rows.csv is text with 151 different values" in problem
+    asked = prepare(make_study(CSV + 'categorical_columns = ["colour"]\n', table))
+    assert asked.n_features > 30
+
+
+def test_integers_next_to_a_gap_are_not_refused_as_measurements_too(make_study) -> None:
+    rows = "".join(f"{i},red,{i % 25}\n" for i in range(100))
+    (problem,) = refusal(make_study(CSV, f"{HEADER}{rows}1,red,\n"))
+    assert "column 'kind' of rows.csv: 1 value is missing (line 102)" in problem
+
+
+def test_balanced_weights_need_a_training_row_of_each_class(make_study) -> None:
+    rows = "".join(f"{i},red,{'pear' if i < 95 else 'fig'}\n" for i in range(100))
+    data = f'{CSV}class_weights = "balanced"\nsplit = {{ test = 0.1, time = "size" }}\n'
+    assert refusal(make_study(data, HEADER + rows)) == [
+        "study.toml:13: data.class_weights: no training row is of class 'fig'; write a weight for "
+        "each class"
+    ]
+
+
+def test_a_rare_class_is_not_advised_to_be_in_parts_that_it_cannot_fill(make_study) -> None:
+    rows = "".join(f"{i},red,{'pear' if i else 'fig'}\n" for i in range(100))
+    data = f'{CSV}class_weights = "balanced"\nsplit = {{ test = 0.1, seed = SEED }}\n'
+    for seed in range(20):  # until the row is not for training
+        try:
+            prepare(make_study(data.replace("SEED", str(seed)), HEADER + rows))
+        except DataError as error:
+            assert str(error).endswith("class 'fig'; write a weight for each class")
+            break
+    else:
+        pytest.fail("the row was always for training")

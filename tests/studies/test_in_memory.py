@@ -237,3 +237,35 @@ def test_no_temporary_file_is_left_once_the_directory_has_the_rows(
     del study
     gc.collect()
     assert [*(tmp_path / "temporary").glob("sweeper-*")] == []
+
+
+def test_categories_of_numbers_are_categories_in_memory_too(tmp_path: Path) -> None:
+    codes = [[1, 2, 3][i % 3] for i in range(200)]
+    gaps = pd.array([None if i % 5 == 0 else 10 * code for i, code in enumerate(codes)], "Int64")
+    frame = HOUSES.assign(
+        code=pd.Categorical(codes),
+        gap=pd.Categorical(gaps),
+        half=pd.Categorical(np.array(codes) / 2),
+    )
+    config = sweeper.load_study(SETTINGS, data=frame, target="price")
+    names = prepare(config).feature_names
+    assert names == (
+        *("area", "city_a", "city_b", "code_1", "code_2", "code_3"),
+        *("gap_10", "gap_20", "gap_30", "gap_nan", "half_0.5", "half_1", "half_1.5"),
+    )
+    assert "code" in prepare(config.under(3)).feature_names  # as in studies that began so
+
+
+def test_arrays_in_the_other_byte_order_are_the_same_rows() -> None:
+    x, y = RNG.normal(size=(200, 3)), RNG.integers(0, 2, 200)
+    native, swapped = (
+        prepare(sweeper.load_study(SETTINGS, data=(x.astype(f"{order}f8"), y.astype(f"{order}i4"))))
+        for order in "<>"
+    )
+    assert native.digest == swapped.digest
+
+
+def test_a_column_that_parquet_cannot_hold_is_refused_by_name() -> None:
+    frame = HOUSES.assign(bin=pd.cut(HOUSES["area"], 4))
+    with pytest.raises(StudyError, match=r"column 'bin' of the DataFrame holds .* type Interval"):
+        sweeper.load_study(SETTINGS, data=frame, target="price")
