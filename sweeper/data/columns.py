@@ -33,7 +33,7 @@ _CHANGED = ("decimal", "integer", "mixed-integer-float")
 _TEXT = ("string", "empty")
 _SCALARS = (str, int, float, Decimal, np.integer, np.floating, np.bool_)
 # text with more values than this that rarely repeat is a name or a date, not a category
-_MAX_TEXT_VALUES = 100
+MAX_TEXT_VALUES = 100
 # at most this many rows of units, types or descriptions below a header
 _TOP = 3
 _UNITS_SHOWN = 4
@@ -135,7 +135,7 @@ def is_of_truth(column: pd.Series[Any]) -> bool:
 
 def has_too_many_values(column: pd.Series[Any]) -> bool:
     """Whether text looks like names or row numbers rather than categories."""
-    return column.nunique() > max(_MAX_TEXT_VALUES, column.count() / 2)
+    return column.nunique() > max(MAX_TEXT_VALUES, column.count() / 2)
 
 
 def is_number(column: pd.Series[Any]) -> bool:
@@ -166,12 +166,27 @@ def header_of_data(frame: pd.DataFrame, decimal: str = ".") -> str:
     numbers = _numbers_in(pd.Series(names, dtype="str"), decimal)
     is_number = [is_numeric_dtype(dtype) for dtype in frame.dtypes]
     fits = [
-        not np.isnan(number) if numeric else name in set(frame[name].dropna())
+        not np.isnan(number) if numeric else _is_like_values(name, frame[name])
         for name, number, numeric in zip(names, numbers, is_number, strict=True)
     ]
-    if not (any(is_number) and all(fits)) or (numbers.diff().dropna() == 1).all():
+    steps = numbers.dropna().diff().dropna()
+    is_counting = len(steps) > 0 and (steps == 1).all()
+    if not (any(is_number) and all(fits)) or is_counting:
         return ""
     return f"line 1 looks like data, not like column names ({', '.join(names[:4])}, ...)"
+
+
+def _is_like_values(name: str, column: pd.Series[Any]) -> bool:
+    """Whether the name of a column is one of its texts, or like H00577 and H00123."""
+    if name in set(column.dropna()):
+        return True
+    first = column.dropna().iloc[:_DAYS_TRIED].astype(str)
+    return any(map(str.isdigit, name)) and _shape(name) in set(first.map(_shape))
+
+
+def _shape(text: str) -> str:
+    """The text with all letters and all digits replaced by one each: H00577 as a99999."""
+    return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in text)
 
 
 def units_rows(

@@ -31,7 +31,16 @@ from sweeper.data.lint import DATE, describe_missing_words, missing_classes
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of, with_categories
 from sweeper.data.raw import RawData
-from sweeper.data.remarks import MISSING_TARGET, days, leaks, number_codes, row_id_doubts, totals
+from sweeper.data.remarks import (
+    MISSING_TARGET,
+    days,
+    leaks,
+    number_codes,
+    row_id_doubts,
+    totals,
+    wide_categories,
+    zero_codes,
+)
 from sweeper.data.sizes import Sizes
 from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
@@ -204,6 +213,8 @@ def _guess(
             *totals(as_read),
             *row_id_doubts(raw),
             *days(raw),
+            *zero_codes(raw),
+            *wide_categories(raw),
             *(
                 f"to learn from the dates in '{name}', {_in_days(raw.frame[name])}, and remove "
                 f"'{name}' from data.drop"
@@ -478,4 +489,6 @@ def _text_faults(column: pd.Series[Any]) -> Iterator[str]:
 def _is_classes(column: pd.Series[Any]) -> bool:
     if is_bool_dtype(column.dtype) or not is_numeric_dtype(column.dtype):
         return True
-    return not is_float_dtype(column.dtype) and column.nunique() <= _MAX_CLASSES
+    n_values = column.nunique()
+    is_repeated = bool(n_values <= max(2, column.count() / 2))
+    return not is_float_dtype(column.dtype) and n_values <= _MAX_CLASSES and is_repeated

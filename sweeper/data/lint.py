@@ -36,6 +36,8 @@ DATE = (
 
 # a class with fewer rows is probably a typing error, and is hardly learnt in any case
 _FEW_ROWS = 5
+# by which factor the rows of a part may differ from its share
+_UNEVEN = 2.0
 _CLASSES_SHOWN = 5
 # from this share on, one class hides how the others are predicted
 _IMBALANCED = 0.79
@@ -57,8 +59,11 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         *_absent_classes(config, data),
         *_imbalance(config, data),
         *_equal_weights(config, data),
+        *_constant(config, data),
+        *_unseen_columns(config, data),
         *_skewed(config, data),
         *_untested(config, data),
+        *_uneven_groups(config, data),
         *_dates(data),
         *_idle_generator(config, data),
     )
@@ -230,8 +235,36 @@ def _imbalance(config: StudyConfig, data: Dataset) -> Iterator[str]:
     )
 
 
+def _constant(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Targets of numbers that have the same value in all training rows."""
+    names = [column.name for column in data.columns if column.role == "target"]
+    if config.train.target != "numbers":
+        return
+    for index, name in enumerate(names[: data.y_train.shape[1]]):
+        if (data.y_train[:, index] == data.y_train[0, index]).all():
+            yield f"the target '{name}' has the same value in all training rows: nothing is learnt"
+
+
+def _unseen_columns(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Settings of columns that no model sees."""
+    seen = {column.name for column in data.columns}
+    split = config.data.split
+    for name in config.data.categorical_columns:
+        if name not in seen:
+            yield f"data.categorical_columns changes nothing for '{name}', which no model sees"
+    dropped = {split.group, split.time}.intersection(getattr(config.data, "drop", ()))
+    if split.as_feature and dropped:
+        yield (
+            f"data.split.as_feature changes nothing: '{dropped.pop()}' is in data.drop; remove one "
+            "of them"
+        )
+
+
 def _equal_weights(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """Weights of rows that change nothing."""
+    """Weights of rows or classes that change nothing."""
+    given = () if config.data.class_weights == "balanced" else data.class_weights
+    if given and min(given) == max(given):
+        yield "all data.class_weights are equal, so they change nothing; remove them"
     weights = np.concatenate([data.w_train, data.w_val, data.w_test])
     if data.is_weighted and weights.min() == weights.max():
         yield (
@@ -271,6 +304,27 @@ def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:
         y = data.y_test[data.counting("test")]
         for metric, reason in undefined_on(config, data, y, "the test part"):
             yield f"test_{metric} will be empty: {reason}"
+
+
+def _uneven_groups(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Splits by group whose shares of rows are far from those that the study asks for."""
+    split = config.data.split
+    if split.group is None or split.train_on != "train":
+        return
+    n_rows = len(data.all_targets("train"))
+    asked = {"test": (split.test, len(data.y_test))}
+    if not data.n_folds:
+        asked["val"] = split.val, len(data.y_val)
+    far = [
+        f"{percent(rows / n_rows)} of the rows are in {part}, not {percent(share)}"
+        for part, (share, rows) in asked.items()
+        if share and not 1 / _UNEVEN <= rows / n_rows / share <= _UNEVEN
+    ]
+    if far:
+        yield (
+            f"the groups in '{split.group}' differ in size: {listed(far)}; write other shares or "
+            "another data.split.seed"
+        )
 
 
 def _dates(data: Dataset) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pandas.api.types import is_numeric_dtype
 from sweeper.config import StudyConfig
 from sweeper.config.toml import toml_value
 from sweeper.data.columns import (
+    MAX_TEXT_VALUES,
     columns_of_sums,
     dates_as_numbers,
     header_of_data,
@@ -38,6 +39,7 @@ _FIRST_ROWS = 2_000
 # most values per row that a category may have for its classes to mean anything
 _ROWS_PER_VALUE = 5
 _MAX_VALUES = 20
+_ZERO_CODE = r"\s*0\d{2,}\s*"
 # numbers with at least this many different values are not just codes
 _LEAST_NUMBERS = 10
 _SAME_LINE = 1 - 1e-6
@@ -77,6 +79,8 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
         *_first(row_id_doubts(raw), "may be identifiers"),
         *_first(leaks(raw, is_classes=is_classes), "reveal the target"),
         *_first(days(raw), "hold dates as numbers"),
+        *_first(zero_codes(raw), "have leading zeros"),
+        *_first(wide_categories(raw), "have many different texts"),
         *_first(_as_text(raw, texts), "hold numbers as text"),
         *_first(_sentinels(config, raw), "hold numbers that may mean missing values"),
         *_first(_merged(config, raw), "have different numbers that are equal in training"),
@@ -128,6 +132,32 @@ def days(raw: RawData) -> Iterator[str]:
     for name in raw.numbers:
         if remark := dates_as_numbers(raw.frame[name]):
             yield f"'{name}' {remark}"
+
+
+def zero_codes(raw: RawData) -> Iterator[str]:
+    """Warnings about features of a CSV file that are read as numbers, but written like codes."""
+    names = [name for name in raw.numbers if raw.frame[name].dtype.kind in "iuf"]
+    if raw.csv is None or not names:
+        return
+    texts = raw.csv.as_text(usecols=names, nrows=_FIRST_ROWS, keep_default_na=False)
+    for name in names:
+        if (codes := texts[name][texts[name].str.fullmatch(_ZERO_CODE)]).any():
+            yield (
+                f"'{name}' is written like a code, such as {codes.iloc[0]}, and read as a number: "
+                "add it to data.categorical_columns, or to data.drop"
+            )
+
+
+def wide_categories(raw: RawData) -> Iterator[str]:
+    """Warnings about text with many different values, of which most have few rows."""
+    for name in raw.features:
+        column = raw.frame[name]
+        n_values = 0 if is_number(column) else column.nunique()
+        if n_values > MAX_TEXT_VALUES and column.count() < _ROWS_PER_VALUE * n_values:
+            yield (
+                f"'{name}' has {n_values} different texts in {column.count()} rows, each an input "
+                "of the network: add it to data.drop, unless they repeat in new rows"
+            )
 
 
 def number_codes(raw: RawData, names: Iterable[str], also: str, of_targets: str) -> Iterator[str]:

@@ -639,3 +639,21 @@ def test_a_class_too_rare_for_every_part_is_not_judged_by_auroc(tmp_path: Path) 
     config = load(tmp_path / "study.toml")
     assert (config.study.metric, config.data.class_weights) == ("val_accuracy", "none")
     prepare(config)
+
+
+def test_numbers_that_hardly_repeat_are_not_classes(tmp_path: Path) -> None:
+    prices = [79563 + 1000 * i for i in range(11)]
+    for repeats, is_classes in ((1, False), (2, True)):
+        frame = pd.DataFrame({"size": range(11 * repeats), "price": prices * repeats})
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        assert guess(tmp_path / "rows.csv").is_classes is is_classes
+
+
+def test_a_row_of_ids_dates_and_numbers_is_not_a_header(tmp_path: Path) -> None:
+    rows = "".join(
+        f"H{i:05},{'Bonn' if i % 2 else 'Kiel'},2022-01-{1 + i % 28:02},{i * 7.5 + 100}\n"
+        for i in range(60)
+    )
+    (tmp_path / "rows.csv").write_text(rows, encoding="utf-8")
+    with pytest.raises(DataError, match="line 1 looks like data, not like column names"):
+        guess(tmp_path / "rows.csv")

@@ -279,3 +279,54 @@ def test_rows_that_are_trained_on_count_once(train_on: str, make_study) -> None:
     data = prepare(config)
     assert len(data.all_targets(train_on)) == 100
     assert any("'rare' has 4" in doubt for doubt in data_doubts(config, data))
+
+
+def doubts_of(config: StudyConfig) -> str:
+    return "\n".join(data_doubts(config, prepare(config)))
+
+
+CODED = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
+
+
+def test_numbers_written_like_codes_and_wide_categories_are_named(
+    make_study, tmp_path: Path
+) -> None:
+    rows = "".join(
+        f"{i * 37 % 100:05},{i % 12:02},c{i % 130},{'fig' if i % 2 else 'pear'}\n"
+        for i in range(300)
+    )
+    config = make_study(CODED, f"zip,month,shop,kind\n{rows}")
+    said = doubts_of(config)
+    assert "column 'zip' is written like a code, such as 00000, and read as a number" in said
+    assert "column 'shop' has 130 different texts in 300 rows, each an input" in said
+    assert "column 'month' is written" not in said
+    hints = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
+    assert any("'zip' is written like a code" in hint for hint in hints)
+
+
+def test_groups_that_shift_the_shares_of_a_split_are_named(make_study) -> None:
+    rows = "".join(f"{i},{'abcd'[i % 4 if i < 40 else 0]},{i % 2}\n" for i in range(400))
+    split = 'split = { val = 0.25, test = 0.25, group = "city" }\n'
+    said = doubts_of(make_study(f"{CODED}{split}", f"size,city,kind\n{rows}"))
+    assert "the groups in 'city' differ in size: " in said and "of the rows are in" in said
+    even = "".join(f"{i},{'abcd'[i % 4]},{i % 2}\n" for i in range(400))
+    assert "differ in size" not in doubts_of(
+        make_study(f"{CODED}{split}", f"size,city,kind\n{even}")
+    )
+
+
+def test_settings_of_columns_and_classes_without_effect_are_named(make_study) -> None:
+    rows = "".join(f"{i},{'abcdefgh'[i % 8]},{i % 3},{i % 2}\n" for i in range(400))
+    table = f"size,city,code,kind\n{rows}"
+    group = 'split = { group = "city", as_feature = true }\ndrop = ["city", "code"]\n'
+    listed = 'categorical_columns = ["code"]\nclass_weights = { "0" = 2, "1" = 2 }\n'
+    said = doubts_of(make_study(f"{CODED}{group}{listed}", table))
+    assert "data.split.as_feature changes nothing: 'city' is in data.drop" in said
+    assert "data.categorical_columns changes nothing for 'code'" in said
+    assert "all data.class_weights are equal" in said
+
+
+def test_a_target_that_never_changes_is_named(make_study) -> None:
+    rows = "".join(f"{i},2.5\n" for i in range(40))
+    said = doubts_of(make_study(CODED, f"size,kind\n{rows}", loss="mse"))
+    assert "the target 'kind' has the same value in all training rows" in said
