@@ -413,6 +413,8 @@ def features(rows):
     if not (hasattr(rows, "keys") or hasattr(rows, "columns")):
         columns = np.reshape(rows, (len(rows), -1)).T
         rows = dict(zip(DATA["columns"], columns, strict=True))
+    if np.ndim(rows[DATA["columns"][0]]) == 0:  # a single row
+        rows = {{name: [rows[name]] for name in DATA["columns"]}}
     words, is_exact, parts = DATA["words"], DATA["edition"] > 1, []
     if DATA["numbers"]:
         x = np.stack([floats(rows[n], words, exact=is_exact) for n in DATA["numbers"]], axis=1)

@@ -244,6 +244,15 @@ def test_load_py_warns_of_what_predict_reports(alone: ModuleType) -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:'x' has numbers beyond")
+@pytest.mark.parametrize("row", [CLEAN.iloc[0], CLEAN.iloc[0].to_dict()], ids=["Series", "dict"])
+def test_a_single_row_may_have_single_values(
+    row: Any, saved: SavedModel, alone: ModuleType
+) -> None:
+    expected = saved.predict(CLEAN.iloc[:1])
+    assert saved.predict(row).tolist() == alone.predict(row).tolist() == expected.tolist()
+
+
 def test_load_py_refuses_a_number_that_is_too_large_as_predict_does(
     saved: SavedModel, alone: ModuleType
 ) -> None:
