@@ -114,6 +114,12 @@ def test_options_of_samplers_and_pruners_are_explained(table: str) -> None:
     )
 
 
+def test_all_options_of_a_pruner_are_explained_by_its_name() -> None:
+    said = _explain("settings", "halving").split("\n\n")
+    keys = [part.partition("\n")[0] for part in said]
+    assert keys == [f"study.pruner.{key}" for key in OPTIONS["halving"]]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -156,7 +156,10 @@ def _explain(topic: str, setting: str) -> str:
 
 
 def _options(setting: str) -> Iterator[str]:
-    """What is known about an option of samplers and pruners, also by its last part."""
+    """What is known about an option of samplers and pruners, also by its last part.
+
+    For the name of a sampler or pruner, about all of its options.
+    """
     from sweeper.config.study import PRUNERS, SAMPLERS
     from sweeper.config.toml import toml_value
     from sweeper.study.options import OPTIONS, default_of
@@ -164,7 +167,7 @@ def _options(setting: str) -> Iterator[str]:
     for table, names in (("study.sampler", SAMPLERS), ("study.pruner", PRUNERS)):
         for name in names:
             for key, option in OPTIONS[name].items():
-                if not f".{table}.{key}.".endswith(f".{setting}."):
+                if name != setting and not f".{table}.{key}.".endswith(f".{setting}."):
                     continue
                 example = f"{table} = {toml_value({'name': name, key: option.example})}"
                 yield _block(
