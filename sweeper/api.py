@@ -44,7 +44,7 @@ from sweeper.study.doubts import doubts, hints
 from sweeper.study.learning import learn
 from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
-from sweeper.sweep.session.crashes import MAX
+from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.xla_threads import kept_threads, threads_message
 from sweeper.templates.mapping import load_study
 
@@ -398,7 +398,7 @@ def run_prepared(
         watch = CompileWatch(run_dir, observer)
         executor = stack.enter_context(fleet(config, data, run_dir, watch, start, timeline))
         is_left = held.ledger.ended_trials() < options.n_proposals(config)
-        if is_left and held.deaths < MAX:  # the compilation may be what crashes
+        if is_left and held.deaths < MAX_CRASHES:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):

@@ -227,7 +227,7 @@ class RunDir:
 
     @property
     def left(self) -> Path:
-        """Written by a process that left the study in good order in the middle of a round."""
+        """Names the process that ended in good order in the middle of a round."""
         return self.logs / "left.json"
 
     def own_checkpoints(self) -> list[Path]:

@@ -14,7 +14,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share
 from sweeper.errors import SetupError
 from sweeper.executors.devices import (
-    MAX,
+    MAX_SHARED_FRACTION,
     PREALLOCATE,
     UNCLAIMED,
     XLA_THREADS,
@@ -151,7 +151,7 @@ def check_shares(config: StudyConfig, carried: float | None) -> None:
     """
     memory = shares_of(config)
     workers = math.ceil(n_workers(config) / len(gpus(config))) if memory.worker else 0
-    if carried is None or not workers or carried + workers * memory.worker <= MAX:
+    if carried is None or not workers or carried + workers * memory.worker <= MAX_SHARED_FRACTION:
         return
     variable = fraction_variable(os.environ)
     share, hint = f"{variable}={carried:g} of this process", f"unset {variable}"
@@ -160,7 +160,7 @@ def check_shares(config: StudyConfig, carried: float | None) -> None:
         hint = "run the study in a separate process"
     found = (
         f"{workers} workers of {memory.worker:.2f} each, next to {share}, "
-        f"exceed the {MAX:g} of a GPU that can be shared"
+        f"exceed the {MAX_SHARED_FRACTION:g} of a GPU that can be shared"
     )
     hint = f"{hint}, or write a smaller memory_fraction or fewer workers"
     raise SetupError(config.problem("execution.memory_fraction", found, hint))

@@ -81,7 +81,7 @@ PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 # share of a process without a fraction of its own
 UNCLAIMED = 0.75
 # share of a device for all processes: contexts and libraries need memory outside of it
-MAX = 0.90
+MAX_SHARED_FRACTION = 0.90
 _NEWER_FRACTION = "XLA_CLIENT_MEM_FRACTION"
 
 
@@ -96,10 +96,12 @@ class Shares:
 def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
     """Half to the parent, the rest to the workers in equal parts; nothing for idle sides.
 
-    The sum is `memory_fraction`, but at most `MAX` minus 0.02 per process, of which at most half is
-    subtracted: a machine with many cores has many workers.
+    The sum is `memory_fraction`, but at most `MAX_SHARED_FRACTION` minus 0.02 per process, of which
+    at most half is subtracted: a machine with many cores has many workers.
     """
-    total = min(memory_fraction, max(MAX - 0.02 * (workers + 1), MAX / 2))
+    total = min(
+        memory_fraction, max(MAX_SHARED_FRACTION - 0.02 * (workers + 1), MAX_SHARED_FRACTION / 2)
+    )
     if workers == 0:
         return Shares(total, 0.0)
     if threads == 0:

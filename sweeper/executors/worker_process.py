@@ -202,7 +202,7 @@ class WorkerProcess:
         return self._process.is_alive()
 
     def call(self, function: Callable[..., Given], *arguments: Any, limit_s: float | None) -> Given:
-        """The result of `function` there, once the worker has started.
+        """Run `function` in the worker, once it has started, and return its result.
 
         Raises:
             GoneError: the process ended, returned something unreadable, or raised an error that is

@@ -22,7 +22,7 @@ from sweeper.export.trial_file import with_rows_file
 from sweeper.results.ensemble import EnsembleRecord
 from sweeper.results.listing import Row, listed
 from sweeper.results.ranking import is_feasible, value_columns
-from sweeper.results.status import for_want_of_one
+from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 
@@ -80,7 +80,10 @@ def finalists(
         wanted = [number for number in known.best(len(known.places)) if number in averaged]
     rows = known.of(wanted)
     if not rows:
-        found, fix = "no trial is complete, so none can be a finalist", for_want_of_one(run_dir)
+        found, fix = (
+            "no trial is complete, so none can be a finalist",
+            hint_if_none_complete(run_dir),
+        )
         raise StudyError(Problem(str(run_dir.root), "", found, fix))
     file = Path(known.study["study_file"])
     before = study_of(known.study["settings"], file, run_dir)

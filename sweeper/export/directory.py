@@ -31,7 +31,7 @@ from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_
 from sweeper.results.baseline import read_baseline
 from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.read import open_results
-from sweeper.results.status import for_want_of_one
+from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
@@ -233,7 +233,7 @@ def _not_kept(config: StudyConfig, run_dir: RunDir, row: Mapping[str, Any], memb
     if row["state"] != "COMPLETE":
         why = row["reason"] or "failed"
         found += f": it ended early ({why}), and only those of complete trials are"
-        hint = f"use one of {few}" if kept else for_want_of_one(run_dir)
+        hint = f"use one of {few}" if kept else hint_if_none_complete(run_dir)
         return Problem(str(run_dir.root), "", found, hint)
     hint = f"use one of {few}" if kept else "set results.keep_models"
     again = f"sweeper trial {quote(str(run_dir.root))} {number} -o trial.toml"

@@ -20,7 +20,7 @@ from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.read import Results, open_results, trial_problem
-from sweeper.results.status import for_want_of_one, read_status
+from sweeper.results.status import hint_if_none_complete, read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
@@ -121,7 +121,7 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
         best = results.best(1)
         if not len(best):
             found, run_dir = "no trial is complete, so none is the best", results.run_dir
-            raise StudyError(Problem(str(run_dir.root), "", found, for_want_of_one(run_dir)))
+            raise StudyError(Problem(str(run_dir.root), "", found, hint_if_none_complete(run_dir)))
         number = int(best["trial_number"].iloc[0])
     row = results.trial(number)
     if row["class_id"] is None or row["device"] is None:

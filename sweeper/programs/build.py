@@ -110,7 +110,7 @@ class Programs:
         """The model of a single trial: its parts by name, or one part without a name."""
         return self._parts(settings).by_name
 
-    def _program(self, settings: Settings, shared: ProgramClass | None = None) -> BuiltIn:
+    def _program(self, settings: Settings, shared: ProgramClass | None = None) -> AnyProgram:
         """The program of the class `shared`, or that of a trial alone."""
         parts, train = self._parts(settings, shared), settings.train
         if isinstance(train, AlternatingTable):
@@ -223,7 +223,7 @@ class Programs:
         return None if name is None else self._encodings[name]
 
 
-BuiltIn = Supervised | Alternating | Coupled | Own
+AnyProgram = Supervised | Alternating | Coupled | Own
 
 
 def _shared(

@@ -144,13 +144,13 @@ class Coupled(OfParts):
     ) -> tuple[State, Losses]:
         models = state.model
 
-        def judged(critic: Any, rows: Array) -> tuple[Float[Array, ""], Losses]:
-            losses = game.judged(critic, rows)
+        def critic_loss(critic: Any, rows: Array) -> tuple[Float[Array, ""], Losses]:
+            losses = game.critic_and_generator_losses(critic, rows)
             return losses[CRITIC], losses
 
         rows, pulled_back = jax.vjp(game.generated, models[GENERATOR])
         given = lax.stop_gradient(rows)
-        gradient, losses = jax.grad(judged, has_aux=True)(models[CRITIC], given)
+        gradient, losses = jax.grad(critic_loss, has_aux=True)(models[CRITIC], given)
         state = self.moved(state, {CRITIC: gradient}, losses, lane)
         critic = state.model[CRITIC]
         if game.objective.clipped:
@@ -159,7 +159,7 @@ class Coupled(OfParts):
             state = replace(state, model={**state.model, CRITIC: critic})
 
         def move(state: State) -> State:
-            loss, slopes = jax.value_and_grad(game.liked)(rows, critic)
+            loss, slopes = jax.value_and_grad(game.generator_loss)(rows, critic)
             (gradient,) = pulled_back(slopes)
             return self.moved(state, {GENERATOR: gradient}, {GENERATOR: loss}, lane)
 

@@ -40,30 +40,30 @@ class Objective:
     clipped: bool = False
 
 
-def _distance(generated: Scores, real: Scores) -> Float[Array, ""]:
+def _wgan_critic_loss(generated: Scores, real: Scores) -> Float[Array, ""]:
     return jnp.mean(generated) - jnp.mean(real)
 
 
-def _preferred(generated: Scores) -> Float[Array, ""]:
+def _wgan_generator_loss(generated: Scores) -> Float[Array, ""]:
     return -jnp.mean(generated)
 
 
-def _told_apart(generated: Scores, real: Scores) -> Float[Array, ""]:
+def _gan_critic_loss(generated: Scores, real: Scores) -> Float[Array, ""]:
     return jnp.mean(jax.nn.softplus(generated)) + jnp.mean(jax.nn.softplus(-real))
 
 
-def _taken_for_real(generated: Scores) -> Float[Array, ""]:
+def _gan_generator_loss(generated: Scores) -> Float[Array, ""]:
     return jnp.mean(jax.nn.softplus(-generated))
 
 
 OBJECTIVES: Mapping[str, Objective] = {
-    "wgan_gp": Objective(_distance, _preferred, penalised=True),
-    "wgan": Objective(_distance, _preferred, clipped=True),
-    "gan": Objective(_told_apart, _taken_for_real),
+    "wgan_gp": Objective(_wgan_critic_loss, _wgan_generator_loss, penalised=True),
+    "wgan": Objective(_wgan_critic_loss, _wgan_generator_loss, clipped=True),
+    "gan": Objective(_gan_critic_loss, _gan_generator_loss),
 }
 
 
-def steepness(critic: Critic, rows: Float[Array, "batch features"]) -> Float[Array, ""]:
+def gradient_penalty(critic: Critic, rows: Float[Array, "batch features"]) -> Float[Array, ""]:
     """The mean squared difference from 1 of the critic's slope at each row."""
     # rows do not affect each other, so the gradient of the sum contains that of each row
     slopes = jax.grad(lambda rows: jnp.sum(critic(rows)))(rows)
@@ -74,7 +74,7 @@ def steepness(critic: Critic, rows: Float[Array, "batch features"]) -> Float[Arr
     return jnp.mean(jnp.square(norms - 1))
 
 
-def between(
+def interpolate(
     generated: Float[Array, "batch features"],
     real: Float[Array, "batch features"],
     share: Float[Array, " batch"],
@@ -110,27 +110,27 @@ class Game:
         noise = noise_of(self.key, len(self.real), self.latent_size, self.real.dtype)
         return self._output(GENERATOR, generator, noise, _GENERATOR_UNITS)
 
-    def liked(self, rows: Rows, critic: Any) -> Float[Array, ""]:
+    def generator_loss(self, rows: Rows, critic: Any) -> Float[Array, ""]:
         """The loss of the generator that made `rows`."""
         return self.objective.generator(self._scores(critic, rows))
 
-    def judged(self, critic: Any, rows: Rows) -> Losses:
+    def critic_and_generator_losses(self, critic: Any, rows: Rows) -> Losses:
         """Both losses from one run of the critic, over generated `rows` and the real ones."""
         scores = self._scores(critic, jnp.concatenate([rows, self.real]))
         of_rows, of_real = scores[: len(rows)], scores[len(rows) :]
         loss = self.objective.critic(of_rows, of_real)
         if self.objective.penalised:
             share = jax.random.uniform(self._key(_SHARES), (len(rows),), rows.dtype)
-            mixed = between(rows, self.real, share)
+            mixed = interpolate(rows, self.real, share)
             weight = jnp.asarray(self.lane.hparams.get("train.gradient_penalty", GRADIENT_PENALTY))
-            loss = loss + weight * steepness(lambda x: self._scores(critic, x), mixed)
+            loss = loss + weight * gradient_penalty(lambda x: self._scores(critic, x), mixed)
         return {CRITIC: loss, GENERATOR: self.objective.generator(of_rows)}
 
     def losses(self, models: Mapping[str, Any]) -> Losses:
         """Both losses, in a form whose gradients can all be taken."""
         rows, critic = self.generated(models[GENERATOR]), models[CRITIC]
-        judged = self.judged(critic, lax.stop_gradient(rows))
-        return {**judged, GENERATOR: self.liked(rows, critic)}
+        both = self.critic_and_generator_losses(critic, lax.stop_gradient(rows))
+        return {**both, GENERATOR: self.generator_loss(rows, critic)}
 
     def _scores(self, critic: Any, rows: Rows) -> Float[Array, "batch one"]:
         return self._output(CRITIC, critic, rows, _CRITIC_UNITS)

@@ -183,7 +183,7 @@ def read_status(run_dir: RunDir) -> Status:
     return status
 
 
-def for_want_of_one(run_dir: RunDir) -> str:
+def hint_if_none_complete(run_dir: RunDir) -> str:
     """What to do if no trial of a study is complete."""
     try:
         status = read_status(run_dir)

@@ -30,12 +30,15 @@ MEASURED_ROWS = 1024
 class Workload:
     """What a lane does, apart from its width and depth.
 
-    `steps` are per epoch; `epochs` is the mean over trials, of all members of a trial together.
-    `n_activations` are traced in one program (1: the activation is compiled in). `optimizer_slots`
-    counts the arrays of the size of the parameters that the optimizer keeps: 2 for adamw, 1 for
-    sgd. `bytes_per_number` is 4 or 8. `ensemble_size`
-    is that of a TabM; 0 for an MLP. `embedding` has the numbers that are embedded, the frequencies
-    of each, and the size of what it becomes, which are among the inputs.
+    - `steps`: per epoch
+    - `epochs`: the mean over trials, of all members of a trial together
+    - `n_activations`: how many are traced in one program; 1 if the activation is compiled in
+    - `optimizer_slots`: the arrays of the size of the parameters that the optimizer keeps, 2 for
+      adamw, 1 for sgd
+    - `bytes_per_number`: 4 or 8
+    - `ensemble_size`: that of a TabM; 0 for an MLP
+    - `embedding`: how many numbers are embedded, the frequencies of each, and the size of each
+      embedding, which counts among the inputs
     """
 
     in_size: int

@@ -34,7 +34,7 @@ from sweeper.sweep.planning import policy_of_session, structures
 from sweeper.sweep.progress import Doing, Standing
 from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
-from sweeper.sweep.session.crashes import MAX
+from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import Change, xla_threads
 from sweeper.sweep.session.session import Session
 from sweeper.sweep.store import RunStore
@@ -208,8 +208,8 @@ def _died(config: StudyConfig, number: int, deaths: int) -> str:
     died = f"round {number} was interrupted {times} because the program was killed or crashed"
     if not n_workers(config):
         return f"{died}; with execution.workers = 1 a trial that crashes its process fails alone"
-    if deaths < MAX:
-        return f"{died}; it starts again here, and after {MAX} times it runs in workers"
+    if deaths < MAX_CRASHES:
+        return f"{died}; it starts again here, and after {MAX_CRASHES} times it runs in workers"
     return f"{died}: it now runs in workers, where a trial that crashes its process fails alone"
 
 

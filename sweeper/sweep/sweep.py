@@ -34,7 +34,7 @@ from sweeper.sweep.rows import (
     untrained_row,
     values_of,
 )
-from sweeper.sweep.session.crashes import MAX
+from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState
 from sweeper.sweep.stopping import is_good_enough, rules_met
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
@@ -88,7 +88,7 @@ class Sweep:
         if plan is None:
             self._deaths = 0
             return self._plan_next(self.state.rounds + 1)
-        return plan.in_workers() if self._deaths >= MAX else plan
+        return plan.in_workers() if self._deaths >= MAX_CRASHES else plan
 
     def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
         """The outcome of each bucket of the open round, in the plan's order.

@@ -20,7 +20,7 @@ from pyarrow import parquet
 import sweeper
 from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import TrialRows, buckets_of, curves, listed, plain
-from sweeper.results.status import for_want_of_one
+from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
@@ -76,7 +76,7 @@ def test_an_empty_list_explains_itself(run_dir: RunDir, capsys: pytest.CaptureFi
 
 
 def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:
-    assert "shows why each trial ended" in for_want_of_one(run_dir)
+    assert "shows why each trial ended" in hint_if_none_complete(run_dir)
     status = json.loads(run_dir.status.read_text(encoding="utf-8"))
     for state, hint in (
         ("interrupted", "resume it with the command that started it"),
@@ -84,7 +84,7 @@ def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -
         ("failed", "shows why each trial ended"),
     ):
         write_status(run_dir, {**status, "state": state, "pid": os.getpid()})
-        assert hint in for_want_of_one(run_dir)
+        assert hint in hint_if_none_complete(run_dir)
     write_status(run_dir, status)
 
 

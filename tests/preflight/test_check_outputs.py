@@ -130,7 +130,7 @@ def straight(outputs, y):
         (["task='classes'", "loss='measures:straight'"], None),
     ],
 )
-def test_metrics_that_are_never_finite_get_a_warning(
+def test_losses_and_metrics_without_use_get_a_warning(
     train: list[str], said: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "measures.py").write_text(MEASURES, encoding="utf-8")

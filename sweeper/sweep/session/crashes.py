@@ -20,7 +20,7 @@ from sweeper.ledger import Ledger
 from sweeper.rundir import RunDir, open_inside, read_json, remove_inside
 
 # after this many, the buckets of the round train in workers, where the culprit fails alone
-MAX = 2
+MAX_CRASHES = 2
 
 
 def deaths_over(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:

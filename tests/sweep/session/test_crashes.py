@@ -81,7 +81,7 @@ def test_an_orderly_exit_does_not_count(ledger: Ledger, run_dir: RunDir) -> None
     assert started(ledger, run_dir) == 3
 
 
-def test_a_count_that_cannot_be_written_does_not_end_the_study(tmp_path: Path) -> None:
+def test_an_exit_note_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     note_left(RunDir(tmp_path / "nowhere"))
 
 
