@@ -405,12 +405,15 @@ def run_prepared(
             from sweeper.sweep.run import StudyRun
 
         begun = StudyRun(config, data, held, executor.train, watch, timeline)
-        status = begun.to_the_end(stop)
-        if config.results.ensemble is not None and status.state == "finished":
+
+        def average_models() -> None:
+            if config.results.ensemble is None:
+                return
             from sweeper.export.ensemble import average
 
             try:
                 average(config, run_dir, data)
             except SweeperError as error:  # too few trials completed, or they cannot be averaged
                 observer(Warned(f"no ensemble: {error}"))
-        return status
+
+        return begun.to_the_end(stop, average_models)

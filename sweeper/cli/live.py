@@ -35,6 +35,7 @@ from sweeper.results.timeline import DOING, Activity, Timeline
 
 # how often lines say what is going on in the first minute, and look whether it has changed
 _FIRST_PERIOD_S, _FIRST_S, _LOOK_S = 10.0, 60.0, 1.0
+_AVERAGING = DOING[Activity.ENSEMBLE]
 
 
 class View:
@@ -118,6 +119,8 @@ class LiveView(View):
             parts.append(Text(f"compiling: {formatting.compiling(progress.compiling, now)}"))
         if progress.places:
             parts.append(_working(progress.places, now))
+        if self._doing() == _AVERAGING:
+            parts.append(Text(_AVERAGING))
         return Group(*parts)
 
 
@@ -272,5 +275,6 @@ class LineView(View):
             return progress.current(self._doing(), time.monotonic())
         compiling = progress.compiling
         shown = f"compiling: {formatting.compiling(compiling, time.monotonic())}"
-        now = (shown if compiling.is_going_on else "", str(progress.round))
+        averaging = _AVERAGING if self._doing() == _AVERAGING else ""
+        now = (shown if compiling.is_going_on else "", str(progress.round), averaging)
         return ", ".join(filter(None, (standing, *now)))

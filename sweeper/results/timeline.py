@@ -35,6 +35,7 @@ class Activity(StrEnum):
     COMMIT = "commit"
     PUBLISH = "publish"
     BASELINE = "baseline"
+    ENSEMBLE = "ensemble"
 
 
 DOING = {
@@ -52,6 +53,7 @@ DOING = {
     Activity.COMMIT: "committing",
     Activity.PUBLISH: "publishing",
     Activity.BASELINE: "waiting for simple models",
+    Activity.ENSEMBLE: "averaging models",
     IDLE: "idle",
 }
 """Each activity in words, in display order."""

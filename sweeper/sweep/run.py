@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from sweeper.config import StudyConfig
@@ -91,8 +92,10 @@ class StudyRun:
         for doubt in (*of_learning, *doubts(config), *data_doubts(config, data)):
             observer(Warned(printable(doubt)))
 
-    def to_the_end(self, stop: threading.Event) -> Status:
-        """Run round by round until every trial has ended, or until `stop` is set.
+    def to_the_end(
+        self, stop: threading.Event, finish: Callable[[], None] = lambda: None
+    ) -> Status:
+        """Run round by round until every trial has ended, then `finish`; or until `stop` is set.
 
         Raises:
             SetupError: a file of the run cannot be written; committed rounds are kept.
@@ -114,6 +117,9 @@ class StudyRun:
                 with self._timeline.spending(Activity.BASELINE):
                     self._baseline.finish()
                 self._backups.now(self._ledger)
+            if self._sweep.finished and not self._sweep.has_failed:
+                with self._timeline.spending(Activity.ENSEMBLE):
+                    finish()
             self._ledger.end_session(self._run_id, self._timeline.end())
             self._publisher.publish_spans(self._ledger)
             status = self._write_status(self._end())

@@ -139,6 +139,17 @@ def test_a_program_is_not_said_to_train_once_the_rounds_are_over() -> None:
     assert progress.after(RoundClosed(STATUS), 1.0).activity(IDLE) == "finishing"
 
 
+def test_both_views_say_that_models_are_averaged() -> None:
+    done = replace(STATUS, counts={**STATUS.counts, "COMPLETE": 20, "RUNNING": 0})
+    for kind in (LineView, LiveView):
+        console = _written()
+        with kind(console, doing=lambda: "averaging models") as view:
+            view(OPENED)
+            view(RoundClosed(done))
+            shown = view.what_is_done() if isinstance(view, LineView) else ""
+        assert "averaging models" in (shown or console.file.getvalue())
+
+
 def test_a_resumed_study_says_where_it_continues() -> None:
     console = _written()
     with LineView(console) as view:

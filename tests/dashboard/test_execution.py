@@ -199,7 +199,8 @@ def test_compiling_is_drawn_where_and_when_it_ran() -> None:
 
 
 def test_each_activity_has_a_colour_of_its_own() -> None:
-    doing = [activity for activity in Activity if activity not in ("train", "worker")]
+    """Training is drawn from buckets; starting workers and averaging share one with others."""
+    doing = [one for one in Activity if one not in ("train", "worker", "ensemble")]
     spans = [Span(PROGRAM, one, 90.0 + n, 91.0 + n) for n, one in enumerate(doing)]
     given = {**COMPILED, "started_at": 110.0, "finished_at": 113.0, "waste_fraction": 0.5}
     option = next(

@@ -45,6 +45,8 @@ from sweeper.results.ensemble import (
     verdict,
     write_ensemble,
 )
+from sweeper.results.read import open_results
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.in_process import prepared, study_in, trained
 from tests.small_studies import DIGITS
@@ -381,6 +383,9 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
     chosen = read_ensemble(run_dir)
     assert chosen is not None
     assert chosen == measure_ensemble(run_dir, 4)
+    assert read_status(run_dir).spent_s["ensemble"] > 0
+    spans = open_results(run_dir.root).spans()
+    assert (spans["activity"] == "ensemble").sum() == 1
 
 
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ _DRAWN = (
     ("asking", ("ask",), "ask"),
     ("committing", ("commit",), "selected"),
     ("publishing", ("publish",), "publish"),
-    ("waiting for simple models", ("baseline",), "baseline"),
+    ("simple models and averages", ("baseline", "ensemble"), "baseline"),
     ("compiling", ("compile",), "pruned"),
     ("from the cache", ("load",), "best"),
     ("initializing models", ("initialize",), "initialize"),
