@@ -308,8 +308,9 @@ def prediction(predicted: Mapping[str, float]) -> dict[str, str]:
     """The predictions of the cost model for a study."""
     if not predicted["total_s"]:
         return {
-            "predicted": "nothing: the cost model does not cover user-defined code; such a model "
-            "compiles a program per structure, so fewer structural values compile less"
+            "predicted": "nothing: the cost model covers MLPs and TabMs with hidden layers, but no "
+            "linear model or user-defined code; such a model compiles a program per structure, so "
+            "fewer structural values compile less"
         }
     total, exact_total = (seconds(predicted[name]) for name in ("total_s", "exact_total_s"))
     unpadded = f"; with one program per structure about {exact_total}"

@@ -322,7 +322,7 @@ def test_plan_says_that_user_defined_models_are_never_padded(command: CommandLin
 
     assert "user-defined models are never padded" in told
     shown = command("plan", "study.toml", *SHAPES, *own).stdout
-    assert "the cost model does not cover user-defined code" in shown
+    assert "the cost model covers MLPs and TabMs with hidden layers" in shown
     assert "compiles a program per structure" in shown
     assert "about 0.0 s" not in shown
 
