@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.dashboard.blocks import rows
+from sweeper.dashboard.files import STATIC
 from sweeper.dashboard.html import view_html
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.page import COMPARISON, VIEWS, Page, PageState
@@ -72,6 +74,27 @@ def test_new_rows_come_without_the_old_ones(run_dir: RunDir, tmp_path: Path) -> 
     changed = {view["name"] for view in second["views"] if "html" in view}
     assert {"history", "parallel"} <= changed
     assert changed.isdisjoint({"curves", "execution", "importance"})
+
+
+def test_axes_of_a_live_page_keep_no_bounds_that_they_are_not_given(study: PublishedStudy) -> None:
+    script = STATIC["page.js"].read_text("utf-8")
+    (replaced,) = re.findall(r"REPLACED = (\[.*?\])", script)
+    (defaults,) = re.findall(r"DEFAULTS = \{(.*?)\}", script)
+    assert re.findall(r"setOption\((.*?)\)", script) == ["drawn, { replaceMerge: REPLACED }"]
+    keeping = {"legend", "dataZoom", "parallelAxis"}  # what the reader has chosen
+    fixed = {"animation", "tooltip", "grid", "parallel"}  # always have the same keys
+    charts = [
+        chart["option"]
+        for view in Page([study, study]).payload(0)["views"]
+        for chart in view["charts"].values()
+        if "option" in chart
+    ]
+    assert {key for option in charts for key in option} == keeping | fixed | {*json.loads(replaced)}
+    axes = [axis for option in charts for axis in option.get("parallelAxis", ())]
+    always = set.intersection(*map(set, axes)) | {"data", "scale"}  # or belong to the type
+    optional = {"min", "max", "minInterval", "logBase"}
+    assert {key for axis in axes for key in axis} - always <= optional
+    assert set(re.findall(r"(\w+):", defaults)) == optional
 
 
 def test_a_study_without_published_files_is_shown(tmp_path: Path) -> None:

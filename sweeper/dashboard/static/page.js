@@ -5,6 +5,8 @@ const MOST_SELECTED = 6, POLL_MS = 2000, REST_MS = 10000;
 const study = Number(new URLSearchParams(location.search).get("study")) || 0, tables = {}, digests = {};
 const drawnRows = new Map(), selected = new Set(), curves = new Map(), charts = new Map(), chosen = new Map();
 let report = null, shown = null, grid = null; // data of a report; the rows that pass the filters, if not all
+const REPLACED = ["series", "xAxis", "yAxis", "visualMap"]; // others keep what the reader did, and keys that they are not given
+const DEFAULTS = { min: null, max: null, minInterval: null, logBase: 10 }; // of axes that are not replaced, since they keep the brushes
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const span = (textContent, className = "") => Object.assign(document.createElement("span"), { textContent, className });
 function fmt(value) { // like `number` in results/formatting.py
@@ -89,7 +91,7 @@ function filled({ option, curves: own, chart, node }) {
   });
   series.push(...(own ? chosenCurves(own) : []));
   const looks = {
-    xAxis: axis, yAxis: axis, parallelAxis: axis, grid: (it) => ({ ...it, top: Math.min(it.lower ?? it.top, it.top + 22 * Math.floor((1.1 * it.below || 0) / node.clientWidth)) }),
+    xAxis: axis, yAxis: axis, parallelAxis: (it) => axis({ ...DEFAULTS, ...it }), grid: (it) => ({ ...it, top: Math.min(it.lower ?? it.top, it.top + 22 * Math.floor((1.1 * it.below || 0) / node.clientWidth)) }),
     legend: (it) => ({ top: 2, itemWidth: 18, itemHeight: 10, itemGap: 12, textStyle, inactiveColor: line, pageTextStyle: textStyle, pageIconColor: text, ...it }),
     tooltip: (it) => ({ ...it, backgroundColor: ground, borderColor: line, formatter: (hit) => span(tip(hit, option), "tip") }),
     visualMap: (it) => ({ ...it, inRange: { color: css("scale").split(" ")[it.best === "low" ? "reverse" : "slice"]() }, textStyle }),
@@ -122,7 +124,7 @@ function redraw() {
       item.chart.on("axisareaselected", () => brush(item));
     }
     const drawn = filled(item);
-    item.chart.setOption(drawn, { replaceMerge: ["series"] });
+    item.chart.setOption(drawn, { replaceMerge: REPLACED });
     drawn.series.forEach((own, at) => own.type === "parallel" && breakLines(item.chart, own.data, at));
     item.chart.isNew = item.stale = false;
   }
