@@ -132,13 +132,17 @@ class PublishedTrials:
         """The exact parameters of the trial at this index."""
         return json.loads(self.table["params_json"][place].as_py())
 
+    @cached_property
+    def feasible(self) -> np.ndarray:
+        """Which trials are complete and meet the constraints, if there are any."""
+        has_limits = "feasible" in self.table.column_names
+        complete = self.are("COMPLETE")
+        return complete & (self.numbers("feasible") != 0) if has_limits else complete
+
     def best(self, n: int) -> np.ndarray:
         """The indices of the best feasible complete trials, by the first objective."""
         value = self.numbers("value")
-        candidates = self.are("COMPLETE") & np.isfinite(value)
-        if "feasible" in self.table.column_names:
-            candidates &= self.numbers("feasible") != 0
-        places = np.flatnonzero(candidates)
+        places = np.flatnonzero(self.feasible & np.isfinite(value))
         cost = value[places] if self.directions[0] == "minimize" else -value[places]
         return places[np.lexsort((self.numbers("trial_number")[places], cost))][:n]
 

@@ -14,7 +14,12 @@ from sweeper.dashboard.blocks import Block, chart, line
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.failures import failures_view
-from sweeper.dashboard.views.history import best_so_far, better_half, history_view
+from sweeper.dashboard.views.history import (
+    FEASIBLE_ONLY,
+    best_so_far,
+    better_half,
+    history_view,
+)
 from sweeper.dashboard.views.importance import by_importance, importance_view
 from sweeper.dashboard.views.parallel import parallel_view
 from sweeper.dashboard.views.pareto import front_of, pareto_view
@@ -41,6 +46,23 @@ def test_the_best_so_far_steps_when_it_improves() -> None:
     assert best_so_far(trials, 0, "trial_number") == steps
     at_times = [(1.0, 3.0), (2.0, 2.0), (5.0, 1.0), (6.0, 1.0)]
     assert best_so_far(trials, 0, "finished_at") == at_times
+
+
+def test_only_feasible_complete_trials_count_as_the_best_so_far() -> None:
+    values = [(3.0, True), (0.5, False), (2.0, True), (0.1, False), (9.0, True)]
+    rows = [{"value": value, "feasible": feasible, "params_lr": 0.1} for value, feasible in values]
+    trials = trials_of(rows)
+    best = [(0.0, 3.0), (2.0, 2.0), (4.0, 2.0)]
+    assert best_so_far(trials, 0, "trial_number") == best
+    assert better_half(trials, 0) == {"min": 2.0, "max": 3.0}
+    assert FEASIBLE_ONLY in [block.get("text") for block in history_view(trials)]
+    lines = [own for own in charts(history_view(trials))[0]["option"]["series"] if "data" in own]
+    assert [own["data"] for own in lines] == [best]
+    none = trials_of([{**row, "feasible": False} for row in rows])
+    assert best_so_far(none, 0, "trial_number") == []
+    assert better_half(none, 0) == {}
+    for view in (history_view(none), parallel_view(none, ["params_lr"])):
+        assert "No trial is complete yet." not in [block.get("text") for block in view]
 
 
 def test_only_trials_with_the_best_value_are_tied() -> None:

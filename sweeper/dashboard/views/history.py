@@ -21,6 +21,10 @@ from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.scales import AT_THE_EDGE, by_state, ends_if_equal, wants_log
 from sweeper.results import formatting
 
+FEASIBLE_ONLY = (
+    "The best so far and the better half count only trials that meet the constraints; all are "
+    "drawn."
+)
 BY = {
     "trial number": ("trial_number", None),
     "time": ("finished_at", "s since the first trial"),
@@ -38,6 +42,8 @@ def history_view(trials: PublishedTrials) -> list[Block]:
         for by in BY
     ]
     notes = [note(AT_THE_EDGE)] if trials.diverged.any() else []
+    if (trials.are("COMPLETE") & ~trials.feasible).any():
+        notes.append(note(FEASIBLE_ONLY))
     return [*notes, choice("show", alternatives)]
 
 
@@ -47,9 +53,9 @@ def choice_of(metric: str, by: str, is_near: bool) -> str:
 
 
 def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
-    """The bounds of an axis without the worse half of the complete trials."""
+    """The bounds of an axis without the worse half of the feasible complete trials."""
     values = trials.numbers(trials.objectives[index])
-    completed = values[trials.are("COMPLETE") & np.isfinite(values)]
+    completed = values[trials.feasible & np.isfinite(values)]
     if not len(completed):
         return {}
     middle, low, high = (
@@ -63,9 +69,12 @@ def better_half(trials: PublishedTrials, index: int) -> dict[str, Any]:
 
 
 def best_so_far(trials: PublishedTrials, index: int, by: str) -> list[tuple[float, float]]:
-    """Where the best value of an objective improved, and the last known position."""
+    """Where the best value of an objective improved, and the last known position.
+
+    Only feasible complete trials count.
+    """
     at, values = trials.numbers(by), trials.numbers(trials.objectives[index])
-    places = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values) & np.isfinite(at))
+    places = np.flatnonzero(trials.feasible & np.isfinite(values) & np.isfinite(at))
     if not len(places):
         return []
     order = places[np.lexsort((trials.numbers("trial_number")[places], at[places]))]

@@ -14,6 +14,7 @@ from sweeper.dashboard.views.scales import (
     AT_THE_EDGE,
     choices_of,
     is_log,
+    none_yet,
     steps,
     wants_log,
     worst_edge,
@@ -30,7 +31,7 @@ def parallel_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Bl
     """The best trials; `parameters` are their columns, the most important first."""
     best = trials.best(BEST)
     if not len(best) and not trials.diverged.any():
-        return [note("No trial is complete yet.")]
+        return [note(none_yet(trials))]
     shown = list(parameters[:_MAX_AXES])
     columns = [*shown, *trials.objectives]
     axes = [_axis(trials, name, place) for place, name in enumerate(columns)]

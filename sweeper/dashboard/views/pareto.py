@@ -23,7 +23,7 @@ from sweeper.dashboard.blocks import (
 )
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.trials import PublishedTrials
-from sweeper.dashboard.views.scales import wants_log
+from sweeper.dashboard.views.scales import none_yet, wants_log
 from sweeper.results import formatting
 from sweeper.results.ranking import pareto_front
 
@@ -36,7 +36,7 @@ def pareto_view(trials: PublishedTrials) -> list[Block]:
         return [note(f"The study has one objective, {trials.metrics[0]}: see the history.")]
     front = front_of(trials)
     if not front:
-        return [note("No trial is complete yet.")]
+        return [note(none_yet(trials))]
     pairs = [
         (choice_of(trials.metrics[a], trials.metrics[b]), [_chart(trials, a, b, front)])
         for a, b in combinations(range(len(trials.objectives)), 2)
@@ -53,13 +53,11 @@ def front_of(trials: PublishedTrials) -> list[int]:
     """The indices of the trials that no other dominates, sorted by the first objective."""
     values = np.stack([trials.numbers(name) for name in trials.objectives], axis=1)
     places = np.flatnonzero(trials.are("COMPLETE") & np.isfinite(values).all(axis=1))
-    has_limits = "feasible" in trials.table.column_names
-    feasible = trials.numbers("feasible") != 0 if has_limits else np.ones(len(trials), bool)
     candidates = (
         {
             "trial_number": place,
             "state": "COMPLETE",
-            "feasible": bool(feasible[place]),
+            "feasible": bool(trials.feasible[place]),
             **dict(zip(trials.objectives, values[place].tolist(), strict=True)),
         }
         for place in places.tolist()

@@ -50,6 +50,13 @@ def steps(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"minInterval": 1} if entry.get("type") == "int" and not entry.get("log") else {}
 
 
+def none_yet(trials: PublishedTrials) -> str:
+    """Why no trial is among the best."""
+    if trials.are("COMPLETE").any():
+        return "No complete trial meets the constraints yet."
+    return "No trial is complete yet."
+
+
 def choices_of(trials: PublishedTrials, name: str) -> list[str] | None:
     """The labels of a categorical parameter; None for numbers."""
     entry = trials.parameters[name]
