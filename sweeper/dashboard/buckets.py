@@ -100,6 +100,13 @@ class Spans:
         return np.isin(at, [code for code, name in enumerate(names) if name in activities])
 
     @cached_property
+    def first_rounds(self) -> dict[str, float]:
+        """The round with which each place was first recorded; those of an end follow its last."""
+        numbers = self.numbers["round"]
+        since = np.fmax.accumulate(np.nan_to_num(numbers, nan=-np.inf))
+        return _first(self.texts["place"], np.where(np.isfinite(numbers), numbers, since + 0.5))
+
+    @cached_property
     def by_place(self) -> dict[str, dict[str, float]]:
         """Seconds by activity and place, the program first; with idle they sum to `elapsed_s`."""
         found: dict[str, dict[str, float]] = {}
@@ -140,6 +147,14 @@ class Spans:
             before = found.get((number, bucket), (began, ended))
             found[number, bucket] = min(before[0], began), max(before[1], ended)
         return found
+
+
+def _first(column: tuple[list[str], np.ndarray], rounds: np.ndarray) -> dict[str, float]:
+    """The first round of each value in a column of text, infinity for those in no row."""
+    values, at = column
+    return {
+        value: float(rounds[at == code].min(initial=np.inf)) for code, value in enumerate(values)
+    }
 
 
 def order_of_places(place: str) -> tuple[bool, str, int, str]:
@@ -200,9 +215,15 @@ class Buckets:
 
     @cached_property
     def _order(self) -> list[str]:
-        """The program and all places, including those that only compiled."""
-        known = [] if self.recorded is None else self.recorded.texts["place"][0]
-        return sorted({PROGRAM, *known, *self.texts("place")[0]}, key=order_of_places)
+        """The program and all places, including those that only compiled.
+
+        Later rounds only append places, since a page keeps the rows that it has.
+        """
+        first = {} if self.recorded is None else dict(self.recorded.first_rounds)
+        for place, number in _first(self.texts("place"), self.numbers("round")).items():
+            first[place] = min(first.get(place, number), number)
+        first[PROGRAM] = -np.inf
+        return sorted(first, key=lambda place: (first[place], order_of_places(place)))
 
     @property
     def lanes(self) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from sweeper.dashboard.buckets import Buckets
+from sweeper.dashboard.buckets import Buckets, Spans
 from sweeper.dashboard.files import tones
 from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.views.execution import execution_view
@@ -37,6 +39,31 @@ AGAIN = tuple(
 )
 COMPILED = {"started_at": 100.0, "finished_at": 103.0, "train_s": 2.0, "compile_s": 5.0}
 RESUMED = (COMPILED, {"started_at": 1100.0, "finished_at": 1103.0, "train_s": 2.0, "round": 2})
+
+
+def lanes_of(buckets: Buckets) -> tuple[list[str], list[float]]:
+    """The lanes of the chart, and the lane of each bucket."""
+    packed: Any = buckets.packed(np.arange(len(buckets)))["lane"]
+    return buckets.lanes, [packed["all"]] * len(buckets) if "all" in packed else [*packed]
+
+
+def test_a_place_that_joins_later_does_not_move_the_others() -> None:
+    def row(number: int, place: str) -> dict[str, Any]:
+        return {"round": number, "place": place, "device": None}
+
+    def recorded(*places: str) -> Spans:
+        return spans_of([[Span(place, "bucket", 1.0, 2.0, 0)] for place in (PROGRAM, *places)])
+
+    first = [row(2, "dask b"), row(2, "dask c")]
+    more = [*first, row(3, "dask a"), row(3, "dask c")]
+    assert lanes_of(buckets_of(first)) == (["dask b", "dask c"], [0, 1])
+    assert lanes_of(buckets_of(more)) == (["dask b", "dask c", "dask a"], [0, 1, 2, 1])
+    places, lanes = lanes_of(buckets_of(first, recorded("dask b", "dask c")))
+    assert (places, lanes) == ([PROGRAM, "dask b", "dask c"], [1, 2])
+    with_spans = buckets_of(more, recorded("dask b", "dask c", "dask a"))
+    assert lanes_of(with_spans) == ([*places, "dask a"], [1, 2, 3, 2])
+    drawn: Any = with_spans.packed_spans(np.arange(4))
+    assert drawn["lane"] == [0, 1, 2, 3]
 
 
 def test_training_ends_when_its_bucket_does() -> None:
