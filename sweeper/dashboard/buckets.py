@@ -201,6 +201,16 @@ class Buckets:
         names_by_id = {ids[code]: names[name] for code, name in pairs if code >= 0 and name >= 0}
         return {known: names_by_id.get(known, known) for known in ids}
 
+    @property
+    def began_at(self) -> float | None:
+        """When the first round started, in seconds since 1970; None if it is not known.
+
+        Later rounds do not change it, even if the clock of a worker is wrong.
+        """
+        began, rounds = self.numbers("started_at"), self.numbers("round")
+        known = np.isfinite(began)
+        return float(began[known & (rounds == rounds[known].min())].min()) if known.any() else None
+
     @cached_property
     def places(self) -> tuple[list[str], np.ndarray]:
         """The threads and workers with their devices, and each bucket's index among them.

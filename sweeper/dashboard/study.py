@@ -57,17 +57,16 @@ class PublishedStudy:
         if self._versions["status"] == 0 or status != self.status:
             self.status = status
             self._versions["status"] += 1
+        # published last and read first, so that the buckets of each trial are found
+        has_trials = self._has_changed(self.run_dir.trials, "trials")
+        trials = read_light(self.run_dir.trials) if has_trials else None
         # spans are published before buckets, so spans read later are not of an earlier round
         has_buckets = self._has_changed(self.run_dir.buckets, "buckets")
         buckets = read_light(self.run_dir.buckets) if has_buckets else None
         if has_buckets | self._has_changed(self.run_dir.spans, "buckets"):
             self._read_buckets(buckets)
-        if self._has_changed(self.run_dir.trials, "trials"):
-            table = read_light(self.run_dir.trials)
-            names = {} if self.buckets is None else self.buckets.class_names
-            self.trials = (
-                None if table is None else PublishedTrials(table, study_metadata(table), names)
-            )
+        if has_trials:
+            self.trials = None if trials is None else self._with_buckets(trials)
         if self._has_changed(self.run_dir.baseline, "status"):
             self.baseline = read_baseline(self.run_dir)
         if self._has_changed(self.run_dir.ensemble, "status"):
@@ -78,6 +77,13 @@ class PublishedStudy:
         behind = unpublished(self.run_dir)
         self._versions["status"] += behind != self.unpublished
         self.unpublished = behind
+
+    def _with_buckets(self, table: pa.Table) -> PublishedTrials:
+        """The trials in `table`, with the names of their classes and the start of the study."""
+        said, buckets = study_metadata(table), self.buckets
+        if buckets is None:
+            return PublishedTrials(table, said)
+        return PublishedTrials(table, said, buckets.class_names, buckets.began_at)
 
     def _read_buckets(self, table: pa.Table | None) -> None:
         """Use the new buckets, or the old ones, with the spans of their time."""

@@ -45,12 +45,14 @@ class ShownColumn:
 class PublishedTrials:
     """The rows of trials.parquet, by number; `said` is the file's metadata about the study.
 
-    `class_names` are names of classes by id.
+    `class_names` are names of classes by id. `first_round_at` is when the first round started, if
+    it is known: a trial may end before others that started earlier.
     """
 
     table: pa.Table
     said: Mapping[str, Any]
     class_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    first_round_at: float | None = None
     _numbers: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], repr=False)
 
     def __len__(self) -> int:
@@ -91,6 +93,8 @@ class PublishedTrials:
     @cached_property
     def began_at(self) -> float:
         """When the first trial started, in seconds since 1970."""
+        if self.first_round_at is not None:
+            return self.first_round_at
         began = self._of("started_at")
         return float(np.nanmin(began)) if np.isfinite(began).any() else 0.0
 

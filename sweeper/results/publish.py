@@ -117,10 +117,11 @@ class Publisher:
 
     def _publish_tables(self, ledger: Committed) -> None:
         started = self._clock()
+        # readers find the buckets of each trial, and the spans of each bucket
+        self.publish_spans(ledger)
+        self._buckets.write(rows_table(ledger.bucket_rows(), self._buckets_schema))
         trials = [self._constants | self._with_model(row) for row in ledger.trial_rows()]
         self._trials.write(rows_table(trials, self._trials_schema))
-        self.publish_spans(ledger)  # before buckets, so that readers find the spans of each bucket
-        self._buckets.write(rows_table(ledger.bucket_rows(), self._buckets_schema))
         self._tables_at = self._clock()
         self._tables_cost_s = self._tables_at - started
 

@@ -97,6 +97,29 @@ def test_axes_of_a_live_page_keep_no_bounds_that_they_are_not_given(study: Publi
     assert set(re.findall(r"(\w+):", defaults)) == optional
 
 
+def test_times_of_trials_do_not_change_if_an_earlier_one_ends_later(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    shutil.copytree(run_dir.root, tmp_path / "copy")
+    copy = RunDir(tmp_path / "copy")
+    whole = parquet.read_table(copy.trials)
+    began = whole["started_at"]
+    later = pa.compute.greater(began, pa.compute.min(began))
+    page = Page([PublishedStudy(copy)])
+    origins, times = set[float](), dict[int, set[float]]()
+    for shown in (whole.filter(later), whole):
+        parquet.write_table(shown, copy.trials)
+        payload = page.payload(0)
+        columns = payload["tables"]["trials"]["columns"]
+        (grid,) = (view["charts"] for view in payload["views"] if view["name"] == "trials")
+        origins.add(grid["table"]["began_at"])
+        for number, time in zip(columns["trial_number"], columns["finished_at"], strict=True):
+            times.setdefault(number, set()).add(time)
+    assert len(times) == len(whole) > later.to_pylist().count(True)
+    assert {len(known) for known in times.values()} == {1}
+    assert len(origins) == 1
+
+
 def test_a_study_without_published_files_is_shown(tmp_path: Path) -> None:
     payload = Page([PublishedStudy(only_status(tmp_path))]).payload(0)
     html = {view["name"]: view["html"] for view in payload["views"]}
