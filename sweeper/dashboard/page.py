@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from sweeper.dashboard.views.parallel import parallel_view
 from sweeper.dashboard.views.pareto import pareto_view
 from sweeper.dashboard.views.slices import slices_view
 from sweeper.dashboard.views.status import status_view
+from sweeper.errors import SetupError
 from sweeper.results import formatting
 
 _SORT = {"minimize": "asc", "maximize": "desc"}
@@ -127,10 +129,17 @@ class Page:
         return page_html(unique_names(self.studies), views)
 
     def payload(self, index: int, known: PageState = PageState()) -> dict[str, Any]:
-        """What a page that shows study `index` needs beyond what it knows."""
-        for study in self.studies:
-            study.refresh()
+        """What a page that shows study `index` needs beyond what it knows.
+
+        Raises:
+            SetupError: this study cannot be read; the comparison says so of any other.
+        """
         study = self.studies[index]
+        study.refresh()
+        for other in self.studies:
+            if other is not study:
+                with suppress(SetupError):
+                    other.refresh()
         best = study.status.best
         return {
             "study": index,

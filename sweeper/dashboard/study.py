@@ -13,6 +13,7 @@ import pyarrow as pa
 from sweeper.dashboard.buckets import Buckets, Spans
 from sweeper.dashboard.curves import Curves
 from sweeper.dashboard.trials import PublishedTrials
+from sweeper.errors import Problem, SetupError
 from sweeper.results.baseline import Baseline, read_baseline
 from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.light import read_light, study_metadata
@@ -24,11 +25,15 @@ Source = Literal["status", "trials", "buckets", "importance", "curves"]
 
 _IMPORTANCE = ("metric", "parameter", "importance", "n_trials", "fanova", "rank_correlation")
 _IMPORTANCE += ("n_trials_with",)
+_UNREAD = (-1, -1, -1)  # not the stamp of any file
 
 
 @dataclass(slots=True)
 class PublishedStudy:
-    """What is published of a study, and what is not; `trials` is None if nothing is."""
+    """What is published of a study, and what is not; `trials` is None if nothing is.
+
+    `problem` says why the study could not be read the last time; the rest is from before.
+    """
 
     run_dir: RunDir
     status: Status = field(init=False)
@@ -38,6 +43,7 @@ class PublishedStudy:
     baseline: Baseline | None = None
     ensemble: EnsembleRecord | None = None
     unpublished: str | None = None
+    problem: str | None = None
     curves: Curves = field(default_factory=Curves)
     _versions: Counter[Source] = field(default_factory=Counter[Source])
     _stamps: dict[Path, tuple[int, int, int]] = field(
@@ -51,8 +57,26 @@ class PublishedStudy:
         """Read what has changed.
 
         Raises:
-            SetupError: the study has no status.
+            SetupError: the study has no status, or a file of it cannot be read.
         """
+        try:
+            self._read()
+        except (SetupError, OSError) as error:
+            self._set_problem(str(error))
+            self._stamps = dict.fromkeys(self._stamps, _UNREAD)  # some may not have been read
+            if isinstance(error, SetupError):
+                raise
+            hint = "restore the run directory, or start without it"
+            found = f"cannot be read: {error.strerror or error}"
+            place = str(error.filename or self.run_dir.root)
+            raise SetupError(Problem(place, "", found, hint)) from error
+        self._set_problem(None)
+
+    def _set_problem(self, problem: str | None) -> None:
+        self._versions["status"] += problem != self.problem
+        self.problem = problem
+
+    def _read(self) -> None:
         status = read_status(self.run_dir)
         if self._versions["status"] == 0 or status != self.status:
             self.status = status

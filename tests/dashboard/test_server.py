@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,40 @@ def test_a_removed_run_directory_is_reported(study: PublishedStudy, tmp_path: Pa
     (tmp_path / "status.json").unlink()
     gone = client.get("/studies/0")
     assert (gone.status_code, "no study has been run here" in gone.text) == (503, True)
+
+
+def test_a_removed_run_directory_leaves_the_pages_of_other_studies(
+    study: PublishedStudy, tmp_path: Path
+) -> None:
+    def comparison() -> str:
+        return client.get("/studies/0").json()["views"][-1]["html"]
+
+    shutil.copytree(study.run_dir.root, tmp_path / "other")
+    other = PublishedStudy(type(study.run_dir)(tmp_path / "other"))
+    client = TestClient(app_of(Page([study, other])), base_url="http://localhost")
+    before = comparison()
+    assert "cannot be read" not in before
+    (tmp_path / "other").rename(tmp_path / "moved")
+    assert client.get("/studies/1").status_code == 503
+    gone = comparison()
+    assert f"({tmp_path / 'other'}) cannot be read" in gone
+    assert "no study has been run here" in gone
+    (tmp_path / "moved").rename(tmp_path / "other")
+    assert comparison() == before
+    assert client.get("/studies/1").json()["tables"]["trials"]["n"] == 120
+
+
+def test_a_damaged_file_is_reported_until_it_is_restored(
+    study: PublishedStudy, tmp_path: Path
+) -> None:
+    shutil.copytree(study.run_dir.root, tmp_path / "other")
+    other = PublishedStudy(type(study.run_dir)(tmp_path / "other"))
+    client = TestClient(app_of(Page([other])), base_url="http://localhost")
+    content = other.run_dir.buckets.read_bytes()
+    other.run_dir.buckets.write_bytes(content[:99])
+    assert [client.get("/studies/0").status_code for _ in range(2)] == [503, 503]
+    other.run_dir.buckets.write_bytes(content)
+    assert client.get("/studies/0").status_code == 200
 
 
 @pytest.mark.parametrize(

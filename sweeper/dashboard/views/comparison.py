@@ -21,7 +21,8 @@ _DASHES = ("solid", "dashed", "dotted")
 def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
     """One row per study, and the best so far of studies that share an objective.
 
-    Data, targets and weights of rows are shown if they differ: then values cannot be compared.
+    Data, targets and weights of rows are shown if they differ: then values cannot be compared. A
+    study that cannot be read any more is reported.
     """
     if len(studies) == 1:
         return [note("One study is shown. Give several run directories to compare them.")]
@@ -45,6 +46,10 @@ def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
     ]
     warning = f"These studies differ in {listed(differing)}, so their values are not comparable."
     warnings = [note(warning, is_warning=True)] if differing else []
+    for name, study in zip(names, studies, strict=True):
+        if study.problem is not None:
+            said = f"{name} cannot be read, and is shown as it was before: {study.problem}"
+            warnings.append(note(said, is_warning=True))
     return [*warnings, rows("studies", headings, records), *_charts(names, studies)]
 
 
