@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -14,104 +15,143 @@ from sweeper.results.light import floats, read_light, texts, whole_numbers
 
 _COLUMNS = ("trial_number", "epoch", "metric", "phase", "value")
 _QUANTILES = (0.1, 0.5, 0.9)
-_MAX_CELLS = 1 << 27  # maximum size of the arrays of a metric: one cell per trial and epoch
+_TRIALS, _EPOCHS = 1 << 32, 1 << 31  # more than any study has
 
 Key = tuple[str, str | None]
 """A metric and a phase; None means all phases."""
 Quantiles = list[tuple[int, float, float, float]]
 
 
-@dataclass(slots=True)
-class Curves:
-    """The curve of each trial, metric and phase: the mean of its members, by epoch from 1.
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The measured values of a metric: sums and counts of members, by epoch, then by trial.
 
-    `sums` and `counts` are arrays by epoch and trial; missing values have a count of 0.
+    `cells` are `epoch * _TRIALS + trial`, with epochs from 0, each once and sorted. Pruned trials
+    take no room for epochs that they did not reach.
     """
 
-    sums: dict[Key, np.ndarray] = field(default_factory=dict[Key, np.ndarray])
-    counts: dict[Key, np.ndarray] = field(default_factory=dict[Key, np.ndarray])
+    cells: np.ndarray
+    sums: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, epoch: np.ndarray, trial: np.ndarray, value: np.ndarray) -> Cells:
+        """The cells of these values, of which several may belong to one epoch and trial."""
+        return cls(epoch * _TRIALS + trial, value, np.ones(len(value), np.uint16)).added()
+
+    def added(self, *more: Cells) -> Cells:
+        """These cells and `more`, with one cell for each epoch and trial."""
+        cells = np.concatenate([self.cells, *(one.cells for one in more)])
+        order = np.argsort(cells, kind="stable")  # merges what is already sorted
+        cells = cells[order]
+        first = np.flatnonzero(np.diff(cells, prepend=-1))
+        sums, counts = (
+            np.add.reduceat(np.concatenate(parts)[order], first, dtype=kind)
+            for parts, kind in (
+                ([self.sums, *(one.sums for one in more)], np.float64),
+                ([self.counts, *(one.counts for one in more)], np.uint16),
+            )
+        )
+        return Cells(cells[first], sums.astype(np.float32), counts)
+
+    def means(self, cells: slice | np.ndarray = slice(None)) -> np.ndarray:
+        """The means over the members, of the cells at these indices."""
+        return self.sums[cells] / self.counts[cells].astype(np.float32)
+
+    def epochs(self) -> np.ndarray:
+        """The epochs in which any trial was measured, from 0."""
+        found, at = list[int](), 0
+        while at < len(self.cells):  # far fewer steps than there are cells
+            found.append(int(self.cells[at] // _TRIALS))
+            at = int(np.searchsorted(self.cells, (found[-1] + 1) * _TRIALS))
+        return np.array(found, np.int64)
+
+
+@dataclass(slots=True)
+class Curves:
+    """The curve of each trial, metric and phase: the mean of its members, by epoch from 1."""
+
+    measured: dict[Key, Cells] = field(default_factory=dict[Key, Cells])
     read: set[str] = field(default_factory=set[str])
 
+    @property
+    def n_epochs(self) -> int:
+        """The last epoch in which any trial was measured."""
+        return max((int(of.cells[-1] // _TRIALS) + 1 for of in self.measured.values()), default=0)
+
     def refresh(self, directory: Path) -> bool:
-        """Read the new parts in `directory`; returns whether there were any."""
+        """Read the new parts in `directory`; returns whether there were any.
+
+        Raises:
+            SetupError: a part is damaged; then none is added.
+        """
         there = {path.name: path for path in sorted(directory.glob("*.parquet"))}
         if not self.read <= there.keys():  # the study was started from scratch
-            self.sums.clear()
-            self.counts.clear()
+            self.measured.clear()
             self.read.clear()
         new = [name for name in there if name not in self.read]
+        found: dict[Key, list[Cells]] = {}
         for name in new:
-            self._add(there[name])
+            for key, cells in _cells_in(there[name]):
+                found.setdefault(key, []).append(cells)
+        for key, (first, *more) in found.items():
+            known = self.measured.get(key)
+            self.measured[key] = first.added(*more) if known is None else known.added(first, *more)
         self.read.update(new)
         return bool(new)
 
     def keys(self) -> list[Key]:
         """The metrics, each over all phases first, then by phase."""
-        return sorted(self.sums, key=lambda key: (key[0], key[1] is not None, key[1] or ""))
+        return sorted(self.measured, key=lambda key: (key[0], key[1] is not None, key[1] or ""))
 
     def curve(self, number: int) -> list[dict[str, Any]]:
         """The curves of a trial: metric, phase, epochs and values."""
         found: list[dict[str, Any]] = []
-        for metric, phase in self.keys():
-            sums, counts = self.sums[metric, phase], self.counts[metric, phase]
-            if not 0 <= number < sums.shape[1]:
-                continue
-            measured = np.flatnonzero(counts[:, number])
-            values = sums[measured, number] / counts[measured, number]
-            if len(measured):
-                epochs = (measured + 1).tolist()
+        for metric, phase in self.keys() if 0 <= number < _TRIALS else ():
+            known = self.measured[metric, phase]
+            wanted = known.epochs() * _TRIALS + number
+            at = np.searchsorted(known.cells, wanted)
+            at = at[known.cells[np.minimum(at, len(known.cells) - 1)] == wanted]
+            if len(at):
+                epochs = (known.cells[at] // _TRIALS + 1).tolist()
+                values = known.means(at)
                 found.append({"metric": metric, "phase": phase, "epochs": epochs, "values": values})
         return found
 
     def band(self, key: Key) -> Quantiles:
         """For each epoch, its number and the 10, 50 and 90 % quantiles over the trials."""
-        sums, counts = self.sums[key], self.counts[key]
-        with np.errstate(invalid="ignore"):
-            values = (sums / counts).astype(np.float64)
-        values[~np.isfinite(values)] = np.nan
-        epochs = np.flatnonzero(~np.isnan(values).all(axis=1))
-        rows = np.nanquantile(values[epochs], _QUANTILES, axis=1).T.tolist()
-        return [(epoch + 1, *row) for epoch, row in zip(epochs.tolist(), rows, strict=True)]
+        known = self.measured[key]
+        epochs = known.epochs()
+        ends = np.searchsorted(known.cells, (epochs + 1) * _TRIALS).tolist()
+        found: Quantiles = []
+        for epoch, first, end in zip(epochs.tolist(), [0, *ends], ends, strict=False):
+            values = known.means(slice(first, end)).astype(np.float64)
+            values = values[np.isfinite(values)]
+            if len(values):
+                low, middle, high = np.quantile(values, _QUANTILES).tolist()
+                found.append((epoch + 1, low, middle, high))
+        return found
 
-    def _add(self, path: Path) -> None:
-        table = read_light(path, _COLUMNS)
-        if table is None or not table.num_rows:
-            return
-        value = floats(table["value"])
-        trial = whole_numbers(table["trial_number"])
-        epoch = whole_numbers(table["epoch"]) - 1
-        finite = np.isfinite(value)
-        metrics, metric_codes = texts(table["metric"])
-        phases, phase_codes = texts(table["phase"])
-        cells = (int(epoch.max()) + 1) * (int(trial.max()) + 1)
-        if min(int(epoch.min()), int(trial.min())) < 0 or cells > _MAX_CELLS:
-            found = "it has more epochs or trials than any study"
-            root = quote(str(path.parent.parent))
-            hint = f"rewrite it with: python -m sweeper verify {root} --repair"
-            raise SetupError(Problem(str(path), "", found, hint))
-        for code, metric in enumerate(metrics):
-            mine = finite & (metric_codes == code)
-            self._count((metric, None), epoch[mine], trial[mine], value[mine])
-            for phase_code, phase in enumerate(phases):
-                own = mine & (phase_codes == phase_code)
-                self._count((metric, phase), epoch[own], trial[own], value[own])
 
-    def _count(self, key: Key, epoch: np.ndarray, trial: np.ndarray, value: np.ndarray) -> None:
-        if not len(value):
-            return
-        self._make_room(key, int(epoch.max()) + 1, int(trial.max()) + 1)
-        cells = epoch.astype(np.int64) * self.sums[key].shape[1] + trial
-        np.add.at(self.sums[key].reshape(-1), cells, value.astype(np.float32))
-        np.add.at(self.counts[key].reshape(-1), cells, 1)
-
-    def _make_room(self, key: Key, epochs: int, trials: int) -> None:
-        rows, columns = self.sums[key].shape if key in self.sums else (0, 0)
-        if rows >= epochs and columns >= trials:
-            return
-        # twice as many as before, since a growing study would otherwise be copied at each part
-        shape = (max(rows, epochs), columns if columns >= trials else max(2 * columns, trials))
-        for arrays, kind in ((self.sums, np.float32), (self.counts, np.uint16)):
-            larger = np.zeros(shape, kind)
-            if key in arrays:
-                larger[:rows, :columns] = arrays[key]
-            arrays[key] = larger
+def _cells_in(path: Path) -> Iterator[tuple[Key, Cells]]:
+    """The values of each metric in a part, over all phases and by phase."""
+    table = read_light(path, _COLUMNS)
+    if table is None or not table.num_rows:
+        return
+    value = floats(table["value"])
+    trial = whole_numbers(table["trial_number"])
+    epoch = whole_numbers(table["epoch"]) - 1
+    limits = ((trial, _TRIALS), (epoch, _EPOCHS))
+    if any(int(column.min()) < 0 or int(column.max()) >= limit for column, limit in limits):
+        found = "it has the number of a trial or of an epoch that no study has"
+        root = quote(str(path.parent.parent))
+        hint = f"rewrite it with: python -m sweeper verify {root} --repair"
+        raise SetupError(Problem(str(path), "", found, hint))
+    metrics, metric_codes = texts(table["metric"])
+    phases, phase_codes = texts(table["phase"])
+    for code, metric in enumerate(metrics):
+        mine = np.isfinite(value) & (metric_codes == code)
+        by_phase = [(phase, mine & (phase_codes == at)) for at, phase in enumerate(phases)]
+        for phase, own in [(None, mine), *by_phase]:
+            if own.any():
+                yield (metric, phase), Cells.of(epoch[own], trial[own], value[own])

@@ -80,9 +80,35 @@ def test_phases_have_curves_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trial", "epoch"), [(2**60, 1), (1, 2**31 - 1), (2**20, 2**20), (-1, 1), (1, -5), (1, 0)]
+    ("trial", "epoch"), [(99_999, 1400), (1, 2**31 - 1), (2**20, 2**20), (2**32 - 1, 1)]
 )
+def test_trials_take_no_room_for_epochs_that_they_did_not_reach(
+    trial: int, epoch: int, tmp_path: Path
+) -> None:
+    write(tmp_path, 1, [row(0, 1, 1.0), row(trial, epoch, 3.0, fold=0)])
+    write(tmp_path, 2, [row(trial, epoch, 4.0, fold=1)])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    (found,) = curves.curve(trial)
+    assert (found["epochs"], found["values"].tolist()) == ([epoch], [3.5])
+    assert curves.band(("m", None))[-1] == (epoch, 3.5, 3.5, 3.5) or epoch == 1
+    assert curves.n_epochs == epoch
+    assert len(curves.measured["m", None].cells) == 2
+
+
+def test_a_part_that_is_damaged_leaves_no_values_of_others(tmp_path: Path) -> None:
+    write(tmp_path, 1, [row(0, 1, 1.0)])
+    write(tmp_path, 2, [row(0, -1, 3.0)])
+    curves = Curves()
+    with pytest.raises(SetupError, match="verify"):
+        curves.refresh(tmp_path)
+    write(tmp_path, 2, [row(0, 2, 3.0)])
+    curves.refresh(tmp_path)
+    assert curves.measured["m", None].counts.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("trial", "epoch"), [(2**60, 1), (2**32, 1), (-1, 1), (1, -5), (1, 0)])
 def test_an_impossible_trial_or_epoch_is_refused(trial: int, epoch: int, tmp_path: Path) -> None:
     write(tmp_path, 1, [row(trial, epoch, 1.0)])
-    with pytest.raises(SetupError, match="it has more epochs or trials than any study"):
+    with pytest.raises(SetupError, match="it has the number of a trial or of an epoch that no"):
         Curves().refresh(tmp_path)

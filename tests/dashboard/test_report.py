@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.dashboard.curves import Curves
+from sweeper.dashboard.curves import Cells, Curves
 from sweeper.dashboard.page import VIEWS, Page
 from sweeper.dashboard.report import report
 from sweeper.dashboard.study import PublishedStudy
@@ -61,7 +61,9 @@ def test_a_report_contains_what_the_page_would_request(study: PublishedStudy) ->
 
 
 def test_a_report_says_which_curves_it_leaves_out() -> None:
-    longer = Curves(sums={("loss", None): np.zeros((61, 1), np.float32)})
+    epochs = np.arange(61)
+    cells = Cells.of(epochs, np.zeros_like(epochs), np.zeros(61))
+    longer = Curves(measured={("loss", None): cells})
     assert kept_note(Curves(), 200) == []
     assert [block["text"] for block in kept_note(Curves(), 201)] == [KEPT]
     assert [block["text"] for block in kept_note(longer, 1)] == [KEPT]

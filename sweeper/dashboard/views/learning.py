@@ -32,8 +32,8 @@ def learning_view(curves: Curves, first: str) -> list[Block]:
 
 def kept_note(curves: Curves, trials: int) -> list[Block]:
     """A note on curves that a report leaves out; empty if it contains all."""
-    epochs = max((len(sums) for sums in curves.sums.values()), default=0)
-    return [note(KEPT)] if trials > KEPT_CURVES or epochs > KEPT_EPOCHS else []
+    is_all = trials <= KEPT_CURVES and curves.n_epochs <= KEPT_EPOCHS
+    return [] if is_all else [note(KEPT)]
 
 
 def curve_record(curves: Curves, number: int, most: int | None = None) -> list[list[object]]:
