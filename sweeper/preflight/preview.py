@@ -18,10 +18,10 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.lint import data_doubts
 from sweeper.errors import counted
+from sweeper.preflight.program_memory import memory_bytes
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline, describe_leak
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared, long_round
-from sweeper.scheduler.cost import MEASURED_ROWS, n_parameters
 from sweeper.scheduler.forecast import Forecast, traced_structure
 from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
 from sweeper.scheduler.policy import Parallel
@@ -181,7 +181,6 @@ def notes(config: StudyConfig, devices: int) -> Iterator[str]:
         )
 
 
-_PARTS = ("train", "val", "test")
 # digits of the mean of a mode
 _NUMBERS_SHOWN = 4
 
@@ -256,9 +255,6 @@ def _classes(data: Dataset) -> Iterator[dict[str, Any]]:
         yield {"name": name, **rows, "weight": weight}
 
 
-# arrays of the size of the parameters that a step needs besides model and optimizer: gradients,
-# updates and the new parameters
-_WORKING_COPIES = 3
 # digits of an expected number of trials
 _DIGITS = 9
 # below this share of trials with a partner, a search space is reported to stack badly
@@ -449,6 +445,7 @@ class Preview:
 
     def _bucket(self, bucket: Bucket) -> dict[str, Any]:
         program = next(c for c in self.plan.classes if c.class_id == bucket.class_id)
+        lanes = lanes_per_device(program, self.devices)
         return {
             "bucket": bucket.bucket,
             "class_id": bucket.class_id,
@@ -457,33 +454,8 @@ class Preview:
             "epoch_to": max(lane.epoch_to for lane in bucket.lanes),
             "predicted_train_s": bucket.predicted_train_s,
             "waste_fraction": bucket.waste_fraction,
-            "memory_bytes": self._memory_bytes(program),
+            "memory_bytes": memory_bytes(self.config, self.data, program, lanes),
         }
-
-    def _memory_bytes(self, program: ProgramClass) -> int | None:
-        """The approximate memory of a bucket: states, a step's workspace, and the data."""
-        compiled_in = json.loads(program.settings)
-        # of several branches, the first is the largest
-        settings: Mapping[str, Any] = compiled_in[0] if program.branches else compiled_in
-        width = program.padded_width or settings.get("model.width")
-        depth = program.padded_depth or settings.get("model.depth")
-        families = self.forecast.families
-        family = families.get(program.settings) or next(iter(families.values()), None)
-        work = None if family is None else family.plain
-        if width is None or depth is None or work is None:
-            return None
-        data = self.data
-        lanes = lanes_per_device(program, self.devices)
-        at_once = lanes if program.lane_loop == "vmap" else 1
-        state = n_parameters(width, depth, work) * (1 + work.optimizer_slots)
-        working = n_parameters(width, depth, work) * _WORKING_COPIES
-        rows = max(work.batch_size, min(work.val_rows, MEASURED_ROWS)) * width * depth
-        rows *= max(1, work.ensemble_size)
-        rows += 2 * work.batch_size * work.embedding[0] * work.embedding[1]
-        numbers = 2 * lanes * state + at_once * (working + rows)
-        arrays = (getattr(data, f"{array}_{part}") for array in "xyw" for part in _PARTS)
-        order = 4 * self.config.max_epochs * work.steps * work.batch_size
-        return numbers * work.bytes_per_number + sum(a.nbytes for a in arrays) + order
 
 
 def why(block: LatticeClass, compile_s: float) -> str:

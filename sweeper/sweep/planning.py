@@ -52,10 +52,11 @@ def make_forecast(
         return recorded
     traced = traced_structure(config, lane_loop)
     given_to = costs_of(config), lane_loop, traced, n_proposals(config), n_devices(config)
-    return forecast(config, _sizes(config, data), *given_to)
+    return forecast(config, data_sizes(config, data), *given_to)
 
 
-def _sizes(config: StudyConfig, data: Dataset) -> DataSizes:
+def data_sizes(config: StudyConfig, data: Dataset) -> DataSizes:
+    """The properties of the data that affect the cost and the memory of a trial."""
     encoded = {
         name: PiecewiseLinear(edges).size(data.n_features) for name, edges in data.bins.items()
     }
@@ -75,7 +76,7 @@ def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]
     lane_loop = lane_loop_of(config, jax.default_backend())
     return {
         "study": short_hash(settings, *others),
-        "data": short_hash(asdict(_sizes(config, data))),
+        "data": short_hash(asdict(data_sizes(config, data))),
         "device": short_hash(lane_loop, n_devices(config), costs_of(config).as_dict()),
         "forecast": short_hash(forecast),
     }
