@@ -86,7 +86,7 @@ def _switching(
         return None
     told = traced_structure(config, lane_loop)
     return Switching(
-        space=one_of_each(config, told, min(n_trials, MAX_BRANCHES)),
+        space=one_of_each(config, told, n_trials, MAX_BRANCHES),
         lanes=min(n_trials, config.parallel) * len(config.members),
         devices=devices,
     )

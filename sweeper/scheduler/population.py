@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -178,11 +179,12 @@ def _merged(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def one_of_each(
-    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], most: int
+    config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], n_trials: int, most: int
 ) -> tuple[Mapping[str, Scalar], ...]:
     """Parameters of a trial of each structure of the space, if it has few structures.
 
-    Empty if there are more than `most` per batch size, or infinitely many.
+    Empty if there are more than `n_trials`, or more than `most` of any batch size, or infinitely
+    many. In studies of earlier editions both limits are for the mean over the batch sizes.
     """
     structural = [key for key, splits in config.structural.items() if splits and key not in traced]
     telling = needed(structural, config.search)
@@ -197,8 +199,13 @@ def one_of_each(
         params = config.active(columns)
         own = config.filled(params).structure()
         found.setdefault(tuple(one for one in own.items() if one[0] not in traced), params)
-    batches = config.drawn_values("train.batch_size") or ()
-    return tuple(found.values()) if len(found) <= most * len(batches) else ()
+    if config.edition > 3:
+        of_batch = Counter(config.filled(params).train.batch_size for params in found.values())
+        are_few = len(found) <= n_trials and max(of_batch.values()) <= most
+    else:
+        batches = config.drawn_values("train.batch_size") or ()
+        are_few = len(found) <= min(n_trials, most) * len(batches)
+    return tuple(found.values()) if are_few else ()
 
 
 def partnered_share(config: StudyConfig, n_trials: int) -> float:

@@ -145,7 +145,8 @@ def test_too_many_structures_to_compile_in_time_are_divided_evenly() -> None:
         ("model.depth={type='int',low=1,high=4}", 3, 0),  # fewer trials than structures
         ("model.width={type='int',low=1,high=64}", 99, 0),
         ("optimizer.lr={type='float',low=1e-4,high=1e-2}", 8, 1),
-        ("train.batch_size={type='categorical',choices=[16,32]}", 1, 2),
+        ("train.batch_size={type='categorical',choices=[16,32]}", 2, 2),
+        ("train.batch_size={type='categorical',choices=[16,32]}", 1, 0),
         ("model.activation={type='categorical',choices=['relu','tanh']}", 8, 1),
     ],
 )
@@ -156,11 +157,26 @@ def test_a_space_of_few_structures_has_a_trial_of_each(
     config = parse(text, Path("study.toml"), [f"search.{search}"])
     told = {"model.activation": ("relu", "tanh")}
 
-    found = one_of_each(config, told, min(n_trials, MAX_BRANCHES))
+    found = one_of_each(config, told, n_trials, MAX_BRANCHES)
 
     assert len(found) == expected
     structures = {tuple(config.filled(params).structure().items()) for params in found}
     assert len(structures) == expected
+
+
+def test_no_batch_size_has_more_structures_than_a_class_has_branches() -> None:
+    text = VALID.partition("[search]")[0]
+    search = (
+        "search.train.batch_size={type='categorical',choices=[16,32]}",
+        "search.model.width={type='int',low=1,high=20,when={'train.batch_size'=16}}",
+    )
+    config = parse(text, Path("study.toml"), [*search])
+    assert config.n_structures == 21
+    assert one_of_each(config, {}, 99, MAX_BRANCHES) == ()
+    assert len(one_of_each(config, {}, 99, 20)) == 21
+    assert one_of_each(config, {}, 20, 20) == ()
+    # a study that began before keeps its classes
+    assert len(one_of_each(config.under(3), {}, 99, MAX_BRANCHES)) == 21
 
 
 def test_a_setting_of_some_structures_is_only_drawn_for_those() -> None:
@@ -174,7 +190,8 @@ def test_a_setting_of_some_structures_is_only_drawn_for_those() -> None:
     )
     config = parse(text, Path("study.toml"), [schedule, warmup])
 
-    assert [set(params) for params in one_of_each(config, {}, 8)] == [{"name"}, {"name", "warmup"}]
+    found = one_of_each(config, {}, 8, MAX_BRANCHES)
+    assert [set(params) for params in found] == [{"name"}, {"name", "warmup"}]
 
 
 loads = st.lists(st.floats(0, 100), min_size=1, max_size=24)
