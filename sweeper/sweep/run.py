@@ -36,7 +36,7 @@ from sweeper.sweep.progress import Doing, Standing
 from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
-from sweeper.sweep.session.reconcile import Change, xla_threads
+from sweeper.sweep.session.reconcile import LANE_LOOP, Change, xla_threads
 from sweeper.sweep.session.session import Session
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
@@ -203,10 +203,13 @@ def _fewer(n_trials: int, asked: int) -> str:
 
 
 def _boundary(change: Change) -> str:
-    return (
+    said = (
         f"{change.key} was {change.before} when the study began and is {change.now} now: it "
         "resumes, but rows from here on may differ from those of a study that began this way"
     )
+    if change.key == LANE_LOOP:
+        return f"{said}; only new classes get it: a class that exists keeps its own, for new trials"
+    return said
 
 
 def _died(config: StudyConfig, number: int, deaths: int) -> str:

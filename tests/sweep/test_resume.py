@@ -203,6 +203,18 @@ def test_sampling_and_planning_can_change_and_this_is_recorded(
     )
 
 
+def test_another_lane_loop_is_said_to_be_that_of_new_classes(finished: CommandLine) -> None:
+    done = finished("run", "study.toml", *settings("study.n_trials=44", "execution.lane_loop=vmap"))
+
+    assert done.returncode == 0, done.stderr
+    assert "warning: execution.lane_loop was auto" in done.stderr
+    assert "a class that exists keeps its own, for new trials" in done.stderr
+    buckets = sweeper.open_results(finished.run_dir.root).buckets()
+    loops = buckets.groupby("class_id")["lane_loop"].agg(set)
+    assert all(len(loop) == 1 for loop in loops)
+    assert "map" in loops[buckets["class_id"].iloc[-1]]
+
+
 def test_changed_flags_give_a_warning_and_mark_later_rows(
     interrupted: CommandLine, digest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,12 +38,13 @@ _FREE = (
     "results.keep_models",
     "results.ensemble",
 )
+LANE_LOOP = "execution.lane_loop"
 # How trials are asked, planned and cut into rounds: valid, but rows may differ from here on.
 _BOUNDARY = (
     "study.n_trials",
     "schedule",
     "execution.strategy",
-    "execution.lane_loop",
+    LANE_LOOP,  # of new classes
     # which trials share a program, and which of them fail
     "execution.memory_limit",
     # if the best epoch counts, a lane carries its optimizer state after it
