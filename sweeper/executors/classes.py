@@ -32,6 +32,9 @@ from sweeper.scheduler.signature import canonical, short_hash
 from sweeper.scheduler.switching import branch_classes
 from sweeper.trial import Scalar
 
+# a program takes some MiB; one that was dropped is loaded again from the compile cache
+_MOST_KEPT = 256
+
 
 @dataclass(slots=True)
 class _Made:
@@ -44,7 +47,8 @@ class _Made:
 class Classes:
     """Builds and compiles classes, and keeps their data on the device; thread-safe.
 
-    Classes with several structures run on all `devices`, others on the first.
+    Classes with several structures run on all `devices`, others on the first. Of many programs,
+    those that were not used for the longest time are dropped.
     """
 
     def __init__(
@@ -95,18 +99,30 @@ class Classes:
             ProgramTooLargeError: it needs more memory than allowed.
             Exception: whatever building or compiling the program raised.
         """
-        class_id, capacity = program_class.class_id, program_class.capacity
-        with self._lock:
-            made = self._made.setdefault((class_id, capacity), _Made())
+        made = self._used(program_class)
         with made.lock:
             if made.compiled is None:
                 made.compiled = self._compile(program_class, params)
-        self.limit.check(made.compiled.memory_bytes, capacity)
+        self.limit.check(made.compiled.memory_bytes, program_class.capacity)
         return made.compiled
+
+    def _used(self, program_class: ProgramClass) -> _Made:
+        """A class, which is now the last used; drops the first of those beyond what is kept.
+
+        A thread that still uses a program keeps it until it is done. A round has at most a class
+        for each trial, so that none of it is dropped before its end.
+        """
+        key = program_class.class_id, program_class.capacity
+        with self._lock:
+            self._made[key] = self._made.pop(key, None) or _Made()
+            while len(self._made) > max(_MOST_KEPT, 2 * (self._config.schedule.parallel or 0)):
+                del self._made[next(iter(self._made))]
+            return self._made[key]
 
     def needed_bytes(self, program_class: ProgramClass) -> int | None:
         """The memory of a class's program according to the compiler, if it was compiled."""
-        made = self._made.get((program_class.class_id, program_class.capacity))
+        with self._lock:
+            made = self._made.get((program_class.class_id, program_class.capacity))
         return made.compiled.memory_bytes if made and made.compiled else None
 
     def claimed_s(self, program_class: ProgramClass) -> float:
