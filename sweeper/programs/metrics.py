@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, Protocol
 
 import jax
@@ -42,7 +43,7 @@ def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
     if name not in METRICS:
         metric = _user_defined(name, settings)
         return metric if settings.train.target == "classes" else _in_unit(metric, data)
-    metric = METRICS[name]
+    metric = METRICS[name] if settings.edition > 3 else _EARLIER.get(name, METRICS[name])
     if data.y_transform != "none":
         return _in_unit(metric, data)
     if name not in _IN_UNITS:
@@ -66,6 +67,24 @@ def _in_unit(metric: Metric, data: DataSpec) -> Metric:
     return lambda outputs, y, weights=None: metric(
         data.in_unit(outputs, jnp), data.in_unit(y, jnp), weights
     )
+
+
+def _of_finite_chances(metric: Metric) -> Metric:
+    """`metric`, or NaN if a model has no class probabilities for an example that counts.
+
+    Its outputs are NaN or infinite then. They would otherwise count as predictions of a class.
+    """
+
+    @wraps(metric)
+    def guarded(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
+        # softmax is NaN if the highest logit is infinite, but not if only others are
+        highest = jnp.max(outputs, axis=-1)
+        is_bad = jnp.isnan(highest) if outputs.shape[-1] == 1 else ~jnp.isfinite(highest)
+        if weights is not None:
+            is_bad &= jnp.asarray(weights) > 0
+        return jnp.where(jnp.any(is_bad), jnp.nan, metric(outputs, y, weights))
+
+    return guarded
 
 
 def accuracy(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
@@ -145,10 +164,10 @@ def mae(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[
     return mean_of(absolute_errors)(outputs, y, {}, weights)
 
 
+# in studies of editions 1 to 3, these are finite for outputs that are not
+_EARLIER: Mapping[str, Metric] = {"accuracy": accuracy, "f1": f1, "auroc": auroc}
 METRICS: Mapping[str, Metric] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "auroc": auroc,
+    **{name: _of_finite_chances(metric) for name, metric in _EARLIER.items()},
     "log_loss": log_loss,
     "r2": r2,
     "rmse": rmse,

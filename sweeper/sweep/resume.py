@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from sweeper.config import StudyConfig
 from sweeper.ledger import Ledger
@@ -53,7 +51,7 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
     past = [
         PastTrial(
             spec=trial.spec,
-            reports=[] if index is None else reports(trial.column(index)),
+            reports=[] if index is None else trial.reports(index, config.edition),
             attributes=state.kept.get(number, {}),
             state=None if row is None else TrialState(str(row["state"])),
             values=_values(row, columns),
@@ -70,14 +68,6 @@ def judged(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:
     """The index of the metric that a pruner judges; None if there are several, or it is not one."""
     is_one = len(objectives) == 1 and objectives[0] in metrics
     return metrics.index(objectives[0]) if is_one else None
-
-
-def reports(values: Iterable[float]) -> list[float]:
-    """What the pruner gets of an objective's `values`: all before the first that is not finite.
-
-    Some samplers would treat a reported NaN as a good result, but a short history as a bad one.
-    """
-    return list(takewhile(math.isfinite, values))
 
 
 def _values(row: Mapping[str, object] | None, columns: Sequence[str]) -> tuple[float, ...]:

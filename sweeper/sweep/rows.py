@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from sweeper.config import StudyConfig
 from sweeper.config.settings import MetricRule
-from sweeper.config.study import N_PARAMETERS, ConstraintTable, StudyTable
+from sweeper.config.study import N_PARAMETERS, ConstraintTable
 from sweeper.executors.executor import Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.results.columns import spread_of
@@ -153,7 +154,7 @@ def trial_row(
     structure = context.structure_of(trial.spec)
     lane, last, curves = trial.lanes[-1], trial.rows[-1], trial.curves
     final = curves[-1].values[-1] if curves else [math.nan] * len(metrics)
-    best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, study))
+    best_value, best_epoch = best_of(*_first_objective(trial, metrics, structure, context.config))
     members = values_of(trial, metrics, study.objectives[0], keeps) if verdict.values else []
     return {
         **_row_of(trial.spec, verdict, context, finished_at),
@@ -234,13 +235,14 @@ def _row_of(
 
 
 def _first_objective(
-    trial: Running, metrics: Sequence[str], structure: Structure, study: StudyTable
+    trial: Running, metrics: Sequence[str], structure: Structure, config: StudyConfig
 ) -> tuple[Sequence[float], bool]:
-    """The first objective after each epoch, and whether higher is better."""
+    """The first objective in the epochs that count, and whether higher is better."""
+    study = config.study
     name, maximize = study.objectives[0], study.directions[0] == "maximize"
     if name == N_PARAMETERS:
         return [float(structure.n_parameters)] * trial.epochs_done, maximize
-    return trial.column(metrics.index(name)), maximize
+    return trial.column(metrics.index(name), config.edition), maximize
 
 
 def _spread(values: Sequence[float]) -> float | None:

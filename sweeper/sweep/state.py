@@ -7,9 +7,11 @@ long studies slow.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from sweeper.ledger import BucketRecord, Closing
@@ -65,6 +67,26 @@ class EndedTrials(Mapping[int, Row]):
         return [row for row in self._front.rows() if is_feasible(row)]
 
 
+def column_of(lane: LaneRecord, index: int, edition: int) -> list[float]:
+    """The metric `index` of a lane after each epoch in which it did not diverge.
+
+    It may be finite in that epoch too, but is then that of a model whose loss is not. Studies of
+    editions 1 to 3 use it.
+    """
+    values = lane.curve.values[:, index].tolist()
+    if lane.diverged_epoch is None or edition < 4:
+        return values
+    return values[: lane.diverged_epoch - lane.curve.first_epoch]
+
+
+def finite_start(values: Iterable[float]) -> list[float]:
+    """The `values` before the first that is not finite, which are reported to the pruner.
+
+    Some samplers would treat a reported NaN as a good result, but a short history as a bad one.
+    """
+    return list(takewhile(math.isfinite, values))
+
+
 @dataclass(slots=True)
 class Running:
     """A trial from its first round on: its proposal, and the results of its buckets so far.
@@ -92,9 +114,14 @@ class Running:
         """The trial as the scheduler sees it."""
         return LiveTrial(self.spec, epochs, self.epochs_done, self.class_id, self.checkpoint)
 
-    def column(self, index: int) -> list[float]:
-        """The metric `index` after each epoch, from epoch 1 on."""
-        return [float(row[index]) for curve in self.curves for row in curve.values]
+    def column(self, index: int, edition: int) -> list[float]:
+        """The metric `index` after each epoch in which it did not diverge, from epoch 1 on."""
+        lanes = [lane for lane in self.lanes if len(lane.curve.values)]
+        return [value for lane in lanes for value in column_of(lane, index, edition)]
+
+    def reports(self, index: int, edition: int) -> list[float]:
+        """What the pruner gets of the metric `index`, from epoch 1 on."""
+        return finite_start(self.column(index, edition))
 
 
 @dataclass(slots=True)

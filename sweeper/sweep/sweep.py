@@ -25,7 +25,7 @@ from sweeper.study.ask_tell import Study
 from sweeper.study.options import most_failures, n_proposals
 from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.requests import Asked
-from sweeper.sweep.resume import judged, reports, restore
+from sweeper.sweep.resume import judged, restore
 from sweeper.sweep.rows import (
     Verdict,
     bucket_record,
@@ -35,7 +35,7 @@ from sweeper.sweep.rows import (
     values_of,
 )
 from sweeper.sweep.session.crashes import MAX_CRASHES
-from sweeper.sweep.state import Running, SweepState
+from sweeper.sweep.state import Running, SweepState, column_of, finite_start
 from sweeper.sweep.stopping import is_good_enough, rules_met
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 
@@ -305,9 +305,11 @@ class Sweep:
         """
         lanes = sorted(lanes, key=lambda lane: lane.number)
         judged_by = judged(self._parts.metrics, self._parts.config.study.objectives)
-        for lane in (lane for lane in lanes if lane.failure is None and judged_by is not None):
-            column = lane.curve.values[:, judged_by].tolist()
-            self._study.report(lane.number, lane.curve.first_epoch, reports(column))
+        for lane in lanes:
+            if judged_by is None or lane.failure is not None:
+                continue
+            column = column_of(lane, judged_by, self._parts.config.edition)
+            self._study.report(lane.number, lane.curve.first_epoch, finite_start(column))
         verdicts = {lane.number: self._judge(lane) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
         ended |= {

@@ -14,7 +14,8 @@ import pytest
 from sklearn import metrics as sk
 
 from sweeper.config import parse
-from sweeper.programs.metrics import METRICS
+from sweeper.programs.data_spec import data_spec
+from sweeper.programs.metrics import METRICS, metric_of
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 
@@ -93,6 +94,44 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
     assert {name for name, _ in expected} == METRICS.keys()
     for key, value in expected.items():
         assert found[key] == pytest.approx(value, rel=1e-12, abs=1e-12), key
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("n_outputs", [1, 2, 3])
+def test_a_metric_of_outputs_that_are_not_finite_is_not_finite(
+    name: str, bad: float, n_outputs: int
+) -> None:
+    if n_outputs == 1 and bad == np.inf and name in {"accuracy", "f1", "auroc"}:
+        return  # a logit of infinity is the probability 1
+    rng = np.random.default_rng(3)
+    outputs = rng.normal(size=(36, n_outputs))
+    y = rng.normal(size=(36, n_outputs)) if name in {"r2", "rmse", "mae"} else np.arange(36) % 2
+    one_row = outputs.copy()
+    one_row[7, 0] = bad
+    metric = jax.jit(METRICS[name])
+    for found in (np.full_like(outputs, bad), one_row):
+        assert not np.isfinite(metric(found, y))
+        assert not np.isfinite(metric(found, y, np.ones(36)))
+    counted = np.arange(36) != 7
+    kept = metric(one_row, y, counted * 1.0)
+    assert float(kept) == pytest.approx(float(metric(outputs[counted], y[counted])))
+
+
+def test_logits_of_minus_infinity_rule_a_class_out() -> None:
+    logits = jnp.array([[0.0, -jnp.inf, 1.0], [2.0, 1.0, -jnp.inf]])
+    assert METRICS["accuracy"](logits, jnp.array([2, 0])) == 1
+    assert METRICS["f1"](logits, jnp.array([2, 0])) == 1
+    assert np.isnan(METRICS["accuracy"](jnp.full((2, 3), -jnp.inf), jnp.array([2, 0])))
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1", "auroc"])
+def test_studies_of_earlier_editions_keep_their_metrics(
+    name: str, bench: Callable[..., Bench]
+) -> None:
+    study = bench("edition=3")
+    settings, data = study.config.filled({}), data_spec(study.config, study.data)
+    assert np.isfinite(metric_of(name, settings, data)(jnp.full((6, 1), np.nan), np.arange(6) % 2))
 
 
 def test_a_class_that_does_not_occur_is_left_out_of_the_ranking() -> None:

@@ -61,6 +61,9 @@ OWN = """
 import jax.numpy as jnp
 import optax
 
+def right(outputs, y):
+    return jnp.mean(jnp.argmax(outputs, 1) == y)
+
 def odd(outputs, y):
     is_large = jnp.max(jnp.abs(outputs)) > 1e5
     return jnp.where(is_large, jnp.nan, jnp.mean(jnp.argmax(outputs, 1) == y))
@@ -210,6 +213,28 @@ def test_an_objective_that_is_not_finite_ends_a_trial_with_finite_losses(
     reported = run(tmp_path / "reported", IRIS, trials, odd[0])
     assert ends(reported) == {2: (*ENDED, 3)}
     assert measured(reported, 2, 1)["val_odd"] is None
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "own:right"])
+def test_the_epoch_in_which_a_trial_diverges_is_not_reported(metric: str, tmp_path: Path) -> None:
+    """If all outputs are NaN, every example counts as the first class, which is the best here."""
+    name = f"val_{metric.removeprefix('own:')}"
+    how = (
+        f"train.metrics=['{metric}']",
+        f"study.metric='{name}'",
+        "study.direction='maximize'",
+        "study.pruner={name='halving',min_resource=1,reduction_factor=2}",
+        "train.epochs=3",
+    )
+    results = run(tmp_path, IRIS, decays(2, {0: AT_ONCE}), *how)
+    assert ends(results) == {0: (*ENDED, 1)}
+    assert results.trials()["best_value"].isna().tolist() == [True, False]
+    if metric == "accuracy":
+        assert measured(results, 0, 1)[name] is None
+    # a study continues under the rules that it began with
+    earlier = run(tmp_path / "earlier", IRIS, decays(2, {0: AT_ONCE}), *how, "edition=3")
+    assert earlier.trials()["reason"].tolist() == ["diverged", "pruned"]
+    assert measured(earlier, 0, 1)[name] == earlier.trials()["best_value"][0]
 
 
 @pytest.mark.slow
