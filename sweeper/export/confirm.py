@@ -98,8 +98,10 @@ def _feasible(rows: list[Row]) -> list[Row]:
     return [row for row in rows if is_feasible(row)] or rows
 
 
-def refuse_others(found: Finalists) -> None:
-    """Refuse to continue trainings of other finalists, or with other seeds.
+def refuse_others(found: Finalists, start: Path | None = None) -> None:
+    """Refuse to continue trainings of other finalists, with other seeds or not from `start`.
+
+    `start` is the saved model that the trials of the study started from.
 
     Raises:
         StudyError: the directory contains such trainings.
@@ -109,10 +111,14 @@ def refuse_others(found: Finalists) -> None:
         return
     try:
         with closing(backup.read(run_dir)) as ledger:
-            began = ledger.sessions()[0]["study"]
+            session = ledger.sessions()[0]
     except LedgerError:  # in use or damaged, which is reported when it is opened
         return
-    now = found.config.canonical()
+    began, now = session["study"], found.config.canonical()
+    if start is not None and session["continued_from"] is None:
+        other = f"its trials began with fresh weights, those of the study with {start.name}"
+        hint = "use --fresh to move it aside and train the finalists as they were"
+        raise StudyError(Problem(str(run_dir.root), "", other, hint))
     if any(began["study"][name] != now["study"][name] for name in ("enqueue", "replicates")):
         other = "it contains other finalists, or other numbers of trials or seeds, than requested"
         hint = "use --fresh to move it aside and train these"

@@ -14,6 +14,7 @@ from sweeper import api
 from sweeper.config import StudyConfig
 from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
+from sweeper.export.confirm import finalists, refuse_others
 from sweeper.ledger import Ledger
 from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.results.events import Event, RoundClosed, Warned
@@ -200,6 +201,34 @@ def test_the_command_takes_the_directory(directory: Path, command: CommandLine) 
 
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("--set: model.width: 9, but the model in ")
+
+
+def test_finalists_start_from_the_saved_model_again(directory: Path, tmp_path: Path) -> None:
+    few = ("study.n_trials=2", "search.optimizer.lr.high=1e-3", "train.epochs=1")
+    run_dir, _ = run(directory, f"{tmp_path.name}/more", *few, start=directory / "saved")
+
+    sweeper.command("confirm", str(run_dir.root), "--top", "2", "--seeds", "2", "--quiet")
+
+    again = RunDir(run_dir.confirm)
+    assert again.started_from.read_bytes() == run_dir.started_from.read_bytes()
+    values = sweeper.open_results(again.root).trials()["value"]
+    best = sweeper.open_results(directory / "first").best(1).iloc[0]
+    np.testing.assert_allclose(values, best["value"], rtol=0.1)
+
+
+def test_trials_are_not_trained_again_from_other_weights_than_those_of_their_study(
+    directory: Path, tmp_path: Path
+) -> None:
+    few = ("study.n_trials=2", "search.optimizer.lr.high=1e-3", "train.epochs=1")
+    run_dir, _ = run(directory, f"{tmp_path.name}/more", *few, start=directory / "saved")
+    found = finalists(run_dir, 2, 2)
+    api.run(found.config)
+    with pytest.raises(StudyError, match=r"began with fresh weights, .* use --fresh"):
+        refuse_others(found, run_dir.started_from)
+    run_dir.started_from.unlink()
+    for command in ("confirm", "reproduce"):
+        with pytest.raises(StudyError, match=r"start from .*, but the copy of it is missing"):
+            sweeper.command(command, str(run_dir.root))
 
 
 def test_a_file_that_is_not_a_saved_model_is_refused(directory: Path, tmp_path: Path) -> None:

@@ -86,9 +86,12 @@ def confirm(
     if not trust_code:
         refuse_foreign(found.config, run_dir)
         refuse_oversized(found.config, run_dir, spec)
+    start, trust_start = _start_of(run_dir, trust_code)
     if not fresh:
-        refuse_others(found)
-    status, code = trained(found.config, fresh=fresh, quiet=quiet)
+        refuse_others(found, start)
+    status, code = trained(
+        found.config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start
+    )
     if status.state == "finished":
         rows, objectives = confirmed(found), found.config.study.objectives
         ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
@@ -230,14 +233,31 @@ def _trained_again(
 ) -> tuple[Status, int]:
     """Train a trial of `run_dir` again, starting from the same model as its study."""
     from sweeper.export.sizes import refuse_oversized
-    from sweeper.programs.saved_file import read_saved
-    from sweeper.sweep.session.ownership import is_own_start, refuse_foreign
+    from sweeper.sweep.session.ownership import refuse_foreign
 
-    start = run_dir.started_from if run_dir.started_from.exists() else None
     if not trust_code:
         refuse_foreign(config, run_dir)
         refuse_oversized(config, run_dir, spec)
-    trust_start = trust_code or (
-        start is not None and is_own_start(run_dir, read_saved(start).digest)
-    )
+    start, trust_start = _start_of(run_dir, trust_code)
     return trained(config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start)
+
+
+def _start_of(run_dir: RunDir, trust_code: bool) -> tuple[Path | None, bool]:
+    """The saved model that the trials of `run_dir` started from, and whether to run its code.
+
+    Raises:
+        StudyError: its copy in the run directory is missing.
+    """
+    from sweeper.programs.saved_file import read_saved
+    from sweeper.sweep.session import backup
+    from sweeper.sweep.session.ownership import is_own_start
+
+    start = run_dir.started_from
+    if not start.exists():
+        recorded = [one["continued_from"] for one in backup.sessions(run_dir)[:1]]
+        if path := next((one["path"] for one in recorded if one is not None), None):
+            found = f"its trials start from {path}, but the copy of it is missing"
+            hint = f"copy that file to {start}"
+            raise StudyError(Problem(str(run_dir.root), "", found, hint))
+        return None, trust_code
+    return start, trust_code or is_own_start(run_dir, read_saved(start).digest)
