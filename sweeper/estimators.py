@@ -33,7 +33,16 @@ from sklearn.utils.validation import (
 from sweeper import api
 from sweeper.config.toml import IN_MAPPING
 from sweeper.config.train import better, column_of
-from sweeper.errors import FRESH, DataError, Problem, StudyError, SweeperError, warn_caller
+from sweeper.errors import (
+    FRESH,
+    DataError,
+    Problem,
+    StudyError,
+    SweeperError,
+    did_you_mean,
+    listed,
+    warn_caller,
+)
 from sweeper.results.events import Event, Observer, RoundClosed, Warned
 from sweeper.results.formatting import best_trial, none_feasible, states
 from sweeper.results.read import Results
@@ -61,6 +70,7 @@ _ARGUMENTS = {
     "results.dir": "run_dir",
     "results.ensemble": "ensemble",
 }
+_CLASS_WEIGHTS = "data.class_weights"
 _OF_METRIC = {"train.metrics": "metric"}
 # a setting of a mapping with its value, what goes with a metric, and the key of an argument
 _PAIR = re.compile(r"""'(\w+\.[\w.]+)': ('[^']*'|"[^"]*"|\[[^]]*]|{[^}]*}|[^\s,;)]+)""")
@@ -217,7 +227,7 @@ class _Sweep(BaseEstimator, ABC):
             data[table["data.weight"]] = weights[rows]
         directory = ScratchDirectory() if self.run_dir is None else None
         run_dir = self.run_dir if directory is None else directory.path / "run"
-        settings = self._checked_settings()
+        settings = self._of_targets(self._checked_settings())
         with _as_value_errors(settings):
             study = self._study(settings, table, data, targets, run_dir)
             self._run(study)
@@ -356,6 +366,10 @@ class _Sweep(BaseEstimator, ABC):
         `seed` is that of the split, None if `settings` change how the rows are split.
         """
 
+    def _of_targets(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """`settings`, by the targets as the study gets them."""
+        return settings
+
     def _seed(self) -> int:
         """The seed of the study; a study that may be resumed needs the one it began with."""
         if isinstance(self.random_state, Integral):
@@ -427,6 +441,36 @@ class SweepClassifier(ClassifierMixin, _Sweep):
             "data.split.stratify": bool(is_even),
             **_judged_by(self.metric or "accuracy", ["accuracy"]),
         }
+
+    def _of_targets(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """`settings` with the weights of classes by their codes, if the study gets codes.
+
+        Raises:
+            FitError: a weight is that of an unknown class.
+        """
+        if all(isinstance(name, str) for name in self.classes_):
+            return settings
+        found: dict[str, Any] = {}
+        for key, value in settings.items():
+            name = key.removeprefix(f"{_CLASS_WEIGHTS}.")
+            if key == _CLASS_WEIGHTS and isinstance(value, Mapping):
+                found[key] = {str(self._code_of(name)): weight for name, weight in value.items()}
+            elif name != key:
+                found[f"{_CLASS_WEIGHTS}.{self._code_of(name)}"] = value
+            else:
+                found[key] = value
+        return found
+
+    def _code_of(self, name: object) -> int:
+        """The code of the class `name`, which is its label or the text of it."""
+        labels = self.classes_.tolist()
+        texts = [*map(str, labels)]
+        if str(name) in texts:
+            return texts.index(str(name))
+        if not isinstance(name, str) and name in labels:
+            return labels.index(name)
+        hint = did_you_mean(str(name), texts) or f"the classes are {listed(texts)}"
+        raise FitError(Problem("settings", f"{_CLASS_WEIGHTS}.{name}", f"no class '{name}'", hint))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """The probability of each of `classes_`, shaped (rows, classes)."""

@@ -317,6 +317,35 @@ def test_a_class_that_only_rows_of_weight_0_have_is_not_learnt() -> None:
         sweeper.SweepClassifier(**SMALL).fit(X, Y == 2, sample_weight=Y == 2)
 
 
+@pytest.mark.parametrize(
+    ("labels", "given"),
+    [
+        ([5, 7], {"data.class_weights": {7: 9.0}}),
+        ([5, 7], {"data": {"class_weights": {"7": 9.0}}}),
+        ([1, 2], {"data.class_weights.2": 9.0}),
+        ([False, True], {"data.class_weights": {True: 9.0}}),
+        ([1.0, 2.0], {"data.class_weights": {2: 9.0}}),
+        (["0", "7"], {"data.class_weights": {"7": 9.0}}),
+    ],
+)
+def test_weights_of_classes_are_by_their_labels(labels: list[Any], given: dict[str, Any]) -> None:
+    given = {**SMALL["settings"], **given}
+    estimator = sweeper.SweepClassifier(**{**SMALL, "epochs": 1, "settings": given})
+    fitted = estimator.fit(X, np.array(labels)[(Y == 2).astype(int)])
+    second = labels[1] if isinstance(labels[1], str) else "1"
+    assert fitted.results_.study["settings"]["data"]["class_weights"] == {second: 9.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("1", "the classes are 5 and 7"), (6, "the classes are 5 and 7")]
+)
+def test_a_weight_of_an_unknown_class_is_refused(name: Any, hint: str) -> None:
+    estimator = sweeper.SweepClassifier(settings={"data.class_weights": {name: 2.0}})
+    with pytest.raises(FitError) as caught:
+        estimator.fit(X, np.where(Y == 2, 7, 5))
+    assert str(caught.value) == f"settings: data.class_weights.{name}: no class '{name}'; {hint}"
+
+
 def test_an_estimator_predicts_only_once_it_is_fitted() -> None:
     estimator = sweeper.SweepClassifier()
     for method in (estimator.predict, estimator.predict_proba):
