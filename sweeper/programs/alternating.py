@@ -183,8 +183,10 @@ class Alternating(OfParts):
         in_units = parts_in_units(self._train)
         found: dict[str, Criterion] = {}
         for name, loss in self._train.by_loss.items():
-            criterion = criterion_of(loss.kind, self.settings, self.data)
-            is_in_units = loss.against == DATA or {loss.of, loss.against} <= in_units
+            of_data = loss.against == DATA
+            data = self.data if of_data else replace(self.data, class_weights=())
+            criterion = criterion_of(loss.kind, self.settings, data)
+            is_in_units = of_data or {loss.of, loss.against} <= in_units
             found[name] = criterion if is_in_units else replace(criterion, degree=0)
         return found
 

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from sweeper.config import Settings
 from sweeper.config.settings import HUBER_DELTA as DEFAULT_DELTA
+from sweeper.config.train import WEIGHED
 from sweeper.config.user_code import load_function
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import AnyArray, Hparams
@@ -190,5 +191,6 @@ class Criterion:
 
 def criterion_of(name: str, settings: Settings, data: DataSpec) -> Criterion:
     """The loss with this name, for the data of a study."""
-    loss = loss_of(name, settings.base_dir, data.class_weights)
+    class_weights = data.class_weights if name in WEIGHED else ()
+    loss = loss_of(name, settings.base_dir, class_weights)
     return Criterion(loss, degree_of(name), data.y_scale)

@@ -363,3 +363,17 @@ def test_a_loss_can_be_a_user_defined_function(tmp_path: Path) -> None:
 
     expected = plain(study, trial(3)).curve / study.data.y_scale[0] ** 2
     np.testing.assert_allclose(curve, expected, rtol=RELATIVE)
+
+
+def test_only_losses_against_the_classes_of_the_data_weigh_them(tmp_path: Path) -> None:
+    """A part that follows another has no classes."""
+    weighted = ("data.name=wine", "data.class_weights=balanced", "train.epochs=5")
+    kinds = ("train.losses.data.kind=cross_entropy", "train.losses.follow.kind=mse")
+    study = turns(tmp_path, *weighted, *kinds)
+    assert len(study.data.class_weights) == 3
+    curve = study.curves([trial(1)])[1]
+    assert np.isfinite(curve).all()
+    program = Programs(data_spec(study.config, study.data)).exact(study.config.filled({}))
+    follow = program._criteria["follow"]  # type: ignore[attr-defined]
+    of, against = jnp.ones((4, 3)), jnp.zeros((4, 3))
+    assert follow.minimised(of, against, {}) == 1
