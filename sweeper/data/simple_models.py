@@ -54,8 +54,12 @@ def linear_model(
     return _logistic(data, x, y, weights) if data.class_names else _ridge(x, y, weights)
 
 
-def boosted_trees(data: Dataset, seed: int) -> Predict:
-    """HistGradientBoosting with its defaults, fitted to the training rows; for one target."""
+def boosted_trees(data: Dataset, seed: int) -> Predict | None:
+    """HistGradientBoosting with its defaults, fitted to the training rows; for one target.
+
+    None if the rows are of a single class, or if scikit-learn cannot fit it: it sets aside some of
+    more than 10,000 rows to stop early, for which a class may have too few.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind = HistGradientBoostingClassifier if data.class_names else HistGradientBoostingRegressor
@@ -70,14 +74,19 @@ def boosted_trees(data: Dataset, seed: int) -> Predict:
         return _as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE)))
 
     with _one_thread(), _without_warnings():
-        trees.fit(data.x_train, np.ravel(data.y_train), data.weights("train"))
-    return outputs
+        try:
+            trees.fit(data.x_train, np.ravel(data.y_train), data.weights("train"))
+        except ValueError:
+            return None
+    is_one_class = bool(data.class_names) and len(trees.classes_) == 1
+    return None if is_one_class else outputs
 
 
 def _one_thread() -> AbstractContextManager[Any]:
     """Keeps scikit-learn's loops to one thread.
 
     Threads of OpenMP wait for each other busily, which takes minutes where others use the cores.
+    The limit is that of the calling thread, so two threads may set it at a time.
     """
     from threadpoolctl import threadpool_limits
 

@@ -23,7 +23,7 @@ from scipy.special import softmax
 
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
-from sweeper.config.train import SupervisedTable
+from sweeper.config.train import SupervisedTable, column_of
 from sweeper.data.ahead import preparing
 from sweeper.data.dataset import Dataset, Part
 from sweeper.data.simple_models import Predict, boosted_trees
@@ -38,6 +38,7 @@ from sweeper.models.user_network import Outputs, each_of
 from sweeper.programs.baseline import not_comparable, scoring
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
+from sweeper.programs.losses import HUBER_DELTA
 from sweeper.programs.saved_file import plain_state_of, read_saved
 from sweeper.results.ensemble import Again, EnsembleRecord, Gain, Member, write_ensemble
 from sweeper.results.listing import Row, TrialRows, listed
@@ -272,11 +273,13 @@ def _why_not(config: StudyConfig, data: Dataset) -> str:
     if not isinstance(config.train, SupervisedTable):
         return f'predictions of train.program = "{config.train.program}" cannot be averaged'
     (metric, *_) = config.study.objectives
-    known = (*config.train.metrics, "loss")
-    if not metric.startswith("val_") or metric.removeprefix("val_") not in known:
+    name = metric.removeprefix("val_")
+    if metric == name or name not in {"loss", *map(column_of, config.train.metrics)}:
         return f"{metric} is not measured on validation rows"
-    if ":" in metric:
+    if name not in {"loss", *config.train.metrics}:
         return f"{metric} is user-defined, so means may have another meaning"
+    if name == "loss" and config.entry(HUBER_DELTA) is not None:
+        return "val_loss depends on train.huber_delta, which differs between trials"
     return not_comparable(config, data)
 
 
@@ -426,10 +429,8 @@ def _measured(
     if len(data.x_test):
         pair = np.stack([found.test[0], found.test[chosen].mean(axis=0)])
         test = _gain(pair, Targets.of(data, "test"), score, sign)
-    if len(data.x_train) * data.n_features <= _MOST_OF_TREES and (
-        data.class_names or data.y_train.shape[1] == 1
-    ):
-        trees = boosted_trees(data, config.study.seed)
+    trees = _trees(config, data)
+    if trees is not None:
 
         def with_trees(gain: Gain, x: NDArray[Any], y: Targets) -> Gain:
             outputs = _predictions(data, trees(x).astype(x.dtype))
@@ -456,6 +457,14 @@ def _measured(
         folds=data.n_folds or 1,
         importance={} if test is None else _importance(config, data, found, counts, score),
     )
+
+
+def _trees(config: StudyConfig, data: Dataset) -> Predict | None:
+    """Boosted trees to compare with; None for several targets or many rows, or without a fit."""
+    has_one_target = bool(data.class_names) or data.y_train.shape[1] == 1
+    if not has_one_target or len(data.x_train) * data.n_features > _MOST_OF_TREES:
+        return None
+    return boosted_trees(data, config.study.seed)
 
 
 def _importance(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from sweeper.data.dataset import Dataset
-from sweeper.data.simple_models import constant_model, linear_model
+from sweeper.data.simple_models import _one_thread, boosted_trees, constant_model, linear_model
 
 DRAW = np.random.default_rng(3)
 X = DRAW.normal(size=(160, 5))
@@ -65,3 +67,43 @@ def test_targets_get_the_numbers_of_ridge(rows: int, targets: int) -> None:
     assert found.shape == constant.shape == (len(NEW), targets)
     np.testing.assert_allclose(found, plain.predict(NEW).reshape(found.shape), rtol=1e-9)
     np.testing.assert_allclose(constant, mean.predict(NEW).reshape(found.shape), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "rare"), [(200, 0), (10_100, 1)], ids=["one class", "a class of one row"]
+)
+def test_rows_that_boosted_trees_cannot_be_fitted_to_have_none(rows: int, rare: int) -> None:
+    x, y = DRAW.normal(size=(rows, 2)), np.zeros(rows, np.int32)
+    y[:rare] = 1
+    data = Dataset(x, y, x[:0], y[:0], x[:0], y[:0], ("a", "b"), class_names=("no", "yes"))
+    assert boosted_trees(data, 0) is None
+
+
+def test_threads_that_fit_at_a_time_keep_their_own_limits() -> None:
+    from threadpoolctl import threadpool_info
+
+    def limits() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
+
+    before, both_in, first_out = limits(), Barrier(2, timeout=60), Event()
+    found: dict[str, list[int]] = {}
+
+    def first() -> None:
+        with _one_thread():
+            both_in.wait()
+        found["first, after"] = limits()
+        first_out.set()
+
+    def second() -> None:
+        with _one_thread():
+            both_in.wait()
+            assert first_out.wait(60)
+            found["second, in"] = limits()
+        found["second, after"] = limits()
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(first), pool.submit(second)]:
+            done.result()
+    ones = [1] * len(before)
+    assert found == {"first, after": before, "second, in": ones, "second, after": before}
+    assert limits() == before

@@ -300,11 +300,25 @@ def test_an_ensemble_with_another_model_is_refused(exported: Path, tmp_path: Pat
             "by one metric",
         ),
         (("study.metric=n_parameters",), "n_parameters is not measured on validation rows"),
+        (
+            (
+                *("data.name=diabetes", "data.split.stratify=false", "train.loss=huber"),
+                *("train.metrics=[]", "search={}"),
+                "search.train.huber_delta={type='float',low=0.1,high=2.0}",
+            ),
+            "val_loss depends on train.huber_delta, which differs between trials",
+        ),
+        (
+            ("train.metrics=['own:right']", "study.metric=val_right"),
+            "val_right is user-defined, so means may have another meaning",
+        ),
     ],
 )
 def test_what_cannot_be_averaged_is_refused(
     overrides: tuple[str, ...], match: str, tmp_path: Path
 ) -> None:
+    own = "def right(outputs, y):\n    return (outputs.argmax(1) == y).mean()\n"
+    (tmp_path / "own.py").write_text(own, encoding="utf-8")
     config = study_in(tmp_path, DIGITS, "study.n_trials=2", "train.epochs=1", *overrides)
     trained(config)
     with pytest.raises(StudyError, match=match):
