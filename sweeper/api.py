@@ -383,7 +383,7 @@ def run_prepared(
         if start is not None:
             warm_start.check_fits(config, start, data)
             saved = {"path": start.file.name, "digest": start.file.digest}
-            for warning in warm_start.describe_start(config, start):
+            for warning in warm_start.describe_start(config, start, data):
                 observer(Warned(warning))
         # trials that start from a saved model do not use the initial weights of the builder
         weights = fixed_start_of(config, data) if start is None else None

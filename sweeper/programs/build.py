@@ -66,7 +66,7 @@ class Programs:
         class_id = program_class.class_id
         if class_id not in self._known:
             program = self._program(settings, program_class)
-            self._known[class_id] = replace(program, start=self._continuation(settings))
+            self._known[class_id] = replace(program, start=self.continuation(settings))
         return self._known[class_id]
 
     def of_branches(self, program_class: ProgramClass, settings: Sequence[Settings]) -> Switch:
@@ -122,7 +122,8 @@ class Programs:
             return Own(settings, self._data, parts)
         return Supervised(settings, self._data, parts)
 
-    def _continuation(self, settings: Settings) -> Continuation | None:
+    def continuation(self, settings: Settings) -> Continuation | None:
+        """How trials with `settings` start from the saved model; None if they do not."""
         start = self._start
         if start is None:
             return None

@@ -46,8 +46,8 @@ class SavedStart:
     file: SavedFile
     settings: Settings
 
-    def has_moments_for(self, settings: Settings) -> bool:
-        """Whether it contains the state for the optimizer of a trial with `settings`."""
+    def has_optimizer_of(self, settings: Settings) -> bool:
+        """Whether it contains the state of an optimizer with the name of a trial's."""
         is_same = optimizers_of(self.settings) == optimizers_of(settings)
         is_same = is_same and _own_state(self.settings) == _own_state(settings)
         is_averaged = self.settings.has("train.ema"), settings.has("train.ema")
@@ -150,7 +150,7 @@ class Continuation:
         judged = own.with_model(fresh, file.tree(MODEL, like))
         untrained = untrained_of(file, like_untrained)
         judged = replace(judged, untrained=_in_precision_of(fresh.untrained, untrained))
-        if not self._has_moments:
+        if not self.has_moments:
             return judged
         state = own.with_opt_state(
             judged, file.tree(OPTIMIZER, like_moments), self.start.settings, settings
@@ -162,13 +162,19 @@ class Continuation:
 
     def begun(self, fresh: State, state: State) -> State:
         """The state `fresh` at step 0, with what `state` has of the saved model's training."""
-        if not self._has_moments:
+        if not self.has_moments:
             return fresh
         return replace(fresh, optimizer=state.optimizer, average=state.average)
 
     @cached_property
-    def _has_moments(self) -> bool:
-        return self.start.has_moments_for(self.settings)
+    def has_moments(self) -> bool:
+        """Whether trials start with the saved state of the optimizer."""
+        if not self.start.has_optimizer_of(self.settings):
+            return False
+        saved, own = (_arrays_of_optimizer(one) for one in (self.saved, self.own))
+        if self.settings.edition > 3:
+            return saved == own
+        return [shape for _, shape in saved] == [shape for _, shape in own]
 
     @cached_property
     def _like(self) -> tuple[PyTree, PyTree, PyTree]:
@@ -177,6 +183,12 @@ class Continuation:
         moments = self.saved.saver.opt_state(blank, self.start.settings)
         model = parameters_of(self.saved.saver.model(blank))
         return _as_saved((model, moments, blank.untrained), self.start)
+
+
+def _arrays_of_optimizer(program: Program) -> list[tuple[str, tuple[int, ...]]]:
+    """The name and the shape of each array in the state of a program's optimizers."""
+    leaves = jax.tree_util.tree_leaves_with_path(program.layout.abstract().optimizer)
+    return [(jax.tree_util.keystr(path[-1:]), leaf.shape) for path, leaf in leaves]
 
 
 def check_leaves(program: Program, start: SavedStart) -> None:

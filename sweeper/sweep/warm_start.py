@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.settings import arguments_of, general
-from sweeper.config.table import INITIAL
+from sweeper.config.table import INITIAL, Role
 from sweeper.config.toml import toml_value
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.trust import NOWHERE, Code, building
@@ -26,7 +26,6 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.programs.saved_file import SavedFile, as_written, read_saved
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.sweep.session.ownership import is_own_start
-from sweeper.trial import Scalar
 
 # a setting of models that does not affect their arrays
 _NUMBER = "model.dropout"
@@ -98,7 +97,7 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
     check_leaves(Programs(data_spec(config, data)).exact(config.filled({})), start)
 
 
-def describe_start(config: StudyConfig, start: SavedStart) -> Iterator[str]:
+def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Iterator[str]:
     """What trials do not take over from the saved model."""
     for name in config.search:
         if config.role(name) is INITIAL:
@@ -107,15 +106,44 @@ def describe_start(config: StudyConfig, start: SavedStart) -> Iterator[str]:
     if not start.file.record["has_optimizer"]:
         yield f"trials {fresh}: the saved model has no optimizer state"
         return
-    entry = config.entry("optimizer.name")
-    drawn: list[dict[str, Scalar]] = [{}]
-    if entry is not None:
-        drawn = [{entry.column("optimizer.name"): name} for name in entry.values() or ()]
-    each = [config.filled(params) for params in drawn]
-    others = [_named(settings) for settings in each if not start.has_moments_for(settings)]
+    programs, saved_name = Programs(data_spec(config, data), start), _named(start.settings)
+    others: list[str] = []
+    reshaped: list[str] = []
+    for said, settings in _optimizers(config):
+        continuation = programs.continuation(settings)
+        if not start.has_optimizer_of(settings):
+            others.append(_named(settings))
+        elif continuation is not None and not continuation.has_moments:
+            reshaped.append(said)
     if others:
-        saved_name = _named(start.settings)
         yield f"trials of {', '.join(others)} {fresh}: the saved state is for {saved_name}"
+    if reshaped:
+        shown = ", ".join(reshaped[:5]) + (", ..." if len(reshaped) > 5 else "")
+        yield f"trials of {shown} {fresh}: the saved state of {saved_name} has other arrays"
+
+
+def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
+    """Settings of trials with each optimizer that they draw, and what to call them.
+
+    If the optimizer is the same, also with each value of its other settings that are compiled in.
+    """
+    if (entry := config.entry("optimizer.name")) is not None:
+        for name in entry.values() or ():
+            settings = config.filled({entry.column("optimizer.name"): name})
+            yield _named(settings), settings
+        return
+    compiled_in = [
+        (key, value)
+        for key in config.search
+        if key.split(".")[0] == "optimizer" and config.role(key) is Role.STRUCTURAL
+        for value in config.drawn_values(key) or ()
+    ]
+    for key, value in compiled_in:
+        settings = config.filled({config.search[key].column(key): value})
+        yield f"{_named(settings)} with {key} = {toml_value(value)}", settings
+    if not compiled_in:
+        settings = config.filled({})
+        yield _named(settings), settings
 
 
 def _named(settings: Settings) -> str:

@@ -23,7 +23,7 @@ from sweeper.sweep.verify import verify
 from sweeper.sweep.warm_start import describe_start, started_from
 from tests.command_line import STUDY, CommandLine
 from tests.digest import deterministic_digest
-from tests.in_process import study_in, trained
+from tests.in_process import prepared, study_in, trained
 from tests.small_studies import DIGITS
 
 FIRST = STUDY.replace("n_trials = 12", "n_trials = 2").replace("epochs = 4", "epochs = 3")
@@ -264,6 +264,64 @@ def test_another_optimizer_starts_fresh_and_says_so(directory: Path) -> None:
     ]
 
 
+USERS = """
+import optax
+
+def make(lr, kind="adam"):
+    return optax.adam(lr) if kind == "adam" else optax.sgd(lr, momentum=0.9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (
+            "optimizer={name='adafactor',lr=1e-3,min_dim_size_to_factor=4}",
+            "optimizer={name='adafactor',lr=1e-3,min_dim_size_to_factor=64}",
+            "adafactor",
+        ),
+        (
+            "optimizer={name='own_continued:make',lr=1e-3,kind='adam'}",
+            "optimizer={name='own_continued:make',lr=1e-3,kind='sgd'}",
+            "own_continued:make",
+        ),
+    ],
+)
+def test_an_optimizer_of_the_same_name_with_other_arrays_starts_fresh_and_says_so(
+    before: str, now: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own_continued.py").write_text(USERS, encoding="utf-8")
+    few = "search={}", "study.n_trials=1", "train.epochs=1"
+    first, _ = run(tmp_path, "first", *few, before, SAVING)
+    export(first.root, 0, 0, tmp_path / "saved")
+
+    run_dir, told = run(tmp_path, "other", *few, now, start=tmp_path / "saved")
+    assert sweeper.open_results(run_dir.root).trials()["state"].tolist() == ["COMPLETE"]
+    assert told == [
+        f"trials of {said} start with its weights and a fresh optimizer: the saved state of {said} "
+        "has other arrays"
+    ]
+
+    clipped = "optimizer.clip_norm=1.0"
+    _, told = run(tmp_path, "same", *few, before, clipped, start=tmp_path / "saved")
+    assert told == []
+
+
+def test_drawn_settings_that_change_the_arrays_of_an_optimizer_are_named(tmp_path: Path) -> None:
+    few = "search={}", "study.n_trials=1", "train.epochs=1"
+    factored = "optimizer={name='adafactor',lr=1e-3,min_dim_size_to_factor=4}"
+    first, _ = run(tmp_path, "first", *few, factored, SAVING)
+    export(first.root, 0, 0, tmp_path / "saved")
+    drawn = "search.optimizer.min_dim_size_to_factor={type='categorical',choices=[4,64]}"
+    again = configured(tmp_path, "again", *few, factored, drawn)
+    start = started_from(again, RunDir(again.run_dir), tmp_path / "saved", fresh=True)
+    assert start is not None
+    assert [*describe_start(again, start, prepared(again))] == [
+        "trials of adafactor with optimizer.min_dim_size_to_factor = 64 start with its weights and "
+        "a fresh optimizer: the saved state of adafactor has other arrays"
+    ]
+
+
 def test_what_only_fresh_weights_are_drawn_with_changes_nothing(tmp_path: Path) -> None:
     periodic = (
         *("data.name=diabetes", "data.split.stratify=false", "train.loss=mse", "train.metrics=[]"),
@@ -276,5 +334,5 @@ def test_what_only_fresh_weights_are_drawn_with_changes_nothing(tmp_path: Path) 
     again = study_in(tmp_path / "again", DIGITS, *periodic, drawn)
     start = started_from(again, RunDir(again.run_dir), tmp_path / "saved" / MODEL_FILE, fresh=True)
     assert start is not None
-    warning, *_ = describe_start(again, start)
+    warning, *_ = describe_start(again, start, prepared(again))
     assert warning.startswith("search.model.frequency_scale changes nothing: trials start with")
