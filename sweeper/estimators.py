@@ -120,14 +120,19 @@ class _Exported:
     @cached_property
     def model(self) -> SavedModel:
         """The model; its code is trusted as much as the pickle that it comes from."""
-        from sweeper.export.saved_model import load
+        from sweeper.export.saved_model import in_precision, load
+        from sweeper.programs.continued import spec_of
+        from sweeper.programs.saved_file import MODEL_FILE, read_saved
 
         with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
             for name, content in self.files.items():
                 path = Path(place) / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            return load(place, trust_code=True)
+            first = next(Path(place).rglob(MODEL_FILE))
+            dtype = spec_of(read_saved(first, trusted=True)).dtype
+            with in_precision(dtype):  # `load` asks others to set it
+                return load(place, trust_code=True)
 
     def __reduce__(self) -> tuple[type[_Exported], tuple[Mapping[str, bytes]]]:
         return _Exported, (self.files,)

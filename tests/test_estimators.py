@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import joblib
 import numpy as np
 import pandas as pd
@@ -203,6 +204,23 @@ def test_with_folds_the_model_is_the_mean_of_all_folds() -> None:
     best = estimator.results_.best()["trial_number"].item()
     assert estimator.model_.info["members"] == [{"trial": best, "count": 1}] * 2
     assert pickle.loads(pickle.dumps(estimator)).score(X, NAMES) == estimator.score(X, NAMES)
+
+
+@pytest.mark.parametrize("more", [{}, {"ensemble": 2}])
+def test_an_estimator_in_float64_predicts_in_float64(more: dict[str, Any]) -> None:
+    settings = {**SMALL["settings"], "execution.precision": "float64"}
+    regressor = sweeper.SweepRegressor(**{**SMALL, "settings": settings, **more}).fit(X, X[:, 0])
+    assert not jax.config.read("jax_enable_x64")
+    found = regressor.predict(X)
+    assert found.dtype == np.float64
+    assert not np.array_equal(found, found.astype(np.float32))
+    again = pickle.loads(pickle.dumps(regressor)).predict(X)
+    assert np.array_equal(again, found)
+    with jax.enable_x64(True):
+        assert np.array_equal(regressor.predict(X), found)
+    assert not jax.config.read("jax_enable_x64")
+    classes = sweeper.SweepClassifier(**{**SMALL, "settings": settings}).fit(X, Y)
+    assert classes.predict_proba(X).shape == (150, 3)
 
 
 def test_a_constant_target_and_constant_features_are_learnt() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -163,7 +164,7 @@ class SavedModel:
                 "for one example, `model.parts[NAME]` is one of them, `generate` returns rows"
             )
         x = self.features(rows)
-        with with_pins():
+        with self._as_trained():
             outputs = in_blocks(self._of_each, x)
         return np.asarray(outputs if self.part_of_data is None else outputs[self.part_of_data])
 
@@ -208,7 +209,7 @@ class SavedModel:
         """The probability of each class from logits, shaped (rows, classes)."""
         if self.info["data"]["one_logit"]:  # the log-odds of the second
             outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=1)
-        with with_pins():
+        with self._as_trained():
             return np.asarray(jax.nn.softmax(outputs, axis=1))
 
     def generate(self, count: int, seed: int = 0) -> NDArray[Any]:
@@ -229,15 +230,26 @@ class SavedModel:
         latent_size = model.parts[GENERATOR].in_size
         assert latent_size is not None, "checked in the study file"
         noise = np.random.default_rng(seed).standard_normal((count, latent_size))
-        with with_pins():
+        with self._as_trained():
             x = np.asarray(in_blocks(each_of(generator), noise.astype(spec["dtype"])))
         scale, shift = self._of_fold(x.dtype)
         return (x - shift) / scale * np.array(spec["x_scale"]) + np.array(spec["x_mean"])
+
+    @contextmanager
+    def _as_trained(self) -> Iterator[None]:
+        """Use the settings of JAX that the model was trained with in this block."""
+        with with_pins(), in_precision(self.info["data"]["spec"]["dtype"]):
+            yield
 
     def _of_fold(self, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """How the fold of its member scaled and then shifted features."""
         fold = self.info["data"]["fold"] or {"scale": 1.0, "shift": 0.0}
         return np.array(fold["scale"], dtype), np.array(fold["shift"], dtype)
+
+
+def in_precision(dtype: str) -> AbstractContextManager[Any]:
+    """Let JAX use float64 in this block, if that is `dtype`."""
+    return jax.enable_x64(True) if dtype == "float64" else nullcontext()
 
 
 def _warn(found: str, rows: Sequence[int]) -> None:
