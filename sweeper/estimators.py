@@ -31,6 +31,7 @@ from sklearn.utils.validation import (
 )
 
 from sweeper import api
+from sweeper.config.kinds import is_function
 from sweeper.config.toml import IN_MAPPING
 from sweeper.config.train import better, column_of
 from sweeper.errors import (
@@ -175,7 +176,9 @@ class _Sweep(BaseEstimator, ABC):
                 `{"train.batch_size": 64}`.
             validation_fraction: the share of the rows by which trials are judged.
             metric: what they are judged by: accuracy (the default), f1, auroc, log_loss; r2 (the
-                default), rmse, mae; or loss. Without enough rows for r2, the default is rmse.
+                default), rmse, mae; or loss. Without enough rows for r2, the default is rmse. A
+                function of your own is named as 'module:function', and needs a direction:
+                `settings={"study.direction": "minimize"}`.
             ensemble: average so many models at most, or 20 if True, instead of using the best one.
                 With fewer than 40 validation rows, `fit` warns and uses the best one.
             random_state: the seed of the study; None draws one, but is 0 if `run_dir` is given.
@@ -396,6 +399,13 @@ class _Sweep(BaseEstimator, ABC):
         if not (isinstance(self.epochs, Integral) and self.epochs > 0):
             found, hint = f"{self.epochs!r} is not a number of epochs", "pass an integer above 0"
             raise FitError(Problem("", "epochs", found, hint))
+        if not isinstance(self.metric, str | None):
+            found = f"{self.metric!r} is not the name of a metric"
+            raise FitError(Problem("", "metric", found, f"pass {_name_of(self.metric)}"))
+        if self._judges_by_function(settings) and "study.direction" not in settings:
+            found = f"{self.metric} is a function, so it is not known whether higher is better"
+            hint = "pass settings={'study.direction': 'minimize'}, or 'maximize'"
+            raise FitError(Problem("", "metric", found, hint))
         for key in settings:
             if argument := _ARGUMENTS.get(key):
                 found, hint = "an argument has this setting", f"pass {argument} instead"
@@ -404,6 +414,13 @@ class _Sweep(BaseEstimator, ABC):
                 found, hint = "fit sets it", "remove it"
                 raise FitError(Problem("settings", key, found, hint))
         return settings
+
+    def _judges_by_function(self, settings: Mapping[str, Any]) -> bool:
+        """Whether trials are judged by a user-defined metric."""
+        name = (self.metric or "").removeprefix("val_")
+        reported = settings.get("train.metrics")
+        functions = [one for one in reported or () if isinstance(one, str) and ":" in one]
+        return ":" in name or name in map(column_of, functions)
 
 
 class SweepClassifier(ClassifierMixin, _Sweep):
@@ -532,6 +549,14 @@ class SweepRegressor(RegressorMixin, _Sweep):
         """The targets of the rows, shaped (rows,), or (rows, targets) if there are several."""
         check_is_fitted(self)
         return self.model_.predict(self._features(X, reset=False))
+
+
+def _name_of(metric: object) -> str:
+    """How to name a metric that was passed as a function."""
+    module, name = (getattr(metric, key, "") for key in ("__module__", "__qualname__"))
+    if not (callable(metric) and is_function(f"{module}:{name}")):
+        return "the name of a built-in one, or 'module:function' for a function of your own"
+    return f"'{module}:{name}', and settings={{'study.direction': 'minimize'}} or 'maximize'"
 
 
 def _weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:

@@ -206,6 +206,19 @@ def test_with_folds_the_model_is_the_mean_of_all_folds() -> None:
     assert pickle.loads(pickle.dumps(estimator)).score(X, NAMES) == estimator.score(X, NAMES)
 
 
+def test_trials_are_judged_by_a_function_in_the_given_direction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = "def error(outputs, y):\n    return abs(outputs - y).mean()\n"
+    (tmp_path / "own_metric.py").write_text(own, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    settings = {**SMALL["settings"], "study.direction": "minimize"}
+    judged = {"metric": "own_metric:error", "settings": settings}
+    fitted = sweeper.SweepRegressor(**{**SMALL, **judged}).fit(X, X[:, 0])
+    values = fitted.results_.trials()["value"].dropna()
+    assert fitted.best_score_ == values.min() < values.max()
+
+
 @pytest.mark.parametrize("more", [{}, {"ensemble": 2}])
 def test_an_estimator_in_float64_predicts_in_float64(more: dict[str, Any]) -> None:
     settings = {**SMALL["settings"], "execution.precision": "float64"}
@@ -273,6 +286,27 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
         (
             {"search": {"model.dept": {"type": "int", "low": 1, "high": 2}}},
             "search: model.dept: no such setting; did you mean 'model.depth'?",
+        ),
+        (
+            {"metric": "own:error"},
+            "metric: own:error is a function, so it is not known whether higher is better; pass "
+            "settings={'study.direction': 'minimize'}, or 'maximize'",
+        ),
+        (
+            {"metric": "error", "settings": {"train.metrics": ["own:error"]}},
+            "metric: error is a function, so it is not known whether higher is better; pass "
+            "settings={'study.direction': 'minimize'}, or 'maximize'",
+        ),
+        (
+            {"metric": load_iris},
+            f"metric: {load_iris!r} is not the name of a metric; pass "
+            "'sklearn.datasets._base:load_iris', and settings={'study.direction': 'minimize'} or "
+            "'maximize'",
+        ),
+        (
+            {"metric": 3},
+            "metric: 3 is not the name of a metric; pass the name of a built-in one, or "
+            "'module:function' for a function of your own",
         ),
     ],
 )
