@@ -143,7 +143,10 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     number = row["trial_number"]
     canonical["study"]["name"] = f"{config.study.name[:_LONGEST_NAME]}-trial-{number}"
     canonical["study"]["n_trials"] = 1
-    canonical["results"]["dir"] = f"{config.run_dir}-trial-{number}"
+    results = canonical["results"]
+    results["dir"] = f"{config.run_dir}-trial-{number}"
+    results["keep_models"] = max(1, results["keep_models"])
+    results.pop("ensemble", None)
     del canonical["search"]
     canonical.pop("traced_arguments", None)  # they are among the parts of the class
     canonical["trial"] = _trial(config, row, settings.train.epochs)

@@ -15,7 +15,8 @@ from sweeper.config import StudyConfig, load, parse
 from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
-from sweeper.export.trial_file import trial_tables
+from sweeper.export import export
+from sweeper.export.trial_file import trial_file, trial_tables
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings
 from tests.digest import deterministic_columns
@@ -259,6 +260,18 @@ def test_contradictions_to_the_trial_are_refused(old: str, new: str, expected: s
     text = ALONE.replace("depth = 1\nwidth = 8\n", "width = 8\ndepth = 1\n")
     assert old in text
     assert problems(text.replace(old, new)) == [expected]
+
+
+def test_the_model_of_a_repeated_trial_is_kept(tmp_path: Path) -> None:
+    """It is what the export of a trial whose weights were not kept suggests to run."""
+    few = "study.n_trials=1", "train.epochs=1", "results={keep_models=0,ensemble=3}"
+    study = trained(study_in(tmp_path, STUDY, *few))
+    with pytest.raises(StudyError, match="train it again: sweeper trial"):
+        export(study.run_dir.root, 0, 0, tmp_path / "best")
+    file = tmp_path / "trial.toml"
+    file.write_text(trial_file(study.run_dir.root, 0, file), encoding="utf-8")
+    again = trained(load(file))
+    assert export(again.run_dir.root, None, 0, tmp_path / "best") == 0
 
 
 def test_a_trial_file_survives_being_read_and_written() -> None:
