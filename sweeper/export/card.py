@@ -31,12 +31,14 @@ def model_card(
     needed: Sequence[str],
     output: Path,
     baseline: Baseline | None = None,
+    start: str | None = None,
 ) -> str:
     """The Markdown text of `README.md` for the trial of `row`.
 
     The row is one of `with_metrics_of_value`, `record` the header of its saved model, `modules` are
     the user's own files next to it, `needed` are the packages that `load.py` imports, and
-    `baseline` are simple models to compare it with.
+    `baseline` are simple models to compare it with. `start` is the file next to it of the saved
+    model that its trial started from, if any.
     """
     data = record["data"]
     parts = [
@@ -51,7 +53,7 @@ def model_card(
         "## Data",
         _table(("", ""), _data(config, data)),
         USE,
-        _use(config, record, needed, output),
+        _use(config, record, needed, output, start),
         _own_code(modules),
         "## Provenance",
         _table(("package", "version"), sorted(record["versions"].items())),
@@ -222,9 +224,13 @@ def _outputs(config: StudyConfig, data: Record) -> str:
     )
 
 
-def _use(config: StudyConfig, record: Record, needed: Sequence[str], output: Path) -> str:
+def _use(
+    config: StudyConfig, record: Record, needed: Sequence[str], output: Path, start: str | None
+) -> str:
     name = output.name
     place, again = quote(f"{name}/"), quote(f"{name}/trial.toml")
+    if start is not None:
+        again += f" --continue-from {quote(f'{name}/{start}')}"
     call, line = "predict(rows)", f"python -m sweeper predict {place} new.csv -o out.csv"
     if isinstance(config.train, CoupledTable):
         call, line = ("generate(1000)" if config.train.generates else "model"), ""

@@ -1,8 +1,9 @@
 """Exports a trial as one directory: its model in forms for different users.
 
 `model.safetensors` is for `sweeper.load` and for trials that start from it; `model.eqx`,
-`preprocess.json` and `load.py` only need Equinox and NumPy; `trial.toml` trains the model again;
-and `README.md` explains all of it.
+`preprocess.json` and `load.py` only need Equinox and NumPy; `trial.toml` trains the model again,
+from `continued_from.safetensors` if its study started from a saved model; and `README.md` explains
+all of it.
 """
 
 from __future__ import annotations
@@ -107,6 +108,8 @@ def write_model(
     content = content_of(kept.tensors, record, kept.record["versions"])
     (staged / MODEL_FILE).write_bytes(content)
     shutil.copyfile(run_dir.model(number, member), staged / "model.eqx")
+    if run_dir.started_from.exists():
+        shutil.copyfile(run_dir.started_from, staged / run_dir.started_from.name)
     with (staged / "model.eqx").open("rb") as file:
         weights = file_digest(file, sha256).hexdigest()
     for name, text in _texts(config, run_dir, row, record, output, weights).items():
@@ -149,6 +152,7 @@ def _texts(
             needed(networks),
             output,
             read_baseline(run_dir),
+            run_dir.started_from.name if run_dir.started_from.exists() else None,
         ),
     }
 

@@ -75,7 +75,8 @@ def trial_text(
     if is_portable:
         tables = portable(tables)
         name = f"{written_to.parent.name}/{written_to.name}"
-        start = f" --continue-from {saved.name}" if saved.exists() else ""
+        copied = quote(f"{written_to.parent.name}/{saved.name}")  # by the export
+        start = f" --continue-from {copied}" if saved.exists() else ""
         path = path and Path(os.path.relpath(path, written_to.parent.resolve())).as_posix()
     if path is not None:
         tables["data"]["path"] = path

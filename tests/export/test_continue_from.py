@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -117,6 +118,25 @@ def test_the_start_model_is_recorded_so_a_resume_does_not_need_the_flag(
     assert f"its trials start from {saved}, but the copy of it is missing" in str(gone.value)
     assert api.run(config, continue_from=directory / "copy" / MODEL_FILE).state == "finished"
     assert cut.started_from.read_bytes() == (directory / "copy" / MODEL_FILE).read_bytes()
+
+
+def test_an_exported_trial_is_trained_again_from_the_same_model(
+    continued: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = export(continued.root, None, 0, tmp_path / "my model")
+    start = continued.started_from
+    assert (tmp_path / "my model" / start.name).read_bytes() == start.read_bytes()
+    again = f"run 'my model/trial.toml' --continue-from 'my model/{start.name}'"
+    for name in ("README.md", "trial.toml"):
+        assert again in (tmp_path / "my model" / name).read_text(encoding="utf-8")
+
+    monkeypatch.chdir(tmp_path)
+    sweeper.command(*shlex.split(again), "--quiet", "--set", f"results.dir={tmp_path}/run")
+
+    trained = sweeper.open_results(tmp_path / "run").trials()["value"].item()
+    before = sweeper.open_results(continued.root).trial(number)
+    assert before is not None
+    assert trained == before["value"]
 
 
 def test_verify_reports_a_damaged_copy_of_the_start_model(
