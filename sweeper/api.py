@@ -395,7 +395,7 @@ def run_prepared(
             learn_from=asked.learn_from,
         )
         held = stack.enter_context(opened)
-        watch = CompileWatch(run_dir, observer)
+        watch = CompileWatch(run_dir, observer, lambda: held.ledger.file.is_in_place)
         executor = stack.enter_context(fleet(config, data, run_dir, watch, start, timeline))
         is_left = held.ledger.ended_trials() < options.n_proposals(config)
         if is_left and held.deaths < MAX_CRASHES:  # the compilation may be what crashes

@@ -76,13 +76,23 @@ class SameFile:
         self._path = path
         self._opened = None if path is None else _identity(path)
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it does."""
+        return self._path is None or _identity(self._path) == self._opened
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether it refers to another file, and not just to none."""
+        return not self.is_in_place and self._path is not None and self._path.exists()
+
     def check(self) -> None:
         """Refuse to continue if it does not.
 
         Raises:
             LedgerError: everything written from now on would be lost.
         """
-        if self._path is not None and _identity(self._path) != self._opened:
+        if not self.is_in_place:
             found = "it was removed or replaced while the study ran"
             hint = "restore it, or start over; nothing more is written to it"
             raise LedgerError(Problem(str(self._path), "", found, hint))

@@ -60,14 +60,18 @@ _LEARNED = "learned"
 
 
 class Ledger:
-    """The rows of one study; only the process that opened it can use it."""
+    """The rows of one study; only the process that opened it can use it.
+
+    `file` says whether its path still refers to it: if not, the run directory may be that of
+    another study.
+    """
 
     version = SCHEMA_VERSION
 
     def __init__(self, connection: sqlite3.Connection, name: str, path: Path | None = None) -> None:
         self._db = connection
         self._name = name
-        self._file = SameFile(path)
+        self.file = SameFile(path)
 
     @staticmethod
     def create(path: str | Path) -> Ledger:
@@ -310,12 +314,12 @@ class Ledger:
     def _transaction(self) -> Generator[None]:
         with refusing(self._name):
             try:
-                self._file.check()
+                self.file.check()
                 self._db.execute("BEGIN IMMEDIATE")
                 yield
                 with fault_points(Step.COMMIT):
                     self._db.execute("COMMIT")
-                self._file.check()
+                self.file.check()
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from sweeper.results.events import (
@@ -26,8 +27,12 @@ _PERIOD_S = 1.0
 class CompileWatch:
     """Observes a study and passes its events on; writes its status, now and as programs finish."""
 
-    def __init__(self, run_dir: RunDir, observer: Observer) -> None:
+    def __init__(
+        self, run_dir: RunDir, observer: Observer, is_own: Callable[[], bool] = lambda: True
+    ) -> None:
+        """A watch of the study in `run_dir`; nothing is written once that is not its own."""
         self._run_dir = run_dir
+        self._is_own = is_own
         self._observer = observer
         self._lock = threading.Lock()
         self._compiling = Compiling()
@@ -54,7 +59,8 @@ class CompileWatch:
         """
         with self._lock:
             self._written = self._with_progress(status)
-            write_status(self._run_dir, self._written)
+            if self._is_own():
+                write_status(self._run_dir, self._written)
             return self._written
 
     def update(self) -> None:
@@ -64,7 +70,7 @@ class CompileWatch:
                 return
             before = self._written
             now = self._with_progress(before)
-            if now == before:
+            if now == before or not self._is_own():
                 return
             self._written = replace(now, updated_at=time.time())
             try:

@@ -42,8 +42,9 @@ class Leaving:
 
     def leave(self, reason: str) -> str:
         """Record that the program ends normally now; returns what that costs the study."""
-        note_left(self.run_dir)
-        self._write_status()
+        if self._is_own():
+            note_left(self.run_dir)
+            self._write_status()
         if self._rounds is None:
             return f"{reason}: ended before the study was open; nothing is lost"
         lost = ""
@@ -54,6 +55,13 @@ class Leaving:
             )
         then = f"resume after round {self._rounds}" if self._rounds else "start again"
         return f"{reason}: {lost}run the same command to {then}"
+
+    def _is_own(self) -> bool:
+        """Whether the run directory was not replaced since the last round, as far as is known."""
+        try:
+            return self._status is None or read_status(self.run_dir).run_id == self._status.run_id
+        except SetupError:
+            return True
 
     def _write_status(self) -> None:
         """Write the status after the last round, if that was not done yet."""

@@ -112,6 +112,7 @@ class StudyRun:
             if self._sweep.finished:
                 self._sweep.refuse_requests()
             with self._timeline.spending(Activity.PUBLISH):
+                self._ledger.file.check()
                 self._publisher.publish(self._ledger, final=True)
                 self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
                 with self._timeline.spending(Activity.BASELINE):
@@ -131,8 +132,9 @@ class StudyRun:
                 self._observer(Warned(warning))
             return status
         except BaseException as error:
-            # a Fault stands for a death; with another ledger, the directory may be another study's
-            if not isinstance(error, (Fault, LedgerError)):
+            # a Fault stands for a death
+            is_readable = not isinstance(error, (Fault, LedgerError))
+            if is_readable and self._ledger.file.is_in_place:
                 self._publish_rest()
             is_asked = isinstance(error, KeyboardInterrupt)  # in a user's script
             with suppress(OSError):  # a full disk must not hide what ended the study
@@ -169,6 +171,7 @@ class StudyRun:
         # committed rows are published while the next round trains; at first there are none
         outcomes = self._sweep.train(plan, self._publish)
         with spending(Activity.COMMIT):
+            self._ledger.file.check()  # before requests are answered and models are kept
             self._sweep.close(outcomes)
         for class_id, shortage in shortages(outcomes).items():
             if class_id not in self._warned_of:
@@ -180,6 +183,7 @@ class StudyRun:
         self._observer(RoundClosed(self._status("running")))
 
     def _publish(self) -> None:
+        self._ledger.file.check()
         self._observer.update()  # the round may need programs that no earlier round did
         self._baseline.begin()
         with self._timeline.spending(Activity.PUBLISH):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -39,14 +39,18 @@ def deaths_over(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
 
 
 @contextmanager
-def leaving_in_order(run_dir: RunDir) -> Generator[None]:
-    """An error that ends this block does not count as a death of the program."""
+def leaving_in_order(run_dir: RunDir, is_own: Callable[[], bool] = lambda: True) -> Generator[None]:
+    """An error that ends this block does not count as a death of the program.
+
+    Nothing is written if `run_dir` is not its own any more.
+    """
     try:
         yield
     except Fault:  # a Fault stands for a death
         raise
     except BaseException:
-        note_left(run_dir)
+        if is_own():
+            note_left(run_dir)
         raise
 
 

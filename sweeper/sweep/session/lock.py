@@ -44,10 +44,12 @@ def held(run_dir: RunDir) -> Iterator[None]:
         if is_held(run_dir.ledger):
             raise _held_by(run_dir, _of_status(run_dir))
         _note(run_dir, f"{os.getpid()} {socket.gethostname()}")
+        own = _noted(run_dir)
         try:
             yield
         finally:
-            _note(run_dir, "")
+            if _noted(run_dir) == own:  # otherwise the directory was replaced
+                _note(run_dir, "")
 
 
 def _lock(run_dir: RunDir) -> AbstractContextManager[object]:

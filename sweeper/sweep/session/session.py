@@ -146,7 +146,7 @@ def open_session(
             mark = mark_of(ledger.sessions())
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
             lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
-            with leaving_in_order(lasting):
+            with leaving_in_order(lasting, lambda: not ledger.file.is_replaced):
                 yield Session(run_id, lasting, ledger, *found, moved_to, learned or Learned())
         finally:
             ledger.close()
