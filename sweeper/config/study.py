@@ -111,7 +111,7 @@ class StopTable(Table):
     patience: Count | None = Field(
         default=None,
         description="end the study when so many trained trials in a row, also pruned and failed "
-        "ones, have not improved on the best",
+        "ones, have not improved on the best; those that a limit or a request cut off do not count",
         examples=[200],
     )
 

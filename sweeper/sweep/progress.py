@@ -119,14 +119,14 @@ class Standing:
 
     def _cut_short(self, state: SweepState, waiting: int) -> str | None:
         """The timeout, if it leaves trials unstarted or has ended some in the last round."""
-        if rules_met(self.config.study, state.ended.values()):
+        if rules_met(self.config, state.ended.values()):
             return None
         is_cut = waiting or _has_cut(state, Reason.TIMEOUT)
         return self.config.study.timeout if is_cut else None
 
     def _stop(self, state: SweepState, waiting: int) -> Mapping[str, float] | None:
         """The rules of `study.stop` that leave trials unstarted or have ended some."""
-        met = rules_met(self.config.study, state.ended.values())
+        met = rules_met(self.config, state.ended.values())
         if not met or not (waiting or _has_cut(state, Reason.STOPPED)):
             return None
         return {name: getattr(self.config.study.stop, name) for name in met}

@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from sweeper.config import StudyConfig
 from sweeper.config.study import StudyTable
 from sweeper.results.ranking import is_feasible
 from sweeper.sweep.rows import Verdict
 from sweeper.trial import Reason, TrialState
 
+# of a trial that was not judged against others
+_CUT_OFF = frozenset({Reason.TIMEOUT, Reason.MAX_FAILURES, Reason.STOPPED})
+
 
 def rules_met(
-    study: StudyTable, before: Iterable[Mapping[str, Any]], ending: Iterable[Verdict] = ()
+    config: StudyConfig, before: Iterable[Mapping[str, Any]], ending: Iterable[Verdict] = ()
 ) -> tuple[Literal["value", "patience"], ...]:
     """The rules of `study.stop` that end the study; empty if it goes on.
 
     It is judged after these trials: rows of earlier rounds, and verdicts of this one. Only feasible
     complete trials can be good enough, or improve on the best. Until there is one, no trial counts
-    as without improvement; trials that were not trained never count. `ending` are in the order of
-    their numbers, as rows are.
+    as without improvement. Trials that were not trained never count, nor do those in training that
+    a limit, a rule or a request cut off; before edition 4, the latter do. `ending` are in the order
+    of their numbers, as rows are.
     """
+    study = config.study
     stop = study.stop
     if stop is None:
         return ()
     sign = -1.0 if study.directions[0] == "maximize" else 1.0
-    trained = (row for row in before if row["reason"] != Reason.INFEASIBLE)
-    in_order = sorted(trained, key=lambda row: (row["last_round"], row["trial_number"]))
-    ending = (verdict for verdict in ending if verdict.reason is not Reason.INFEASIBLE)
+    edition = config.edition
+    counted = (row for row in before if _counts(row["state"], row["reason"], edition))
+    in_order = sorted(counted, key=lambda row: (row["last_round"], row["trial_number"]))
+    ending = (verdict for verdict in ending if _counts(verdict.state, verdict.reason, edition))
     best, idle = float("inf"), 0
     for value in (*map(_of_row, in_order), *map(_of_verdict, ending)):
         improves = value is not None and sign * value < best
@@ -37,6 +44,12 @@ def rules_met(
     is_good = is_one and stop.value is not None and best <= sign * stop.value
     is_idle = is_one and stop.patience is not None and idle >= stop.patience
     return (*(("value",) if is_good else ()), *(("patience",) if is_idle else ()))
+
+
+def _counts(state: str, reason: str | None, edition: int) -> bool:
+    """Whether a trial may improve on the best, or counts as one that has not."""
+    is_cut_off = state == TrialState.PRUNED and reason in _CUT_OFF
+    return reason != Reason.INFEASIBLE and not (is_cut_off and edition > 3)
 
 
 def is_good_enough(study: StudyTable, verdict: Verdict) -> bool:

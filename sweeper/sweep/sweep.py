@@ -347,7 +347,7 @@ class Sweep:
         timeout_s = config.study.timeout_s
         if timeout_s is not None and state.spent_s >= timeout_s:
             return Reason.TIMEOUT
-        is_enough = rules_met(config.study, state.ended.values(), ending)
+        is_enough = rules_met(config, state.ended.values(), ending)
         return Reason.STOPPED if is_enough else None
 
     def _judge(self, lane: LaneRecord) -> Verdict | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sweeper.errors import StudyError
 from sweeper.sweep.rows import Verdict
 from sweeper.sweep.stopping import rules_met
 from sweeper.trial import Reason, TrialState
+from tests import round_machine
 from tests.config.conftest import VALID
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
@@ -30,7 +32,7 @@ def stopped(stop: str, *values: float | None, direction: str = "maximize") -> bo
         for number, value in enumerate(values)
     ]
     # however the ledger orders them
-    return bool(rules_met(study.study, reversed(rows)))
+    return bool(rules_met(study, reversed(rows)))
 
 
 def test_a_study_ends_when_a_complete_trial_is_good_enough() -> None:
@@ -50,9 +52,9 @@ def test_a_study_ends_when_trials_no_longer_improve() -> None:
 def test_verdicts_of_the_round_count_and_infeasible_trials_do_not() -> None:
     study = parse(VALID, Path("study.toml"), ["study.stop={value=0.9}", "study.direction=maximize"])
     good = Verdict(TrialState.COMPLETE, None, (0.95,))
-    assert rules_met(study.study, (), [good])
-    assert not rules_met(study.study, (), [Verdict(TrialState.PRUNED, Reason.PRUNED, (0.95,))])
-    assert not rules_met(study.study, (), [Verdict(TrialState.COMPLETE, None, (0.95,), {"0": 1.0})])
+    assert rules_met(study, (), [good])
+    assert not rules_met(study, (), [Verdict(TrialState.PRUNED, Reason.PRUNED, (0.95,))])
+    assert not rules_met(study, (), [Verdict(TrialState.COMPLETE, None, (0.95,), {"0": 1.0})])
 
 
 def test_trials_that_were_not_trained_use_up_no_patience() -> None:
@@ -60,21 +62,47 @@ def test_trials_that_were_not_trained_use_up_no_patience() -> None:
     best = Verdict(TrialState.COMPLETE, None, (0.5,))
     idle = Verdict(TrialState.PRUNED, Reason.PRUNED, ())
     untrained = Verdict(TrialState.PRUNED, Reason.INFEASIBLE, ())
-    assert not rules_met(study.study, (), [best, untrained, untrained, idle])
-    assert rules_met(study.study, (), [best, idle, untrained, idle])
+    assert not rules_met(study, (), [best, untrained, untrained, idle])
+    assert rules_met(study, (), [best, idle, untrained, idle])
     row = {"trial_number": 1, "last_round": 1, "state": "PRUNED", "value": None}
     rows = [row | {"reason": reason} for reason in ("infeasible", "pruned")]
     first = {"trial_number": 0, "last_round": 1, "state": "COMPLETE", "value": 0.5, "reason": None}
-    assert not rules_met(study.study, [first, *rows], ())
+    assert not rules_met(study, [first, *rows], ())
+
+
+@pytest.mark.parametrize("reason", ["timeout", "max_failures", "stopped"])
+def test_trials_that_were_cut_off_use_up_no_patience_since_edition_4(reason: Reason) -> None:
+    study = parse(VALID, Path("study.toml"), ["study.stop={patience=2}"])
+    best = Verdict(TrialState.COMPLETE, None, (0.5,))
+    cut, failed = (Verdict(state, Reason(reason)) for state in (TrialState.PRUNED, TrialState.FAIL))
+    row = {"last_round": 1, "state": "PRUNED", "value": 0.7, "reason": reason}
+    rows = [row | {"trial_number": number} for number in (1, 2)]
+    first = {"trial_number": 0, "last_round": 1, "state": "COMPLETE", "value": 0.5, "reason": None}
+    assert not rules_met(study, [first, *rows], [cut, cut])
+    assert rules_met(study.under(3), [first, *rows]) == ("patience",)
+    assert rules_met(study, [first, *rows], [failed, cut, failed]) == ("patience",)
+    assert rules_met(study, (), [best, cut, failed, failed]) == ("patience",)
+
+
+def test_a_study_that_ran_out_of_time_goes_on_with_more_of_it() -> None:
+    rules = ["study.stop={patience=8}", "study.sampler={name='random'}", "study.n_trials=32"]
+    rules += ["schedule.parallel=8", "schedule.round_epochs=4"]
+    ledger = round_machine.new_ledger()
+    short = round_machine.study([*rules, "study.timeout=10s"])
+    ended = round_machine.run(short, ledger, clock=count(1.0).__next__).state.ended
+    assert ended.counts == {"COMPLETE": 8, "PRUNED": 8}
+    assert len(round_machine.run(round_machine.study(rules).under(3), ledger).state.ended) == 16
+    ended = round_machine.run(round_machine.study(rules), ledger).state.ended
+    assert ended.counts["COMPLETE"] > 8
 
 
 def test_only_the_rule_that_ends_a_study_is_named() -> None:
     study = parse(VALID, Path("study.toml"), ["study.stop={value=0.1, patience=2}"])
     best = Verdict(TrialState.COMPLETE, None, (0.5,))
-    assert rules_met(study.study, (), [best, best]) == ()
-    assert rules_met(study.study, (), [best, best, best]) == ("patience",)
+    assert rules_met(study, (), [best, best]) == ()
+    assert rules_met(study, (), [best, best, best]) == ("patience",)
     good = Verdict(TrialState.COMPLETE, None, (0.05,))
-    assert rules_met(study.study, (), [best, good]) == ("value",)
+    assert rules_met(study, (), [best, good]) == ("value",)
 
 
 @pytest.mark.parametrize(
