@@ -263,11 +263,18 @@ class Sweep:
         return all(excess <= 0 for excess in self._known_excesses(spec).values())
 
     def _known_excesses(self, spec: TrialSpec) -> Mapping[str, float]:
-        """By how much a trial violates each constraint, as far as is known before training."""
-        constraints = self._parts.config.study.constraints
+        """By how much a trial violates each constraint, as far as is known before training.
+
+        If the function that builds its model raises, nothing is known, and the trial is trained, so
+        that it fails with the error. Before edition 4 it counts as a model without parameters.
+        """
+        config = self._parts.config
+        constraints = config.study.constraints
         if not any(one.metric == N_PARAMETERS for one in constraints):
             return {}
         n_parameters = self._parts.structure_of(spec).n_parameters
+        if not n_parameters and config.edition > 3:
+            return {}
         return excesses(constraints, {N_PARAMETERS: float(n_parameters)})
 
     @property

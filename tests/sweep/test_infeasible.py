@@ -65,6 +65,33 @@ def test_an_objective_that_counts_parameters_learns_from_all(tmp_path: Path) -> 
     assert set(rows(tmp_path, LIMIT, *both)["state"]) == {"COMPLETE"}
 
 
+BUILDER = """\
+import equinox as eqx
+
+def build(in_size, out_size, key, width: int = 8, depth: int = 1):
+    if (width, depth) == (9, 2):
+        raise ValueError("no model has two layers of 9 units")
+    return eqx.nn.MLP(in_size, out_size, width, depth, key=key)
+"""
+
+
+def test_a_model_that_cannot_be_built_fails_whatever_its_size_would_be(tmp_path: Path) -> None:
+    (tmp_path / "built_here.py").write_text(BUILDER)
+    sizes = ("width", 8, 9), ("depth", 1, 2)
+    found = rows(
+        tmp_path,
+        "model={kind='python', function='built_here:build', width=8, depth=1}",
+        "search={}",
+        *(f"search.model.{name}={{type='int', low={a}, high={b}}}" for name, a, b in sizes),
+        *("study.sampler.name='grid'", "study.n_trials=4"),
+        "study.constraints=[{metric='n_parameters', min=10}]",
+    )
+    assert found["state"].value_counts().to_dict() == {"COMPLETE": 3, "FAIL": 1}
+    failed = found[found["state"] == "FAIL"].iloc[0]
+    assert (failed["reason"], failed["error_type"]) == ("error", "ValueError")
+    assert "no model has two layers of 9 units" in failed["error_message"]
+
+
 def test_a_study_without_a_feasible_trial_ends(tmp_path: Path) -> None:
     nothing = rows(tmp_path, "study.constraints=[{metric='n_parameters',max=1}]")
     assert set(nothing["reason"]) == {"infeasible"}
