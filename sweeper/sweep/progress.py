@@ -102,7 +102,7 @@ class Standing:
         None if a limit cut some off: how far they would have come is not known.
         """
         rows = ended.values()
-        if any(row["reason"] in _CUT_OFF for row in rows):
+        if any(_is_cut_off(row) for row in rows):
             return None
         pruned = [row for row in rows if row["reason"] == Reason.PRUNED]
         saved = (
@@ -164,5 +164,13 @@ class Standing:
 
 def _has_cut(state: SweepState, reason: Reason) -> bool:
     """Whether trials have ended in the last round for this reason."""
-    rows = state.ended.values()
+    rows = (row for row in state.ended.values() if _is_cut_off(row))
     return any(row["reason"] == reason and row["last_round"] == state.rounds for row in rows)
+
+
+def _is_cut_off(row: Mapping[str, Any]) -> bool:
+    """Whether a limit, a rule or a request ended a trial; one that fails may have run out of time.
+
+    With `study.value = "best"`, a trial that a rule ended is complete.
+    """
+    return row["reason"] in _CUT_OFF and row["state"] != TrialState.FAIL

@@ -227,6 +227,17 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     assert going_on(all_begun).startswith("no trials are left; use --fresh (in Python fresh=True) ")
 
 
+def test_a_trial_that_ran_out_of_its_own_time_does_not_end_the_study() -> None:
+    config, ledger = study([*FEW, "study.timeout=9h"]), new_ledger()
+    state = run(config, ledger, killing=frozenset({15})).state
+    failed = {**state.ended[15], "reason": "timeout"}  # as execution.trial_timeout does
+    assert failed["state"] == "FAIL"
+    state.ended.add({15: failed})
+    status = Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
+    assert ended_by(status) is None
+    assert status.epochs is not None
+
+
 @pytest.mark.parametrize("limit", ["1", "0.1"])
 def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     config = study([*FEW, f"execution.max_failures={limit}"])
