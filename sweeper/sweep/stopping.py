@@ -1,4 +1,4 @@
-"""Whether `study.stop` ends a study, or a trial that is good enough."""
+"""Whether a limit or `study.stop` ends a study, or a trial that is good enough."""
 
 from __future__ import annotations
 
@@ -8,11 +8,25 @@ from typing import Any, Literal
 from sweeper.config import StudyConfig
 from sweeper.config.study import StudyTable
 from sweeper.results.ranking import is_feasible
+from sweeper.study.options import most_failures
 from sweeper.sweep.rows import Verdict
+from sweeper.sweep.state import SweepState
 from sweeper.trial import Reason, TrialState
 
 # of a trial that was not judged against others
 _CUT_OFF = frozenset({Reason.TIMEOUT, Reason.MAX_FAILURES, Reason.STOPPED})
+
+
+def cut_by(config: StudyConfig, state: SweepState, ending: Iterable[Verdict] = ()) -> Reason | None:
+    """What ends the study in a round in which these trials end; None if it continues."""
+    ending = list(ending)
+    failed = sum(verdict.state is TrialState.FAIL for verdict in ending)
+    if state.ended.counts["FAIL"] + failed > most_failures(config):
+        return Reason.MAX_FAILURES
+    timeout_s = config.study.timeout_s
+    if timeout_s is not None and state.spent_s >= timeout_s:
+        return Reason.TIMEOUT
+    return Reason.STOPPED if rules_met(config, state.ended.values(), ending) else None
 
 
 def rules_met(

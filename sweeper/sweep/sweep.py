@@ -8,7 +8,7 @@ while the next one trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from sweeper.results.timeline import Activity
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
-from sweeper.study.options import most_failures, n_proposals
+from sweeper.study.options import n_proposals
 from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.requests import Asked
 from sweeper.sweep.resume import judged, restore
@@ -36,7 +36,7 @@ from sweeper.sweep.rows import (
 )
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState, column_of, finite_start
-from sweeper.sweep.stopping import is_good_enough, rules_met
+from sweeper.sweep.stopping import cut_by, is_good_enough
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 
 
@@ -61,7 +61,12 @@ class Sweep:
         """Whether every trial has ended, or something has ended the study."""
         state = self.state
         is_asked = not state.waiting and not self._left
-        return not state.running and (is_asked or self._cut_by(()) is not None)
+        return not state.running and (is_asked or self._cut_by is not None)
+
+    @property
+    def _cut_by(self) -> Reason | None:
+        """What has ended the study before all trials have; None if nothing has."""
+        return cut_by(self._parts.config, self.state)
 
     @property
     def _left(self) -> int:
@@ -71,7 +76,7 @@ class Sweep:
     @property
     def has_failed(self) -> bool:
         """Whether more trials have failed than are allowed."""
-        return self._cut_by(()) is Reason.MAX_FAILURES
+        return self._cut_by is Reason.MAX_FAILURES
 
     def tidy(self) -> None:
         """Remove files that a crash left behind."""
@@ -325,9 +330,10 @@ class Sweep:
             if lane.number in stopped and lane.number not in ended
         }
         ended = dict(sorted((ended | self._infeasible()).items()))
-        if (cut_by := self._cut_by(ended.values())) is not None:
+        reason = cut_by(self._parts.config, self.state, ended.values())
+        if reason is not None:
             others = (lane for lane in lanes if lane.number not in ended)
-            ended |= {lane.number: replace(self._pruned(lane), reason=cut_by) for lane in others}
+            ended |= {lane.number: replace(self._pruned(lane), reason=reason) for lane in others}
         ended = dict(sorted(ended.items()))
         for number, verdict in ended.items():
             self._study.constrain(number, verdict.excesses)
@@ -343,19 +349,6 @@ class Sweep:
             for number, trial in self.state.running.items()
             if not trial.class_id
         }
-
-    def _cut_by(self, ending: Iterable[Verdict]) -> Reason | None:
-        """What ends the study in a round in which these trials end; None if it continues."""
-        config, state = self._parts.config, self.state
-        ending = list(ending)
-        failed = sum(verdict.state is TrialState.FAIL for verdict in ending)
-        if state.ended.counts["FAIL"] + failed > most_failures(config):
-            return Reason.MAX_FAILURES
-        timeout_s = config.study.timeout_s
-        if timeout_s is not None and state.spent_s >= timeout_s:
-            return Reason.TIMEOUT
-        is_enough = rules_met(config, state.ended.values(), ending)
-        return Reason.STOPPED if is_enough else None
 
     def _judge(self, lane: LaneRecord) -> Verdict | None:
         """How a trial ends in this round; None if it goes on."""

@@ -16,11 +16,15 @@ from sweeper.ledger import Ledger
 from sweeper.results.compare import TableDifference
 from sweeper.results.listing import buckets_of, curves, listed
 from sweeper.results.read import open_results
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.lock import held
 from sweeper.sweep.verify import repair, verify
+from tests import round_machine
 from tests.command_line import CommandLine
 from tests.crashes import Study
+from tests.in_process import study_in, trained
+from tests.small_studies import DIGITS
 
 
 def found(run_dir: RunDir) -> dict[str, str]:
@@ -61,6 +65,37 @@ def test_a_damaged_table_is_rewritten(
     assert found(run_dir) == {}
     left = ended.left()
     assert Study(run_dir.root.parent, "supervised", "padded").left() == left
+
+
+@pytest.mark.parametrize("rule", ["study.stop={value=9.0}", "study.timeout=1s"])
+def test_a_study_that_ended_early_has_still_ended_after_a_repair(rule: str, tmp_path: Path) -> None:
+    short = "study.n_trials=40", "train.epochs=1", "schedule.parallel=1", rule
+    trained(study_in(tmp_path, DIGITS, *short))
+    run_dir = RunDir(tmp_path / "run")
+    before = read_status(run_dir)
+    assert before.state == "finished" and before.counts["WAITING"]
+    assert before.stop is not None or before.timeout == "1s"
+    repair(run_dir)
+    after = read_status(run_dir)
+    same = ("state", "stop", "timeout", "stopped_by", "max_failures", "epochs", "counts", "round")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+
+
+def test_a_study_with_too_many_failures_has_failed_after_a_repair(
+    ended: Study, copied: Callable[[Study], Study]
+) -> None:
+    config = round_machine.study(["execution.max_failures=1"])
+    ledger = round_machine.new_ledger()
+    round_machine.run(config, ledger, killing=frozenset({1, 3}))
+    run_dir = copied(ended).run_dir
+    with closing(Ledger.open(run_dir.ledger)) as old:
+        session = old.sessions()[0]
+    ledger.add_session({**session, "study": config.canonical()})
+    run_dir.ledger.unlink()
+    ledger.copy(run_dir.ledger)
+    repair(run_dir)
+    status = read_status(run_dir)
+    assert (status.state, status.max_failures, status.counts["FAIL"]) == ("failed", 1, 2)
 
 
 @pytest.mark.parametrize("name", ["trials.parquet", "buckets.parquet", "metrics"])
