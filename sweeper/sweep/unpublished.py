@@ -5,12 +5,18 @@ They do while a study runs, and after it was killed: rows are committed before t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
+from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
-from sweeper.errors import SetupError
+from sweeper.errors import FRESH, SetupError
 from sweeper.results.status import is_published, read_status
 from sweeper.rundir import RunDir
+
+if TYPE_CHECKING:
+    from sweeper.study.learning import Learned
 
 
 def unpublished(run_dir: RunDir) -> str | None:
@@ -41,6 +47,30 @@ def unpublished(run_dir: RunDir) -> str | None:
         return None
     publish = f"python -m sweeper verify {quote(str(run_dir.root))} --repair"
     return f"the {what} behind the ledger: {lacks}; publish the rest with: {publish}"
+
+
+def unlearnt(learned: Learned) -> Iterator[str]:
+    """Which earlier studies have trials that a new one does not learn from, and what to do."""
+    from sweeper.ledger import count_committed
+
+    for source in learned.sources:
+        run_dir = RunDir(Path(source.name))
+        if "://" in source.name or is_published(run_dir):
+            continue
+        if _is_running(run_dir):
+            yield (
+                f"{source.name} is still running, and what it trains later is not learnt, not even "
+                f"after a resume: wait until it has ended, then start over with {FRESH}"
+            )
+            continue
+        committed = count_committed(run_dir.ledger)
+        if committed is not None and source.n_seen < committed.trials:
+            yield (
+                f"{source.name} was killed before all its trials were published: only "
+                f"{source.n_seen} of {committed.trials} can be learnt from; publish the rest with "
+                f"python -m sweeper verify {quote(source.name)} --repair, then start over with "
+                f"{FRESH}"
+            )
 
 
 def _round(run_dir: RunDir) -> float:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from sweeper import api
 from sweeper.dashboard.page import Page
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.results.events import RoundClosed, StudyOpened
 from sweeper.results.publish import last_round
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
+from sweeper.study.learning import Learned, Source
 from sweeper.sweep.leaving import Leaving
-from sweeper.sweep.unpublished import unpublished
+from sweeper.sweep.unpublished import unlearnt, unpublished
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import CommandLine
 from tests.crashes import Study
@@ -93,6 +95,32 @@ def test_a_program_that_ends_at_once_says_what_the_same_command_does(
     leaving = Leaving(run_dir, lambda event: None)
     leaving(StudyOpened("digits", run_dir.root, rounds, 4))
     assert leaving.leave("stopped") == f"stopped: run the same command to {then}"
+
+
+def test_a_new_study_says_which_committed_trials_it_does_not_learn_from(run_dir: RunDir) -> None:
+    name, again = str(run_dir.root.absolute()), "then start over with --fresh"
+    source = Source(name, "", 0, 0, {})
+    (said,) = unlearnt(Learned((source,)))
+    assert said.startswith(f"{name} was killed before all its trials were published: only 0 of 3 ")
+    assert f"--repair, {again}" in said
+    running = replace(read_status(run_dir), state="running", host="another")
+    write_status(run_dir, running)
+    (said,) = unlearnt(Learned((source,)))
+    assert said.startswith(f"{name} is still running, and what it trains later is not learnt")
+    assert again in said
+    write_status(run_dir, replace(running, state="failed"))
+    assert not [*unlearnt(Learned((replace(source, n_seen=3), replace(source, name="sqlite://"))))]
+
+
+def test_a_new_study_that_learns_from_unpublished_tables_warns(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    study = Study(run_dir.root.parent, "supervised", "padded").config
+    moved = study.model_copy(
+        update={"results": study.results.model_copy(update={"dir": str(tmp_path / "new")})}
+    )
+    said = api.plan(moved, [run_dir.root]).as_dict()["learning"]
+    assert len([line for line in said if "was killed before all its trials" in line]) == 1
 
 
 def test_a_running_study_is_behind_without_a_word(run_dir: RunDir) -> None:
