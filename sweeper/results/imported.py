@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyarrow import parquet
@@ -31,12 +32,31 @@ from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir, remove_inside, replacing
 
 IMPORTED = "imported_from"
+_PART = "part-000000-000000.parquet"
 
 
 def imported_from(run_dir: RunDir) -> str | None:
     """Where the tables of a run directory were imported from; None if they were not."""
+    return _source(run_dir.trials)
+
+
+def is_unfinished(run_dir: RunDir, source: str) -> bool:
+    """Whether a run directory only has what an import from `source` left that was interrupted."""
+    parts = run_dir.spans, run_dir.buckets, run_dir.metrics / _PART
+    for path in run_dir.root.rglob("*"):
+        if path == run_dir.staging or run_dir.staging in path.parents:
+            continue
+        if path.is_dir() and path in run_dir.directories():
+            continue
+        if path not in parts or _source(path) != source:
+            return False
+    return True
+
+
+def _source(path: Path) -> str | None:
+    """Where a table was imported from."""
     try:
-        table = read_light(run_dir.trials, ())
+        table = read_light(path, ())
     except (SetupError, OSError):
         return None
     return None if table is None else study_metadata(table).get(IMPORTED)
@@ -53,14 +73,14 @@ class ImportedTables:
     def write(
         self, trials: Sequence[Mapping[str, Any]], curves: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Replace all tables; `trials` and `curves` are rows of trials.parquet and metrics/."""
+        """Replace all tables; `trials` and `curves` are rows of trials.parquet and metrics/.
+
+        trials.parquet is written last: without it, the import is unfinished.
+        """
         run_dir = self._run_dir
-        run_dir.make()
         constants = constants_of(self._config)
-        for part in run_dir.own_parts():
-            remove_inside(run_dir.root, part)
-        with replacing(run_dir.metrics / "part-000000-000000.parquet", run_dir.staging) as staged:
-            parquet.write_table(rows_table(curves, self._schema(METRICS)), staged)
+        # all of them first, so that nothing is written if a row does not fit
+        metrics = rows_table(curves, self._schema(METRICS))
         tables = {
             run_dir.spans: rows_table([], self._schema(SPANS)),
             run_dir.buckets: rows_table([], self._schema(BUCKETS)),
@@ -68,6 +88,11 @@ class ImportedTables:
                 [{**constants, **row} for row in trials], self._schema(self._trials_columns())
             ),
         }
+        run_dir.make()
+        for part in run_dir.own_parts():
+            remove_inside(run_dir.root, part)
+        with replacing(run_dir.metrics / _PART, run_dir.staging) as staged:
+            parquet.write_table(metrics, staged)
         for path, table in tables.items():
             TableFile(path, run_dir.staging).write(table)
 

@@ -35,7 +35,7 @@ from sweeper.config.tables import settings_of_searched_tables
 from sweeper.errors import Problem, StudyError, did_you_mean, listed
 from sweeper.results.columns import LEAST_TRIALS
 from sweeper.results.importance import write_importance
-from sweeper.results.imported import ImportedTables, imported_from
+from sweeper.results.imported import ImportedTables, imported_from, is_unfinished
 from sweeper.results.listing import listed as listed_in
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
 from sweeper.results.status import IMPORTED_RUN, Status, write_status
@@ -51,6 +51,7 @@ from sweeper.study.optuna_storage import (
 _ENDED = ("COMPLETE", "PRUNED", "FAIL")
 _NOT_A_WORD = re.compile(r"\W")
 _MAX_NAME = 100
+_MAX_EPOCH = 2**31 - 2
 
 
 def import_optuna(
@@ -83,8 +84,8 @@ def import_optuna(
     columns = {key: entry.column(key) for key, entry in search.items()}
     names = {old: columns[renamed.get(old, old)] for trial in trials for old in trial.params}
     before = before_first_epoch(trials)
+    _check_integers(place, trials, names, config, before)
     rows = [_row(config, trial, names, before) for trial in trials]
-    run_dir.root.mkdir(parents=True, exist_ok=True)
     ImportedTables(run_dir, config, place).write(rows, [*_curves(config, trials, before)])
     _write_importance(run_dir, config, rows)
     write_status(run_dir, _status(config, rows))
@@ -135,12 +136,13 @@ def _last(key: str) -> str:
 
 
 def _check_free(run_dir: RunDir, place: str) -> None:
-    """Refuse a directory that has anything but an earlier import of the same study."""
+    """Refuse a directory that has anything but an import of the same study, even unfinished."""
     refuse_links(run_dir)
     root = run_dir.root
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return
-    if root.is_dir() and not run_dir.ledger.exists() and imported_from(run_dir) == place:
+    is_view = root.is_dir() and not run_dir.ledger.exists()
+    if is_view and (imported_from(run_dir) == place or is_unfinished(run_dir, place)):
         return
     hint = "name a new directory with --to"
     raise StudyError(Problem(str(root), "--to", "there is something else", hint))
@@ -258,9 +260,40 @@ def _choices(distribution: BaseDistribution) -> Sequence[Any]:
 
 def _plain(value: Any) -> bool | int | float | str:
     """A choice as it is in a table; all but finite numbers, booleans and text become text."""
-    is_plain = isinstance(value, bool | int | str)
+    is_plain = isinstance(value, bool | str) or (isinstance(value, int) and _is_int64(value))
     is_plain = is_plain or (isinstance(value, float) and math.isfinite(value))
     return value if is_plain else str(value)
+
+
+def _is_int64(value: int) -> bool:
+    return -(2**63) <= value < 2**63
+
+
+def _check_integers(
+    place: str,
+    trials: Sequence[FrozenTrial],
+    names: Mapping[str, str],
+    config: StudyConfig,
+    before: int,
+) -> None:
+    """Refuse integers that no column has room for.
+
+    Raises:
+        StudyError: for the first step or parameter that is too large.
+    """
+    for trial in trials:
+        for step in trial.intermediate_values:
+            if not -_MAX_EPOCH <= step - before <= _MAX_EPOCH:
+                found = f"trial {trial.number} reports a value at step {step}"
+                hint = f"report epochs, up to {_MAX_EPOCH}, as steps of a new Optuna study"
+                raise StudyError(Problem(place, "", found, hint))
+        for name, value in trial.params.items():
+            is_int = isinstance(config.columns[names[name]], IntSearch)
+            if is_int and not _is_int64(value):
+                found = f"the parameter {name} of trial {trial.number} is {value}, an integer "
+                found += "of more than 64 bits"
+                hint = "suggest a float or a category instead in a new Optuna study"
+                raise StudyError(Problem(place, "", found, hint))
 
 
 def _row(

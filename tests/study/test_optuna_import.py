@@ -178,6 +178,46 @@ def test_an_imported_study_without_ended_trials_has_no_best(
         sweeper.command("best", root)
 
 
+@pytest.mark.parametrize(
+    ("step", "width", "found"),
+    [
+        (3_000_000_000, 8, "trial 0 reports a value at step 3000000000; report epochs, up to "),
+        (1, 2**63, "the parameter width of trial 0 is 9223372036854775808, an integer of more "),
+    ],
+)
+def test_integers_without_room_in_a_column_are_refused_before_anything_is_written(
+    step: int, width: int, found: str, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'large.db'}"
+    study = optuna.create_study(storage=open_storage(url), study_name="large")
+    trial = study.ask()
+    trial.suggest_int("width", width, width)
+    trial.suggest_categorical("code", [2**63])
+    trial.report(0.5, step)
+    study.tell(trial, 0.5)
+    with pytest.raises(StudyError, match=found):
+        imported(url, tmp_path / "run", {})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_an_import_that_was_interrupted_is_repeated_in_place(
+    left: int, url: str, tmp_path: Path
+) -> None:
+    run_dir = imported(url, tmp_path / "run")
+    for path in (run_dir.trials, run_dir.status, run_dir.importance):
+        path.unlink(missing_ok=True)
+    for path in (run_dir.spans, run_dir.buckets)[left:]:
+        path.unlink()
+    if not left:
+        (run_dir.staging / "new-1234").mkdir()
+        run_dir.own_parts()[0].unlink()
+    assert len(listed(imported(url, run_dir.root))) == 12
+    run_dir.trials.unlink()
+    with pytest.raises(StudyError, match="--to: there is something else"):
+        imported(url, run_dir.root)  # its status was written after its trials
+
+
 def test_an_import_is_repeated_in_place_but_replaces_nothing_else(url: str, tmp_path: Path) -> None:
     run_dir = imported(url, tmp_path / "run")
     before = run_dir.trials.read_bytes()
