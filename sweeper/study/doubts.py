@@ -10,6 +10,7 @@ from sweeper.config import StudyConfig
 from sweeper.config import lint as of_file
 from sweeper.config.kinds import is_function
 from sweeper.config.lint import is_within
+from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import counted, listed
 from sweeper.study.options import given_options, n_proposals, pruner_chain, rungs
 
@@ -49,6 +50,7 @@ def _idle_pruner(config: StudyConfig) -> Iterator[str]:
     ends = config.schedule.round_ends(config.max_epochs, rungs(config))
     why = (
         _no_pruner(pruner.name, pruner.options)
+        or _no_values(config)
         or _no_epoch(config, ends)
         or _too_few_trials(config)
         or _beyond_range(config)
@@ -69,9 +71,17 @@ def _no_pruner(name: str, options: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _no_values(config: StudyConfig) -> str | None:
+    """Why it has nothing to judge; None if it does."""
+    is_own = any(is_function(name) for name, _ in _pruners(config))
+    if is_own or config.study.metric != N_PARAMETERS:
+        return None
+    return f"it judges values of epochs, and {N_PARAMETERS} has none; remove study.pruner"
+
+
 def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
     """Why it never acts after any epoch; None if it does."""
-    epochs, acting = config.max_epochs, [_acting(name, given) for name, given in _pruners(config)]
+    epochs, acting = config.max_epochs, [_acting(config, *one) for one in _pruners(config)]
     if epochs == 1:
         return "it judges before the last epoch, but trials have 1 epoch"
     if any(all(acts(epoch) for acts in acting) for epoch in ends):
@@ -96,12 +106,14 @@ def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
     )
 
 
-def _acting(name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
+def _acting(config: StudyConfig, name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
     """After which epochs a pruner may end a trial, if there are enough other trials."""
     if name in _HALVING:
         first = given["min_resource"] * given["reduction_factor"] ** given.get(
             "min_early_stopping_rate", 0
         )
+        if name == "halving" or (name == "hyperband" and config.edition >= 3):
+            return lambda epoch: _is_rung(epoch, first, given["reduction_factor"])
         return lambda epoch: epoch >= first
     if name in (*_MEDIAN, "threshold"):
         warmup, every = given["n_warmup_steps"], given["interval_steps"]
@@ -114,15 +126,28 @@ def _acting(name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
     return lambda epoch: name != "none"
 
 
+def _is_rung(epoch: int, first: int, factor: int) -> bool:
+    """Whether cohorts are halved after an epoch; hyperband does so in one of its brackets."""
+    rung = first
+    while rung < epoch:
+        rung *= factor
+    return rung == epoch
+
+
 def _sooner(config: StudyConfig) -> str:
     """The options to change for the pruner to act earlier."""
     late: list[str] = []
     for depth, (name, given) in enumerate(_pruners(config)):
-        acts = _acting(name, given)
+        acts = _acting(config, name, given)
         if not any(acts(epoch) for epoch in range(1, config.max_epochs)):
             change, option = _delay(name, given)
             late.append(f"{change} study.pruner.{'wrapped.' * depth}{option}")
-    return " and ".join(late) or "other options"
+    if late:
+        return " and ".join(late)
+    judging = [_acting(config, *one) for one in _pruners(config) if one[0] != "patient"]
+    # a patient pruner needs two epochs to see that the second is not better
+    can_act = any(all(acts(epoch) for acts in judging) for epoch in range(2, config.max_epochs))
+    return "a smaller study.pruner.patience" if can_act else "other options"
 
 
 def _delay(name: str, given: Mapping[str, Any]) -> tuple[str, str]:

@@ -25,6 +25,7 @@ def _pruned_by(options: str, *overrides: str) -> StudyConfig:
     return _study(f"study.pruner={{{options}}}", *overrides)
 
 
+_RUNGS = 'wrapped={{name="{}",min_resource=2,reduction_factor=3}}'
 _ACTING = {
     'name="median"': 1,
     'name="median",n_warmup_steps=1': 1,
@@ -124,6 +125,30 @@ def _first_pruned(config: StudyConfig) -> int | None:
             [],
             'it wraps no other pruner; name one, or remove "wrapped"',
         ),
+        (
+            f'name="patient",patience=5,{_RUNGS.format("halving")}',
+            ["train.epochs=8"],
+            "it first acts after epoch 18, but judges before the last epoch, 8; write a smaller "
+            "study.pruner.patience, or more train.epochs",
+        ),
+        (
+            f'name="patient",patience=5,{_RUNGS.format("hyperband")}',
+            ["train.epochs=8"],
+            "it first acts after epoch 18, but judges before the last epoch, 8; write a smaller ",
+        ),
+        (f'name="patient",patience=4,{_RUNGS.format("halving")}', ["train.epochs=8"], ""),
+        (
+            f'name="patient",patience=5,{_RUNGS.format("hyperband")}',
+            ["train.epochs=8", "edition=2"],
+            "",
+        ),
+        (f'name="patient",patience=5,{_RUNGS.format("asha")}', ["train.epochs=8"], ""),
+        (
+            'name="median"',
+            ["study.metric=n_parameters"],
+            "it judges values of epochs, and n_parameters has none; remove study.pruner",
+        ),
+        ('name="mine:Pruner"', ["study.metric=n_parameters"], ""),
         ('name="threshold",lower=-0.5', [], "no val_loss is beyond its thresholds"),
         ('name="threshold",lower=-0.5,upper=3.0', [], ""),
         ('name="mine:Pruner"', [], ""),
