@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Study
 from sweeper.sweep.requests import Asked, leave, new_request, values_asked
+from sweeper.sweep.verify import restore_ledger
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
 from tests.in_process import study_in
@@ -115,6 +117,29 @@ def test_requests_are_recorded(unbroken: tuple[StudyConfig, Asking]) -> None:
     stopped = [request for one in rounds for request in one.closing.requests]
     assert [request.params for request in enqueued] == [VALUES, {"lr": 0.05, "epochs": 3}]
     assert [(request.number, request.params) for request in stopped] == [(1, None)]
+
+
+def test_a_ledger_that_is_restored_names_the_requests_it_has_lost(tmp_path: Path) -> None:
+    config = study_in(tmp_path, STUDY, *FEW)
+    run_dir, asking = RunDir(config.run_dir), Asking(config, *asked())
+
+    def hear(event: Event) -> None:
+        if isinstance(event, RoundClosed) and event.status.round == 1:
+            shutil.copy(run_dir.backup, tmp_path / "early.db")
+        asking(event)
+
+    sweeper.run(config, observer=hear)
+    found = rows(config)
+    enqueued = found[found["enqueued"]].index.tolist()
+    latest = run_dir.backup.read_bytes()
+    for copy, lost in ((latest, ""), ((tmp_path / "early.db").read_bytes(), "trial 1 was stopped")):
+        run_dir.ledger.write_bytes(b"")
+        run_dir.backup.write_bytes(copy)
+        said = restore_ledger(run_dir)
+        assert "requests that were granted later (enqueue, stop --trial) are lost" in said
+        assert ("later rows may differ" in said) is bool(lost)
+        assert lost in said
+        assert all((f"trial {number} was enqueued" in said) is bool(lost) for number in enqueued)
 
 
 @pytest.mark.parametrize(

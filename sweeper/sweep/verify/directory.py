@@ -17,11 +17,13 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
 from sweeper.errors import LedgerError, Problem, SetupError
+from sweeper.errors import listed as listed_in_words
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.results.compare import TableDifference, differences
 from sweeper.results.imported import imported_from
-from sweeper.results.listing import listed
+from sweeper.results.light import readable
+from sweeper.results.listing import listed, plain
 from sweeper.results.publish import Publisher
 from sweeper.results.status import read_status, write_status
 from sweeper.results.timeline import Span, shares
@@ -38,7 +40,7 @@ from sweeper.sweep.state import SweepState
 from sweeper.sweep.stopping import cut_by
 from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
-from sweeper.trial import Reason
+from sweeper.trial import Reason, TrialState
 
 _RUN = "resume the study, which repeats the training where necessary"
 
@@ -115,12 +117,46 @@ def restore_ledger(run_dir: RunDir) -> str:
     """
     _check_there(run_dir)
     check_obstacles(run_dir)
+    published = _requested(run_dir)
     with held(run_dir):
         rounds = backup.restore_backup(run_dir)
+        lost = _lost(run_dir, published)
     repair(run_dir)
     source = f"{run_dir.backup.name}, which ends with round {rounds}"
     done = f"{run_dir.ledger.name} was restored from {source}"
-    return f"{done}; resume the study to repeat the later training"
+    return f"{done}; {lost}resume the study to repeat the later training"
+
+
+def _requested(run_dir: RunDir) -> dict[int, str]:
+    """What requests did to published trials, by number; a rule may have stopped them, too."""
+    table = readable(run_dir.trials)
+    if table is None or "enqueued" not in table.column_names:
+        return {}
+    names = ("trial_number", "state", "reason", "enqueued")
+    columns = [plain(table[name]) for name in names]
+    found: dict[int, str] = {}
+    for number, state, reason, is_enqueued in zip(*columns, strict=True):
+        if is_enqueued:
+            found[number] = "enqueued"
+        elif (state, reason) == (TrialState.PRUNED, Reason.STOPPED):
+            found[number] = "stopped"
+    return found
+
+
+def _lost(run_dir: RunDir, published: Mapping[int, str]) -> str:
+    """Which requests the restored ledger does not have, in words."""
+    with closing(backup.read(run_dir)) as ledger:
+        config, _ = _study(run_dir, ledger)
+        state = restore(ledger, config).state
+    known = {*range(len(config.study.enqueue)), *state.enqueued, *state.ended}
+    lost = [f"trial {n} was {what}" for n, what in sorted(published.items()) if n not in known]
+    if not lost:
+        return "requests that were granted later (enqueue, stop --trial) are lost; "
+    seen = f"the tables had those by which {listed_in_words(lost)}"
+    return (
+        f"requests that were granted later (enqueue, stop --trial) are lost, and later rows may "
+        f"differ: {seen}; to keep them, ask again; "
+    )
 
 
 def _check_there(run_dir: RunDir) -> None:
