@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 from optuna.trial import FrozenTrial, create_trial
@@ -18,7 +18,13 @@ from sweeper.study.options import STOPPED
 from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_recreated, of_first_generation, pruner, sampler
 from sweeper.study.space import Space
-from sweeper.study.user_sampler import check_memory, check_proposal, ended_outside, guarded
+from sweeper.study.user_sampler import (
+    addition_error,
+    check_memory,
+    check_proposal,
+    ended_outside,
+    guarded,
+)
 from sweeper.trial import LearnedTrial, Memory, Scalar, TrialSpec, TrialState
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -84,7 +90,8 @@ class Study:
         self._first -= self._n_learned
         self._grid = GridPoints(config) if config.study.sampler.name == "grid" else None
         seed = config.study.seed
-        self._sampling = partial(guarded, config, "sampler")
+        lacks_settings = any(trial.drawn.keys() < {*self._space.distributions} for trial in used)
+        self._sampling = partial(guarded, config, "sampler", lacks_settings=lacks_settings)
         self._pruning = partial(guarded, config, "pruner")
         with self._sampling(), self._pruning():
             self._sampler = ReseededSampler(
@@ -108,6 +115,7 @@ class Study:
             with self._storage.hiding(self._n_learned):
                 self._pruner.prune(self._study, create_trial(state=_RUNNING))
         self._storage.noted()
+        self._n_trials = self._storage.get_n_trials(self._study._study_id)
 
     def ask(self, count: int, told_through_round: int) -> list[TrialSpec]:
         """The next `count` proposals, of at most `n_proposals` in total; fewer once it is stopped.
@@ -140,7 +148,9 @@ class Study:
         """Whether the pruner ends trial `number` after its last reported epoch."""
         trial = self._storage.get_trial(self._live(number))
         with self._pruning(), self._storage.hiding(self._n_learned):
-            return self._pruner.prune(self._study, trial)
+            is_ended = self._pruner.prune(self._study, trial)
+        self._refuse_added("pruner")
+        return is_ended
 
     def constrain(self, number: int, excesses: Mapping[str, float]) -> None:
         """Record by how much trial `number` violates each constraint, if above 0."""
@@ -156,6 +166,7 @@ class Study:
             # `doubts` has already warned about constraints that the sampler ignores
             warnings.filterwarnings("ignore", message="Constraints have been set")
             self._study.tell(number - self._first, final_values, state=_STATES[state])
+        self._refuse_added("sampler")
 
     def noted(self) -> Memory:
         """What the sampler and the pruner have stored since the last call.
@@ -176,11 +187,22 @@ class Study:
             trial = self._study.ask(self._space.distributions)
             if not given and self._redraws:
                 trial = self._draw_new(trial)
+        self._n_trials += 1
+        self._refuse_added("sampler")
         drawn = trial.params  # this makes a copy
         check_proposal(self._config, drawn, self._space.distributions)
         params = self._space.params(drawn)
         self._known.add(_key(params))
         return TrialSpec(self._first + trial.number, params, drawn, told_through_round)
+
+    def _refuse_added(self, table: Literal["sampler", "pruner"]) -> None:
+        """Refuse trials that nobody asked for, whose numbers are those of others.
+
+        Raises:
+            SweeperError: this one, which gets the study, has added them.
+        """
+        if self._storage.get_n_trials(self._study._study_id) != self._n_trials:
+            raise addition_error(self._config, table)
 
     def _draw_new(self, trial: optuna.Trial) -> optuna.Trial:
         """The trial, drawn again while it repeats the settings of another, `_REDRAWS` times."""

@@ -25,10 +25,16 @@ from sweeper.config.user_code import (
     keywords_of,
     load_class,
 )
-from sweeper.errors import Problem, SweeperError
+from sweeper.errors import FRESH, Problem, SweeperError
 from sweeper.trial import Memory
 
 _NOT_JSON = "stores {!r}, which cannot be written to the ledger as JSON ({})"
+
+_FIX = "fix it, then run the same command to resume from the last round"
+_LACKING = (
+    "if it cannot learn from earlier trials that lack a setting, start over with "
+    f"{FRESH}, and without them"
+)
 
 
 def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
@@ -51,10 +57,13 @@ def without_experimental_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def guarded(config: StudyConfig, table: Literal["sampler", "pruner"]) -> Iterator[None]:
+def guarded(
+    config: StudyConfig, table: Literal["sampler", "pruner"], *, lacks_settings: bool = False
+) -> Iterator[None]:
     """End the study if the user's sampler or pruner raises anything, including SystemExit.
 
-    What Optuna's own samplers and pruners raise is not the user's fault.
+    What Optuna's own samplers and pruners raise is not the user's fault. `lacks_settings` says that
+    it learns from trials of earlier studies that lack a setting, which it may not support.
 
     Raises:
         SweeperError: with the last line of user code that the error passed through.
@@ -66,7 +75,8 @@ def guarded(config: StudyConfig, table: Literal["sampler", "pruner"]) -> Iterato
     except RAISED as error:
         if not any(key.startswith(f"study.{table}.") for key in config.functions.values()):
             raise
-        raise _failed(config, table, f"raised {describe_error(error)}") from error
+        hint = f"{_FIX}; {_LACKING}" if lacks_settings else _FIX
+        raise _failed(config, table, f"raised {describe_error(error)}", hint) from error
 
 
 def check_proposal(
@@ -96,6 +106,12 @@ def ended_outside(config: StudyConfig, number: int) -> SweeperError:
     return _failed(config, _own_table(config), f"has ended trial {number} itself")
 
 
+def addition_error(config: StudyConfig, table: Literal["sampler", "pruner"]) -> SweeperError:
+    """The error of a user-defined sampler or pruner that has added a trial."""
+    found = "has added a trial itself (enqueue_trial, add_trial or ask), which no resume repeats"
+    return _failed(config, table, found, f"write them into study.enqueue of a new study, or {_FIX}")
+
+
 def check_memory(config: StudyConfig, memory: Memory) -> None:
     """Refuse values stored by the user's sampler or pruner that are not JSON.
 
@@ -117,9 +133,10 @@ def _own_table(config: StudyConfig) -> Literal["sampler", "pruner"]:
     return "pruner" if is_function(config.study.pruner.name) else "sampler"
 
 
-def _failed(config: StudyConfig, table: Literal["sampler", "pruner"], found: str) -> SweeperError:
+def _failed(
+    config: StudyConfig, table: Literal["sampler", "pruner"], found: str, hint: str = _FIX
+) -> SweeperError:
     name = getattr(config.study, table).name
-    hint = "fix it, then run the same command to resume from the last round"
     return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", hint))
 
 

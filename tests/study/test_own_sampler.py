@@ -10,16 +10,20 @@ from pathlib import Path
 import pytest
 
 import sweeper
+from sweeper.config import parse
 from sweeper.config.user_code import load_class
 from sweeper.errors import StudyError, SweeperError
 from sweeper.results.events import Event, RoundStarted
 from sweeper.results.read import open_results
 from sweeper.results.status import ended_by, read_status
 from sweeper.rundir import RunDir
+from sweeper.study.ask_tell import Past
+from sweeper.study.ask_tell import Study as OptunaStudy
 from sweeper.sweep.verify import verify
+from sweeper.trial import LearnedTrial
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in
-from tests.small_studies import bent
+from tests.small_studies import DIGITS, bent
 
 _MODULE = """\
 import sys
@@ -126,6 +130,37 @@ def test_an_error_of_user_code_ends_the_study_with_its_line(
     assert status.state == "failed"
     assert status.round > 0
     assert verify(RunDir(config.run_dir)).damage == (), "what was committed is published"
+
+
+@pytest.mark.parametrize("hook", ["BEFORE", "AFTER", "PRUNE"])
+def test_a_trial_that_a_sampler_or_pruner_adds_itself_is_refused(hook: str, tmp_path: Path) -> None:
+    config = study(tmp_path, hook, "study.enqueue_trial({'lr': 0.01})")
+    with pytest.raises(SweeperError) as refusal:
+        sweeper.run(config)
+    (problem,) = refusal.value.problems
+    table = "pruner" if hook == "PRUNE" else "sampler"
+    assert problem.found.startswith(f"'own:{table.title()}' has added a trial itself (enqueue")
+    assert problem.hint.startswith("write them into study.enqueue of a new study, or fix it, ")
+    assert verify(RunDir(config.run_dir)).damage == ()
+
+
+def test_a_sampler_that_cannot_learn_from_trials_that_lack_a_setting_says_how_to_go_on() -> None:
+    chosen = "study.sampler={name='optuna.samplers:BruteForceSampler'}"
+    space = (
+        "search={'optimizer.lr'={type='categorical',choices=[1e-3,2e-3]},"
+        "'model.depth'={type='categorical',choices=[1,2]}}"
+    )
+    config = parse(DIGITS, Path("study.toml"), [chosen, space])
+    every = OptunaStudy(config).ask(1, 0)[0].drawn
+    lacking = {name: value for name, value in every.items() if name != "lr"}
+    whole, partial = (
+        Past(learned=[LearnedTrial(drawn, "COMPLETE", [0.5], 1)]) for drawn in (every, lacking)
+    )
+    assert OptunaStudy(config, whole).ask(1, 0)
+    with pytest.raises(SweeperError, match="param_name mismatch") as refusal:
+        OptunaStudy(config, partial).ask(1, 0)
+    again = "start over with --fresh (in Python fresh=True), and without them"
+    assert refusal.value.problems[0].hint.endswith(again)
 
 
 _SAYING = """\
