@@ -29,7 +29,7 @@ from sweeper.scheduler.population import partnered_share
 from sweeper.study.doubts import doubts, hints
 from sweeper.study.learning import Learned, no_effect
 from sweeper.study.options import n_proposals
-from sweeper.sweep.unpublished import unlearnt
+from sweeper.sweep.unpublished import learning_gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ class Preview:
         """The preview as JSON-able values; `run --plan` reads its `forecast` and `digests`."""
         engine = self.config.execution.engine
         no_use = no_effect(self.config, self.learned)
-        learning = [*self.learned.messages, *unlearnt(self.learned), *filter(None, [no_use])]
+        learning = [*self.learned.messages, *learning_gaps(self.learned), *filter(None, [no_use])]
         return {
             "study": self.config.study.name,
             "metric": self.config.study.metric,

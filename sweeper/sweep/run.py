@@ -40,7 +40,7 @@ from sweeper.sweep.session.reconcile import LANE_LOOP, Change, xla_threads
 from sweeper.sweep.session.session import Session
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
-from sweeper.sweep.unpublished import unlearnt
+from sweeper.sweep.unpublished import learning_gaps
 
 
 class StudyRun:
@@ -89,7 +89,7 @@ class StudyRun:
         for said in learned.recorded if is_resumed else map(str, learned.sources):
             observer(Warned(printable(said), is_news=True))
         notes = [] if is_resumed else [note for one in learned.sources for note in one.notes]
-        notes += [] if is_resumed else unlearnt(learned)
+        notes += [] if is_resumed else learning_gaps(learned)
         of_learning = filter(None, [*notes, no_effect(config, learned)])
         for doubt in (*of_learning, *doubts(config), *data_doubts(config, data)):
             observer(Warned(printable(doubt)))

@@ -17,7 +17,9 @@ from sweeper.trial import Reason, TrialState
 _CUT_OFF = frozenset({Reason.TIMEOUT, Reason.MAX_FAILURES, Reason.STOPPED})
 
 
-def cut_by(config: StudyConfig, state: SweepState, ending: Iterable[Verdict] = ()) -> Reason | None:
+def ending_reason(
+    config: StudyConfig, state: SweepState, ending: Iterable[Verdict] = ()
+) -> Reason | None:
     """What ends the study in a round in which these trials end; None if it continues."""
     ending = list(ending)
     failed = sum(verdict.state is TrialState.FAIL for verdict in ending)

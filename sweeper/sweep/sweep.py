@@ -36,7 +36,7 @@ from sweeper.sweep.rows import (
 )
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState, column_of, finite_start
-from sweeper.sweep.stopping import cut_by, is_good_enough
+from sweeper.sweep.stopping import ending_reason, is_good_enough
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 
 
@@ -61,12 +61,12 @@ class Sweep:
         """Whether every trial has ended, or something has ended the study."""
         state = self.state
         is_asked = not state.waiting and not self._left
-        return not state.running and (is_asked or self._cut_by is not None)
+        return not state.running and (is_asked or self._ending_reason is not None)
 
     @property
-    def _cut_by(self) -> Reason | None:
+    def _ending_reason(self) -> Reason | None:
         """What has ended the study before all trials have; None if nothing has."""
-        return cut_by(self._parts.config, self.state)
+        return ending_reason(self._parts.config, self.state)
 
     @property
     def _left(self) -> int:
@@ -76,7 +76,7 @@ class Sweep:
     @property
     def has_failed(self) -> bool:
         """Whether more trials have failed than are allowed."""
-        return self._cut_by is Reason.MAX_FAILURES
+        return self._ending_reason is Reason.MAX_FAILURES
 
     def tidy(self) -> None:
         """Remove files that a crash left behind."""
@@ -330,7 +330,7 @@ class Sweep:
             if lane.number in stopped and lane.number not in ended
         }
         ended = dict(sorted((ended | self._infeasible()).items()))
-        reason = cut_by(self._parts.config, self.state, ended.values())
+        reason = ending_reason(self._parts.config, self.state, ended.values())
         if reason is not None:
             others = (lane for lane in lanes if lane.number not in ended)
             ended |= {lane.number: replace(self._pruned(lane), reason=reason) for lane in others}

@@ -49,7 +49,7 @@ def unpublished(run_dir: RunDir) -> str | None:
     return f"the {what} behind the ledger: {lacks}; publish the rest with: {publish}"
 
 
-def unlearnt(learned: Learned) -> Iterator[str]:
+def learning_gaps(learned: Learned) -> Iterator[str]:
     """Which earlier studies have trials that a new one does not learn from, and what to do."""
     from sweeper.ledger import count_committed
 

@@ -17,7 +17,7 @@ from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import Learned, Source
 from sweeper.sweep.leaving import Leaving
-from sweeper.sweep.unpublished import unlearnt, unpublished
+from sweeper.sweep.unpublished import learning_gaps, unpublished
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import CommandLine
 from tests.crashes import Study
@@ -100,16 +100,18 @@ def test_a_program_that_ends_at_once_says_what_the_same_command_does(
 def test_a_new_study_says_which_committed_trials_it_does_not_learn_from(run_dir: RunDir) -> None:
     name, again = str(run_dir.root.absolute()), "then start over with --fresh"
     source = Source(name, "", 0, 0, {})
-    (said,) = unlearnt(Learned((source,)))
+    (said,) = learning_gaps(Learned((source,)))
     assert said.startswith(f"{name} was killed before all its trials were published: only 0 of 3 ")
     assert f"--repair, {again}" in said
     running = replace(read_status(run_dir), state="running", host="another")
     write_status(run_dir, running)
-    (said,) = unlearnt(Learned((source,)))
+    (said,) = learning_gaps(Learned((source,)))
     assert said.startswith(f"{name} is still running, and what it trains later is not learnt")
     assert again in said
     write_status(run_dir, replace(running, state="failed"))
-    assert not [*unlearnt(Learned((replace(source, n_seen=3), replace(source, name="sqlite://"))))]
+    assert not [
+        *learning_gaps(Learned((replace(source, n_seen=3), replace(source, name="sqlite://"))))
+    ]
 
 
 def test_a_new_study_that_learns_from_unpublished_tables_warns(

@@ -37,7 +37,7 @@ from sweeper.sweep.session.directory import check_obstacles, holds_study, obstac
 from sweeper.sweep.session.lock import held, held_to_look
 from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
-from sweeper.sweep.stopping import cut_by
+from sweeper.sweep.stopping import ending_reason
 from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
 from sweeper.trial import Reason, TrialState
@@ -117,17 +117,17 @@ def restore_ledger(run_dir: RunDir) -> str:
     """
     _check_there(run_dir)
     check_obstacles(run_dir)
-    published = _requested(run_dir)
+    published = _published_requests(run_dir)
     with held(run_dir):
         rounds = backup.restore_backup(run_dir)
-        lost = _lost(run_dir, published)
+        lost = _lost_requests(run_dir, published)
     repair(run_dir)
     source = f"{run_dir.backup.name}, which ends with round {rounds}"
     done = f"{run_dir.ledger.name} was restored from {source}"
     return f"{done}; {lost}resume the study to repeat the later training"
 
 
-def _requested(run_dir: RunDir) -> dict[int, str]:
+def _published_requests(run_dir: RunDir) -> dict[int, str]:
     """What requests did to published trials, by number; a rule may have stopped them, too."""
     table = readable(run_dir.trials)
     if table is None or "enqueued" not in table.column_names:
@@ -143,7 +143,7 @@ def _requested(run_dir: RunDir) -> dict[int, str]:
     return found
 
 
-def _lost(run_dir: RunDir, published: Mapping[int, str]) -> str:
+def _lost_requests(run_dir: RunDir, published: Mapping[int, str]) -> str:
     """Which requests the restored ledger does not have, in words."""
     with closing(backup.read(run_dir)) as ledger:
         config, _ = _study(run_dir, ledger)
@@ -177,7 +177,7 @@ def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
 
 def _doing(config: StudyConfig, state: SweepState) -> Doing:
     """The state in which the study ended, or will go on, as `Sweep` decides it."""
-    reason = cut_by(config, state)
+    reason = ending_reason(config, state)
     if reason is Reason.MAX_FAILURES:
         return "failed"
     is_stopped = stopped_by(config, state.kept_with_study) is not None
