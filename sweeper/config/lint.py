@@ -33,18 +33,15 @@ from sweeper.trial import Scalar
 
 def doubts(config: StudyConfig) -> tuple[str, ...]:
     """Warnings to show before a study begins; most studies have none."""
+    # the file of a trial names all settings, whether they have an effect or not
+    idle = (_idle_decay, _idle_bins, _idle_parts, _idle_phases, _idle_queue, idle_settings)
     return (
         *_drawn_anyway(config),
         *_directions(config),
         *_constraints(config),
-        *_idle_decay(config),
-        *_idle_bins(config),
-        *_idle_parts(config),
-        *_idle_phases(config),
-        *_idle_queue(config),
+        *(one for of in (idle if config.trial is None else ()) for one in of(config)),
         *_trained_on(config),
         *_standardized(config),
-        *idle_settings(config),
         *_jax_settings(config),
     )
 

@@ -235,13 +235,14 @@ def _best(known: TrialRows) -> list[Row]:
 def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
     kept = [row for row in rows if run_dir.saved(row["trial_number"]).is_file()]
     if len(kept) * config.study.replicates < 2:
+        key = "results.keep_models"
         found = f"the weights of {counted(len(kept), 'trial')} are kept, and an ensemble needs 2"
         hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, which new trials heed"
         if len(rows) <= len(kept):
             met = " and met study.constraints" if config.study.constraints else ""
             found = f"{counted(len(rows), 'trial')} completed{met}, and an ensemble needs 2"
-            hint = "let more complete: train more trials, without study.stop, or prune fewer"
-        raise StudyError(Problem(str(run_dir.root), "results.keep_models", found, hint))
+            key, hint = "", "let more complete: train more trials, without study.stop, or prune fewer"
+        raise StudyError(Problem(str(run_dir.root), key, found, hint))
     return kept
 
 

@@ -12,6 +12,7 @@ from pyarrow import parquet
 from sweeper import open_results
 from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load, parse
+from sweeper.config.lint import doubts
 from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
@@ -280,6 +281,13 @@ def test_a_trial_file_survives_being_read_and_written() -> None:
     assert again.canonical() == config.canonical()
     assert again.trial is not None
     assert again.trial.program.traced == {"model.activation": ("relu", "tanh")}
+
+
+def test_settings_without_effect_are_not_reported_for_the_file_of_a_trial() -> None:
+    """It names all settings."""
+    for text, is_reported in ((STUDY, True), (ALONE, False)):
+        found = doubts(parse(text, Path("study.toml"), ["model.n_bins=8", "data.scale='none'"]))
+        assert any("model.n_bins has no effect" in one for one in found) is is_reported
 
 
 def test_an_unused_learning_rate_is_left_out() -> None:
