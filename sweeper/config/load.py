@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -125,6 +126,7 @@ _FIXES = {
     'Expected "\'"': "end the text with the quote that it begins with",
 }
 # how messages of tomllib begin if a key or a table occurs twice
+_OF_TABLES = (".csv", ".tsv", ".txt")
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
 
@@ -274,6 +276,9 @@ def _hint(source: Source, line: int, what: str) -> str:
         return with_slashes(path[1])
     if fix := next((fix for begins, fix in _FIXES.items() if what.startswith(begins)), ""):
         return fix
+    if source.path.suffix in _OF_TABLES:
+        command = shlex.join(["sweeper", "init", "--data", str(source.path)])
+        return f"it is a table: `{command}` writes a study for it"
     if written and written[0].lstrip().startswith("["):
         return "write the name of a table in brackets alone on its line, such as [search]"
     return "write key = value, with text in quotes"

@@ -19,6 +19,7 @@ from sweeper.config.reading import (
     settings_within,
     with_default,
     with_numbers,
+    written,
 )
 from sweeper.config.refusals import (
     MISSING,
@@ -59,16 +60,19 @@ from sweeper.config.space import (
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
 from sweeper.config.table import Flaw, Table, is_fixed
 from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
+from sweeper.config.toml import toml_value
 from sweeper.config.train import EpochsTable, OwnProgramTable, SupervisedTable
 from sweeper.config.trial import TrialTable
 
 _RECORDED = ("edition", "traced_arguments")  # written by this package
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
 # what is found if an array is given for one number, and the entry that it may be meant as
-_RANGES = {
-    "an array is not a number": '{ type = "float", low = ..., high = ... }',
-    "an array is not an integer": '{ type = "int", low = ..., high = ... }',
-}
+_SEARCHED_ARRAYS = (
+    "an array is not a number",
+    "an array is not an integer",
+    "an array is not true or false",
+)
+_LONGEST_CHOICES = 60  # characters
 
 
 class Draft:
@@ -115,11 +119,13 @@ class Draft:
     def _with_search(self, fault: Flaw) -> Flaw:
         """Add to an array for a single value how to search it, if it can be searched."""
         is_name = fault.found.startswith("no ") and fault.found.endswith(" an array")
-        is_choice = is_name or fault.found == "an array is not true or false"
-        choices = '{ type = "categorical", choices = [...] }' if is_choice else None
-        entry = _RANGES.get(fault.found, choices)
-        if entry is None or not self._can_be_searched(fault.key):
+        is_array = is_name or fault.found in _SEARCHED_ARRAYS
+        if not is_array or not self._can_be_searched(fault.key):
             return fault
+        values = written(self._raw, fault.key)
+        choices = toml_value(values) if values else "[...]"
+        choices = choices if len(choices) <= _LONGEST_CHOICES else "[...]"
+        entry = f'{{ type = "categorical", choices = {choices} }}'
         return replace(fault, hint=f"{fault.hint}, or search several: search.{fault.key} = {entry}")
 
     def _can_be_searched(self, key: str) -> bool:

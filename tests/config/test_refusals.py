@@ -188,7 +188,7 @@ BROKEN = {
         (
             *(25, "train.epochs", "an array is not an integer"),
             "write an integer, or search several: "
-            'search.train.epochs = { type = "int", low = ..., high = ... }',
+            'search.train.epochs = { type = "categorical", choices = [4, 8] }',
         ),
     ),
     "values for a name that can be searched": (
@@ -196,7 +196,8 @@ BROKEN = {
         (
             *(19, "optimizer.name", "no optimizer an array"),
             'write one of adam, adamw, rmsprop, lion, sgd, adafactor, or "module:function", or '
-            'search several: search.optimizer.name = { type = "categorical", choices = [...] }',
+            'search several: search.optimizer.name = { type = "categorical", choices = '
+            '["adam", "sgd"] }',
         ),
     ),
     "values for a name that cannot be searched": (
@@ -721,6 +722,12 @@ def test_invalid_toml_is_refused_with_its_line(refused: Refused) -> None:
 def test_an_unfinished_file_is_refused_at_its_end() -> None:
     with pytest.raises(StudyError, match=r"study\.toml:2: not TOML: "):
         parse("version = 1\nname = [", Path("study.toml"))
+
+
+def test_a_table_in_place_of_a_study_leads_to_init() -> None:
+    found = r"it is a table: `sweeper init --data '/my rows/a\.csv'` writes a study for it"
+    with pytest.raises(StudyError, match=found):
+        parse("size,kind\n1,2\n", Path("/my rows/a.csv"))
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
