@@ -44,6 +44,7 @@ from sweeper.errors import (
     listed,
     warn_caller,
 )
+from sweeper.results.ensemble import MOST_CANDIDATES, USUAL_SIZE
 from sweeper.results.events import Event, Observer, RoundClosed, Warned
 from sweeper.results.formatting import best_trial, none_feasible, states
 from sweeper.results.read import Results
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 # the fewest rows: one to train on, one to validate with
 _LEAST_ROWS = 2
-_USUAL_SIZE = 20  # of an ensemble
-_CANDIDATES = 50  # trials whose weights are kept to select an ensemble from
 # how trials end early, as `init` writes it
 _PRUNER = {"name": "halving", "min_resource": 4, "reduction_factor": 3}
 # the settings that have an argument
@@ -354,8 +353,8 @@ class _Sweep(BaseEstimator, ABC):
             "data.impute": "median",
             "data.class_weights": None,
             "results.dir": str(run_dir),
-            "results.keep_models": _CANDIDATES if self.ensemble else 1,
-            "results.ensemble": (_USUAL_SIZE if self.ensemble is True else self.ensemble) or None,
+            "results.keep_models": MOST_CANDIDATES if self.ensemble else 1,
+            "results.ensemble": (USUAL_SIZE if self.ensemble is True else self.ensemble) or None,
             **table,
             **self._of_task(targets, None if _changes_split(settings) else seed),
         }

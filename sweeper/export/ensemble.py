@@ -40,15 +40,22 @@ from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.losses import HUBER_DELTA
 from sweeper.programs.saved_file import plain_state_of, read_saved
-from sweeper.results.ensemble import Again, EnsembleRecord, Gain, Member, write_ensemble
+from sweeper.results.ensemble import (
+    MOST_CANDIDATES,
+    USUAL_SIZE,
+    Again,
+    EnsembleRecord,
+    Gain,
+    Member,
+    write_ensemble,
+)
 from sweeper.results.listing import Row, TrialRows, listed
-from sweeper.results.ranking import is_feasible
+from sweeper.results.ranking import gain_sign, is_feasible
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import data_digest
 
-MOST_CANDIDATES, USUAL_SIZE = 50, 20
 # groups of rows that are left out one by one for the standard error of a gain
 _GROUPS = 20
 _MOST_ROWS = 1_000_000
@@ -212,7 +219,7 @@ def measure_again(
         counts = np.zeros(len(numbers))
         for member in record.members:
             counts[numbers.index(member.trial)] += member.count
-        sign = 1.0 if again.study.directions[0] == "maximize" else -1.0
+        sign = gain_sign(again.study.directions[0])
         score = score_of(again, data)
 
         def measured(part: str, predictions: NDArray[Any], y: Targets) -> Again:
@@ -290,7 +297,7 @@ def _why_not(config: StudyConfig, data: Dataset) -> str:
 def score_of(config: StudyConfig, data: Dataset) -> Score:
     """The study's metric, larger if it is better; ties of classes go to the likelier one."""
     name = config.study.objectives[0].removeprefix("val_")
-    sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
+    sign = gain_sign(config.study.directions[0])
     metrics = scoring(config, data)
 
     @jax.jit  # also around `metrics`, so that the other metrics are not compiled
@@ -421,7 +428,7 @@ def _measured(
     config: StudyConfig, data: Dataset, found: Candidates, size: int, score: Score
 ) -> EnsembleRecord:
     """The ensemble selected on all validation rows, and its gains on rows that it has not seen."""
-    sign = 1.0 if config.study.directions[0] == "maximize" else -1.0
+    sign = gain_sign(config.study.directions[0])
     known = Targets.of(data, _judged_part(data))
     chosen = select(found.val, known, size, score)
     counts = {index: chosen.count(index) for index in sorted(set(chosen))}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sweeper.results.formatting import names, number
-from sweeper.results.ranking import value_columns
+from sweeper.results.ranking import gain_sign, value_columns
 from sweeper.rundir import RunDir, read_json, swapped
 
 _MOST_COLUMNS = 4
@@ -198,7 +198,7 @@ def describe_doubt(
     (objective,), (way,) = names(metric), names(direction)
     column = _test_column(baseline, objective, best) or objective
     value = best["value"] if column == objective else best[column]
-    sign = 1.0 if way == "maximize" else -1.0
+    sign = gain_sign(way)
     scores = [
         (sign * score, model)
         for model in baseline.models

@@ -10,9 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.results.formatting import number
+from sweeper.results.ranking import gain_sign
 from sweeper.rundir import RunDir, read_json, swapped
 
-_ERRORS_APART = 2.0  # a difference of fewer standard errors may be chance
+ERRORS_APART = 2.0
+"""A difference of fewer standard errors may be chance."""
+MOST_CANDIDATES, USUAL_SIZE = 50, 20
+"""How many trials an ensemble is selected from at most, and how many it averages by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Gain:
 
     def lead(self, direction: str) -> float:
         """How much better the ensemble is; negative if it is worse."""
-        return (self.ensemble - self.single) * (1.0 if direction == "maximize" else -1.0)
+        return (self.ensemble - self.single) * gain_sign(direction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +126,8 @@ class Again:
 
 def confirmation(found: Again, record: EnsembleRecord) -> str:
     """Whether an ensemble is better than the best trial if both are trained again."""
-    lead = found.difference * (1.0 if record.direction == "maximize" else -1.0)
-    is_clear = abs(lead) > _ERRORS_APART * found.standard_error
+    lead = found.difference * gain_sign(record.direction)
+    is_clear = abs(lead) > ERRORS_APART * found.standard_error
     how = ("better" if lead > 0 else "worse") if is_clear else "not clearly better or worse"
     metric, error = record.metric.removeprefix("val_"), number(found.standard_error, 2)
     return (
@@ -187,9 +191,9 @@ def verdict(record: EnsembleRecord) -> str:
         how = "better" if lead > 0 else "not better"
         return f"the ensemble is {how} than {single}, {by}"
     within = f"with a standard error of {number(error, 2)}"
-    if lead > _ERRORS_APART * error:
+    if lead > ERRORS_APART * error:
         return f"the ensemble is better than {single} {by}, {within}"
-    if lead < -_ERRORS_APART * error:
+    if lead < -ERRORS_APART * error:
         return f"the ensemble is worse than {single} {by}, {within}: use the trial"
     how = "better" if lead > 0 else "worse"
     return f"the ensemble is {how} than {single} {by}, {within}: that may be luck"

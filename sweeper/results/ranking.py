@@ -23,6 +23,11 @@ def value_columns(n_objectives: int) -> tuple[str, ...]:
     return ("value", *(f"value_{index}" for index in range(1, n_objectives)))
 
 
+def gain_sign(direction: str) -> float:
+    """1 if higher values of an objective are better, else -1."""
+    return 1.0 if direction == "maximize" else -1.0
+
+
 def is_feasible(row: Row) -> bool:
     """Whether the trial meets every constraint, if there are any."""
     return row.get("feasible") in (None, True)

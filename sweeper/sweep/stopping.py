@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sweeper.config import StudyConfig
 from sweeper.config.study import StudyTable
-from sweeper.results.ranking import is_feasible
+from sweeper.results.ranking import gain_sign, is_feasible
 from sweeper.study.options import most_failures
 from sweeper.sweep.rows import Verdict
 from sweeper.sweep.state import SweepState
@@ -46,7 +46,7 @@ def rules_met(
     stop = study.stop
     if stop is None:
         return ()
-    sign = -1.0 if study.directions[0] == "maximize" else 1.0
+    sign = -gain_sign(study.directions[0])
     edition = config.edition
     counted = (row for row in before if _counts(row["state"], row["reason"], edition))
     in_order = sorted(counted, key=lambda row: (row["last_round"], row["trial_number"]))
@@ -73,7 +73,7 @@ def is_good_enough(study: StudyTable, verdict: Verdict) -> bool:
     value = _of_verdict(verdict)
     if value is None or study.stop is None or study.stop.value is None:
         return False
-    sign = -1.0 if study.directions[0] == "maximize" else 1.0
+    sign = -gain_sign(study.directions[0])
     return sign * value <= sign * study.stop.value
 
 
