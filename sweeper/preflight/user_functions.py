@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -52,6 +53,10 @@ _MASK = "mask"  # argument of user-defined optimizers: what decays
 _NEEDED = re.compile(r"missing \d+ required keyword-only arguments?: .*")
 _NO_SEARCH = "use one without a line search, such as optax.lbfgs(lr, linesearch=None)"
 _OWN_PROGRAM = "call it in a train.program of your own"
+_TARGETS = frozenset({"y_true", "true", "truth", "target", "targets", "label", "labels", "y"})
+_OUTPUTS = frozenset(
+    {"y_pred", "pred", "preds", "prediction", "predictions", "y_hat", "outputs", "logits"}
+)
 _Wrong = tuple[str, str]
 
 
@@ -114,6 +119,9 @@ def _unfit_measure(
     name: str, function: Callable[..., Any], outputs: Any, y: Any, *, is_loss: bool, edition: int
 ) -> _Wrong | None:
     """What was found and how to fix it; None if nothing is wrong."""
+    if edition > 3 and (swapped := _swapped(function)):
+        found = f"'{name}' takes {swapped}, but is called with the outputs of the model first"
+        return found, "swap its first two parameters"
     try:
         given = jax.eval_shape(function, outputs, y)
         shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
@@ -134,6 +142,15 @@ def _unfit_measure(
         shapes = f" for outputs of shape {outputs.shape} and y of shape {y.shape}"
         return raised(f"'{name}'", error, "fix the function", shapes)
     return None
+
+
+def _swapped(function: Callable[..., Any]) -> str:
+    """The first two parameters if they are called as in scikit-learn, targets first; else empty."""
+    with suppress(TypeError, ValueError):  # some callables have no signature
+        first, second, *_ = inspect.signature(function).parameters
+        if first in _TARGETS and second in _OUTPUTS:
+            return f"{first} before {second}"
+    return ""
 
 
 def _unfit_optimizers(config: StudyConfig) -> Iterator[Problem]:

@@ -160,6 +160,10 @@ OPTIMIZER = optax.sgd(0.1)
 
 def of_params(params, lr):
     return optax.sgd(lr)
+
+
+def swapped(y_true, y_pred):
+    return jnp.mean(y_pred[:, 0] * y_true)
 """
 BY_OWN = "call it in a train.program of your own"
 SAME_STATE = "return a state with the same tree, shapes and types as the one before"
@@ -234,6 +238,13 @@ def test_functions_that_compile_are_accepted(overrides: tuple[str, ...], check: 
             "train.loss",
             "'own:count' returns int64, which has no gradient",
             "return a floating-point number",
+        ),
+        (
+            ("train.metrics=['own:swapped']",),
+            "train.metrics",
+            "'own:swapped' takes y_true before y_pred, but is called with the outputs of the model "
+            "first",
+            "swap its first two parameters",
         ),
         (
             ("train.metrics=['own:fails']",),
