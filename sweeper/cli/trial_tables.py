@@ -77,8 +77,7 @@ def trial(
         return
     if row["epochs_done"] and not curves:
         yield from ("", "its curves are not published yet")
-    if curves:
-        yield from ("", "curves by epoch", _curves(curves))
+    yield from _curves(curves)
     yield from ("", pairs(_training(row)))
     if buckets:
         yield from ("", _buckets(buckets))
@@ -97,8 +96,7 @@ def unfinished(
     yield pairs({f"trial {number}": "has not ended" if params is None else "in training"})
     if params is not None:
         yield from ("", "parameters", pairs(params))
-    if curves:
-        yield from ("", "curves by epoch", _curves(curves))
+    yield from _curves(curves)
     if buckets:
         yield from ("", _buckets(buckets))
 
@@ -309,14 +307,16 @@ def _training(row: Record) -> dict[str, object]:
     return facts
 
 
-def _curves(curves: Mapping[str, Sequence[float | None]]) -> Table:
+def _curves(curves: Mapping[str, Sequence[float | None]]) -> Iterator[RenderableType]:
+    """The curves that have values; a trial that diverged at once has none."""
     table = Table.grid(padding=(0, 2))
     for metric, values in curves.items():
         known = [value for value in values if value is not None]
         if known:
             ends = f"{formatting.number(known[0])} to {formatting.number(known[-1])}"
             table.add_row(metric, formatting.sparkline(values, _CURVE_WIDTH), ends)
-    return table
+    if table.row_count:
+        yield from ("", "curves by epoch", table)
 
 
 def _buckets(buckets: Sequence[Record]) -> Rows:

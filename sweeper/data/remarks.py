@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.toml import toml_value
@@ -75,6 +75,7 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
     return (
         *_of_csv(raw),
         *(f"{raw.name}: {remark}" for remark in totals(raw)),
+        *_first(_boolean_weights(raw), "have booleans as weights"),
         *_first(row_ids, "look like identifiers"),
         *_first(row_id_doubts(raw), "may be identifiers"),
         *_first(leaks(raw, is_classes=is_classes), "reveal the target"),
@@ -85,6 +86,13 @@ def notes(config: StudyConfig, raw: RawData) -> tuple[str, ...]:
         *_first(_sentinels(config, raw), "hold numbers that may mean missing values"),
         *_first(_merged(config, raw), "have different numbers that are equal in training"),
     )
+
+
+def _boolean_weights(raw: RawData) -> Iterator[str]:
+    """A warning if the weights of rows are booleans."""
+    for name in raw.weights:
+        if is_bool_dtype(raw.frame[name].dtype):
+            yield f"'{name}' holds booleans: as weights, rows with false do not count"
 
 
 def _merged(config: StudyConfig, raw: RawData) -> Iterator[str]:

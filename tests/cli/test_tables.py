@@ -108,3 +108,9 @@ def test_parameters_whose_best_trials_are_at_an_end_of_the_range_are_named() -> 
     listed = TrialRows(found.table, found.said, np.arange(len(found)))
     assert tables.range_ends(listed).startswith("lr: 5 of the 5 best trials are at the upper end")
     assert tables.range_ends(replace(listed, table=found.table.slice(0, 20))) == ""
+
+
+def test_curves_without_values_have_no_heading() -> None:
+    for values, is_shown in (([None, None], False), ([None, 0.5], True)):
+        shown = list(trial_tables.unfinished(3, {}, {"val_loss": values}, []))
+        assert ("curves by epoch" in shown) is is_shown

@@ -330,3 +330,9 @@ def test_a_target_that_never_changes_is_named(make_study) -> None:
     rows = "".join(f"{i},2.5\n" for i in range(40))
     said = doubts_of(make_study(CODED, f"size,kind\n{rows}", loss="mse"))
     assert "the target 'kind' has the same value in all training rows" in said
+
+
+def test_booleans_as_weights_are_named(make_study) -> None:
+    rows = "".join(f"{i},{i % 4 != 1},{i % 2}\n" for i in range(60))
+    said = doubts_of(make_study(f'{CODED}weight = "garden"\n', f"size,garden,kind\n{rows}"))
+    assert "column 'garden' holds booleans: as weights, rows with false do not count" in said
