@@ -26,6 +26,8 @@ from sweeper.executors.devices import (
 from sweeper.executors.jax_setup import configure_for, open_devices, own_fraction
 from sweeper.process import physical_bytes, usable_cores
 
+_INDEX_BYTES = 4  # of a row, in an order of rows
+
 
 def n_threads(config: StudyConfig) -> int:
     """How many threads of this process train; none with an engine, or if trials may be killed."""
@@ -166,6 +168,13 @@ def check_shares(config: StudyConfig, carried: float | None) -> None:
     raise SetupError(config.problem("execution.memory_fraction", found, hint))
 
 
+def trained_bytes(config: StudyConfig, data: Dataset) -> int:
+    """The size of the data as trained on: rows, and their order in all epochs, by batch size."""
+    batch_sizes = config.drawn_values("train.batch_size") or (1,)
+    rows = sum(len(data.training_rows(member.fold)) for member in config.members)
+    return data.nbytes + _INDEX_BYTES * rows * config.max_epochs * len(batch_sizes)
+
+
 def check_fits(config: StudyConfig, data: Dataset) -> None:
     """Refuse data that is larger than the memory share of the processes that train on it.
 
@@ -181,9 +190,11 @@ def check_fits(config: StudyConfig, data: Dataset) -> None:
         return
     granted = _granted_bytes()
     if n_threads(config) and granted is None:
-        check_host(config, 2 * data.nbytes, "as prepared and as trained on")
+        both = data.nbytes + trained_bytes(config, data)
+        check_host(config, both, "as prepared and as trained on", _hints(config, data))
     elif n_threads(config) and granted is not None:
-        check_share(config, data.nbytes, granted, "of the device for this process")
+        whose = "of the device for this process"
+        check_share(config, trained_bytes(config, data), granted, whose, hints=_hints(config, data))
     if config.execution.strategy == "process" or not n_threads(config):
         check_fits_workers(config, data)
 
@@ -206,9 +217,14 @@ def check_fits_workers(config: StudyConfig, data: Dataset) -> None:
             f"each of {workers} workers has" if workers > 1 else "a worker has"
         )
         share_bytes = int(whole_bytes * shares_of(config).worker)
-        check_share(
-            config, data.nbytes, share_bytes, whose, hints=["write fewer execution.workers"]
-        )
+        hints = ["write fewer execution.workers", *_hints(config, data)]
+        check_share(config, trained_bytes(config, data), share_bytes, whose, hints=hints)
+
+
+def _hints(config: StudyConfig, data: Dataset) -> list[str]:
+    """How to train on less memory if most of it is the order of rows."""
+    is_mostly_order = trained_bytes(config, data) > 2 * data.nbytes
+    return ["write fewer train.epochs or batch sizes"] if is_mostly_order else []
 
 
 def _granted_bytes() -> int | None:

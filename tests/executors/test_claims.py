@@ -22,6 +22,7 @@ from sweeper.executors.claims import (
     n_workers,
     same_kind_as_first,
     shares_of,
+    trained_bytes,
 )
 from sweeper.executors.fleet import fleet
 from sweeper.executors.jax_setup import jax_restored
@@ -43,7 +44,8 @@ def study(times_the_data: float, *settings: str) -> StudyConfig:
     """A study whose processes may use this many times the memory of its data."""
     memory = physical_bytes()
     assert memory is not None
-    fraction = times_the_data * prepared().nbytes / memory
+    trained = trained_bytes(parse(STUDY, Path("study.toml"), []), prepared())
+    fraction = times_the_data * trained / memory
     overrides = [f"execution.memory_fraction={fraction}", *settings]
     return parse(STUDY, Path("study.toml"), overrides)
 
@@ -76,9 +78,10 @@ def test_data_must_fit_in_the_share_of_each_training_worker(
     memory = physical_bytes()
     assert memory is not None
     share = int(memory * shares_of(config).worker)
+    takes = _kib(trained_bytes(config, data))
     assert str(refused.value) == (
-        f"study.toml:9: data: the data takes {_kib(data.nbytes)}, but the share of this machine's "
-        f"memory that each of 2 workers has is {_kib(share)}; write fewer execution.workers, drop "
+        f"study.toml:9: data: the data takes {takes}, but the share of this machine's memory "
+        f"that each of 2 workers has is {_kib(share)}; write fewer execution.workers, drop "
         "columns or rows, or write a larger execution.memory_fraction"
     )
 
@@ -86,13 +89,29 @@ def test_data_must_fit_in_the_share_of_each_training_worker(
 def test_data_are_in_memory_twice_if_the_device_is_the_cpu() -> None:
     data = prepared()
     check_fits(study(2.1, "execution.strategy=exact", *AUTO), data)
+    config = study(1.8, "execution.strategy=exact", *AUTO)
     with pytest.raises(DataError) as refused:
-        check_fits(study(1.9, "execution.strategy=exact", *AUTO), data)
+        check_fits(config, data)
 
+    both = data.nbytes + trained_bytes(config, data)
     assert str(refused.value).startswith(
-        f"study.toml:9: data: the data takes {_kib(2 * data.nbytes)} as prepared and as trained "
-        "on, but the share of this machine's memory is "
+        f"study.toml:9: data: the data takes {_kib(both)} as prepared and as trained on, but the "
+        "share of this machine's memory is "
     )
+
+
+def test_the_orders_of_rows_count_for_all_epochs_members_and_batch_sizes() -> None:
+    data = prepared()
+    more = "study.replicates=2", "train.epochs=50000"
+    sizes = "search.train.batch_size={type='categorical', choices=[16, 32, 64]}"
+    config = parse(STUDY, Path("study.toml"), [*more, sizes])
+    orders = 4 * 50_000 * 2 * 3 * len(data.x_train)
+    assert trained_bytes(config, data) == data.nbytes + orders
+    memory = physical_bytes()
+    assert memory is not None
+    small = f"execution.memory_fraction={(orders + data.nbytes) / memory}"
+    with pytest.raises(DataError, match=r"; write fewer train\.epochs or batch sizes, drop"):
+        check_fits(parse(STUDY, Path("study.toml"), [*more, sizes, small, AUTO[0]]), data)
 
 
 def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path: Path) -> None:
