@@ -17,7 +17,7 @@ from sweeper.ledger import Closing, Ledger
 from sweeper.results.events import Event, Warned
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.crashes import MAX, deaths_over, leaving_in_order, note_left
+from sweeper.sweep.session.crashes import MAX_CRASHES, deaths_over, leaving_in_order, note_left
 from sweeper.trial import Memory
 from tests.crashes import Study
 
@@ -120,10 +120,10 @@ def test_after_two_deaths_a_round_is_trained_in_workers(unbroken: Study, tmp_pat
     assert where[2] == ["worker 0"]
     assert {place for number, own in where.items() if number != 2 for place in own} == {"thread 0"}
     again = buckets[buckets["round"] == 2]
-    assert set(again["attempt"]) == {1 + MAX}
+    assert set(again["attempt"]) == {1 + MAX_CRASHES}
     assert set(again["outcome"]) == {"trained; after 2 deaths of the whole program"}
     attempts = open_results(study.run_dir.root).trials()["attempts"]
-    assert set(attempts) == {1, 1 + MAX}
+    assert set(attempts) == {1, 1 + MAX_CRASHES}
 
 
 def test_the_ledger_contains_the_number_of_deaths(unbroken: Study) -> None:
