@@ -23,7 +23,7 @@ from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
 from sweeper.study.options import rungs
-from sweeper.sweep.parts import SweepContext
+from sweeper.sweep.context import SweepContext
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
 from sweeper.trial import TrialSpec, generator

@@ -19,7 +19,7 @@ from sweeper.results.columns import spread_of
 from sweeper.results.ranking import value_columns
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import Structure
-from sweeper.sweep.parts import SweepContext
+from sweeper.sweep.context import SweepContext
 from sweeper.sweep.state import Running
 from sweeper.trial import OVER, LaneRecord, Reason, TrialSpec, TrialState, fields_of, finite
 

@@ -29,8 +29,8 @@ from sweeper.study.learning import no_effect
 from sweeper.study.options import n_proposals
 from sweeper.sweep.baseline import BaselineOfStudy
 from sweeper.sweep.compiling import CompileWatch
+from sweeper.sweep.context import SweepContext
 from sweeper.sweep.importances import Importances
-from sweeper.sweep.parts import SweepContext
 from sweeper.sweep.planning import policy_of_session, structures
 from sweeper.sweep.progress import Doing, Standing
 from sweeper.sweep.requests import Requests
@@ -64,7 +64,7 @@ class StudyRun:
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
         self._requests = Requests(session.run_dir, config.search, observer)
-        self._sweep = Sweep(_parts(config, data, session, train, timeline, self._requests))
+        self._sweep = Sweep(_make_context(config, data, session, train, timeline, self._requests))
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
         self._baseline = BaselineOfStudy(config, data, session.run_dir)
@@ -228,7 +228,7 @@ def _died(config: StudyConfig, number: int, deaths: int) -> str:
     return f"{died}: it now runs in workers, where a trial that crashes its process fails alone"
 
 
-def _parts(
+def _make_context(
     config: StudyConfig,
     data: Dataset,
     session: Session,

@@ -23,7 +23,7 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import n_proposals
-from sweeper.sweep.parts import SweepContext
+from sweeper.sweep.context import SweepContext
 from sweeper.sweep.requests import Asked
 from sweeper.sweep.resume import judged, restore
 from sweeper.sweep.rows import (
@@ -43,17 +43,17 @@ from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 class Sweep:
     """A study in training, round by round; a round is committed when `close` returns."""
 
-    def __init__(self, parts: SweepContext) -> None:
-        self._parts = parts
-        self._started = parts.clock()
+    def __init__(self, context: SweepContext) -> None:
+        self._context = context
+        self._started = context.clock()
         with fault_points(Step.RESTORE):
-            restored = restore(parts.ledger, parts.config)
+            restored = restore(context.ledger, context.config)
         self.state: SweepState = restored.state
         self._open_plan = restored.open_plan
-        self._deaths = parts.deaths
-        self._study = Study(parts.config, restored.past)
+        self._deaths = context.deaths
+        self._study = Study(context.config, restored.past)
         self._spent_before_s = restored.state.spent_s
-        self._n_trials = n_proposals(parts.config)
+        self._n_trials = n_proposals(context.config)
         self._works: list[Work] = []  # of the open round
 
     @property
@@ -66,7 +66,7 @@ class Sweep:
     @property
     def _ending_reason(self) -> Reason | None:
         """What has ended the study before all trials have; None if nothing has."""
-        return ending_reason(self._parts.config, self.state)
+        return ending_reason(self._context.config, self.state)
 
     @property
     def _left(self) -> int:
@@ -82,7 +82,7 @@ class Sweep:
         """Remove files that a crash left behind."""
         with fault_points(Step.TIDY):
             state = self.state
-            self._parts.store.tidy(set(state.checkpoint_digests), set(state.ended.best_with({})))
+            self._context.store.tidy(set(state.checkpoint_digests), set(state.ended.best_with({})))
 
     def open(self) -> Plan:
         """The plan of the round to train: the one that a crash left open, or the next one.
@@ -101,9 +101,9 @@ class Sweep:
         Meanwhile, `meanwhile` is called and proposals for later rounds are drawn.
         """
         self._works = [self._work(bucket) for bucket in plan.buckets]
-        training = self._parts.train(self._works)
+        training = self._context.train(self._works)
         meanwhile()
-        timeline = self._parts.timeline
+        timeline = self._context.timeline
         with timeline.spending(Activity.ASK), fault_points(Step.ASK_AHEAD):
             self._ask_ahead(plan)
         outcomes = sorted(training, key=lambda outcome: outcome.bucket.bucket)
@@ -113,15 +113,15 @@ class Sweep:
 
     def close(self, outcomes: Sequence[Outcome]) -> None:
         """Decide which trials of the open round end, and commit it."""
-        state, parts = self.state, self._parts
-        spans = parts.timeline.cut()
-        state.spent_s = self._spent_before_s + parts.clock() - self._started
+        state, context = self.state, self._context
+        spans = context.timeline.cut()
+        state.spent_s = self._spent_before_s + context.clock() - self._started
         records = self._records(outcomes)
         state.absorb(records)
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
         digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
-        stops = [asked for asked in parts.requests.pending() if asked.stop is not None]
+        stops = [asked for asked in context.requests.pending() if asked.stop is not None]
         with fault_points(Step.DECIDE):
             ended = self._decide(lanes, {asked.stop for asked in stops})
         granted = [
@@ -134,37 +134,37 @@ class Sweep:
             file = checkpoints[trial]
             with fault_points(Step.KEEP_MODEL):
                 spec = state.running[trial].spec
-                parts.store.keep_model(spec, file, digests[file], ended[trial])
+                context.store.keep_model(spec, file, digests[file], ended[trial])
         live = {n: file for n, file in checkpoints.items() if n not in ended}
         closing = Closing(
-            metrics=parts.metrics,
-            elapsed_s=parts.timeline.elapsed_s,
+            metrics=context.metrics,
+            elapsed_s=context.timeline.elapsed_s,
             live=live,
             digests={file: digests[file] for file in sorted(set(live.values()))},
             ahead=tuple(trial.spec for trial in state.waiting.values()),
             memory=self._study.noted(),
             spent_s=state.spent_s,
-            run_id=parts.run_id,
+            run_id=context.run_id,
             spans=spans,
             requests=tuple(Request(asked.key, int(asked.stop or 0)) for asked in granted),
         )
         with fault_points(Step.CLOSE_ROUND):
-            parts.ledger.close_round(state.rounds + 1, closing, records, ended)
+            context.ledger.close_round(state.rounds + 1, closing, records, ended)
         state.close(closing, ended)
         for asked in stops:
-            parts.requests.answer(asked, *self._answer_to_stop(asked, ended))
+            context.requests.answer(asked, *self._answer_to_stop(asked, ended))
         self.tidy()
 
     def refuse_requests(self) -> None:
         """Refuse what is still asked for when the study has ended."""
-        for asked in self._parts.requests.pending():
+        for asked in self._context.requests.pending():
             text = "the study has ended"
             if asked.key in self.state.requests:
                 text = "it was granted before the study ended"
-            self._parts.requests.answer(asked, text, asked.key in self.state.requests)
+            self._context.requests.answer(asked, text, asked.key in self.state.requests)
 
     def _plan_next(self, number: int) -> Plan:
-        state, parts = self.state, self._parts
+        state, context = self.state, self._context
         asked, granted = self._enqueue()
         with fault_points(Step.ASK):
             specs = self._next_specs()
@@ -173,13 +173,15 @@ class Sweep:
             Running(spec).live(self._epochs(spec)) for spec in specs if self._is_feasible(spec)
         ]
         with fault_points(Step.PLAN):
-            plan = scheduler.plan(live, state.classes.values(), parts.structure_of, parts.policy)
+            plan = scheduler.plan(
+                live, state.classes.values(), context.structure_of, context.policy
+            )
         memory = self._study.noted()
         with fault_points(Step.OPEN_ROUND):
-            parts.ledger.open_round(number, specs, plan.as_dict(), memory, granted)
+            context.ledger.open_round(number, specs, plan.as_dict(), memory, granted)
         state.open(specs, plan, memory, granted)
         for one in asked:
-            parts.requests.answer(one, *self._answer_to_enqueue(one))
+            context.requests.answer(one, *self._answer_to_enqueue(one))
         return plan
 
     def _enqueue(self) -> tuple[list[Asked], list[Request]]:
@@ -188,12 +190,12 @@ class Sweep:
         Nothing is granted if the study is asked for all its trials without it.
         """
         state = self.state
-        asked = [one for one in self._parts.requests.pending() if one.stop is None]
+        asked = [one for one in self._context.requests.pending() if one.stop is None]
         granted: list[Request] = []
-        if self._parts.config.study.sampler.name == "grid" or self._study.is_stopped:
+        if self._context.config.study.sampler.name == "grid" or self._study.is_stopped:
             return asked, granted
         taken = (
-            len(self._parts.config.study.enqueue),
+            len(self._context.config.study.enqueue),
             state.asked,
             *(n + 1 for n in state.enqueued),
         )
@@ -209,7 +211,7 @@ class Sweep:
         """The answer once the round is open, and whether the request is granted."""
         if (request := self.state.requests.get(asked.key)) is not None:
             return f"trial {request.number} has these values", True
-        if self._parts.config.study.sampler.name == "grid":
+        if self._context.config.study.sampler.name == "grid":
             return "the grid proposes each of its points once, and nothing else", False
         if self._study.is_stopped:
             return "the sampler has called study.stop: it proposes no more trials", False
@@ -240,14 +242,14 @@ class Sweep:
         If asking takes long, only as many new ones as keep the machine busy: the others are drawn
         while these train. For each that is not trained there is one more.
         """
-        state, parallel = self.state, self._parts.config.parallel
+        state, parallel = self.state, self._context.config.parallel
         waiting = [trial.spec for trial in state.waiting.values()]
         room = max(0, parallel - len(state.running))
         specs, waiting = waiting[:room], waiting[room:]
         new = room - len(specs)
-        if self._asks_ahead and self._parts.config.study.sampler.learns:
+        if self._asks_ahead and self._context.config.study.sampler.learns:
             started = len(state.running) + len(specs)
-            new = min(new, max(0, self._parts.busy_with - started))
+            new = min(new, max(0, self._context.busy_with - started))
         left = self._left
         specs += self._study.ask(min(new, left), state.rounds)
         left -= min(new, left)
@@ -262,7 +264,7 @@ class Sweep:
         A trial with too many parameters may not, unless their number is an objective, whose values
         the sampler learns from. Before edition 3, all trials are trained.
         """
-        config = self._parts.config
+        config = self._context.config
         if config.edition < 3 or N_PARAMETERS in config.study.objectives:
             return True
         return all(excess <= 0 for excess in self._known_excesses(spec).values())
@@ -273,11 +275,11 @@ class Sweep:
         If the function that builds its model raises, nothing is known, and the trial is trained, so
         that it fails with the error. Before edition 4 it counts as a model without parameters.
         """
-        config = self._parts.config
+        config = self._context.config
         constraints = config.study.constraints
         if not any(one.metric == N_PARAMETERS for one in constraints):
             return {}
-        n_parameters = self._parts.structure_of(spec).n_parameters
+        n_parameters = self._context.structure_of(spec).n_parameters
         if not n_parameters and config.edition > 3:
             return {}
         return excesses(constraints, {N_PARAMETERS: float(n_parameters)})
@@ -285,8 +287,8 @@ class Sweep:
     @property
     def _asks_ahead(self) -> bool:
         """Whether to ask ahead; a sampler that learns needs the results of early trials first."""
-        learns = self._parts.config.study.sampler.learns
-        return not learns or len(self.state.ended) >= self._parts.ahead_after
+        learns = self._context.config.study.sampler.learns
+        return not learns or len(self.state.ended) >= self._context.ahead_after
 
     def _ask_ahead(self, plan: Plan) -> None:
         """Draw the proposals that will be needed while the round of `plan` trains.
@@ -296,13 +298,13 @@ class Sweep:
         """
         if not self._asks_ahead:
             return
-        state, parallel = self.state, self._parts.config.parallel
+        state, parallel = self.state, self._context.config.parallel
         ending = sum(
             lane.epoch_to == self._epochs(state.running[lane.number].spec)
             for bucket in plan.buckets
             for lane in bucket.lanes
         )
-        share = math.ceil(parallel / (len(self._parts.policy.stops) + 1))
+        share = math.ceil(parallel / (len(self._context.policy.stops) + 1))
         wanted = max(ending - len(state.waiting), min(share, parallel - len(state.waiting)))
         count = max(0, min(wanted, self._left))
         state.draw_ahead(self._study.ask(count, state.rounds))
@@ -316,11 +318,11 @@ class Sweep:
         successive halving, verdicts depend on the order.
         """
         lanes = sorted(lanes, key=lambda lane: lane.number)
-        judged_by = judged(self._parts.metrics, self._parts.config.study.objectives)
+        judged_by = judged(self._context.metrics, self._context.config.study.objectives)
         for lane in lanes:
             if judged_by is None or lane.failure is not None:
                 continue
-            column = column_of(lane, judged_by, self._parts.config.edition)
+            column = column_of(lane, judged_by, self._context.config.edition)
             self._study.report(lane.number, lane.curve.first_epoch, finite_start(column))
         verdicts = {lane.number: self._judge(lane) for lane in lanes}
         ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
@@ -330,7 +332,7 @@ class Sweep:
             if lane.number in stopped and lane.number not in ended
         }
         ended = dict(sorted((ended | self._infeasible()).items()))
-        reason = ending_reason(self._parts.config, self.state, ended.values())
+        reason = ending_reason(self._context.config, self.state, ended.values())
         if reason is not None:
             others = (lane for lane in lanes if lane.number not in ended)
             ended |= {lane.number: replace(self._pruned(lane), reason=reason) for lane in others}
@@ -364,25 +366,25 @@ class Sweep:
             return self._complete(trial, Reason.EARLY_STOP)
         if self._keeps_best:
             complete = self._complete(trial, Reason.STOPPED)
-            if is_good_enough(self._parts.config.study, complete):
+            if is_good_enough(self._context.config.study, complete):
                 return complete
         return now if self._study.should_prune(lane.number) else None
 
     @property
     def _keeps_best(self) -> bool:
         """Whether a trial's value and weights are those of its best epoch, in training already."""
-        config = self._parts.config
+        config = self._context.config
         return config.edition > 2 and config.study.value == "best"
 
     def _pruned(self, lane: LaneRecord) -> Verdict:
         """The verdict of a trial that ends with the metrics of its last epoch."""
-        last = dict(zip(self._parts.metrics, lane.curve.values[-1].tolist(), strict=True))
+        last = dict(zip(self._context.metrics, lane.curve.values[-1].tolist(), strict=True))
         trial = self.state.running[lane.number]
         return self._verdict(trial, TrialState.PRUNED, Reason.PRUNED, last)
 
     def _complete(self, trial: Running, reason: Reason | None) -> Verdict:
         """The verdict of a complete trial, whose metrics are the means of its members'."""
-        metrics, keeps = self._parts.metrics, self._parts.config.keeps
+        metrics, keeps = self._context.metrics, self._context.config.keeps
         means = {name: np.mean(values_of(trial, metrics, name, keeps)) for name in metrics}
         metric_means = {name: float(mean) for name, mean in means.items()}
         return self._verdict(trial, TrialState.COMPLETE, reason, metric_means)
@@ -391,22 +393,22 @@ class Sweep:
         self, trial: Running, state: TrialState, reason: Reason | None, metrics: Mapping[str, float]
     ) -> Verdict:
         """The verdict of a trial that ends with these metrics."""
-        n_parameters = self._parts.structure_of(trial.spec).n_parameters
+        n_parameters = self._context.structure_of(trial.spec).n_parameters
         metrics = {**metrics, N_PARAMETERS: float(n_parameters)}
-        study = self._parts.config.study
+        study = self._context.config.study
         values = tuple(metrics[name] for name in study.objectives)
         return Verdict(state, reason, values, excesses(study.constraints, metrics))
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
-        trial, parts = self.state.running[number], self._parts
-        is_given = number < len(parts.config.study.enqueue) or number in self.state.enqueued
+        trial, context = self.state.running[number], self._context
+        is_given = number < len(context.config.study.enqueue) or number in self.state.enqueued
         enqueued = {"enqueued": is_given}
         if not trial.lanes:
             round_number = self.state.rounds + 1
-            row = untrained_row(trial.spec, verdict, round_number, parts, parts.clock())
+            row = untrained_row(trial.spec, verdict, round_number, context, context.clock())
             return row | enqueued
         program = self.state.classes[trial.class_id]
-        return trial_row(trial, verdict, program, parts, parts.clock()) | enqueued
+        return trial_row(trial, verdict, program, context, context.clock()) | enqueued
 
     def _work(self, bucket: Bucket) -> Work:
         specs = tuple(self.state.running[trial].spec for trial in bucket.numbers)
@@ -423,13 +425,13 @@ class Sweep:
         )
 
     def _records(self, outcomes: Sequence[Outcome]) -> list[BucketRecord]:
-        members, search = self._parts.policy.members, self._parts.config.search
+        members, search = self._context.policy.members, self._context.config.search
         return [
             bucket_record(
-                work, outcome, class_name(work.program, search), members, self._parts.boundary
+                work, outcome, class_name(work.program, search), members, self._context.boundary
             )
             for work, outcome in zip(self._works, outcomes, strict=True)
         ]
 
     def _epochs(self, spec: TrialSpec) -> int:
-        return self._parts.config.epochs_of(spec.params)
+        return self._context.config.epochs_of(spec.params)
