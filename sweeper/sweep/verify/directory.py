@@ -261,7 +261,7 @@ def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iter
             if found is TableDifference.MISSING and not has_begun:
                 continue  # a session that was killed before it wrote any
             if found is not None:
-                yield Damage(getattr(run_dir, view).name, found.value, hint, is_view=True)
+                yield Damage(getattr(run_dir, view).name, found.value, hint)
 
 
 def _strange_parts(run_dir: RunDir) -> Iterator[Damage]:
@@ -291,8 +291,8 @@ def _damaged_status(run_dir: RunDir, rounds: int) -> Iterator[Damage]:
     try:
         status = read_status(run_dir)
     except SetupError as error:
-        yield Damage(run_dir.status.name, error.problems[0].found, hint, is_view=True)
+        yield Damage(run_dir.status.name, error.problems[0].found, hint)
         return
     if status.round != rounds:
         found = f"it is of round {status.round}, and the ledger has {rounds}"
-        yield Damage(run_dir.status.name, found, hint, is_view=True)
+        yield Damage(run_dir.status.name, found, hint)

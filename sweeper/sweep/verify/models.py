@@ -19,15 +19,11 @@ from sweeper.sweep.state import EndedTrials
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Damage to `file`, named relative to the run directory.
-
-    `is_view` if the ledger has everything that was in it.
-    """
+    """Damage to `file`, named relative to the run directory."""
 
     file: str
     found: str
     hint: str
-    is_view: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}: {self.found}; {self.hint}"

@@ -51,15 +51,15 @@ def damaged_files(
         again = f"resume the study with --continue-from {path}, or with a copy of it"
         yield Damage(run_dir.started_from.name, found, f"{first}{again}")
     if found := study_copy_fault(run_dir):
-        yield Damage(run_dir.study_file.name, found, hint, is_view=True)
+        yield Damage(run_dir.study_file.name, found, hint)
     if not is_schema_text(run_dir.schema):
         found = "it cannot be read" if run_dir.schema.exists() else "it is missing"
-        yield Damage(run_dir.schema.name, found, hint, is_view=True)
+        yield Damage(run_dir.schema.name, found, hint)
     if run_dir.importance.exists() and not is_importance(run_dir.importance):
-        yield Damage(run_dir.importance.name, "it cannot be read", hint, is_view=True)
+        yield Damage(run_dir.importance.name, "it cannot be read", hint)
     if _is_baseline_damaged(run_dir):
         again = f"{hint}, which removes it; the next run of the study writes it again"
-        yield Damage(run_dir.baseline.name, "it cannot be read", again, is_view=True)
+        yield Damage(run_dir.baseline.name, "it cannot be read", again)
 
 
 def repair_files(
