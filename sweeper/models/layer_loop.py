@@ -88,9 +88,9 @@ class LayerLoop:
     activations: tuple[str, ...]
     has_dropout: bool
 
-    def depth(self, told: LaneInputs) -> Any:
+    def depth(self, inputs: LaneInputs) -> Any:
         """How many hidden layers a lane has."""
-        return self.shape.depth if told.depth is None else told.depth
+        return self.shape.depth if inputs.depth is None else inputs.depth
 
     def weight_at(self, layer: Any) -> Any:
         """Where the weights of a layer begin; those of layer `depth` are the last."""
@@ -150,16 +150,18 @@ class LayerLoop:
         return Activations(jnp.zeros(size, dtype), sums, kept)
 
     def given(
-        self, vector: Vector, layer: Any, x: Float[Array, "before batch"], told: LaneInputs
+        self, vector: Vector, layer: Any, x: Float[Array, "before batch"], inputs: LaneInputs
     ) -> Activations:
         """The output of a hidden layer for `x`, and what its gradient is computed from."""
         bias = part(vector, self.bias_at(layer), self.shape.width)
         sums = self.weight(vector, layer, len(x)) @ x + bias[:, None]
         kept = None
-        if told.keys is not None and self.has_dropout:
-            drawn = partial(kept_units, told.keys, layer, told.dropout, self.shape.width, x.dtype)
-            kept = made_first(drawn, jnp.asarray(told.dropout) >= 0).T
-        x = self.activated(self.norm(vector, layer), sums, kept, told)
+        if inputs.keys is not None and self.has_dropout:
+            drawn = partial(
+                kept_units, inputs.keys, layer, inputs.dropout, self.shape.width, x.dtype
+            )
+            kept = made_first(drawn, jnp.asarray(inputs.dropout) >= 0).T
+        x = self.activated(self.norm(vector, layer), sums, kept, inputs)
         return Activations(x, None if self._sums_follow_x else sums, kept)
 
     @property
@@ -168,19 +170,19 @@ class LayerLoop:
         return self.activations == ("relu",) and not self.shape.layer_norm
 
     def activated(
-        self, norm: Array | None, sums: Units, kept: Mask | None, told: LaneInputs
+        self, norm: Array | None, sums: Units, kept: Mask | None, inputs: LaneInputs
     ) -> Units:
         """The output of a hidden layer, from the sums of its units."""
-        real = None if told.width is None else jnp.arange(self.shape.width) < told.width
+        real = None if inputs.width is None else jnp.arange(self.shape.width) < inputs.width
         x = sums if norm is None else normalised(self._halves(norm), sums, real, axis=0)
         functions = [ACTIVATIONS[name] for name in self.activations]
-        if told.activation is None:
+        if inputs.activation is None:
             x = functions[0](x)
         else:
-            x = lax.switch(told.activation, functions, x)
+            x = lax.switch(inputs.activation, functions, x)
         if real is not None and OTHER_THAN_ZERO & set(self.activations):
             x = jnp.where(real[:, None], x, 0)
-        return x if kept is None else jnp.where(kept, x / (1 - told.dropout), 0)
+        return x if kept is None else jnp.where(kept, x / (1 - inputs.dropout), 0)
 
     def _halves(self, norm: Array) -> Norm:
         return Norm(norm[: self.shape.width], norm[self.shape.width :])
@@ -191,7 +193,7 @@ class LayerLoop:
         layer: Any,
         x: Units,
         at: Activations,
-        told: LaneInputs,
+        inputs: LaneInputs,
         change: Units,
         found: Vector,
     ) -> tuple[Units, Vector]:
@@ -199,7 +201,7 @@ class LayerLoop:
 
         Also returns `found`, the gradient of the parameters, with those of this layer added.
         """
-        by_sums, found = self._to_sums(vector, layer, x, at, told, change, found)
+        by_sums, found = self._to_sums(vector, layer, x, at, inputs, change, found)
         weight = partial(self.weight, vector, layer, self.shape.width)
         return turned(made_first(weight, layer >= 0)) @ by_sums, found
 
@@ -208,12 +210,12 @@ class LayerLoop:
         vector: Vector,
         x: Float[Array, "batch in"],
         at: Activations,
-        told: LaneInputs,
+        inputs: LaneInputs,
         change: Units,
         found: Vector,
     ) -> tuple[Float[Array, "batch in"], Vector]:
         """The same for the first layer."""
-        by_sums, found = self._to_sums(vector, 0, self.begin(x), at, told, change, found)
+        by_sums, found = self._to_sums(vector, 0, self.begin(x), at, inputs, change, found)
         return by_sums.T @ self.weight(vector, 0, x.shape[-1]), found
 
     def _to_sums(
@@ -222,14 +224,14 @@ class LayerLoop:
         layer: Any,
         x: Float[Array, "before batch"],
         at: Activations,
-        told: LaneInputs,
+        inputs: LaneInputs,
         change: Units,
         found: Vector,
     ) -> tuple[Units, Vector]:
         """The gradient of the sums of a layer, from that of its output."""
 
         def given(norm: Array | None, sums: Units) -> Units:
-            return self.activated(norm, sums, at.kept, told)
+            return self.activated(norm, sums, at.kept, inputs)
 
         sums = at.x if at.sums is None else at.sums
         by_norm, by_sums = jax.vjp(given, self.norm(vector, layer), sums)[1](change)
@@ -247,7 +249,7 @@ def outputs_over(
     loops: Loops,
     vector: Vector,
     x: Float[Array, "batch in"],
-    told: LaneInputs,
+    inputs: LaneInputs,
     room: Workspace | None,
 ) -> tuple[Float[Array, "batch out"], Activations | None]:
     """The outputs for each example, and those of its layers, written over that in `room`.
@@ -257,22 +259,22 @@ def outputs_over(
 
     def run(loop: LayerLoop) -> Array:
         def layer(index: Array, x: Units) -> Units:
-            return loop.given(vector, index, x, told).x
+            return loop.given(vector, index, x, inputs).x
 
         given = layer(0, loop.begin(jnp.asarray(x)))  # type: ignore[arg-type]
         if loop.shape.depth > 1:
-            given = lax.fori_loop(1, loop.depth(told), layer, given)
+            given = lax.fori_loop(1, loop.depth(inputs), layer, given)
         return loop.end(vector, given)
 
-    return _own(loops, told, run), None if room is None else room.given
+    return _own(loops, inputs, run), None if room is None else room.given
 
 
 def _forward(
-    loops: Loops, vector: Vector, x: Array, told: LaneInputs, room: Workspace | None
+    loops: Loops, vector: Vector, x: Array, inputs: LaneInputs, room: Workspace | None
 ) -> tuple[tuple[Array, Activations | None], Any]:
     def run(loop: LayerLoop, stack: Activations) -> tuple[Array, Activations]:
         def hidden(index: Any, carry: tuple[Units, Activations]) -> tuple[Units, Activations]:
-            at = loop.given(vector, index, carry[0], told)
+            at = loop.given(vector, index, carry[0], inputs)
             written = partial(
                 lax.dynamic_update_slice, start_indices=_begin(index), allow_negative_indices=False
             )
@@ -281,20 +283,20 @@ def _forward(
         # the first layer is not among those that are alike
         last, stack = hidden(0, (loop.begin(jnp.asarray(x)), stack))
         if loop.shape.depth > 1:
-            last, stack = lax.fori_loop(1, loop.depth(told), hidden, (last, stack))
+            last, stack = lax.fori_loop(1, loop.depth(inputs), hidden, (last, stack))
         return loop.end(vector, last), stack
 
     blank = loops[-1].blank(len(x), x.dtype) if room is None else room.given
-    given, stack = _own(loops, told, run, blank)
+    given, stack = _own(loops, inputs, run, blank)
     if room is None:
-        return (given, None), (vector, told, x, stack, None)
-    return (given, stack), (vector, told, x, stack, room.gradient)
+        return (given, None), (vector, inputs, x, stack, None)
+    return (given, stack), (vector, inputs, x, stack, room.gradient)
 
 
 def _backward(
     loops: Loops, saved: Any, changes: tuple[Array, Any]
 ) -> tuple[Vector, Array, None, None]:
-    vector, told, x, stack, room = saved
+    vector, inputs, x, stack, room = saved
     found = blank_gradient(vector, changes[0]) if room is None else jnp.asarray(room)
 
     def run(loop: LayerLoop, found: Vector, change: Array) -> tuple[Vector, Array]:
@@ -309,28 +311,28 @@ def _backward(
             )
             return jax.tree.map(lambda every: cut(every)[0], stack)
 
-        last = at(loop.depth(told) - 1).x
+        last = at(loop.depth(inputs) - 1).x
         change, found = loop.end_backward(vector, last, change, found)
 
         def hidden(index: Array, carry: tuple[Units, Vector]) -> tuple[Units, Vector]:
-            layer = loop.depth(told) - 1 - index
-            return loop.backward(vector, layer, at(layer - 1).x, at(layer), told, *carry)
+            layer = loop.depth(inputs) - 1 - index
+            return loop.backward(vector, layer, at(layer - 1).x, at(layer), inputs, *carry)
 
         if depth > 1:
-            change, found = lax.fori_loop(0, loop.depth(told) - 1, hidden, (change, found))
-        change, found = loop.backward_first(vector, x, at(0), told, change, found)
+            change, found = lax.fori_loop(0, loop.depth(inputs) - 1, hidden, (change, found))
+        change, found = loop.backward_first(vector, x, at(0), inputs, change, found)
         return found, change
 
-    return (*_own(loops, told, run, found, changes[0]), None, None)
+    return (*_own(loops, inputs, run, found, changes[0]), None, None)
 
 
 outputs_over.defvjp(_forward, _backward)
 
 
-def _own(loops: Loops, told: LaneInputs, run: Callable[..., Any], *operands: Any) -> Any:
+def _own(loops: Loops, inputs: LaneInputs, run: Callable[..., Any], *operands: Any) -> Any:
     """The result of `run` for the lane's own loop and the operands."""
     runs: Sequence[Callable[..., Any]] = [partial(run, loop) for loop in loops]
-    return runs[0](*operands) if told.loop is None else lax.switch(told.loop, runs, *operands)
+    return runs[0](*operands) if inputs.loop is None else lax.switch(inputs.loop, runs, *operands)
 
 
 def _begin(layer: Any) -> tuple[Array, ...]:

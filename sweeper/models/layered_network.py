@@ -92,14 +92,14 @@ class LayeredNetwork(Network, ABC):
 
     def traced(self, settings: Settings) -> dict[str, int]:
         model = layers_of(settings)
-        told: dict[str, int] = {}
+        integers: dict[str, int] = {}
         if self.padded:
-            told |= {"width": model.width, "depth": model.depth}
+            integers |= {"width": model.width, "depth": model.depth}
         if len(self.widths) > 1:
-            told["loop"] = self.widths.index(self.run(settings).width)
+            integers["loop"] = self.widths.index(self.run(settings).width)
         if len(self.activations) > 1:
-            told["activation"] = self.activations.index(model.activation)
-        return told
+            integers["activation"] = self.activations.index(model.activation)
+        return integers
 
     def padding(self, settings: Settings) -> Padding | None:
         own = self.own(settings)
@@ -122,7 +122,7 @@ class LayeredNetwork(Network, ABC):
     ) -> tuple[Float[Array, "*members batch out"], Activations | None]:
         """What the loop of hidden layers returns."""
         sizes = {name: traced[name] for name in LaneInputs._fields if name in traced}
-        told = LaneInputs(**sizes, keys=keys, dropout=dropout)
+        inputs = LaneInputs(**sizes, keys=keys, dropout=dropout)
         vector, x = jnp.asarray(parameters), jnp.asarray(x)
         embedding: PeriodicShape | None = self.shape.embedding
         if embedding is not None:
@@ -133,7 +133,7 @@ class LayeredNetwork(Network, ABC):
             room = None if room is None else room._replace(gradient=room.gradient[size:])
         elif self.encoding is not None:
             x = self.encoding(x)
-        return layer_loop.outputs_over(self.loops, jnp.asarray(vector), x, told, room)
+        return layer_loop.outputs_over(self.loops, jnp.asarray(vector), x, inputs, room)
 
     @property
     def is_loop(self) -> bool:

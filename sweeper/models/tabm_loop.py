@@ -54,14 +54,14 @@ class TabMLoop(LayerLoop):
         return jnp.tile(x.T, self.shape.members)
 
     def given(
-        self, vector: Vector, layer: Any, x: Float[Array, "before columns"], told: LaneInputs
+        self, vector: Vector, layer: Any, x: Float[Array, "before columns"], inputs: LaneInputs
     ) -> Activations:
         """The output of a hidden layer for `x`; its sums are those of the shared weights."""
         scaled = _scaled(x, self._of_members(vector, self._r_at(layer), len(x)))
         sums = self.weight(vector, layer, len(x)) @ scaled
-        kept = self._kept(layer, told, x.dtype)
+        kept = self._kept(layer, inputs, x.dtype)
         return Activations(
-            self._activated(sums, *self._after(vector, layer), kept, told), sums, kept
+            self._activated(sums, *self._after(vector, layer), kept, inputs), sums, kept
         )
 
     def backward(
@@ -70,12 +70,12 @@ class TabMLoop(LayerLoop):
         layer: Any,
         x: Units,
         at: Activations,
-        told: LaneInputs,
+        inputs: LaneInputs,
         change: Units,
         found: Vector,
     ) -> tuple[Units, Vector]:
         def activated(sums: Units, s: Scales, bias: Scales) -> Units:
-            return self._activated(sums, s, bias, at.kept, told)
+            return self._activated(sums, s, bias, at.kept, inputs)
 
         assert at.sums is not None, "kept for every layer"
         _, pulled = jax.vjp(activated, at.sums, *self._after(vector, layer))
@@ -93,11 +93,11 @@ class TabMLoop(LayerLoop):
         vector: Vector,
         x: Float[Array, "batch in"],
         at: Activations,
-        told: LaneInputs,
+        inputs: LaneInputs,
         change: Units,
         found: Vector,
     ) -> tuple[Float[Array, "batch in"], Vector]:
-        change, found = self.backward(vector, 0, self.begin(x), at, told, change, found)
+        change, found = self.backward(vector, 0, self.begin(x), at, inputs, change, found)
         return jnp.sum(change.reshape(len(change), self.shape.members, -1), axis=1).T, found
 
     def end(self, vector: Vector, x: Units) -> Float[Array, "members batch out"]:
@@ -136,20 +136,20 @@ class TabMLoop(LayerLoop):
         return self._of_members(vector, s, width), self._of_members(vector, bias, width)
 
     def _activated(
-        self, sums: Units, s: Scales, bias: Scales, kept: Mask | None, told: LaneInputs
+        self, sums: Units, s: Scales, bias: Scales, kept: Mask | None, inputs: LaneInputs
     ) -> Units:
         of_members = sums.reshape(*s.shape, -1)
         biased = of_members * s[..., None] + bias[..., None]
-        return self.activated(None, biased.reshape(sums.shape), kept, told)
+        return self.activated(None, biased.reshape(sums.shape), kept, inputs)
 
-    def _kept(self, layer: Any, told: LaneInputs, dtype: DTypeLike) -> Mask | None:
+    def _kept(self, layer: Any, inputs: LaneInputs, dtype: DTypeLike) -> Mask | None:
         """The units that dropout keeps, if there is any."""
-        if told.keys is None or not self.has_dropout:
+        if inputs.keys is None or not self.has_dropout:
             return None
         members, width = self.shape.members, self.shape.width
-        drawn = partial(kept_units, told.keys, layer, told.dropout, members * width, dtype)
-        kept = made_first(drawn, jnp.asarray(told.dropout) >= 0).T
-        own = draws_of(members, width, width if told.width is None else told.width).T
+        drawn = partial(kept_units, inputs.keys, layer, inputs.dropout, members * width, dtype)
+        kept = made_first(drawn, jnp.asarray(inputs.dropout) >= 0).T
+        own = draws_of(members, width, width if inputs.width is None else inputs.width).T
         return kept.at[own].get(mode="promise_in_bounds").reshape(width, -1)
 
 
