@@ -164,7 +164,7 @@ def _to_read(path: Path, options: str = "", timeout_s: float = 5) -> sqlite3.Con
     """A read-only connection that waits up to `timeout_s` for other processes."""
     address = f"{path.absolute().as_uri()}?mode=ro&{options}"
     return sqlite3.connect(
-        address, timeout_s, uri=True, isolation_level=None, check_same_thread=False
+        address, timeout=timeout_s, uri=True, isolation_level=None, check_same_thread=False
     )
 
 
