@@ -20,7 +20,9 @@ EPOCHS, TRIALS = 20, 24
 
 @pytest.fixture(scope="module")
 def script() -> dict[str, Any]:
-    return runpy.run_path(str(REPLAY))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPLAY.parent))
+        return runpy.run_path(str(REPLAY))
 
 
 def epochs_of(pruner: optuna.pruners.BasePruner, curves: np.ndarray, rungs: list[int]) -> int:

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from sweeper.trial import generator
 
+INDEX_BYTES = np.dtype(np.int32).itemsize
+"""The size of a row's index in an order."""
+
 
 def epoch_order(
     seed: int, replicate: int, epochs: int, n_rows: int, batch_size: int

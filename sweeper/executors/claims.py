@@ -12,6 +12,7 @@ import jax
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share
+from sweeper.data.order import INDEX_BYTES
 from sweeper.errors import SetupError
 from sweeper.executors.devices import (
     MAX_SHARED_FRACTION,
@@ -25,8 +26,6 @@ from sweeper.executors.devices import (
 )
 from sweeper.executors.jax_setup import configure_for, open_devices, own_fraction
 from sweeper.process import physical_bytes, usable_cores
-
-_INDEX_BYTES = 4  # of a row, in an order of rows
 
 
 def n_threads(config: StudyConfig) -> int:
@@ -172,7 +171,7 @@ def trained_bytes(config: StudyConfig, data: Dataset) -> int:
     """The size of the data as trained on: rows, and their order in all epochs, by batch size."""
     batch_sizes = config.drawn_values("train.batch_size") or (1,)
     rows = sum(len(data.training_rows(member.fold)) for member in config.members)
-    return data.nbytes + _INDEX_BYTES * rows * config.max_epochs * len(batch_sizes)
+    return data.nbytes + INDEX_BYTES * rows * config.max_epochs * len(batch_sizes)
 
 
 def check_fits(config: StudyConfig, data: Dataset) -> None:

@@ -248,10 +248,8 @@ def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row])
         if len(rows) <= len(kept):
             met = " and met study.constraints" if config.study.constraints else ""
             found = f"{counted(len(rows), 'trial')} completed{met}, and an ensemble needs 2"
-            key, hint = (
-                "",
-                "let more complete: train more trials, without study.stop, or prune fewer",
-            )
+            key = ""  # no setting alone is at fault
+            hint = "let more complete: train more trials, without study.stop, or prune fewer"
         raise StudyError(Problem(str(run_dir.root), key, found, hint))
     return kept
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.model import MlpTable, TabMTable
 from sweeper.data.dataset import Dataset
+from sweeper.data.order import INDEX_BYTES
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.cost import MEASURED_ROWS, Workload, n_parameters
 from sweeper.scheduler.forecast import DataSizes, traced_structure, workload_of
 
 _PARTS = ("train", "val", "test")
-_INDEX_BYTES = 4  # of a row, in the order of rows
 # arrays of the size of the parameters that a step needs besides model and optimizer: gradients,
 # updates and the new parameters
 _WORKING_COPIES = 3
@@ -67,7 +67,7 @@ def _of_branch(
     of_model = n_parameters(width, depth, work)
     state = of_model * (1 + work.optimizer_slots)
     rows = max(_of_training(width, depth, work, settings), _of_measuring(width, work, data))
-    order = _INDEX_BYTES * config.max_epochs * work.steps * work.batch_size
+    order = INDEX_BYTES * config.max_epochs * work.steps * work.batch_size
     own = (of_model * _WORKING_COPIES + rows) * work.bytes_per_number
     if program.lane_loop == "vmap":  # all lanes at once, with copies of their states and orders
         own = lanes * (own + state * work.bytes_per_number + order)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import optuna
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
@@ -27,10 +26,10 @@ _FADING = 1 / 3
 
 
 def losers_of_halving(
-    scores: Float[NDArray[Any], " trials"],
-    numbers: Int[NDArray[Any], " trials"],
+    scores: Float[np.ndarray, " trials"],
+    numbers: Int[np.ndarray, " trials"],
     reduction_factor: int,
-) -> Bool[NDArray[Any], " trials"]:
+) -> Bool[np.ndarray, " trials"]:
     """The trials that successive halving ends at a rung: all but the best 1 in `reduction_factor`.
 
     Low scores are good; of equal ones the trial with the lowest number is the best. At least one
@@ -43,8 +42,8 @@ def losers_of_halving(
 
 
 def losers_of_percentile(
-    curves: Float[NDArray[Any], "trials epochs"], percentile: float
-) -> Bool[NDArray[Any], " trials"]:
+    curves: Float[np.ndarray, "trials epochs"], percentile: float
+) -> Bool[np.ndarray, " trials"]:
     """The trials whose best value is worse than the best `percentile` % of the last values.
 
     Low values are good. This is Optuna's rule, applied to all trials instead of completed ones.
@@ -54,8 +53,8 @@ def losers_of_percentile(
 
 
 def forecasts(
-    curves: Float[NDArray[Any], "trials epochs"], last_epoch: int
-) -> Float[NDArray[Any], " trials"]:
+    curves: Float[np.ndarray, "trials epochs"], last_epoch: int
+) -> Float[np.ndarray, " trials"]:
     """The best value that each trial may reach by its last epoch; low values are good.
 
     With each doubling of the epochs a curve is assumed to gain `_FADING` times what it gained with
@@ -70,12 +69,12 @@ def forecasts(
     return level + gains * slope - _noise(curves[:, -10:])
 
 
-def _level(curves: Float[NDArray[Any], "trials epochs"]) -> Float[NDArray[Any], " trials"]:
+def _level(curves: Float[np.ndarray, "trials epochs"]) -> Float[np.ndarray, " trials"]:
     """The mean of the last third."""
     return curves[:, -max(1, curves.shape[1] // 3) :].mean(axis=1)
 
 
-def _noise(curves: Float[NDArray[Any], "trials epochs"]) -> Float[NDArray[Any], " trials"]:
+def _noise(curves: Float[np.ndarray, "trials epochs"]) -> Float[np.ndarray, " trials"]:
     """The standard deviation around lines through three values in a row."""
     if curves.shape[1] < 3:
         return np.zeros(len(curves))
@@ -86,8 +85,8 @@ def _noise(curves: Float[NDArray[Any], "trials epochs"]) -> Float[NDArray[Any], 
 class Cohort:
     """All trials with a value at an epoch, and their values up to it; low ones are good."""
 
-    numbers: Int[NDArray[Any], " trials"]
-    curves: Float[NDArray[Any], "trials epochs"]
+    numbers: Int[np.ndarray, " trials"]
+    curves: Float[np.ndarray, "trials epochs"]
 
 
 class CohortPruner(BasePruner):
@@ -116,7 +115,7 @@ class CohortPruner(BasePruner):
         """Whether trials may end after this epoch."""
 
     @abstractmethod
-    def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
+    def losers(self, cohort: Cohort) -> Bool[np.ndarray, " trials"]:
         """Which of these trials end, unless they have ended already."""
 
 
@@ -148,7 +147,7 @@ class HalvingPruner(CohortPruner):
             rung *= self._reduction_factor
         return rung == epoch
 
-    def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
+    def losers(self, cohort: Cohort) -> Bool[np.ndarray, " trials"]:
         best = cohort.curves.min(axis=1)
         if self._last_epoch is None:
             return losers_of_halving(best, cohort.numbers, self._reduction_factor)
@@ -183,7 +182,7 @@ class PercentilePruner(CohortPruner):
         after = epoch - self._n_warmup_steps
         return after >= 0 and (epoch == 1 or after % self._interval_steps == 0)
 
-    def losers(self, cohort: Cohort) -> Bool[NDArray[Any], " trials"]:
+    def losers(self, cohort: Cohort) -> Bool[np.ndarray, " trials"]:
         if len(cohort.numbers) <= self._n_others:
             return np.zeros(len(cohort.numbers), bool)
         return losers_of_percentile(cohort.curves, self._percentile)
