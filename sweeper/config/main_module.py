@@ -256,7 +256,10 @@ def _codes(kind: type) -> Iterator[Any]:
         method = getattr(method, "__func__", method)
         is_own = getattr(method, "__qualname__", "") == f"{kind.__qualname__}.{name}"
         code = getattr(method, "__code__", None)
-        if is_own and code is not None and linecache.getlines(code.co_filename):
+        # a method that dataclasses make is in <string>, as is `python -c` since Python 3.13
+        if not is_own or code is None or code.co_filename == "<string>":
+            continue
+        if linecache.getlines(code.co_filename):
             yield code
 
 
