@@ -152,9 +152,14 @@ def strays(column: pd.Series[Any], decimal: str = ".") -> pd.Series[bool]:
 
 def _numbers_in(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
     """The numbers that texts spell, NaN for other texts."""
-    if decimal != "." and isinstance(texts.dtype, pd.StringDtype):
-        texts = texts.str.replace(decimal, ".", regex=False)
-    return pd.to_numeric(texts, errors="coerce")
+    if not isinstance(texts.dtype, pd.StringDtype):
+        return pd.to_numeric(texts, errors="coerce")
+    places, found = pd.factorize(texts)  # most texts are repeated, and read once
+    different = pd.Series(found, dtype=texts.dtype)
+    if decimal != ".":
+        different = different.str.replace(decimal, ".", regex=False)
+    numbers = pd.to_numeric(different, errors="coerce").reindex(places)
+    return pd.Series(numbers.to_numpy(), texts.index, name=texts.name)
 
 
 def header_of_data(frame: pd.DataFrame, decimal: str = ".") -> str:
@@ -178,7 +183,7 @@ def header_of_data(frame: pd.DataFrame, decimal: str = ".") -> str:
 
 def _is_like_values(name: str, column: pd.Series[Any]) -> bool:
     """Whether the name of a column is one of its texts, or like H00577 and H00123."""
-    if name in set(column.dropna()):
+    if (column == name).any():
         return True
     first = column.dropna().iloc[:_DAYS_TRIED].astype(str)
     return any(map(str.isdigit, name)) and _shape(name) in set(first.map(_shape))
