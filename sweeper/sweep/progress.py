@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.results.ranking import value_columns
@@ -15,12 +15,10 @@ from sweeper.results.status import Status
 from sweeper.scheduler.classes import Plan, class_name
 from sweeper.study.options import most_failures, stopped_by
 from sweeper.sweep.state import EndedTrials, SweepState
-from sweeper.sweep.stopping import rules_met
+from sweeper.sweep.stopping import Doing, n_unasked, rules_met
 from sweeper.trial import Reason, TrialState
 
 _CUT_OFF = frozenset({Reason.TIMEOUT, Reason.STOPPED, Reason.MAX_FAILURES})
-
-Doing = Literal["running", "finished", "interrupted", "failed"]
 
 
 @dataclass(slots=True)
@@ -49,7 +47,7 @@ class Standing:
         """
         ended, front = state.ended.counts, self._front(state.ended)
         stopper = stopped_by(self.config, state.kept_with_study)
-        unasked = 0 if stopper else max(0, self.n_trials - state.asked)
+        unasked = n_unasked(self.n_trials, state, is_stopped=stopper is not None)
         waiting = len(state.waiting) + unasked
         rate = self._trials_per_s(len(state.ended), now)
         left = len(state.running) + waiting

@@ -32,12 +32,13 @@ from sweeper.sweep.compiling import CompileWatch
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.planning import policy_of_session, structures
-from sweeper.sweep.progress import Doing, Standing
+from sweeper.sweep.progress import Standing
 from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import LANE_LOOP, Change, xla_threads
 from sweeper.sweep.session.session import Session
+from sweeper.sweep.stopping import Doing
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
 from sweeper.sweep.unpublished import learning_gaps
@@ -125,7 +126,7 @@ class StudyRun:
                     finish()
             self._ledger.end_session(self._run_id, self._timeline.end())
             self._publisher.publish_spans(self._ledger)
-            status = self._write_status(self._end())
+            status = self._write_status(self._sweep.end_state)
             if warning := ended_by(status):
                 self._observer(Warned(warning))
             if self._sweep.finished and (warning := repeats(self._sweep.state.ended.values())):
@@ -152,11 +153,6 @@ class StudyRun:
         except Exception as error:  # it must not hide what ended the study
             reason = printable(f"{type(error).__name__}: {error}")
             self._observer(Warned(f"the last committed rows were not published: {reason}"))
-
-    def _end(self) -> Doing:
-        if self._sweep.has_failed:
-            return "failed"
-        return "finished" if self._sweep.finished else "interrupted"
 
     def _round(self) -> None:
         spending = self._timeline.spending

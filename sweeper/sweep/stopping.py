@@ -1,4 +1,4 @@
-"""Whether a limit or `study.stop` ends a study, or a trial that is good enough."""
+"""Whether a study is over, and what has ended it: a limit, `study.stop`, or its last trial."""
 
 from __future__ import annotations
 
@@ -13,8 +13,31 @@ from sweeper.sweep.rows import Verdict
 from sweeper.sweep.state import SweepState
 from sweeper.trial import Reason, TrialState
 
+Doing = Literal["running", "finished", "interrupted", "failed"]
+
 # of a trial that was not judged against others
 _CUT_OFF = frozenset({Reason.TIMEOUT, Reason.MAX_FAILURES, Reason.STOPPED})
+
+
+def n_unasked(n_trials: int, state: SweepState, *, is_stopped: bool) -> int:
+    """How many of `n_trials` may still be asked for; none if the sampler has stopped the study."""
+    return 0 if is_stopped else max(0, n_trials - state.asked)
+
+
+def is_over(config: StudyConfig, state: SweepState, unasked: int) -> bool:
+    """Whether every trial has ended, or something has ended the study.
+
+    `unasked` is how many trials may still be asked for.
+    """
+    is_asked = not state.waiting and not unasked
+    return not state.running and (is_asked or ending_reason(config, state) is not None)
+
+
+def end_state(config: StudyConfig, state: SweepState, unasked: int) -> Doing:
+    """The state of a study that trains no further round: interrupted if it is not over."""
+    if ending_reason(config, state) is Reason.MAX_FAILURES:
+        return "failed"
+    return "finished" if is_over(config, state, unasked) else "interrupted"
 
 
 def ending_reason(

@@ -36,7 +36,14 @@ from sweeper.sweep.rows import (
 )
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState, column_of, finite_start
-from sweeper.sweep.stopping import ending_reason, is_good_enough
+from sweeper.sweep.stopping import (
+    Doing,
+    end_state,
+    ending_reason,
+    is_good_enough,
+    is_over,
+    n_unasked,
+)
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 
 
@@ -59,24 +66,22 @@ class Sweep:
     @property
     def finished(self) -> bool:
         """Whether every trial has ended, or something has ended the study."""
-        state = self.state
-        is_asked = not state.waiting and not self._left
-        return not state.running and (is_asked or self._ending_reason is not None)
+        return is_over(self._context.config, self.state, self._left)
 
     @property
-    def _ending_reason(self) -> Reason | None:
-        """What has ended the study before all trials have; None if nothing has."""
-        return ending_reason(self._context.config, self.state)
+    def end_state(self) -> Doing:
+        """The state of the study if no further round is trained."""
+        return end_state(self._context.config, self.state, self._left)
 
     @property
     def _left(self) -> int:
         """How many trials the study may still be asked for."""
-        return 0 if self._study.is_stopped else max(0, self._n_trials - self.state.asked)
+        return n_unasked(self._n_trials, self.state, is_stopped=self._study.is_stopped)
 
     @property
     def has_failed(self) -> bool:
         """Whether more trials have failed than are allowed."""
-        return self._ending_reason is Reason.MAX_FAILURES
+        return ending_reason(self._context.config, self.state) is Reason.MAX_FAILURES
 
     def tidy(self) -> None:
         """Remove files that a crash left behind."""

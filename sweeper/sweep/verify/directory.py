@@ -30,14 +30,14 @@ from sweeper.results.timeline import Span, shares
 from sweeper.rundir import RunDir, remove_inside
 from sweeper.study.learning import Learned
 from sweeper.study.options import n_proposals, stopped_by
-from sweeper.sweep.progress import Doing, Standing
+from sweeper.sweep.progress import Standing
 from sweeper.sweep.resume import restore
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.directory import check_obstacles, holds_study, obstacles
 from sweeper.sweep.session.lock import held, held_to_look
 from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
-from sweeper.sweep.stopping import ending_reason
+from sweeper.sweep.stopping import end_state, n_unasked
 from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
 from sweeper.trial import Reason, TrialState
@@ -99,7 +99,8 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         counts = Learned.from_dict(ledger.learned()).counts
         began = run_id, n_trials, time.time(), len(state.ended)
         standing = Standing(config, *began, threads, counts)
-        doing = _doing(config, state)
+        is_stopped = stopped_by(config, state.kept_with_study) is not None
+        doing = end_state(config, state, n_unasked(n_trials, state, is_stopped=is_stopped))
         spent_s = _spent_s(ledger, run_id)
         write_status(run_dir, standing.status(state, time.time(), doing, spent_s=spent_s))
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
@@ -173,17 +174,6 @@ def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
     """The study as last requested, and the id of that session."""
     last = ledger.sessions()[-1]
     return study_of(last["study"], _study_file(run_dir, last), run_dir), last["run_id"]
-
-
-def _doing(config: StudyConfig, state: SweepState) -> Doing:
-    """The state in which the study ended, or will go on, as `Sweep` decides it."""
-    reason = ending_reason(config, state)
-    if reason is Reason.MAX_FAILURES:
-        return "failed"
-    is_stopped = stopped_by(config, state.kept_with_study) is not None
-    is_asked = not state.waiting and (is_stopped or state.asked >= n_proposals(config))
-    is_over = not state.running and (is_asked or reason is not None)
-    return "finished" if is_over else "interrupted"
 
 
 def _spent_s(ledger: Ledger, run_id: str) -> Mapping[str, float]:
