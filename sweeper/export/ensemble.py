@@ -38,6 +38,7 @@ from sweeper.models.user_network import Outputs, each_of
 from sweeper.programs.baseline import not_comparable, scoring
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
+from sweeper.programs.jackknife import GROUPS, grouped_rows, jackknife_error, kept_rows
 from sweeper.programs.losses import HUBER_DELTA
 from sweeper.programs.saved_file import plain_state_of, read_saved
 from sweeper.results.ensemble import (
@@ -56,8 +57,6 @@ from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import data_digest
 
-# groups of rows that are left out one by one for the standard error of a gain
-_GROUPS = 20
 _MOST_ROWS = 1_000_000
 _LEAST_ROWS = 20  # in each half of the validation part
 _MOST_OF_TREES = 20_000_000  # numbers that boosted trees are fitted to in some seconds
@@ -539,14 +538,11 @@ def _gain(pair: NDArray[Any], y: Targets, score: Score, sign: float) -> Gain | N
 
 
 def _error_of_difference(pair: NDArray[Any], y: Targets, score: Score) -> float | None:
-    n_rows = len(y) - len(y) % _GROUPS
-    if not n_rows or n_rows > _MOST_ROWS:
+    if not 0 < grouped_rows(len(y), GROUPS) <= _MOST_ROWS:
         return None
-    group = np.arange(n_rows) % _GROUPS
-    kept = (np.flatnonzero(group != left_out) for left_out in range(_GROUPS))
-    values = [score(pair[:, rows], y[rows])[:, 0] for rows in kept]
-    with np.errstate(invalid="ignore"):
-        error = np.std([second - first for first, second in values]) * math.sqrt(_GROUPS - 1)
+    kept = kept_rows(len(y), GROUPS)
+    values = [score(pair[:, rows], y[rows])[:, 0].tolist() for rows in kept]
+    error = jackknife_error([second - first for first, second in values])
     return float(error) if math.isfinite(error) else None
 
 

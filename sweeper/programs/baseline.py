@@ -18,6 +18,7 @@ from sweeper.config.train import SupervisedTable
 from sweeper.data.dataset import Dataset
 from sweeper.data.simple_models import Predict, Weights, constant_model, linear_model
 from sweeper.programs.data_spec import data_spec
+from sweeper.programs.jackknife import GROUPS, grouped_rows, jackknife_error, kept_rows
 from sweeper.programs.losses import HUBER_DELTA, criterion_of
 from sweeper.programs.metrics import metric_of
 from sweeper.programs.program import Hparams
@@ -30,8 +31,6 @@ Metrics = Callable[..., dict[str, Any]]
 
 # limits that keep fitting the linear model to a few seconds, whatever the data
 _MOST_ROWS, _MOST_NUMBERS, _LEAST_ROWS = 100_000, 10_000_000, 1_000
-# groups of rows, at most, that are left out one by one to find a standard error
-_GROUPS = 20
 
 
 def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
@@ -205,20 +204,13 @@ def _standard_errors(
     weights: Weights,
     metrics: Metrics,
 ) -> dict[str, float]:
-    """The standard error of each metric, by the delete-a-group jackknife; none for many rows.
-
-    It also holds for metrics that are not means over rows, such as R2. Groups have equal sizes.
-    """
-    groups = min(_GROUPS, len(y))
-    n_rows = len(y) - len(y) % max(1, groups)
-    if groups < 2 or n_rows > _MOST_ROWS:
+    """The standard error of each metric, by the delete-a-group jackknife; none for many rows."""
+    groups = min(GROUPS, len(y))
+    if groups < 2 or grouped_rows(len(y), groups) > _MOST_ROWS:
         return {}
-    group = np.arange(n_rows) % groups
-    kept = (np.flatnonzero(group != left_out) for left_out in range(groups))
+    kept = kept_rows(len(y), groups)
     found = [metrics(outputs[rows], y[rows], _of(weights, rows)) for rows in kept]
-    with np.errstate(invalid="ignore"):  # a metric of too few rows may be infinite
-        spread = {name: np.std([float(one[name]) for one in found]) for name in found[0]}
-    return {name: float(std * math.sqrt(groups - 1)) for name, std in spread.items()}
+    return {name: jackknife_error([float(one[name]) for one in found]) for name in found[0]}
 
 
 def _model(name: str, folds: Sequence[_Scored], *, is_linear: bool) -> SimpleModel:
