@@ -56,6 +56,7 @@ from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import data_digest
+from sweeper.trial import finite
 
 _MOST_ROWS = 1_000_000
 _LEAST_ROWS = 20  # in each half of the validation part
@@ -443,7 +444,7 @@ def _measured(
         def with_trees(gain: Gain, x: NDArray[Any], y: Targets) -> Gain:
             outputs = _predictions(data, trees(x).astype(x.dtype))
             value = sign * float(score(outputs[None], y)[0, 0])
-            return replace(gain, trees=value if math.isfinite(value) else None)
+            return replace(gain, trees=finite(value))
 
         if not data.n_folds:
             validation = with_trees(validation, data.x_val, known)
@@ -542,8 +543,7 @@ def _error_of_difference(pair: NDArray[Any], y: Targets, score: Score) -> float 
         return None
     kept = kept_rows(len(y), GROUPS)
     values = [score(pair[:, rows], y[rows])[:, 0].tolist() for rows in kept]
-    error = jackknife_error([second - first for first, second in values])
-    return float(error) if math.isfinite(error) else None
+    return finite(jackknife_error([second - first for first, second in values]))
 
 
 def not_measured(run_dir: RunDir) -> Problem:

@@ -23,6 +23,7 @@ from sweeper.programs.losses import HUBER_DELTA, criterion_of
 from sweeper.programs.metrics import metric_of
 from sweeper.programs.program import Hparams
 from sweeper.results.baseline import Baseline, SimpleModel
+from sweeper.trial import finite
 
 _Rows = tuple[NDArray[Any], NDArray[Any], Weights]
 
@@ -226,4 +227,4 @@ def _means(folds: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
     """The mean of each number over the folds; None if it is not finite."""
     shared = [name for name in folds[0] if all(name in one for one in folds)]
     means = {name: math.fsum(one[name] for one in folds) / len(folds) for name in shared}
-    return {name: mean if math.isfinite(mean) else None for name, mean in means.items()}
+    return {name: finite(mean) for name, mean in means.items()}
