@@ -172,7 +172,7 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
     title = f"ensemble of {trials}, selected from {chosen_from}, by weight"
     yield rows(title, ("trial", "weight"), [[*one] for one in record.weights.items()])
     yield ""
-    metric = record.metric.removeprefix("val_")
+    metric = record.metric_name
     compared = {"validation": record.validation, "test": record.test}
     parts = [
         [name, gain.rows, gain.single, gain.ensemble, gain.standard_error, gain.trees]
@@ -199,7 +199,7 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
 
 def ensemble_again(found: Sequence[Again], record: EnsembleRecord) -> Iterator[RenderableType]:
     """How an ensemble and the best trial compare if they are trained with fresh seeds."""
-    metric = record.metric.removeprefix("val_")
+    metric = record.metric_name
     title = f"{metric} of the ensemble, mean over {len(found[0].single)} seeds"
     names = ("rows", "count", f"trial {record.single}", "ensemble", "difference", "standard error")
     parts = [

@@ -70,7 +70,7 @@ def write_members(
 
 
 def _card(record: EnsembleRecord, output: Path) -> str:
-    metric, name = record.metric.removeprefix("val_"), output.name
+    metric, name = record.metric_name, output.name
     place = quote(f"{name}/")
     gains = {"validation": record.validation, "test": record.test}
     measured = [

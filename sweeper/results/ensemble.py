@@ -87,6 +87,11 @@ class EnsembleRecord:
         )
 
     @property
+    def metric_name(self) -> str:
+        """The metric without the prefix of its split."""
+        return self.metric.removeprefix("val_")
+
+    @property
     def size(self) -> int:
         """How many candidates are averaged, repeated ones included."""
         return sum(member.count for member in self.members) // self.folds
@@ -129,7 +134,7 @@ def confirmation(found: Again, record: EnsembleRecord) -> str:
     lead = found.difference * gain_sign(record.direction)
     is_clear = abs(lead) > ERRORS_APART * found.standard_error
     how = ("better" if lead > 0 else "worse") if is_clear else "not clearly better or worse"
-    metric, error = record.metric.removeprefix("val_"), number(found.standard_error, 2)
+    metric, error = record.metric_name, number(found.standard_error, 2)
     return (
         f"with fresh seeds, the ensemble is {how} than trial {record.single}: {metric} differs by "
         f"{number(found.difference, 2)} on {found.rows:,} {found.part} rows, with a standard error "
@@ -161,7 +166,7 @@ def better_trees(record: EnsembleRecord) -> str:
     gain = record.validation if record.test is None else record.test
     if gain.trees is None or replace(gain, single=gain.trees).lead(record.direction) >= 0:
         return ""
-    metric = record.metric.removeprefix("val_")
+    metric = record.metric_name
     where = "validation" if record.test is None else "test"
     return (
         "gradient boosting with scikit-learn's defaults, fitted to the same rows, is better on "
@@ -182,7 +187,7 @@ def verdict(record: EnsembleRecord) -> str:
     if record.test is not None and record.test.standard_error is not None:
         gain, where = record.test, "test rows"
         single = f"trial {record.single}"
-    metric = record.metric.removeprefix("val_")
+    metric = record.metric_name
     lead, error = gain.lead(record.direction), gain.standard_error
     if lead == 0:
         return f"the ensemble is as good as {single} in {metric} on {gain.rows:,} {where}"
