@@ -28,7 +28,6 @@ from sweeper.errors import Problem, counted, listed
 
 # floats with more different values than this are measurements, not classes
 _MAX_FLOAT_CLASSES = 20
-_COLUMNS_SHOWN = 6
 
 
 def problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:

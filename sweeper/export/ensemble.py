@@ -257,7 +257,7 @@ def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row])
 def _refuse_unfit(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
     """Refuse a study whose models cannot be averaged, or data of too few rows."""
     where, objectives = str(run_dir.root), config.study.objectives
-    if found := _why_not(config, data):
+    if found := _why_not(config):
         raise StudyError(Problem(where, "", f"no ensemble: {found}", "export a single trial"))
     if len(objectives) > 1:
         found, hint = "an ensemble is selected by one metric", "search for one objective"
@@ -278,7 +278,7 @@ def _refuse_changed(run_dir: RunDir, data: Dataset) -> None:
         raise StudyError(Problem(str(run_dir.root), "data", found, hint))
 
 
-def _why_not(config: StudyConfig, data: Dataset) -> str:
+def _why_not(config: StudyConfig) -> str:
     if not isinstance(config.train, SupervisedTable):
         return f'predictions of train.program = "{config.train.program}" cannot be averaged'
     (metric, *_) = config.study.objectives
@@ -289,7 +289,7 @@ def _why_not(config: StudyConfig, data: Dataset) -> str:
         return f"{metric} is user-defined, so means may have another meaning"
     if name == "loss" and config.entry(HUBER_DELTA) is not None:
         return "val_loss depends on train.huber_delta, which differs between trials"
-    return not_comparable(config, data)
+    return not_comparable(config)
 
 
 def score_of(config: StudyConfig, data: Dataset) -> Score:

@@ -15,7 +15,6 @@ from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Network, Traced, Vector
 
 Vectors = Mapping[str, Vector]
-Outputs = Mapping[str, Float[Array, "batch out"]]
 Hparams = Mapping[str, Any]
 
 

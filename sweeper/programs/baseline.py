@@ -40,7 +40,7 @@ def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
     With folds, models are fitted to the training part of each, and values are means over the folds,
     like those of a trial.
     """
-    if skipped := not_comparable(config, data):
+    if skipped := not_comparable(config):
         return Baseline(data.digest, skipped=skipped)
     try:
         return _measured(config, data)
@@ -48,7 +48,7 @@ def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
         return Baseline(data.digest, skipped=f"{type(error).__name__}: {error}")
 
 
-def not_comparable(config: StudyConfig, data: Dataset) -> str:
+def not_comparable(config: StudyConfig) -> str:
     """Why simple models cannot be compared with the trials of a study; empty if they can."""
     train = config.train
     if not isinstance(train, SupervisedTable | AlternatingTable):
