@@ -30,8 +30,8 @@ def model_card(
     modules: Sequence[str],
     needed: Sequence[str],
     output: Path,
-    baseline: Baseline | None = None,
-    start: str | None = None,
+    baseline: Baseline | None,
+    start: str | None,
 ) -> str:
     """The Markdown text of `README.md` for the trial of `row`.
 

@@ -95,7 +95,7 @@ def damaged_model(
     config: StudyConfig,
     model: Model,
     data_digest: str | None,
-    trusted: bool = False,
+    trusted: bool,
 ) -> Iterator[Damage]:
     """What is wrong with the files of a model, of any size if `trusted`."""
     number, member = model.row["trial_number"], model.member

@@ -34,7 +34,7 @@ def other_files(run_dir: RunDir) -> list[Path]:
 
 
 def damaged_files(
-    run_dir: RunDir, config: StudyConfig, ledger: Ledger, trusted: bool = False
+    run_dir: RunDir, config: StudyConfig, ledger: Ledger, trusted: bool
 ) -> Iterator[Damage]:
     """What is wrong with the files that a session writes next to the tables, or with its notes."""
     hint = repair_hint(run_dir)
@@ -68,7 +68,7 @@ def repair_files(
     ledger: Ledger,
     state: SweepState,
     *,
-    trust_code: bool = False,
+    trust_code: bool,
 ) -> tuple[str, ...]:
     """Rewrite them if they are damaged; returns what could not be fixed."""
     restore_copy(run_dir, ledger.sessions()[0]["study"])
