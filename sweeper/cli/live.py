@@ -112,7 +112,7 @@ class LiveView(View):
         else:
             parts.append(Text(f"{opened.study}, rounds closed: {progress.rounds}, {elapsed}"))
             since_s = now - progress.status_at
-            parts += [_beginning(opened)] if status is None else _standing(status, since_s)
+            parts += [_beginning(opened)] if status is None else _status_lines(status, since_s)
         if trained:
             parts.append(Text(trained))
         if progress.compiling.is_going_on:
@@ -142,7 +142,7 @@ def _bar(finished: int | None, n_trials: int, *texts: str) -> RenderableType:
     return bar
 
 
-def _standing(status: Status, since_s: float) -> list[RenderableType]:
+def _status_lines(status: Status, since_s: float) -> list[RenderableType]:
     """The status at the last commit, `since_s` seconds ago; the remaining time keeps counting."""
     finished = formatting.finished_trials(status.counts)
     ended = f"{finished} of {counted(status.n_trials, 'trial')}"
@@ -201,7 +201,7 @@ class LineView(View):
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
         self._started_at = self._said_at = time.monotonic() - ran_s
-        self._standing = ""
+        self._last_round = ""
         self._best: float | None = None
         self._tenth = 0
 
@@ -237,9 +237,9 @@ class LineView(View):
 
     def _news(self, status: Status) -> list[str]:
         """The new facts after a round, compared with the rounds before."""
-        self._standing = f"round {status.round}: {formatting.progress(status)}"
+        self._last_round = f"round {status.round}: {formatting.progress(status)}"
         if diverged := formatting.outcomes(status).get(formatting.DIVERGED):
-            self._standing += f", {diverged} diverged"
+            self._last_round += f", {diverged} diverged"
         lines: list[str] = []
         if status.best is not None and status.best["value"] != self._best:
             self._best = status.best["value"]
@@ -247,7 +247,7 @@ class LineView(View):
         percent = 100 * formatting.finished_trials(status.counts) // status.n_trials
         if percent // 10 > self._tenth:
             self._tenth = percent // 10
-            lines.append(f"{percent} %, {self._standing}")
+            lines.append(f"{percent} %, {self._last_round}")
         return lines
 
     def _tell_time(self) -> None:
@@ -265,16 +265,16 @@ class LineView(View):
     def _activity(self) -> str:
         """What goes on before the first commit; empty afterwards."""
         with self._lock:
-            return "" if self._standing else self._progress.activity(self._doing())
+            return "" if self._last_round else self._progress.activity(self._doing())
 
     def what_is_done(self) -> str:
         """The progress, and what the program is doing if no round has been closed."""
         with self._lock:
-            progress, standing = self._progress, self._standing
-        if not standing:
+            progress, last_round = self._progress, self._last_round
+        if not last_round:
             return progress.current(self._doing(), time.monotonic())
         compiling = progress.compiling
         shown = f"compiling: {formatting.compiling(compiling, time.monotonic())}"
         averaging = _AVERAGING if self._doing() == _AVERAGING else ""
         now = (shown if compiling.is_going_on else "", str(progress.round), averaging)
-        return ", ".join(filter(None, (standing, *now)))
+        return ", ".join(filter(None, (last_round, *now)))

@@ -134,7 +134,7 @@ def _table(columns: Sequence[TextColumn], width: int) -> Table:
     return table
 
 
-def standing(run_dir: RunDir, status: Status) -> Table:
+def status_table(run_dir: RunDir, status: Status) -> Table:
     """The status of a study, and if it runs, what its threads and workers are doing."""
     facts: dict[str, object] = {
         "study": f"{status.study} ({run_dir.root})",

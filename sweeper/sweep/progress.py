@@ -22,7 +22,7 @@ _CUT_OFF = frozenset({Reason.TIMEOUT, Reason.STOPPED, Reason.MAX_FAILURES})
 
 
 @dataclass(slots=True)
-class Standing:
+class SessionProgress:
     """Counts the progress of a session, to estimate its rate and remaining time."""
 
     config: StudyConfig

@@ -32,7 +32,7 @@ from sweeper.sweep.compiling import CompileWatch
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.planning import policy_of_session, structures
-from sweeper.sweep.progress import Standing
+from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
@@ -75,7 +75,7 @@ class StudyRun:
         state, n_trials = self._sweep.state, n_proposals(config)
         began = session.run_id, n_trials, time.time(), len(state.ended)
         threads = xla_threads(session.ledger.sessions())
-        self._standing = Standing(config, *began, threads, session.learned.counts)
+        self._progress = SessionProgress(config, *began, threads, session.learned.counts)
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
         if state.asked > n_trials:
@@ -190,7 +190,7 @@ class StudyRun:
 
     def _status(self, doing: Doing, plan: Plan | None = None) -> Status:
         spent_s = self._timeline.spent_s()
-        return self._standing.status(self._sweep.state, time.time(), doing, plan, spent_s)
+        return self._progress.status(self._sweep.state, time.time(), doing, plan, spent_s)
 
     def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
         return self._observer.write(self._status(doing, plan))

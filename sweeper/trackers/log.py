@@ -54,10 +54,10 @@ def log_study(
     Raises:
         SetupError: nothing was published, the tracker is not installed, or it refuses something.
     """
-    standing = read_status(run_dir)
-    while follow and not run_dir.trials.exists() and standing.state == "running":
+    status = read_status(run_dir)
+    while follow and not run_dir.trials.exists() and status.state == "running":
         time.sleep(every_s)
-        standing = read_status(run_dir)
+        status = read_status(run_dir)
     memory = recall(run_dir)
     published = _read(run_dir, memory)
     tracker = connecting(published.status.study, memory)

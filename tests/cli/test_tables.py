@@ -45,7 +45,7 @@ def test_parameters_have_the_names_of_the_study() -> None:
 @pytest.mark.parametrize("predicted_s", [0.0, 2.5])
 def test_a_prediction_is_shown_if_there_is_one(predicted_s: float, tmp_path: Path) -> None:
     status = replace(STATUS, predicted_compile_s=predicted_s, predicted_train_s=predicted_s)
-    told = {line[0]: line for line in shown(tables.standing(RunDir(tmp_path), status)) if line}
+    told = {line[0]: line for line in shown(tables.status_table(RunDir(tmp_path), status)) if line}
 
     for name in ("compiled", "trained"):
         assert (told[name][-3:] == ["predicted", "2.5", "s"]) is (predicted_s > 0)

@@ -13,7 +13,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.ranking import best_first, models_left_out, pareto_front
 from sweeper.results.status import Status, ended_by, going_on
 from sweeper.study.ask_tell import Study
-from sweeper.sweep.progress import Standing
+from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.resume import restore
 from sweeper.sweep.sweep import Sweep
 from tests.round_machine import Crash, CrashingLedger, contents, new_ledger, run, study
@@ -126,13 +126,13 @@ def test_a_front_whose_models_are_not_all_kept_is_reported(
     assert not said or f"has {front} trials, but results.keep_models = {kept} keeps" in str(warning)
 
 
-def standing(sweep: Sweep, config: Any) -> Any:
-    return Standing(config, "test", 16, 0.0, 0).status(sweep.state, 1.0, "finished")
+def final_status(sweep: Sweep, config: Any) -> Any:
+    return SessionProgress(config, "test", 16, 0.0, 0).status(sweep.state, 1.0, "finished")
 
 
 def test_status_shows_the_front() -> None:
     config, ledger = study([*FEW, *SEVERAL]), new_ledger()
-    status = standing(run(config, ledger), config)
+    status = final_status(run(config, ledger), config)
     front = pareto_front(ledger.trial_rows(), config.study.directions)
     assert [one["trial_number"] for one in status.front] == [row["trial_number"] for row in front]
     assert status.front[0]["values"] == [front[0][name] for name in ("value", "value_1", "value_2")]
@@ -144,7 +144,7 @@ def test_the_best_trial_meets_the_constraints() -> None:
         [*FEW, "study.constraints=[{metric='n_parameters',max=100},{metric='val_loss',min=0.5}]"]
     )
     ledger = new_ledger()
-    status = standing(run(config, ledger), config)
+    status = final_status(run(config, ledger), config)
     rows = ledger.trial_rows()
     for row in rows:
         assert row["feasible"] is (row["n_parameters"] <= 100 and row["final_val_loss"] >= 0.5)
@@ -157,7 +157,7 @@ def test_the_best_trial_meets_the_constraints() -> None:
 
 def test_the_best_trial_is_none_without_a_feasible_one() -> None:
     config = study([*FEW, "study.constraints=[{metric='val_loss',max=-1}]"])
-    status = standing(run(config, new_ledger()), config)
+    status = final_status(run(config, new_ledger()), config)
     assert (status.best, status.feasible) == (None, 0)
 
 
@@ -213,7 +213,7 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
         config = study([*FEW, f"study.timeout={timeout}", *more])
         run(config, ledger, clock=Clock())
         state = restore(ledger, config).state
-        return Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
+        return SessionProgress(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
 
     ledger = new_ledger()
     cut = ended(ledger, "10s")
@@ -233,7 +233,7 @@ def test_a_trial_that_ran_out_of_its_own_time_does_not_end_the_study() -> None:
     failed = {**state.ended[15], "reason": "timeout"}  # as execution.trial_timeout does
     assert failed["state"] == "FAIL"
     state.ended.add({15: failed})
-    status = Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
+    status = SessionProgress(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
     assert ended_by(status) is None
     assert status.epochs is not None
 
@@ -250,7 +250,7 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     assert cut
     assert {(row["state"], row["epochs_done"] < 8) for row in cut} == {("PRUNED", True)}
     state = restore(ledger, config).state
-    status = Standing(config, "test", 16, 0.0, 0).status(state, 1.0, "failed")
+    status = SessionProgress(config, "test", 16, 0.0, 0).status(state, 1.0, "failed")
     told = ended_by(status)
     assert told is not None
     assert told.startswith(f"ended by execution.max_failures = {limit}: 2 trials failed; ")
@@ -261,7 +261,9 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     assert not run(larger, ledger, killing=failing).has_failed
     assert [row["state"] for row in ledger.trial_rows()].count("FAIL") == 3
     state = restore(ledger, config).state
-    assert ended_by(Standing(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")) is None
+    assert (
+        ended_by(SessionProgress(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")) is None
+    )
 
 
 def test_the_spent_time_is_in_the_ledger() -> None:

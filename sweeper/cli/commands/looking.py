@@ -50,13 +50,13 @@ def status(
     if watch:
         wait_for_study(Path(directory or "runs"))
     run_dir = run_asked(directory)
-    standing = read_status(run_dir)
+    current = read_status(run_dir)
     if watch and not as_json:
-        _watch(run_dir, standing)
+        _watch(run_dir, current)
     elif as_json:
-        print_json(status_record(run_dir, standing))
+        print_json(status_record(run_dir, current))
     else:
-        print_shown(tables.standing(run_dir, standing))
+        print_shown(tables.status_table(run_dir, current))
         warn_if_behind(run_dir)
 
 
@@ -80,16 +80,16 @@ def _missing(directory: Path) -> str:
     return f"it does not exist yet{f' ({near})' if near else ''}"
 
 
-def _watch(run_dir: RunDir, standing: Status) -> None:
+def _watch(run_dir: RunDir, current: Status) -> None:
     """Refresh the status in one place until the study ends."""
     from rich.live import Live
 
-    shown = tables.standing(run_dir, standing)
+    shown = tables.status_table(run_dir, current)
     with Live(shown, console=console_on(answers()), auto_refresh=False) as live:
-        while standing.state == "running":
+        while current.state == "running":
             time.sleep(WATCHED_EVERY_S)
-            standing = read_status(run_dir)
-            live.update(tables.standing(run_dir, standing), refresh=True)
+            current = read_status(run_dir)
+            live.update(tables.status_table(run_dir, current), refresh=True)
 
 
 def verify(

@@ -123,12 +123,12 @@ def stop(
         _check_in_training(run_dir, trial)
         _ask(run_dir, new_request(trial, {}, waits=not no_wait), timeout)
         return
-    standing = read_status(run_dir)
-    if standing.state != "running":
-        found = f"the study is not running: its state is {standing.state}"
+    status = read_status(run_dir)
+    if status.state != "running":
+        found = f"the study is not running: its state is {status.state}"
         raise StudyError(Problem(str(run_dir.root), "", found, ""))
     run_dir.stop.touch()
-    print_shown(f"asked pid {standing.pid} on {standing.host} to stop after the current round")
+    print_shown(f"asked pid {status.pid} on {status.host} to stop after the current round")
 
 
 def enqueue(

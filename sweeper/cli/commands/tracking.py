@@ -79,8 +79,8 @@ def log(
     console_on(answers()).print(printable(f"{said}, to {done.place}"), soft_wrap=True)
     if done.state in ("running", "interrupted"):
         then = "log it again" if done.state == "running" else "resume it and log it again"
-        print_shown(f"the study {_standing(done.state)}: {then} to add what follows")
+        print_shown(f"the study {_describe_state(done.state)}: {then} to add what follows")
 
 
-def _standing(state: str) -> str:
+def _describe_state(state: str) -> str:
     return "is still running" if state == "running" else "was interrupted"

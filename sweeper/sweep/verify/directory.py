@@ -30,7 +30,7 @@ from sweeper.results.timeline import Span, shares
 from sweeper.rundir import RunDir, remove_inside
 from sweeper.study.learning import Learned
 from sweeper.study.options import n_proposals, stopped_by
-from sweeper.sweep.progress import Standing
+from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.resume import restore
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.directory import check_obstacles, holds_study, obstacles
@@ -98,11 +98,11 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         threads = xla_threads(ledger.sessions())
         counts = Learned.from_dict(ledger.learned()).counts
         began = run_id, n_trials, time.time(), len(state.ended)
-        standing = Standing(config, *began, threads, counts)
+        progress = SessionProgress(config, *began, threads, counts)
         is_stopped = stopped_by(config, state.kept_with_study) is not None
         doing = end_state(config, state, n_unasked(n_trials, state, is_stopped=is_stopped))
         spent_s = _spent_s(ledger, run_id)
-        write_status(run_dir, standing.status(state, time.time(), doing, spent_s=spent_s))
+        write_status(run_dir, progress.status(state, time.time(), doing, spent_s=spent_s))
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
 
 
