@@ -200,24 +200,24 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         check_fits(config, data)
         config, of_models = check_models(config, data)
         config, parallel = _decide_parallel(config, jax.default_backend())
-        foreseen_ = make_forecast(config, data, None)
+        forecast = make_forecast(config, data, None)
         devices = len(devices_of(config))
-        policy = policy_of(config, options.rungs(config), foreseen_, config.study.n_trials, devices)
+        policy = policy_of(config, options.rungs(config), forecast, config.study.n_trials, devices)
         study = Study(config, Past(learned=learned.trials))
         specs = study.ask(parallel.trials, told_through_round=0)
         live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
-        structure_of = structures(config, Programs(data_spec(config, data)), foreseen_.lane_loop)
+        structure_of = structures(config, Programs(data_spec(config, data)), forecast.lane_loop)
         return Preview(
             config,
             data,
-            foreseen_,
+            forecast,
             scheduler.plan(live, (), structure_of, policy),
             jax.devices()[0].device_kind,
             devices,
             n_threads(config),
             n_workers(config),
             parallel,
-            plan_digests(config, data, foreseen_.as_dict()),
+            plan_digests(config, data, forecast.as_dict()),
             stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data),
             partly_idle(config, never_run(config, data)),
             of_models,
@@ -378,7 +378,7 @@ def run_prepared(
         for warning in warnings:
             observer(Warned(warning))
         given = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
-        foresee = partial(make_forecast, config, data, given=given)
+        forecast_maker = partial(make_forecast, config, data, given=given)
         saved = None
         if start is not None:
             warm_start.check_fits(config, start, data)
@@ -388,7 +388,7 @@ def run_prepared(
         # trials that start from a saved model do not use the initial weights of the builder
         weights = fixed_start_of(config, data) if start is None else None
         opened = session.open_session(
-            *(config, data.digest, foresee, environment()),
+            *(config, data.digest, forecast_maker, environment()),
             fresh=asked.fresh,
             start=saved,
             weights=weights,
@@ -416,4 +416,4 @@ def run_prepared(
             except SweeperError as error:  # too few trials completed, or they cannot be averaged
                 observer(Warned(f"no ensemble: {error}"))
 
-        return begun.to_the_end(stop, average_models)
+        return begun.run_to_end(stop, average_models)

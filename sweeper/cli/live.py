@@ -112,19 +112,19 @@ class LiveView(View):
         else:
             parts.append(Text(f"{opened.study}, rounds closed: {progress.rounds}, {elapsed}"))
             since_s = now - progress.status_at
-            parts += [_beginning(opened)] if status is None else _status_lines(status, since_s)
+            parts += [_first_bar(opened)] if status is None else _status_lines(status, since_s)
         if trained:
             parts.append(Text(trained))
         if progress.compiling.is_going_on:
             parts.append(Text(f"compiling: {formatting.compiling(progress.compiling, now)}"))
         if progress.places:
-            parts.append(_working(progress.places, now))
+            parts.append(_places_table(progress.places, now))
         if self._doing() == _AVERAGING:
             parts.append(Text(_AVERAGING))
         return Group(*parts)
 
 
-def _beginning(opened: StudyOpened) -> RenderableType:
+def _first_bar(opened: StudyOpened) -> RenderableType:
     """The bar before the first commit; after a resume, the number of finished trials is unknown."""
     every, is_resumed = counted(opened.n_trials, "trial"), opened.rounds_done > 0
     return _bar(
@@ -153,7 +153,7 @@ def _status_lines(status: Status, since_s: float) -> list[RenderableType]:
     return parts
 
 
-def _working(places: Mapping[str, tuple[PlaceEvent, float]], now: float) -> RenderableType:
+def _places_table(places: Mapping[str, tuple[PlaceEvent, float]], now: float) -> RenderableType:
     """What each thread and worker is doing, and for how long."""
     table = Table.grid(padding=(0, 2))
     for place in sorted(places):
@@ -226,7 +226,7 @@ class LineView(View):
             if event.moved_to is not None:
                 self.say(f"the old run directory is now {event.moved_to}")
         elif isinstance(event, RoundClosed):
-            for line in self._news(event.status):
+            for line in self._new_lines(event.status):
                 self.say(line)
 
     def say(self, message: str) -> None:
@@ -235,7 +235,7 @@ class LineView(View):
             self._console.file.flush()
             self._said_at = time.monotonic()
 
-    def _news(self, status: Status) -> list[str]:
+    def _new_lines(self, status: Status) -> list[str]:
         """The new facts after a round, compared with the rounds before."""
         self._last_round = f"round {status.round}: {formatting.progress(status)}"
         if diverged := formatting.outcomes(status).get(formatting.DIVERGED):

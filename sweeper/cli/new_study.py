@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sweeper.data.guess import Guess
 
 # how many omitted columns to explain one by one
-_MAX_TOLD = 6
+_MAX_SHOWN = 6
 SCHEMA_FILE = "study.schema.json"
 _MAX_REASONS = 20  # columns to drop by name
 _LONGEST_NAME = 100
@@ -59,7 +59,7 @@ def begin(
         take a table or a target.
         DataError: the table cannot be read or has no such column.
     """
-    text, messages = _begun(_template(template), output, data, target, effort)
+    text, messages = _study_text_and_messages(_template(template), output, data, target, effort)
     write_new(output, text)
     if not output.with_name(SCHEMA_FILE).exists():
         text = json.dumps(study_schema(), indent=2) + "\n"
@@ -87,7 +87,7 @@ def _template(name: str | None) -> Template | None:
     raise StudyError(Problem("", "", f"unknown template '{name}'", hint))
 
 
-def _begun(
+def _study_text_and_messages(
     template: Template | None, output: Path, data: Path | None, target: str | None, effort: Effort
 ) -> tuple[str, tuple[str, ...]]:
     """The text of the study file, and messages about it."""
@@ -109,14 +109,14 @@ def _begun(
         found = f"the target '{guessed.target}' is text, not numbers"
         hint = "use `init csv` to predict it as classes, or choose another column with --target"
         raise DataError(Problem(str(data), "", found, hint))
-    text = filled_in(chosen, data, guessed, output, effort)
+    text = table_study_text(chosen, data, guessed, output, effort)
     sizes = part_sizes(parse(text, output), guessed.rows)
     if sizes.train < 1:
         found = f"{guessed.rows} rows are too few to train, validate and test on"
         raise DataError(Problem(str(data), "", found, "use a table with more rows"))
     if not guessed.has_each_class_in(sizes):
         text = text.replace("stratify = true", "stratify = false")
-    messages = _guessed(guessed, chosen, _other_way(chosen, data, guessed, output))
+    messages = _describe_guess(guessed, chosen, _other_way(chosen, data, guessed, output))
     name = data.name if data.exists() else str(data)
     return text, tuple(f"{name}: {one}" for one in messages)
 
@@ -129,7 +129,7 @@ def _other_way(chosen: Template, data: Path, guessed: Guess, output: Path) -> st
     return shlex.join(map(str, command))
 
 
-def _guessed(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
+def _describe_guess(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
     """What the study makes of the table, and what it leaves out.
 
     `other_way` is the command for a study that takes the target the other way.
@@ -154,16 +154,16 @@ def _guessed(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
         yield f'{of} rows have no target and are left out: missing_target = "drop"'
     if guessed.stray:
         yield f"fix the target before you run the study: {guessed.stray}"
-    for name, what in list(guessed.as_text.items())[:_MAX_TOLD]:
+    for name, what in list(guessed.as_text.items())[:_MAX_SHOWN]:
         values = "categories"
         if name == guessed.target:
             values = "classes" if is_classes else "numbers"
         yield f"'{name}' is taken as {values}, but it {what}"
-    if len(guessed.as_text) > _MAX_TOLD:
-        yield f"{len(guessed.as_text) - _MAX_TOLD} more columns hold numbers written as text"
-    yield from guessed.hints[:_MAX_TOLD]
-    if len(guessed.hints) > _MAX_TOLD:
-        yield f"{len(guessed.hints) - _MAX_TOLD} more columns have hints: see `sweeper plan`"
+    if len(guessed.as_text) > _MAX_SHOWN:
+        yield f"{len(guessed.as_text) - _MAX_SHOWN} more columns hold numbers written as text"
+    yield from guessed.hints[:_MAX_SHOWN]
+    if len(guessed.hints) > _MAX_SHOWN:
+        yield f"{len(guessed.hints) - _MAX_SHOWN} more columns have hints: see `sweeper plan`"
     if guessed.time:
         yield (
             f"rows are split at random; if they are a series in time, test on the latest: "
@@ -173,9 +173,9 @@ def _guessed(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
         setting = f"weight = {toml_value(guessed.weight)} in [data]"
         yield f"'{guessed.weight}' is a feature; if it says how much a row counts, write {setting}"
     reasons = list(guessed.drop.items())
-    for name, why in reasons[:_MAX_TOLD]:
+    for name, why in reasons[:_MAX_SHOWN]:
         yield f"'{name}' is left out: it {why}"
-    if others := reasons[_MAX_TOLD:]:
+    if others := reasons[_MAX_SHOWN:]:
         yield f"{len(others)} more columns are left out for similar reasons, see data.drop"
     left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
     yield f'{left} to learn from; impute = "median" fills gaps in numbers'
@@ -222,7 +222,7 @@ def _name(parts: Iterable[str]) -> str:
     return "-".join(filter(None, words))[:_LONGEST_NAME].rstrip("-") or "study"
 
 
-def filled_in(
+def table_study_text(
     template: Template,
     data: Path,
     guessed: Guess,

@@ -30,7 +30,7 @@ Function = Callable[..., Any]
 # what faulty user code may raise; sys.exit in it only ends the call
 RAISED = (Exception, SystemExit, GeneratorExit)
 
-_MAX_TOLD = 200  # characters of an error message, since those of JAX are long
+_MAX_CHARACTERS = 200  # characters of an error message, since those of JAX are long
 # where an error message quotes another traceback: a place, and the lines of code below it
 _QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
 _ABSENT = object()
@@ -258,9 +258,9 @@ def _is_of_the_users(file: str) -> bool:
 
 def _first_words(text: str) -> str:
     """The first sentence of a long text, or its beginning."""
-    if len(text) <= _MAX_TOLD:
+    if len(text) <= _MAX_CHARACTERS:
         return text
-    words = text[:_MAX_TOLD]
+    words = text[:_MAX_CHARACTERS]
     sentence, end, _ = words.partition(". ")
     return sentence if end else f"{words.rpartition(' ')[0]} ..."
 

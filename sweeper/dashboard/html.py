@@ -183,7 +183,7 @@ def _table_options(block: Block) -> dict[str, Any]:
         "tips": [
             [column["name"], column["title"], column["unit"] or ""]
             for column in columns
-            if column["is_telling"]
+            if column["is_in_charts"]
         ],
     }
 

@@ -90,7 +90,7 @@ def _number(text: str, otherwise: int) -> int:
     raise HTTPException(status, "not a number of at most 15 digits\n", HEADERS)
 
 
-def app_of(page: Page, host: str = "127.0.0.1") -> Starlette:
+def make_app(page: Page, host: str = "127.0.0.1") -> Starlette:
     """The application; its paths are relative, so a proxy may serve it under any path."""
 
     def through(request: Request, name: str) -> int:
@@ -164,10 +164,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(page: Page, host: str, listening: socket.socket) -> None:
     """Serve the page until Ctrl-C."""
-    BoundedServer(app_of(page, host)).run(sockets=[listening])
+    BoundedServer(make_app(page, host)).run(sockets=[listening])
 
 
-def address_of(listening: socket.socket) -> str:
+def server_url(listening: socket.socket) -> str:
     """The URL of a server that listens on this socket."""
     name, port, *_ = listening.getsockname()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(name), str(name))

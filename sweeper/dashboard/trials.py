@@ -30,14 +30,14 @@ CONVERTED = (_MB, _SINCE)  # units of the page that differ from those of the col
 class ShownColumn:
     """A column of the table of trials; `unit` is None if its numbers have no unit.
 
-    Columns with `is_telling` distinguish trials in charts.
+    Columns with `is_in_charts` distinguish trials in charts.
     """
 
     name: str
     title: str
     unit: str | None
     is_text: bool
-    is_telling: bool
+    is_in_charts: bool
     meaning: str
 
 

@@ -192,12 +192,12 @@ def shortages(outcomes: Sequence[Outcome]) -> dict[str, str]:
         if outcome.shortage:
             by_class.setdefault(outcome.bucket.class_id, []).append(outcome)
     return {
-        class_id: f"class {class_id}: {of_class[0].shortage}; {_became(of_class)}"
+        class_id: f"class {class_id}: {of_class[0].shortage}; {_describe_fallback(of_class)}"
         for class_id, of_class in by_class.items()
     }
 
 
-def _became(outcomes: Sequence[Outcome]) -> str:
+def _describe_fallback(outcomes: Sequence[Outcome]) -> str:
     """How the buckets of a class were trained instead."""
     lanes = [lane for outcome in outcomes for lane in outcome.lanes]
     failed = sum(lane.failure is not None and lane.failure.reason is Reason.OOM for lane in lanes)

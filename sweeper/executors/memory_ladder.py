@@ -90,13 +90,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 class TooLarge:
     """A program that does not fit: a message, and the `failure` of a single trial in it.
 
-    `is_foreseen` says that it was never started; otherwise, other programs may have taken the
+    `is_predicted` says that it was never started; otherwise, other programs may have taken the
     memory.
     """
 
-    told: str
+    message: str
     failure: Failure
-    is_foreseen: bool
+    is_predicted: bool
 
 
 class Attempt(Protocol):
@@ -141,13 +141,13 @@ class Ladder:
             if isinstance(found, Outcome):
                 outcomes.append(found)
                 continue
-            shortages.append(found.told)
+            shortages.append(found.message)
             lower = halved(now.work.program.capacity, self.members)
             if lower is not None:
                 capacity, left = lower, [now.work, *(waiting.work for waiting in tries)]
-                alone = lower == self.members and not found.is_foreseen
+                alone = lower == self.members and not found.is_predicted
                 tries = deque(_Try(part, alone) for part in self._parts(work, left, lower))
-            elif not (found.is_foreseen or now.alone):
+            elif not (found.is_predicted or now.alone):
                 tries.appendleft(_Try(now.work, alone=True))
             elif (own := self.own(now.work)) is not None:
                 tries.appendleft(_Try(own, now.alone))

@@ -44,7 +44,7 @@ from sweeper.scheduler import plan
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Failure, Place, Reason, Scalar
 
-_MAX_TOLD = 200  # characters
+_MAX_CHARACTERS = 200  # characters
 _log = logging.getLogger("sweeper")
 
 
@@ -129,11 +129,11 @@ class Trainer:
             return failed(work, failure, where, started_at)
 
     def _too_large(self, error: BaseException) -> TooLarge:
-        is_foreseen, hint = isinstance(error, ProgramTooLargeError), self.classes.limit.hint
-        found = str(error) if is_foreseen else f"memory ran out: {_first_line(error)}"
-        trace = "" if is_foreseen else f"\n\n{traceback.format_exc()}"
+        is_predicted, hint = isinstance(error, ProgramTooLargeError), self.classes.limit.hint
+        found = str(error) if is_predicted else f"memory ran out: {_first_line(error)}"
+        trace = "" if is_predicted else f"\n\n{traceback.format_exc()}"
         message = f"{found}; {hint}{trace}"
-        return TooLarge(found, Failure(Reason.OOM, type(error).__name__, message), is_foreseen)
+        return TooLarge(found, Failure(Reason.OOM, type(error).__name__, message), is_predicted)
 
     def _failed(self, where: Place, work: Work, failure: Failure) -> Outcome:
         """The outcome of a trial that does not fit alone."""
@@ -288,4 +288,4 @@ class Trainer:
 def _first_line(error: BaseException) -> str:
     """The first line of an error; XLA goes on to list its largest buffers."""
     lines = str(error).splitlines() or [type(error).__name__]
-    return lines[0][:_MAX_TOLD].rstrip(".")
+    return lines[0][:_MAX_CHARACTERS].rstrip(".")

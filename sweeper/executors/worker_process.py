@@ -41,7 +41,7 @@ from sweeper.rundir import move_inside, open_inside
 MAX_BYTES = 1 << 20
 # text kept for messages; where a worker was is written from the innermost call on
 _END_BYTES = 1 << 14
-_TOLD = 3000
+_MAX_CHARACTERS = 3000
 _TRACE = re.compile(r"^(Fatal Python error|(Current t|T)hread 0x)", re.MULTILINE)
 _PIPE_BYTES = 1 << 16
 # how long a dead worker's last words may take to arrive
@@ -70,7 +70,7 @@ class WorkerLog:
         self._thread.join(_LAST_WORDS_S)
         text = bytes(self._end).decode(errors="replace").strip()
         trace = _TRACE.search(text)
-        return text[-_TOLD:] if trace is None else text[trace.start() :][:_TOLD]
+        return text[-_MAX_CHARACTERS:] if trace is None else text[trace.start() :][:_MAX_CHARACTERS]
 
     def _copy(self, reader: Connection) -> None:
         self._append(f"-- a worker starts, {datetime.now(UTC):%F %T} UTC --\n".encode())

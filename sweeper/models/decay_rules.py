@@ -14,7 +14,7 @@ from sweeper.models.decay import Decay, known_layers, layer_class, matching
 from sweeper.models.leaves import Leaf
 
 # hints list at most this many alternatives
-_MAX_TOLD = 8
+_MAX_SHOWN = 8
 
 
 def check_layers(decay: Decay) -> Iterator[Flaw]:
@@ -86,8 +86,8 @@ def _places(leaves: Sequence[Leaf]) -> Iterator[str]:
 def _listed(nouns: str, there: Sequence[str]) -> str:
     if not there:
         return f"the model has no {nouns} to match: write path, leaf or ndim"
-    more = ", ..." if len(there) > _MAX_TOLD else ""
-    return f"the {nouns} of the model are {', '.join(there[:_MAX_TOLD])}{more}"
+    more = ", ..." if len(there) > _MAX_SHOWN else ""
+    return f"the {nouns} of the model are {', '.join(there[:_MAX_SHOWN])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

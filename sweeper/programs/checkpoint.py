@@ -27,7 +27,7 @@ _Tree = TypeVar("_Tree", bound=PyTree)
 Tensors = Mapping[str, NDArray[Any]]
 
 # at most this many mismatching leaves are listed
-_MAX_TOLD = 3
+_MAX_SHOWN = 3
 
 
 class CheckpointError(Exception):
@@ -84,9 +84,9 @@ def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
     unfit += [f"leaf {name} is not needed" for name in own if name not in wanted]
     problems = [problem for problem in unfit if problem]
     if problems:
-        more = len(problems) - _MAX_TOLD
+        more = len(problems) - _MAX_SHOWN
         further = [f"{more} more"] if more > 0 else []
-        raise CheckpointError("; ".join([*problems[:_MAX_TOLD], *further]))
+        raise CheckpointError("; ".join([*problems[:_MAX_SHOWN], *further]))
     return jax.tree.unflatten(jax.tree.structure(like), [tensors[name] for name in wanted])
 
 

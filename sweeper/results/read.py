@@ -127,7 +127,7 @@ class Results:
         best = best_first(table.select(ranking).to_pylist(), directions, n)
         places = {number: i for i, number in enumerate(table["trial_number"].to_pylist())}
         chosen = table.take(pa.array([places[row["trial_number"]] for row in best], pa.int64()))
-        return _pandas(chosen)[list(_telling(table.column_names))]
+        return _pandas(chosen)[list(_columns_by_importance(table.column_names))]
 
 
 def open_results(path: Path | str) -> Results:
@@ -157,7 +157,7 @@ def trial_problem(results: Results, found: str) -> Problem:
     return Problem(str(results.run_dir.root), "", found, f"use a finished trial: {known}")
 
 
-def _telling(columns: Iterable[str]) -> Iterator[str]:
+def _columns_by_importance(columns: Iterable[str]) -> Iterator[str]:
     """The `columns` that distinguish the best trials, the most important first."""
     names = [name for name in columns if name != "params_json"]
     yield "trial_number"

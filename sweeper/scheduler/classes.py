@@ -253,5 +253,5 @@ def _shown(values: Sequence[Scalar]) -> str:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         low, high = min(values), max(values)  # type: ignore[type-var]
         return str(low) if low == high else f"{low}..{high}"
-    told = [str(value) for value in dict.fromkeys(values)]
-    return "|".join(told) if len(told) <= _LISTED else f"{len(told)} values"
+    texts = [str(value) for value in dict.fromkeys(values)]
+    return "|".join(texts) if len(texts) <= _LISTED else f"{len(texts)} values"

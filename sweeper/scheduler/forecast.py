@@ -205,8 +205,8 @@ _OF_PARTS = ("sizes", *_PREDICTED, "example")
 
 def _recorded(family: Family) -> dict[str, Any]:
     """The family as recorded in plans and ledgers, where models with parts have other fields."""
-    told = _OF_PARTS if family.plain is None else _OF_PLAIN
-    classes = tuple({name: getattr(known, name) for name in told} for known in family.classes)
+    names = _OF_PARTS if family.plain is None else _OF_PLAIN
+    classes = tuple({name: getattr(known, name) for name in names} for known in family.classes)
     if family.plain is None:
         works = {name: asdict(work) for name, work in family.workloads.items()}
         of_all = {"workloads": works, "phases": family.phases, "trials": family.trials}

@@ -84,9 +84,9 @@ def _switching(
 ) -> Switching | None:
     if config.trial is not None or config.execution.strategy != "switch":
         return None
-    told = traced_structure(config, lane_loop)
+    traced = traced_structure(config, lane_loop)
     return Switching(
-        space=one_of_each(config, told, n_trials, MAX_BRANCHES),
+        space=one_of_each(config, traced, n_trials, MAX_BRANCHES),
         lanes=min(n_trials, config.parallel) * len(config.members),
         devices=devices,
     )

@@ -52,14 +52,14 @@ def families_of(
 def _families_of(
     config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], kind: ModelKind
 ) -> Iterator[tuple[dict[str, Scalar], float]]:
-    entries = {key: chances(config.search[key]) for key in _telling(config, traced, kind)}
+    entries = {key: chances(config.search[key]) for key in _family_settings(config, traced, kind)}
     if math.prod(len(entry) for entry in entries.values()) > _MAX_FAMILIES:
         return
     # a value that trials draw: the file's own value need not be among them
-    told = {key: values[0] for key, values in traced.items()}
+    traced_values = {key: values[0] for key, values in traced.items()}
     fixed = {
         config.search[key].column(key): value
-        for key, value in {"model.kind": kind, **_deepest(config), **told}.items()
+        for key, value in {"model.kind": kind, **_deepest(config), **traced_values}.items()
         if key in config.search and key not in entries
     }
     for values in product(*(entry.items() for entry in entries.values())):
@@ -80,7 +80,7 @@ def _share_of(kind: ModelKind, config: StudyConfig, params: Mapping[str, Scalar]
     return choices.count(kind) / len(choices)
 
 
-def _telling(
+def _family_settings(
     config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], kind: ModelKind
 ) -> tuple[str, ...]:
     """The searched settings that determine a family, with those that they depend on."""
@@ -112,7 +112,7 @@ def cells_of(
 ) -> Iterator[Cell]:
     model = config.filled(example).model
     assert isinstance(model, MlpTable | TabMTable), "other models have no family"
-    pinned = _telling(config, traced, model.kind)
+    pinned = _family_settings(config, traced, model.kind)
     widths, depths = (
         {own: 1.0} if key in pinned or entry is None else chances(entry)
         for own, key in ((model.width, "model.width"), (model.depth, "model.depth"))

@@ -144,7 +144,7 @@ def may_draw(compiled: str) -> bool:
     if settings["train.program"] not in _WITHOUT_DRAWS:
         return True
     models = ((key.rpartition(".")[2], value) for key, value in settings.items())
-    return any(told in (("dropout", True), ("kind", "python")) for told in models)
+    return any(model in (("dropout", True), ("kind", "python")) for model in models)
 
 
 def sizes_of(settings: Settings) -> Sizes:

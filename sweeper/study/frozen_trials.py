@@ -31,8 +31,8 @@ ORIGIN = "sweeper:trial"
 """The attribute of an exported trial by which a later export knows it."""
 _RANGE = "range"  # in the place of an extra value of `or`
 # columns to export in addition to a trial's parameters and values
-_TOLD = ("reason", "best_value", "best_epoch", "epochs_done", "value_std", "n_parameters")
-_TOLD += ("train_s", "strategy", "error_type", "diverged_epoch")
+_ATTRIBUTES = ("reason", "best_value", "best_epoch", "epochs_done", "value_std", "n_parameters")
+_ATTRIBUTES += ("train_s", "strategy", "error_type", "diverged_epoch")
 
 
 def written_distributions(config: StudyConfig) -> dict[str, BaseDistribution]:
@@ -70,7 +70,9 @@ def frozen_trials(
         is_complete = row["state"] == "COMPLETE"
         has_values = None not in values and row["state"] != "FAIL"
         measured = [name for name in row if name.startswith(("final_", "test_"))]
-        attributes = {name: row[name] for name in (*_TOLD, *measured) if row.get(name) is not None}
+        attributes = {
+            name: row[name] for name in (*_ATTRIBUTES, *measured) if row.get(name) is not None
+        }
         attributes[ORIGIN] = f"{row.get('run_id')}:{row['trial_number']}"
         trial = create_trial(
             state=TrialState[row["state"]],

@@ -95,7 +95,7 @@ class StudyRun:
         for doubt in (*of_learning, *doubts(config), *data_doubts(config, data)):
             observer(Warned(printable(doubt)))
 
-    def to_the_end(
+    def run_to_end(
         self, stop: threading.Event, finish: Callable[[], None] = lambda: None
     ) -> Status:
         """Run round by round until every trial has ended, then `finish`; or until `stop` is set.

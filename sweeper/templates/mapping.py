@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _UNNAMED = "<mapping>"
 _ROWS_FILE = RunDir(Path()).rows.name
-_MAX_TOLD = 6
+_MAX_SHOWN = 6
 
 
 def load_study(
@@ -81,7 +81,7 @@ def study_of_mapping(
     rows, guessed = None, None
     try:
         rows = None if data is None else _rows(settings, data, by_argument=target is not None)
-        guessed = _guessed(settings, rows)
+        guessed = _guess(settings, rows)
     except DataError as error:
         of_data = error.problems
     if data is not None:
@@ -158,7 +158,7 @@ def _reading(raw: RawTable, rows: RowsInMemory | None) -> RawTable:
     return {**raw, "data": {**own, **others}}
 
 
-def _guessed(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
+def _guess(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
     """What could be predicted from the rows, or those of a file; None if that is not known."""
     if rows is not None:
         from sweeper.data.guess import guess_rows
@@ -199,7 +199,7 @@ def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
         return
     reasons = [f"'{name}' ({why})" for name, why in guessed.drop.items()]
     shown = listed(
-        [*reasons[:_MAX_TOLD], *(f"{n} more" for n in [len(reasons) - _MAX_TOLD] if n > 0)]
+        [*reasons[:_MAX_SHOWN], *(f"{n} more" for n in [len(reasons) - _MAX_SHOWN] if n > 0)]
     )
     said = f"columns left out: {shown}; 'data.drop': [] keeps them"
     warn_caller(UserWarning(said))

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.cli.new_study import Template, begin, filled_in, study_text
+from sweeper.cli.new_study import Template, begin, study_text, table_study_text
 from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess
@@ -143,7 +143,7 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
         has_gaps=True,
     )
 
-    text = filled_in(
+    text = table_study_text(
         Template.REGRESSION,
         tmp_path / "houses.parquet",
         found,

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from sweeper.dashboard.files import STATIC
 from sweeper.dashboard.page import Page
-from sweeper.dashboard.server import address_of, app_of, is_own_name, listen
+from sweeper.dashboard.server import is_own_name, listen, make_app, server_url
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import SetupError
 
@@ -18,7 +18,7 @@ from sweeper.errors import SetupError
 @pytest.fixture
 def client(study: PublishedStudy) -> TestClient:
     """A browser that opens the page."""
-    return TestClient(app_of(Page([study])), base_url="http://127.0.0.1:8321")
+    return TestClient(make_app(Page([study])), base_url="http://127.0.0.1:8321")
 
 
 def test_the_page_and_its_files_are_served(client: TestClient) -> None:
@@ -121,7 +121,7 @@ def test_curves_come_by_trial(client: TestClient) -> None:
 def test_a_removed_run_directory_is_reported(study: PublishedStudy, tmp_path: Path) -> None:
     (tmp_path / "status.json").write_bytes(study.run_dir.status.read_bytes())
     moved = PublishedStudy(type(study.run_dir)(tmp_path))
-    client = TestClient(app_of(Page([moved])), base_url="http://localhost")
+    client = TestClient(make_app(Page([moved])), base_url="http://localhost")
     assert client.get("/studies/0").status_code == 200
     (tmp_path / "status.json").unlink()
     gone = client.get("/studies/0")
@@ -136,7 +136,7 @@ def test_a_removed_run_directory_leaves_the_pages_of_other_studies(
 
     shutil.copytree(study.run_dir.root, tmp_path / "other")
     other = PublishedStudy(type(study.run_dir)(tmp_path / "other"))
-    client = TestClient(app_of(Page([study, other])), base_url="http://localhost")
+    client = TestClient(make_app(Page([study, other])), base_url="http://localhost")
     before = comparison()
     assert "cannot be read" not in before
     (tmp_path / "other").rename(tmp_path / "moved")
@@ -154,7 +154,7 @@ def test_a_damaged_file_is_reported_until_it_is_restored(
 ) -> None:
     shutil.copytree(study.run_dir.root, tmp_path / "other")
     other = PublishedStudy(type(study.run_dir)(tmp_path / "other"))
-    client = TestClient(app_of(Page([other])), base_url="http://localhost")
+    client = TestClient(make_app(Page([other])), base_url="http://localhost")
     content = other.run_dir.buckets.read_bytes()
     other.run_dir.buckets.write_bytes(content[:99])
     assert [client.get("/studies/0").status_code for _ in range(2)] == [503, 503]
@@ -208,6 +208,6 @@ def test_another_name_is_refused(client: TestClient) -> None:
 def test_a_port_in_use_is_refused_with_a_hint() -> None:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        assert address_of(listening) == f"http://127.0.0.1:{port}/"
+        assert server_url(listening) == f"http://127.0.0.1:{port}/"
         with pytest.raises(SetupError, match="choose another with --port"):
             listen("127.0.0.1", port)

@@ -261,9 +261,8 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     assert not run(larger, ledger, killing=failing).has_failed
     assert [row["state"] for row in ledger.trial_rows()].count("FAIL") == 3
     state = restore(ledger, config).state
-    assert (
-        ended_by(SessionProgress(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")) is None
-    )
+    status = SessionProgress(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")
+    assert ended_by(status) is None
 
 
 def test_the_spent_time_is_in_the_ledger() -> None:

@@ -208,7 +208,7 @@ def dashboard(
 
     listening = server.listen(host, port)
     shown = ", ".join(str(study.run_dir.root) for study in page.studies)
-    address = server.address_of(listening)
+    address = server.server_url(listening)
     print_shown(f"the page is at {address} and shows {shown}; press Ctrl-C to stop")
     server.serve(page, host, listening)
 

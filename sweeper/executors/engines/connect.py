@@ -16,7 +16,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.execution import EngineTable
 from sweeper.errors import Problem, SetupError
 from sweeper.executors.engines.engine import AddressError, ClusterWorker, Engine
-from sweeper.executors.engines.handshake import Kinds, differences, survey_of, want_of_memory
+from sweeper.executors.engines.handshake import Kinds, differences, make_survey, memory_shortage
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
@@ -176,7 +176,7 @@ class _Joining:
         self._observer = observer
         self._start = start and replace(start, path=start.path.absolute())
         self._data_bytes = data_bytes
-        self._survey = survey_of(config, run_dir)
+        self._survey = make_survey(config, run_dir)
         self._main = by_value(config)
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
@@ -203,7 +203,7 @@ class _Joining:
             Problem(member.name, "", f"it has {found}", hint)
             for found, hint in (
                 *differences(self._here, there),
-                *want_of_memory(there, self._data_bytes, fraction, training),
+                *memory_shortage(there, self._data_bytes, fraction, training),
             )
         ]
         if problems:

@@ -20,7 +20,7 @@ _LIBRARIES = (DISTRIBUTION, "jax", "jaxlib", "equinox", "optax", "numpy", "scipy
 Survey = Callable[[], dict[str, Any]]
 
 
-def survey_of(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Survey:
+def make_survey(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Survey:
     """A function that returns what matters to a study about the machine where it is called.
 
     It is a closure that only uses the standard library, so that engines can send it to machines
@@ -127,7 +127,7 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[t
             yield f"the file {path} is not the same as here {seen}", hint
 
 
-def want_of_memory(
+def memory_shortage(
     there: Mapping[str, Any], data_bytes: int, memory_fraction: float, workers: int
 ) -> Iterator[tuple[str, str]]:
     """Whether data does not fit into the share of each of `workers` workers there, with a fix.

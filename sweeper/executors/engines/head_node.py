@@ -14,7 +14,7 @@ _SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
 
 
-def knock(address: str) -> None:
+def check_head_node(address: str) -> None:
     """Check that something at the address speaks HTTP/2, the protocol of head nodes.
 
     Raises:

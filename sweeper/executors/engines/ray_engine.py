@@ -25,7 +25,7 @@ from sweeper.executors.engines.engine import (
     LostError,
     gone,
 )
-from sweeper.executors.engines.head_node import knock
+from sweeper.executors.engines.head_node import check_head_node
 from sweeper.executors.engines.remote_worker import FarSlot, Opening
 from sweeper.executors.executor import Work
 
@@ -168,7 +168,7 @@ def _connect(address: str) -> str | None:
     before = signal.getsignal(signal.SIGTERM)
     try:
         if address != _AUTO:  # Ray would try for two minutes, then end the program
-            knock(address)
+            check_head_node(address)
         context: Any = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError, RayError) as error:
         said = " ".join(str(error).split()) or type(error).__name__

@@ -61,7 +61,7 @@ class Session:
     learned: Learned = field(default_factory=Learned)
 
 
-Foresee = Callable[[Forecast | None], Forecast]
+ForecastMaker = Callable[[Forecast | None], Forecast]
 """The forecast to use, from the recorded one, if there is one."""
 
 
@@ -69,7 +69,7 @@ Foresee = Callable[[Forecast | None], Forecast]
 def open_session(
     config: StudyConfig,
     data_digest: str,
-    foresee: Foresee,
+    make_forecast: ForecastMaker,
     environment: Mapping[str, str],
     *,
     fresh: bool = False,
@@ -92,7 +92,7 @@ def open_session(
     check_directory(config, run_dir, fresh=fresh)
     # checks that refuse a new study come before any file is written, or an old one is moved
     is_new = fresh or not run_dir.ledger.exists()
-    foreseen = foresee(None) if is_new else None
+    new_forecast = make_forecast(None) if is_new else None
     learned = learn(config, learn_from) if is_new else None
     rows = _rows_to_keep(config, run_dir)
     with _refusing(run_dir):
@@ -120,7 +120,9 @@ def open_session(
             elif learned is None:  # a crash has left an empty ledger
                 learned = learn(config, learn_from)
             recorded = Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
-            forecast = foreseen if foreseen and recorded is None else foresee(recorded)
+            forecast = (
+                new_forecast if new_forecast and recorded is None else make_forecast(recorded)
+            )
             if recorded is not None and forecast != recorded:
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]

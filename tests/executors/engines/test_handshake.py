@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 from sweeper.config import parse
-from sweeper.executors.engines.handshake import Kinds, differences, survey_of, want_of_memory
+from sweeper.executors.engines.handshake import Kinds, differences, make_survey, memory_shortage
 from sweeper.process import physical_bytes
 from sweeper.rundir import RunDir
 from tests.small_studies import DIGITS
@@ -27,7 +27,7 @@ def run_dir(tmp_path: Path) -> RunDir:
 
 @pytest.fixture
 def here(run_dir: RunDir) -> dict[str, Any]:
-    return survey_of(parse(DIGITS, Path("study.toml")), run_dir)()
+    return make_survey(parse(DIGITS, Path("study.toml")), run_dir)()
 
 
 def test_a_machine_matches_itself(here: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ def test_a_machine_matches_itself(here: dict[str, Any]) -> None:
 
 
 def test_a_survey_runs_without_sweeper(run_dir: RunDir) -> None:
-    survey = survey_of(parse(DIGITS, Path("study.toml")), run_dir)
+    survey = make_survey(parse(DIGITS, Path("study.toml")), run_dir)
     code = (
         "import pickle, sys; sys.modules['sweeper'] = None; "
         "print(sorted(pickle.load(sys.stdin.buffer)()))"
@@ -87,7 +87,7 @@ def test_a_run_directory_that_is_not_shared_is_reported(
 
 def test_a_machine_without_memory_for_the_data_is_reported() -> None:
     there = {"memory_bytes": 10 * 2**20}
-    assert list(want_of_memory(there, 3 * 2**20, 0.8, 4)) == [
+    assert list(memory_shortage(there, 3 * 2**20, 0.8, 4)) == [
         (
             "too little memory: the data takes 3 MiB, but each of 4 workers there has 2 MiB",
             "start fewer workers there, drop columns or rows, or write a larger "
@@ -100,7 +100,7 @@ def test_a_machine_without_memory_for_the_data_is_reported() -> None:
     "there", [{"memory_bytes": 20 * 2**20}, {"memory_bytes": None}, {"python": "3.99"}]
 )
 def test_a_machine_with_enough_or_unknown_memory_is_not_reported(there: dict[str, Any]) -> None:
-    assert list(want_of_memory(there, 3 * 2**20, 0.8, 4)) == []
+    assert list(memory_shortage(there, 3 * 2**20, 0.8, 4)) == []
 
 
 def test_a_machine_reports_its_memory(here: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def test_a_machine_reports_its_gpus(run_dir: RunDir, tmp_path: Path) -> None:
         (tmp_path / "gpus" / slot).mkdir(parents=True)
         said = f"Model: \t\t {model}\nIRQ:   \t\t 11\n"
         (tmp_path / "gpus" / slot / "information").write_text(said, encoding="utf-8")
-    survey = survey_of(parse(DIGITS, Path("study.toml")), run_dir, tmp_path / "gpus")
+    survey = make_survey(parse(DIGITS, Path("study.toml")), run_dir, tmp_path / "gpus")
     assert survey()["gpu_models"] == "NVIDIA H200, Tesla T4"
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from sweeper.executors.engines.engine import AddressError
-from sweeper.executors.engines.head_node import knock
+from sweeper.executors.engines.head_node import check_head_node
 
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
@@ -32,21 +32,21 @@ def server(answer: bytes) -> Iterator[str]:
 
 def test_a_server_that_speaks_the_protocol_may_be_a_head_node() -> None:
     with server(SETTINGS) as address:
-        knock(address)
+        check_head_node(address)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.0 505 Not supported\r\n", b""])
 def test_a_server_of_another_protocol_is_not_a_head_node(answer: bytes) -> None:
     with server(answer) as address, pytest.raises(AddressError, match="is not a head node"):
-        knock(address)
+        check_head_node(address)
 
 
 @pytest.mark.parametrize("address", ["head", "head:", ":6379", "head:port", "local"])
 def test_an_address_has_a_host_and_a_port(address: str) -> None:
     with pytest.raises(AddressError, match="not of the form HOST:PORT"):
-        knock(address)
+        check_head_node(address)
 
 
 def test_without_a_listener_the_error_of_the_system_is_reported() -> None:
     with pytest.raises(OSError, match="refused"):
-        knock("127.0.0.1:1")
+        check_head_node("127.0.0.1:1")
