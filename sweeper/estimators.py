@@ -103,14 +103,14 @@ class _Exported:
         from sweeper.export.ensemble_directory import export_ensemble, write_members
         from sweeper.export.members import ENSEMBLE_FILE
         from sweeper.programs.saved_file import MODEL_FILE
-        from sweeper.results.ensemble import Member
+        from sweeper.results.ensemble import EnsembleMember
 
         with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
             output = Path(place) / "model"
             if is_ensemble:
                 export_ensemble(results.run_dir.root, output)
             elif n_folds > 1:
-                folds = [Member(trial, member, 1) for member in range(n_folds)]
+                folds = [EnsembleMember(trial, member, 1) for member in range(n_folds)]
                 write_members(results.run_dir, folds, output, output)
             else:
                 export(results.run_dir.root, trial, 0, output)

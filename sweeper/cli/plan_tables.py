@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from sweeper.cli.tables import Rows, pairs, rows, simple_models
+from sweeper.cli.tables import TextTable, pairs, rows, simple_models
 from sweeper.errors import counted, listed
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline
@@ -143,7 +143,7 @@ def _missing(data: Mapping[str, Any]) -> dict[str, str]:
     return {"missing": "; ".join([f"{words} (data.missing_values)", *found[:_MAX_SHOWN]])}
 
 
-def _lattice(preview: Mapping[str, Any]) -> Rows:
+def _lattice(preview: Mapping[str, Any]) -> TextTable:
     """The classes, with the settings in which their families differ."""
     blocks: Sequence[Mapping[str, Any]] = preview["lattice"]
     n_trials, outside = preview["n_trials"], round(preview["trials_outside_lattice"])
@@ -179,7 +179,7 @@ def _for(block: Mapping[str, Any], name: str) -> str:
     return formatting.span(*block[name.replace(" ", "_")])
 
 
-def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> Rows:
+def _switch_classes(classes: Sequence[Mapping[str, Any]]) -> TextTable:
     return rows(
         "switch programs: several structures, a different one on each device",
         ("class", "branches", "devices", "lanes per device", "compile s", "structures"),
@@ -211,7 +211,7 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({json.dumps(some.get(name)) for some in settings}) > 1]
 
 
-def _buckets(first_round: Mapping[str, Any]) -> Rows:
+def _buckets(first_round: Mapping[str, Any]) -> TextTable:
     classes = {program["class_id"]: program for program in first_round["classes"]}
     return rows(
         "buckets of the first round",

@@ -47,14 +47,14 @@ def checked(facts: Mapping[str, Any]) -> Table:
 
 def rows(
     title: str, headings: Sequence[str], records: Sequence[Sequence[object]], more: str = ""
-) -> Rows:
+) -> TextTable:
     """A titled table of `records`, with numbers aligned to the right."""
     columns: list[TextColumn] = []
     for heading, *values in zip(headings, *records, strict=True):
         is_text = any(isinstance(value, str) for value in values)
         cells = tuple(printable(formatting.number(value)) for value in values)
         columns.append(TextColumn(heading, cells, is_text))
-    return Rows(title, columns, more)
+    return TextTable(title, columns, more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class TextColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TextTable:
     """A table that is readable at any width.
 
     If its columns do not fit, text is wrapped, then the other columns follow below; with `more`,
@@ -195,7 +195,7 @@ def _state(run_dir: RunDir, status: Status) -> str:
     return f"imported from {source}" if source else "imported"
 
 
-def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> Rows:
+def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> TextTable:
     """Rows of trials.parquet, with parameters under their names in the study."""
     metrics = formatting.names(metric)
     columns = [name for name in trials[0] if name.startswith("params_") and name != "params_json"]
@@ -228,7 +228,7 @@ def range_ends(trials: TrialRows) -> str:
     return "\n".join(map(printable, bound_hints(published, published.parameters)))
 
 
-def endings(trials: Sequence[Record]) -> Rows:
+def endings(trials: Sequence[Record]) -> TextTable:
     """Why trials did not complete, from rows of trials.parquet; most frequent first."""
     alike: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for trial in trials:

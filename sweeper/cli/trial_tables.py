@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from sweeper.cli.tables import Record, Rows, pairs, rows
+from sweeper.cli.tables import Record, TextTable, pairs, rows
 from sweeper.errors import counted
 from sweeper.results import formatting
 from sweeper.results.ensemble import Again, EnsembleRecord, confirmation, verdicts
@@ -35,7 +35,7 @@ _CLASS = (
 _PLACE = ("place", "device", "host")
 
 
-def listed(records: Sequence[Record], metrics: Mapping[str, str], more: str = "") -> Rows:
+def listed(records: Sequence[Record], metrics: Mapping[str, str], more: str = "") -> TextTable:
     """One line per trial; `more` says how to see columns that do not fit.
 
     `metrics` are the objectives by column, which are shown with the name of the column: conditions
@@ -277,7 +277,7 @@ def reproduced(found: Reproduction) -> Iterator[RenderableType]:
         )
 
 
-def refitted(row: Record, again: Record, on: str) -> Rows:
+def refitted(row: Record, again: Record, on: str) -> TextTable:
     """The metrics of a model before and after it was trained on more rows."""
     # trials with several members have spread columns, others do not
     names = [n for n in row if n.startswith("test_") and row[n] is not None and n in again]
@@ -319,7 +319,7 @@ def _curves(curves: Mapping[str, Sequence[float | None]]) -> Iterator[Renderable
         yield from ("", "curves by epoch", table)
 
 
-def _buckets(buckets: Sequence[Record]) -> Rows:
+def _buckets(buckets: Sequence[Record]) -> TextTable:
     headings = ("round", "bucket", "epochs", "lanes", "place", "compile s", "train s", "outcome")
     others = ("lanes_live", "place", "compile_s", "train_s", "outcome")
     records = [

@@ -17,7 +17,7 @@ _Method = Literal["none", "mean", "median", "most_frequent"]
 _METHODS = get_args(_Method)
 
 
-class Constant(Table):
+class ConstantFill(Table):
     """`impute = { constant = 0 }`: the number that replaces missing ones."""
 
     constant: float
@@ -31,14 +31,14 @@ def _names(value: object) -> object:
 
 
 def _impute(value: object) -> object:
-    if isinstance(value, Constant) or (isinstance(value, str) and value in _METHODS):
+    if isinstance(value, ConstantFill) or (isinstance(value, str) and value in _METHODS):
         return value
     if is_table(value) and value.keys() == {"constant"}:
         constant = value["constant"]
         if not _is_number(constant):
             found = f"constant = {format_value(constant)} is not a finite number"
             raise refusal(found, "write a finite number")
-        return Constant(constant=float(constant))
+        return ConstantFill(constant=float(constant))
     hint = 'write "none", "mean", "median", "most_frequent" or { constant = 0 }'
     raise refusal("{value} is not a way to fill gaps", hint)
 
@@ -61,7 +61,7 @@ ColumnNames = Annotated[
     tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
 ]
 Impute = Annotated[
-    _Method | Constant, BeforeValidator(_impute, json_schema_input_type=_Method | Constant)
+    _Method | ConstantFill, BeforeValidator(_impute, json_schema_input_type=_Method | ConstantFill)
 ]
 ClassWeights = Annotated[
     Literal["none", "balanced"] | dict[str, float],

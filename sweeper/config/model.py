@@ -124,7 +124,7 @@ OF_NUMBERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class RowsTable(_NumberKeys, LayersTable):
+class RowModelTable(_NumberKeys, LayersTable):
     """A network of hidden layers that takes rows of the data, and may encode their numbers."""
 
     @property
@@ -138,7 +138,7 @@ class RowsTable(_NumberKeys, LayersTable):
         return tuple(n for way, names in OF_NUMBERS.items() if way != self.numbers for n in names)
 
 
-class RowMlpTable(RowsTable, MlpTable):
+class RowMlpTable(RowModelTable, MlpTable):
     """A multilayer perceptron that takes rows of the data."""
 
 
@@ -152,7 +152,7 @@ def _has_hidden_layers(depth: int) -> Iterator[Flaw]:
         yield Flaw("depth", "TabM has at least one hidden layer", 'write 1, or kind = "mlp"')
 
 
-class TabMTable(RowsTable, _TabMKeys):
+class TabMTable(RowModelTable, _TabMKeys):
     """TabM (Gorishniy et al. 2024): `ensemble_size` MLPs that share most of their weights."""
 
     rules = (_has_hidden_layers,)

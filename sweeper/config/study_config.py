@@ -53,7 +53,7 @@ from sweeper.errors import Problem
 from sweeper.trial import Member, Scalar
 
 
-class Rows(Protocol):
+class StudyRows(Protocol):
     """The rows of a study that started with them in memory."""
 
     @property
@@ -117,7 +117,7 @@ class StudyConfig(Table):
     trial: SerializeAsAny[TrialTable] | None = None
 
     _source: Source = PrivateAttr()
-    _rows: Rows | None = PrivateAttr(None)
+    _rows: StudyRows | None = PrivateAttr(None)
 
     @classmethod
     def of(cls, tables: Mapping[str, object], source: Source) -> Self:
@@ -184,11 +184,11 @@ class StudyConfig(Table):
         return self._source
 
     @property
-    def rows(self) -> Rows | None:
+    def rows(self) -> StudyRows | None:
         """The rows that are read instead of the file that `data.path` names; None for others."""
         return self._rows
 
-    def reading(self, rows: Rows) -> Self:
+    def reading(self, rows: StudyRows) -> Self:
         """The same study, whose rows are these."""
         config = self.model_copy()
         config._rows = rows

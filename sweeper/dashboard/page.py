@@ -15,7 +15,7 @@ from sweeper.dashboard.buckets import Buckets
 from sweeper.dashboard.files import page_html
 from sweeper.dashboard.html import view_html
 from sweeper.dashboard.packing import Packed, as_json
-from sweeper.dashboard.study import PublishedStudy, Source
+from sweeper.dashboard.study import PublishedFile, PublishedStudy
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.dashboard.views.comparison import comparison_view, unique_names
 from sweeper.dashboard.views.execution import execution_view
@@ -40,7 +40,7 @@ class Section:
 
     name: str
     title: str
-    sources: tuple[Source, ...]
+    sources: tuple[PublishedFile, ...]
     blocks: Callable[[PublishedStudy], list[Block]]
 
 

@@ -21,7 +21,7 @@ from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.unpublished import unpublished
 
-Source = Literal["status", "trials", "buckets", "importance", "curves"]
+PublishedFile = Literal["status", "trials", "buckets", "importance", "curves"]
 
 _IMPORTANCE = ("metric", "parameter", "importance", "n_trials", "fanova", "rank_correlation")
 _IMPORTANCE += ("n_trials_with",)
@@ -45,7 +45,7 @@ class PublishedStudy:
     unpublished: str | None = None
     problem: str | None = None
     curves: Curves = field(default_factory=Curves)
-    _versions: Counter[Source] = field(default_factory=Counter[Source])
+    _versions: Counter[PublishedFile] = field(default_factory=Counter[PublishedFile])
     _stamps: dict[Path, tuple[int, int, int]] = field(
         default_factory=dict[Path, tuple[int, int, int]]
     )
@@ -129,11 +129,11 @@ class PublishedStudy:
         tested = {} if self.trials is None else self.trials.tested(best["trial_number"])
         return {"trial_number": best["trial_number"], "value": best["value"], **tested}
 
-    def version(self, sources: Sequence[Source]) -> tuple[int, ...]:
+    def version(self, sources: Sequence[PublishedFile]) -> tuple[int, ...]:
         """Numbers that change whenever one of these sources changes."""
         return tuple(self._versions[source] for source in sources)
 
-    def _has_changed(self, path: Path, source: Source) -> bool:
+    def _has_changed(self, path: Path, source: PublishedFile) -> bool:
         try:
             stat = path.stat()
         except FileNotFoundError:

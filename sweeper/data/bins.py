@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from sweeper.config import StudyConfig
-from sweeper.config.model import RowsTable, bins_name
+from sweeper.config.model import RowModelTable, bins_name
 from sweeper.data.dataset import Dataset
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
@@ -56,7 +56,7 @@ def _used(config: StudyConfig) -> dict[tuple[str, int], None]:
         ways, counts = (config.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
         pairs = {(str(way), int(count)): None for way, count in product(ways, counts)}
     own = config.filled({}).model
-    if isinstance(own, RowsTable) and own.encoded_by is not None:
+    if isinstance(own, RowModelTable) and own.encoded_by is not None:
         pairs[own.bins, own.n_bins] = None
     return pairs
 

@@ -22,13 +22,13 @@ from sklearn.preprocessing import (
 )
 
 from sweeper.config import StudyConfig
-from sweeper.config.data import Constant
+from sweeper.config.data import ConstantFill
 from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.memory import blocks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import can_stratify
-from sweeper.data.split import Rows, Split
+from sweeper.data.split import RowIndices, Split
 from sweeper.data.target import transformed
 from sweeper.data.transform import Category, Quantiles, Scaling, Transform, ordinal
 from sweeper.data.weights import row_weights
@@ -286,7 +286,7 @@ class _Encoder:
         self, config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
     ) -> None:
         self._config, self._raw, self._categories = config, raw, categories
-        self._rows: tuple[Rows, ...] = (parts.train, parts.val, parts.test)
+        self._rows: tuple[RowIndices, ...] = (parts.train, parts.val, parts.test)
         self.names = feature_names(config, raw, categories)
         precision = config.execution.precision
         self.parts = [np.zeros((len(rows), len(self.names)), precision) for rows in self._rows]
@@ -469,7 +469,7 @@ def _imputers(config: StudyConfig) -> list[Any]:
     match config.data.impute:
         case "none":
             return []
-        case Constant(constant=number):
+        case ConstantFill(constant=number):
             return [SimpleImputer(strategy="constant", fill_value=number)]
         case method:
             # the mean of numbers that are too far apart is infinite, and the column would be left

@@ -17,7 +17,7 @@ from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
 from sweeper.errors import DataError
 
-Rows = NDArray[np.intp]
+RowIndices = NDArray[np.intp]
 
 # with fewer different numbers, it may be chance that they look like dates
 _FEWEST_DATES = 4
@@ -27,9 +27,9 @@ _FEWEST_DATES = 4
 class Split:
     """The rows of each split; every row is in one, and may also be in the training split."""
 
-    train: Rows
-    val: Rows
-    test: Rows
+    train: RowIndices
+    val: RowIndices
+    test: RowIndices
 
 
 def split(config: StudyConfig, raw: RawData) -> Split:
@@ -139,7 +139,9 @@ def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Split:
     return Split(*np.split(order, [sizes.train, sizes.train + sizes.val]))
 
 
-def _drawn(n_rows: int, sizes: Sizes, draw: Callable[[Rows, int], tuple[Rows, Rows]]) -> Split:
+def _drawn(
+    n_rows: int, sizes: Sizes, draw: Callable[[RowIndices, int], tuple[RowIndices, RowIndices]]
+) -> Split:
     rest, test = np.arange(n_rows), np.empty(0, np.intp)
     if sizes.test:
         rest, test = draw(rest, sizes.test)
@@ -150,8 +152,8 @@ def _drawn(n_rows: int, sizes: Sizes, draw: Callable[[Rows, int], tuple[Rows, Ro
 
 
 def _draw(
-    config: StudyConfig, classes: NDArray[np.intp] | None, rows: Rows, size: int
-) -> tuple[Rows, Rows]:
+    config: StudyConfig, classes: NDArray[np.intp] | None, rows: RowIndices, size: int
+) -> tuple[RowIndices, RowIndices]:
     """The other rows, and `size` of them."""
     stratify = None if classes is None else classes[rows]
     rest, drawn = train_test_split(
@@ -161,8 +163,8 @@ def _draw(
 
 
 def _draw_groups(
-    config: StudyConfig, groups: NDArray[Any], rows: Rows, size: int
-) -> tuple[Rows, Rows]:
+    config: StudyConfig, groups: NDArray[Any], rows: RowIndices, size: int
+) -> tuple[RowIndices, RowIndices]:
     """The rows of the other groups, and those of `size` groups."""
     shuffled = GroupShuffleSplit(1, test_size=size, random_state=config.split_seed)
     rest, drawn = next(shuffled.split(rows, groups=groups[rows]))

@@ -13,13 +13,13 @@ from sweeper.data.columns import check_kind, strays
 from sweeper.data.dataset import Dataset
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import text_fix
-from sweeper.data.split import Rows
+from sweeper.data.split import RowIndices
 from sweeper.errors import DataError, Problem
 
 _KEY = "data.weight"
 
 
-def row_weights(config: StudyConfig, raw: RawData, training: Rows) -> NDArray[Any] | None:
+def row_weights(config: StudyConfig, raw: RawData, training: RowIndices) -> NDArray[Any] | None:
     """The weight of every row, or None; their mean over the `training` rows is 1.
 
     Only ratios of weights count, and so these stay within the range of the precision.

@@ -45,9 +45,9 @@ from sweeper.results.ensemble import (
     MOST_CANDIDATES,
     USUAL_SIZE,
     Again,
+    EnsembleMember,
     EnsembleRecord,
     Gain,
-    Member,
     write_ensemble,
 )
 from sweeper.results.listing import Row, TrialRows, listed
@@ -455,7 +455,7 @@ def _measured(
         direction=config.study.directions[0],
         candidates=len(found.models),
         members=tuple(
-            Member(found.models[index][0], member, count)
+            EnsembleMember(found.models[index][0], member, count)
             for index, count in counts.items()
             for member in found.models[index][1]
         ),

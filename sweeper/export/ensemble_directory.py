@@ -17,7 +17,7 @@ from sweeper.export.directory import refuse_existing, staged_at, write_model
 from sweeper.export.ensemble import not_measured
 from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
-from sweeper.results.ensemble import EnsembleRecord, Member, read_ensemble, verdicts
+from sweeper.results.ensemble import EnsembleMember, EnsembleRecord, read_ensemble, verdicts
 from sweeper.results.formatting import number
 from sweeper.rundir import RunDir
 
@@ -47,7 +47,7 @@ def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) 
 
 def write_members(
     run_dir: RunDir,
-    members: Iterable[Member],
+    members: Iterable[EnsembleMember],
     staged: Path,
     output: Path,
     trust_code: bool = False,

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sweeper.config import Settings
-from sweeper.config.model import LayersTable, RowsTable
+from sweeper.config.model import LayersTable, RowModelTable
 from sweeper.models import layer_loop
 from sweeper.models.decay import DEFAULT, Decay
 from sweeper.models.decay_masks import Amounts, Places, spread
@@ -221,7 +221,7 @@ class LayersVector(VectorLayout):
 def frequency_scale(settings: Settings) -> float:
     """The standard deviation of the first frequencies of an embedding of numbers."""
     model = settings.model
-    return model.frequency_scale if isinstance(model, RowsTable) else 1.0
+    return model.frequency_scale if isinstance(model, RowModelTable) else 1.0
 
 
 def layers_of(settings: Settings) -> LayersTable:

@@ -15,7 +15,7 @@ from sweeper.config.model import (
     MlpTable,
     PartsTable,
     PythonTable,
-    RowsTable,
+    RowModelTable,
     TabMTable,
     in_order,
 )
@@ -207,7 +207,7 @@ class Programs:
         self, model: LayersTable, in_size: int
     ) -> tuple[int, PeriodicShape | None, PiecewiseLinear | None]:
         """How a model embeds or encodes numbers, after the size of what its first layer gets."""
-        if not isinstance(model, RowsTable):
+        if not isinstance(model, RowModelTable):
             return in_size, None, None
         if model.numbers == "plr":
             sizes = self._data.n_numbers, model.n_frequencies, model.embedding_size
@@ -216,7 +216,7 @@ class Programs:
         encoding = self._encoding(model)
         return in_size if encoding is None else encoding.size(in_size), None, encoding
 
-    def _encoding(self, model: RowsTable) -> PiecewiseLinear | None:
+    def _encoding(self, model: RowModelTable) -> PiecewiseLinear | None:
         """How a model encodes numbers: the same for all with the same bins."""
         name = model.encoded_by
         if name is not None and name not in self._encodings:

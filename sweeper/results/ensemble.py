@@ -20,7 +20,7 @@ MOST_CANDIDATES, USUAL_SIZE = 50, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleMember:
     """A trained model of an ensemble, counted `count` times.
 
     `member` is the index of its replicate and fold.
@@ -65,7 +65,7 @@ class EnsembleRecord:
     metric: str
     direction: str
     candidates: int
-    members: tuple[Member, ...]
+    members: tuple[EnsembleMember, ...]
     single: int
     validation: Gain
     test: Gain | None
@@ -80,7 +80,9 @@ class EnsembleRecord:
         Raises:
             TypeError, KeyError: it is not one.
         """
-        members = tuple(Member(**{n: int(v) for n, v in one.items()}) for one in body["members"])
+        members = tuple(
+            EnsembleMember(**{n: int(v) for n, v in one.items()}) for one in body["members"]
+        )
         test = None if body["test"] is None else Gain(**body["test"])
         return EnsembleRecord(
             **{**body, "members": members, "validation": Gain(**body["validation"]), "test": test}

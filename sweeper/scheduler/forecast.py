@@ -13,7 +13,7 @@ from typing import Any
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.model import MlpTable, PartsTable, RowsTable, TabMTable
+from sweeper.config.model import MlpTable, PartsTable, RowModelTable, TabMTable
 from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import CategoricalSearch
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
@@ -362,10 +362,10 @@ def workload_of(
     if epochs is not None:
         mean = sum(float(value) * chance for value, chance in chances(epochs).items())
     in_size, embedding = data.in_size, (0, 0, 0)
-    if isinstance(model, RowsTable) and model.numbers == "plr":
+    if isinstance(model, RowModelTable) and model.numbers == "plr":
         embedding = data.n_numbers, model.n_frequencies, model.embedding_size
         in_size += data.n_numbers * (model.embedding_size - 1)
-    elif isinstance(model, RowsTable) and model.encoded_by is not None:
+    elif isinstance(model, RowModelTable) and model.encoded_by is not None:
         in_size = data.encoded[model.encoded_by]
     return Workload(
         in_size=in_size,

@@ -38,7 +38,7 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LearnedStudy:
     """What was learnt from one earlier study: `n_trials` of its `n_seen` trials.
 
     `left_out` counts the others by reason, `digest` is that of what was recorded. `unknown` are
@@ -83,7 +83,7 @@ class Source:
 class Learned:
     """The trials that a study learns from, and where they are from."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[LearnedStudy, ...] = ()
     trials: tuple[LearnedTrial, ...] = ()
 
     @property
@@ -113,7 +113,7 @@ class Learned:
         if body is None:
             return Learned()
         return Learned(
-            tuple(Source(**one) for one in body["sources"]),
+            tuple(LearnedStudy(**one) for one in body["sources"]),
             tuple(LearnedTrial(**one) for one in body["trials"]),
         )
 
@@ -175,7 +175,7 @@ def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
     for name in names:
         if names.count(name) > 1:
             raise StudyError(Problem("", OPTION, f"{name} is given twice", "give it once"))
-    found: list[Source] = []
+    found: list[LearnedStudy] = []
     trials: list[LearnedTrial] = []
     for source, name in zip(sources, names, strict=True):
         study = _read(str(source), name)
@@ -184,7 +184,7 @@ def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
         text = json.dumps([fields_of(one) for one in fitting], sort_keys=True)
         digest = blake2b(text.encode(), digest_size=16).hexdigest()
         counts = len(study.trials), len(fitting), left_out, unknown
-        found.append(Source(name, digest, *counts, _unused(config, study)))
+        found.append(LearnedStudy(name, digest, *counts, _unused(config, study)))
         trials += fitting
     return Learned(tuple(found), tuple(trials))
 

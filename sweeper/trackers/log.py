@@ -17,7 +17,7 @@ from sweeper.errors import Problem, SetupError
 from sweeper.process import DISTRIBUTION
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.trackers.memory import Memory, recall
+from sweeper.trackers.memory import TrackerLog, read_tracker_log
 from sweeper.trackers.published import Published, read_published
 from sweeper.trackers.tracker import Logged, Tracker, TrackerName
 
@@ -38,7 +38,7 @@ class Summary:
 
 def log_study(
     run_dir: RunDir,
-    connecting: Callable[[str, Memory], Tracker],
+    connecting: Callable[[str, TrackerLog], Tracker],
     *,
     top: int | None,
     follow: bool = False,
@@ -58,7 +58,7 @@ def log_study(
     while follow and not run_dir.trials.exists() and status.state == "running":
         time.sleep(every_s)
         status = read_status(run_dir)
-    memory = recall(run_dir)
+    memory = read_tracker_log(run_dir)
     published = _read(run_dir, memory)
     tracker = connecting(published.status.study, memory)
     try:
@@ -81,7 +81,7 @@ def log_study(
 
 
 def connect(
-    name: TrackerName, uri: str | None, project: str | None, study: str, memory: Memory
+    name: TrackerName, uri: str | None, project: str | None, study: str, memory: TrackerLog
 ) -> Tracker:
     """The tracker of this name; `uri` is its server, or the directory of TensorBoard.
 
@@ -112,7 +112,7 @@ def connect(
         raise SetupError(Problem("", "--to", found, hint)) from error
 
 
-def _read(run_dir: RunDir, memory: Memory) -> Published:
+def _read(run_dir: RunDir, memory: TrackerLog) -> Published:
     # the status first: the tables of a study that has ended are complete
     return read_published(run_dir, memory.key, read_status(run_dir))
 

@@ -13,7 +13,7 @@ from sweeper.trackers.tracker import Logged
 
 
 @dataclass(slots=True)
-class Memory:
+class TrackerLog:
     """The content of `trackers.json`, written whole after each change."""
 
     run_dir: RunDir
@@ -35,19 +35,19 @@ class Memory:
         swapped(self.run_dir.trackers, self.run_dir.staging, content)
 
 
-def recall(run_dir: RunDir) -> Memory:
-    """The memory of a run directory, which gets its key the first time.
+def read_tracker_log(run_dir: RunDir) -> TrackerLog:
+    """What a run directory remembers about trackers; it gets its key the first time.
 
     Raises:
         SetupError: it is damaged.
     """
     try:
         found = read_json(run_dir.trackers)
-        memory = Memory(run_dir, str(found["key"]), dict(found["logged"]))
+        memory = TrackerLog(run_dir, str(found["key"]), dict(found["logged"]))
         for place in memory.logged:
             memory.of(place)
     except FileNotFoundError:
-        memory = Memory(run_dir, uuid4().hex[:12], {})
+        memory = TrackerLog(run_dir, uuid4().hex[:12], {})
         memory._write()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         found = f"it does not say what was logged ({error})"

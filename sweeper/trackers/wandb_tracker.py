@@ -19,7 +19,7 @@ import wandb
 from wandb.errors import Error as WandbError
 
 from sweeper.errors import Problem, SetupError
-from sweeper.trackers.memory import Memory
+from sweeper.trackers.memory import TrackerLog
 from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord
 
 
@@ -29,7 +29,7 @@ class WandbTracker:
     The key and the mode (`WANDB_MODE`) are W&B's own settings.
     """
 
-    def __init__(self, uri: str | None, project: str, memory: Memory) -> None:
+    def __init__(self, uri: str | None, project: str, memory: TrackerLog) -> None:
         self._entity, _, self._project = project.rpartition("/")
         given = {} if uri is None else {"base_url": uri}
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sweeper.cli import plan_tables
-from sweeper.cli.tables import Rows
+from sweeper.cli.tables import TextTable
 from tests.command_line import STUDY, CommandLine
 
 RULES = """
@@ -38,6 +38,6 @@ def test_a_column_without_any_layer_is_left_out() -> None:
     model["arrays"] = [array]
     preview = {"models": [model], "rules_without_use_in_some_trials": ["a"]}
     table, *others = plan_tables.decay(preview)
-    assert isinstance(table, Rows)
+    assert isinstance(table, TextTable)
     assert [column.heading for column in table.columns] == ["array", "shape", "decays", "rule"]
     assert others == ["", "in some trials no array matches a"]

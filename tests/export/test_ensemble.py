@@ -36,9 +36,9 @@ from sweeper.export.ensemble import (
 )
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.results.ensemble import (
+    EnsembleMember,
     EnsembleRecord,
     Gain,
-    Member,
     better_trees,
     confirmation,
     read_ensemble,
@@ -200,7 +200,7 @@ def test_a_text_column_is_shuffled_as_a_whole() -> None:
 )
 def test_trees_that_are_better_are_named(trees: float | None, way: str, is_better: bool) -> None:
     gain = Gain(200, 0.85, 0.9, 0.01, trees)
-    record = EnsembleRecord("val_r2", way, 5, (Member(3, 0, 2),), 7, gain, gain, "")
+    record = EnsembleRecord("val_r2", way, 5, (EnsembleMember(3, 0, 2),), 7, gain, gain, "")
     sentence = better_trees(record)
     assert bool(sentence) is is_better
     if sentence:
@@ -379,9 +379,10 @@ def test_with_folds_each_row_is_predicted_by_the_model_that_has_not_seen_it(
     counts = [one.count for one in record.members]
     expected = np.average(of_each, axis=0, weights=counts)
     np.testing.assert_allclose(saved.probabilities(raw(config)), expected, rtol=1e-5, atol=1e-6)
-    two = tuple(Member(trial, member, 1) for trial in (0, 1) for member in (0, 1))
+    two = tuple(EnsembleMember(trial, member, 1) for trial in (0, 1) for member in (0, 1))
     assert not_repeatable(replace(record, members=two)) == ""
-    assert not_repeatable(replace(record, members=(*two, Member(0, 2, 1), Member(0, 3, 1)))) != ""
+    repeated = (*two, EnsembleMember(0, 2, 1), EnsembleMember(0, 3, 1))
+    assert not_repeatable(replace(record, members=repeated)) != ""
 
 
 def test_an_ensemble_that_was_not_selected_is_not_exported(study: Any, tmp_path: Path) -> None:
@@ -405,7 +406,8 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:
     run_dir, config, record = study
     others = [number for number in range(6) if number != record.single]
-    two = replace(record, members=(Member(others[0], 0, 1), Member(others[1], 0, 2)))
+    members = tuple(EnsembleMember(others[index], 0, count) for index, count in ((0, 1), (1, 2)))
+    two = replace(record, members=members)
     found = finalists(run_dir, 1, 2, two)
     numbers = [row["trial_number"] for row in found.rows]
     assert sorted(numbers) == sorted({record.single, *others[:2]})
@@ -421,9 +423,10 @@ def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Pa
         np.testing.assert_allclose([one.single, one.ensemble], expected, rtol=1e-5)
         assert one.rows == len(y)
     assert not_repeatable(two) == ""
-    alone = replace(record, members=(Member(record.single, 0, 3),))
+    alone = replace(record, members=(EnsembleMember(record.single, 0, 3),))
     assert not_repeatable(alone) == f"the ensemble is trial {record.single} alone"
-    twice = replace(record, members=(Member(others[0], 0, 1), Member(others[0], 1, 2)))
+    members = tuple(EnsembleMember(others[0], member, member + 1) for member in (0, 1))
+    twice = replace(record, members=members)
     assert "replicates of one trial" in not_repeatable(twice)
     text = confirmation(measure_again(found.config, two, numbers)[-1], two)
     assert text.startswith("with fresh seeds, the ensemble is ")
@@ -462,7 +465,7 @@ def test_a_study_that_cannot_be_averaged_ends_with_a_warning(tmp_path: Path) -> 
 
 def test_an_ensemble_of_the_best_trial_alone_is_called_so() -> None:
     gain = Gain(200, 0.8, 0.8, 0.0)
-    record = EnsembleRecord("val_r2", "maximize", 5, (Member(7, 0, 1),), 7, gain, gain, "")
+    record = EnsembleRecord("val_r2", "maximize", 5, (EnsembleMember(7, 0, 1),), 7, gain, gain, "")
     assert verdict(record).startswith("the ensemble is trial 7 alone: no average of the 5 kept")
 
 
@@ -496,7 +499,7 @@ def test_trials_that_violate_a_constraint_are_neither_averaged_nor_finalists(
 
 def record_of(single: float, ensemble: float, error: float | None, way: str) -> EnsembleRecord:
     gain = Gain(200, single, ensemble, error)
-    return EnsembleRecord("val_r2", way, 5, (Member(3, 0, 2),), 7, gain, gain, "")
+    return EnsembleRecord("val_r2", way, 5, (EnsembleMember(3, 0, 2),), 7, gain, gain, "")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sweeper.export.ensemble import measure_ensemble
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.results.baseline import read_baseline
-from sweeper.results.ensemble import Member, write_ensemble
+from sweeper.results.ensemble import EnsembleMember, write_ensemble
 from tests.in_process import study_in, trained
 from tests.standalone import standalone
 
@@ -105,7 +105,7 @@ def test_logarithms_are_trained_and_scored_in_the_unit_of_the_data(tmp_path: Pat
     assert "predictions are exp of the outputs times the deviation" in card
 
     record = measure_ensemble(results.run_dir, 4)
-    both = tuple(Member(trial, 0, 1) for trial in (0, 1))
+    both = tuple(EnsembleMember(trial, 0, 1) for trial in (0, 1))
     write_ensemble(results.run_dir, replace(record, members=both))
     export_ensemble(results.run_dir.root, tmp_path / "mean")
     found = sweeper.load(tmp_path / "mean", base_dir=tmp_path / "of").predict(FRAME)

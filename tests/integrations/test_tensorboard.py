@@ -13,7 +13,7 @@ from sweeper.cli.main import command
 from sweeper.errors import SetupError
 from sweeper.rundir import RunDir
 from sweeper.trackers.log import connect
-from sweeper.trackers.memory import Memory
+from sweeper.trackers.memory import TrackerLog
 from sweeper.trackers.tracker import TrackerName
 from tests.integrations import published
 
@@ -127,6 +127,10 @@ def test_a_directory_that_cannot_be_made_is_refused(run_dir: RunDir, tmp_path: P
 
 def test_the_name_of_a_study_names_no_other_directory(tmp_path: Path) -> None:
     tracker = connect(
-        TrackerName.TENSORBOARD, str(tmp_path), None, "../a/b", Memory(RunDir(tmp_path), "k", {})
+        TrackerName.TENSORBOARD,
+        str(tmp_path),
+        None,
+        "../a/b",
+        TrackerLog(RunDir(tmp_path), "k", {}),
     )
     assert tracker._project == "-a-b"

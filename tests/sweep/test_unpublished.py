@@ -15,7 +15,7 @@ from sweeper.results.events import RoundClosed, StudyOpened
 from sweeper.results.publish import last_round
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
-from sweeper.study.learning import Learned, Source
+from sweeper.study.learning import Learned, LearnedStudy
 from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.unpublished import learning_gaps, unpublished
 from sweeper.sweep.verify import repair, verify
@@ -99,7 +99,7 @@ def test_a_program_that_ends_at_once_says_what_the_same_command_does(
 
 def test_a_new_study_says_which_committed_trials_it_does_not_learn_from(run_dir: RunDir) -> None:
     name, again = str(run_dir.root.absolute()), "then start over with --fresh"
-    source = Source(name, "", 0, 0, {})
+    source = LearnedStudy(name, "", 0, 0, {})
     (said,) = learning_gaps(Learned((source,)))
     assert said.startswith(f"{name} was killed before all its trials were published: only 0 of 3 ")
     assert f"--repair, {again}" in said

@@ -19,7 +19,7 @@ from sweeper.results.publish import Publisher
 from sweeper.results.status import write_status
 from sweeper.rundir import RunDir
 from sweeper.trackers.log import Summary, log_study
-from sweeper.trackers.memory import recall
+from sweeper.trackers.memory import read_tracker_log
 from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, flattened
 from tests.live_status import STATUS
 from tests.results.committed import METRICS, close_rounds, curve, study
@@ -240,9 +240,9 @@ def test_a_tracker_is_closed_after_an_error(running: Running) -> None:
 
 
 def test_the_memory_of_a_run_directory_keeps_its_key(running: Running) -> None:
-    memory = recall(running.run_dir)
+    memory = read_tracker_log(running.run_dir)
     memory.keep("a place", Logged(3, frozenset({2, 1})))
-    again = recall(running.run_dir)
+    again = read_tracker_log(running.run_dir)
     assert (again.key, again.of("a place")) == (memory.key, Logged(3, frozenset({1, 2})))
     assert again.of("another") == Logged()
 
@@ -251,7 +251,7 @@ def test_the_memory_of_a_run_directory_keeps_its_key(running: Running) -> None:
 def test_a_damaged_memory_is_refused(running: Running, content: str) -> None:
     running.run_dir.trackers.write_text(content)
     with pytest.raises(SetupError, match=r"trackers.json: it does not say what was logged"):
-        recall(running.run_dir)
+        read_tracker_log(running.run_dir)
 
 
 def test_only_tables_whose_keys_are_names_are_flattened() -> None:
