@@ -22,15 +22,17 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sweeper.errors import Problem, SetupError
 from sweeper.faults import Step, fault_points
+
+Record = TypeVar("Record")
 
 _CHECKPOINT = re.compile(r"r\d+-b\d+.*\.safetensors")
 _MODEL = re.compile(r"trial-\d+(-\d+)?\.(eqx|safetensors)")
@@ -426,6 +428,14 @@ def read_json(path: Path) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def read_record(path: Path, from_dict: Callable[[Mapping[str, Any]], Record]) -> Record | None:
+    """The record in a small JSON file; None if there is none, or it cannot be read."""
+    try:
+        return from_dict(read_json(path))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
 def read_small(path: Path, encoding: str = "utf-8") -> str:
     """The text of a regular file of at most 64 MB.
 
@@ -474,6 +484,11 @@ def swapped(target: Path, staging: Path, content: bytes) -> None:
     with _staged(target, staging) as staged:
         staged.write_bytes(content)
         move_inside(staging.parent, staged, target)
+
+
+def write_record(target: Path, staging: Path, record: Mapping[str, Any]) -> None:
+    """Replace a small JSON file, as `swapped` does."""
+    swapped(target, staging, f"{json.dumps(record, indent=1, allow_nan=False)}\n".encode())
 
 
 @contextmanager

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sweeper.results.formatting import names, number
 from sweeper.results.ranking import gain_sign, value_columns
-from sweeper.rundir import RunDir, read_json, swapped
+from sweeper.rundir import RunDir, read_record, write_record
 
 _MOST_COLUMNS = 4
 _WAYS = (
@@ -86,16 +85,12 @@ class Baseline:
 
 def read_baseline(run_dir: RunDir) -> Baseline | None:
     """The baseline in a run directory; None if there is none, or it cannot be read."""
-    try:
-        return Baseline.from_dict(read_json(run_dir.baseline))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
+    return read_record(run_dir.baseline, Baseline.from_dict)
 
 
 def write_baseline(run_dir: RunDir, baseline: Baseline) -> None:
     """Replace the baseline of a study."""
-    text = json.dumps(asdict(baseline), indent=1, allow_nan=False) + "\n"
-    swapped(run_dir.baseline, run_dir.staging, text.encode())
+    write_record(run_dir.baseline, run_dir.staging, asdict(baseline))
 
 
 def compared(

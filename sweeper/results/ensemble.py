@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from sweeper.results.formatting import number
 from sweeper.results.ranking import gain_sign
-from sweeper.rundir import RunDir, read_json, swapped
+from sweeper.rundir import RunDir, read_record, write_record
 
 ERRORS_APART = 2.0
 """A difference of fewer standard errors may be chance."""
@@ -146,16 +145,12 @@ def confirmation(found: Again, record: EnsembleRecord) -> str:
 
 def read_ensemble(run_dir: RunDir) -> EnsembleRecord | None:
     """The ensemble in a run directory; None if there is none, or it cannot be read."""
-    try:
-        return EnsembleRecord.from_dict(read_json(run_dir.ensemble))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
+    return read_record(run_dir.ensemble, EnsembleRecord.from_dict)
 
 
 def write_ensemble(run_dir: RunDir, record: EnsembleRecord) -> None:
     """Replace the ensemble of a study."""
-    text = json.dumps(asdict(record), indent=1, allow_nan=False) + "\n"
-    swapped(run_dir.ensemble, run_dir.staging, text.encode())
+    write_record(run_dir.ensemble, run_dir.staging, asdict(record))
 
 
 def verdicts(record: EnsembleRecord) -> list[str]:
