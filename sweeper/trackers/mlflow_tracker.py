@@ -9,10 +9,9 @@ ended is made again.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,15 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
 from sweeper.errors import Problem, SetupError
-from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, flattened
+from sweeper.trackers.tracker import (
+    Logged,
+    Point,
+    StudyRecord,
+    TrialRecord,
+    explain_errors,
+    flattened,
+    value_text,
+)
 
 _KEY, _TRIAL, _POINTS = "sweeper.study", "sweeper.trial", "sweeper.points"
 _METRICS, _PARAMS = 1000, 100  # at most in one request
@@ -37,6 +44,8 @@ _STATES = {
     "failed": "FAILED",
 }
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+_HINT = "check --uri (or MLFLOW_TRACKING_URI) and the server, then log again"
+_explain_errors = partial(explain_errors, MlflowException, "MLflow", _HINT)
 
 
 class MlflowTracker:
@@ -45,14 +54,14 @@ class MlflowTracker:
     def __init__(self, uri: str | None, experiment: str) -> None:
         os.environ.setdefault(_RETRIES, "3")  # with MLflow's 7, a wrong address takes minutes
         self._experiment = experiment
-        with self._explained():
+        with _explain_errors():
             self._client = MlflowClient(uri)
         self._parent = self._experiment_id = self._key = ""
 
     def start(self, study: StudyRecord) -> Logged:
         """Find or make the run of the study; returns what it has."""
         self._key = study.key
-        with self._explained():
+        with _explain_errors():
             self._experiment_id = self._find_experiment()
             runs = [*self._runs_of(study.key)]
             parents = [run for run in runs if _TRIAL not in run.data.tags]
@@ -68,7 +77,7 @@ class MlflowTracker:
 
     def log_points(self, points: Sequence[Point]) -> None:
         """Add the values of trials as metrics of the study's run."""
-        with self._explained():
+        with _explain_errors():
             for first in range(0, len(points), _SOME_POINTS):
                 some = points[first : first + _SOME_POINTS]
                 metrics = [
@@ -89,7 +98,7 @@ class MlflowTracker:
         ]
         metrics += [Metric(name, float(value), at, 0) for name, value in trial.numbers.items()]
         tags = {_TRIAL: str(trial.number), "mlflow.parentRunId": self._parent}
-        with self._explained():
+        with _explain_errors():
             run = self._make(f"trial {trial.number}", trial.began_at, tags).info.run_id
             self._log(run, trial.params, {"state": trial.state, **trial.texts})
             for first in range(0, len(metrics), _METRICS):
@@ -100,7 +109,7 @@ class MlflowTracker:
         """Update the outcome in the study's run, and keep the files as its artifacts."""
         at = int(study.updated_at * 1000)
         metrics = [Metric(name, float(it), at, 0) for name, it in study.numbers.items()]
-        with self._explained():
+        with _explain_errors():
             self._client.log_batch(self._parent, metrics=metrics)
             self._log(self._parent, {}, study.texts)
             for name, path in files.items():
@@ -162,16 +171,8 @@ class MlflowTracker:
             some = slice(first, first + _PARAMS)
             self._client.log_batch(run, params=pairs[some], tags=tags[some])
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except MlflowException as error:
-            hint = "check --uri (or MLFLOW_TRACKING_URI) and the server, then log again"
-            raise SetupError(Problem("MLflow", "", str(error), hint)) from error
-
 
 def _text(value: Any) -> str:
     """A value as MLflow keeps it, cut if it is too long for a parameter or tag."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value_text(value)
     return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"

@@ -9,7 +9,6 @@ TensorBoard reads no others.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,14 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from sweeper.errors import Problem, SetupError
-from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, flattened
+from sweeper.trackers.tracker import (
+    Logged,
+    Point,
+    StudyRecord,
+    TrialRecord,
+    flattened,
+    value_text,
+)
 
 _VERSION = "brain.Event:2"  # the first event of each file
 _NAME = "events.out.tfevents.{:010d}.sweeper-{}"
@@ -152,5 +158,4 @@ def _domain(entry: Mapping[str, Any]) -> summary_v2.Domain | None:
 
 
 def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.replace("|", "\\|").replace("\n", " ")
+    return value_text(value).replace("|", "\\|").replace("\n", " ")

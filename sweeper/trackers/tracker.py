@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from sweeper.errors import Problem, SetupError
 from sweeper.trial import Scalar
 
 _NAME = re.compile(r"\w+")
@@ -118,3 +121,17 @@ def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         elif value is not None:
             found[f"{prefix}{name}"] = value
     return found
+
+
+@contextmanager
+def explain_errors(kind: type[Exception], service: str, hint: str) -> Iterator[None]:
+    """Raise errors of a tracker's library as SetupError, with what to do."""
+    try:
+        yield
+    except kind as error:
+        raise SetupError(Problem(service, "", str(error), hint)) from error
+
+
+def value_text(value: Any) -> str:
+    """A value as trackers show it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

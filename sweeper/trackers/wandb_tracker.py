@@ -10,8 +10,8 @@ is remembered in the run directory.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,10 @@ from wandb.errors import Error as WandbError
 
 from sweeper.errors import Problem, SetupError
 from sweeper.trackers.memory import TrackerLog
-from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord
+from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, explain_errors
+
+_HINT = "check --project, --uri and `wandb login`, or set WANDB_MODE=offline"
+_explain_errors = partial(explain_errors, WandbError, "W&B", _HINT)
 
 
 class WandbTracker:
@@ -64,7 +67,7 @@ class WandbTracker:
         self._key, self._group = study.key, f"{study.name}-{study.key}"
         self._logged = self._memory.of(self._place)
         config = {"settings": study.settings, "search_space": study.space}
-        with self._explained():
+        with _explain_errors():
             self._parent = self._open(study.key, study.name, "study", config)
         return self._logged
 
@@ -73,7 +76,7 @@ class WandbTracker:
         if not points:
             return
         assert self._parent is not None, "it was started"
-        with self._explained():
+        with _explain_errors():
             for point in points:
                 self._parent.log(point.values, step=point.step)
         self._remember(Logged(points[-1].step, self._logged.trials))
@@ -81,7 +84,7 @@ class WandbTracker:
     def log_trial(self, trial: TrialRecord) -> None:
         """Make the run of a trial, with a step for each epoch."""
         epochs = sorted({epoch for curve in trial.curves.values() for epoch in curve})
-        with self._explained():
+        with _explain_errors():
             name = f"trial {trial.number}"
             run = self._open(f"{self._key}-{trial.number}", name, "trial", trial.params)
             try:
@@ -99,7 +102,7 @@ class WandbTracker:
         run = self._parent
         assert run is not None, "it was started"
         artifact = wandb.Artifact(f"results-{study.key}", type="results")
-        with self._explained():
+        with _explain_errors():
             run.summary.update({**study.numbers, **study.texts})
             for name, path in files.items():
                 inside = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -114,7 +117,7 @@ class WandbTracker:
     def close(self) -> None:
         """End the run of the study, which sends what is left."""
         if self._parent is not None:
-            with self._explained():
+            with _explain_errors():
                 self._parent.finish()
 
     def _open(self, key: str, name: str, kind: str, config: Mapping[str, Any]) -> wandb.Run:
@@ -135,11 +138,3 @@ class WandbTracker:
     def _remember(self, logged: Logged) -> None:
         self._logged = logged
         self._memory.keep(self._place, logged)
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except WandbError as error:
-            hint = "check --project, --uri and `wandb login`, or set WANDB_MODE=offline"
-            raise SetupError(Problem("W&B", "", str(error), hint)) from error
