@@ -36,7 +36,7 @@ def constant_model(data: Dataset, y: NDArray[Any], weights: Weights = None) -> P
     if data.class_names:
         counts = np.bincount(y, weights, minlength=len(data.class_names))
         total = len(y) if weights is None else counts.sum()
-        value = _as_outputs(data, np.log(np.maximum(counts / total, _LEAST_SHARE))[None])
+        value = as_outputs(data, np.log(np.maximum(counts / total, _LEAST_SHARE))[None])
     elif weights is None:
         value = y.mean(axis=0, dtype=np.float64)[None]
     else:
@@ -71,7 +71,7 @@ def boosted_trees(data: Dataset, seed: int) -> Predict | None:
                 return trees.predict(rows)[:, None]
             shares = np.zeros((len(rows), len(data.class_names)))
             shares[:, trees.classes_] = trees.predict_proba(rows)
-        return _as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE)))
+        return as_outputs(data, np.log(np.maximum(shares, _LEAST_SHARE)))
 
     with _one_thread(), _without_warnings():
         try:
@@ -115,9 +115,9 @@ def _without_warnings() -> Iterator[None]:
                 filters.remove(own)
 
 
-def _as_outputs(data: Dataset, logits: NDArray[Any]) -> NDArray[Any]:
+def as_outputs(data: Dataset, logits: NDArray[Any]) -> NDArray[Any]:
     """Logits as the outputs of a trial's model, which may be the log-odds of the second class."""
-    return logits[:, 1:] - logits[:, :1] if data.one_logit else logits
+    return logits[..., 1:] - logits[..., :1] if data.one_logit else logits
 
 
 def _ridge(x: NDArray[Any], y: NDArray[Any], weights: Weights) -> Predict:
@@ -145,6 +145,6 @@ def _logistic(data: Dataset, x: NDArray[Any], y: NDArray[Any], weights: Weights)
         # a class without training rows is as unlikely as in a constant model
         logits = np.full((len(rows), len(data.class_names)), np.log(_LEAST_SHARE))
         logits[:, fitted.classes_] = log_softmax(scores, axis=1)
-        return _as_outputs(data, logits)
+        return as_outputs(data, logits)
 
     return outputs

@@ -26,7 +26,7 @@ from sweeper.config.load import study_of
 from sweeper.config.train import SupervisedTable, column_of
 from sweeper.data.ahead import preparing
 from sweeper.data.dataset import Dataset, Part
-from sweeper.data.simple_models import Predict, boosted_trees
+from sweeper.data.simple_models import Predict, as_outputs, boosted_trees
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, StudyError, counted
 from sweeper.executors.claims import claim_devices
@@ -326,7 +326,7 @@ def _outputs(data: Dataset, predictions: NDArray[Any]) -> NDArray[Any]:
     if not data.class_names:
         return predictions
     logits = np.log(np.maximum(predictions, np.finfo(predictions.dtype).tiny))
-    return logits[..., 1:] - logits[..., :1] if data.one_logit else logits
+    return as_outputs(data, logits)
 
 
 def _predictions(data: Dataset, outputs: NDArray[Any]) -> NDArray[Any]:
