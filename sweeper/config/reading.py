@@ -10,18 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
-from typing import Any, ClassVar, TypeGuard, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
 from sweeper.config.refusals import fault_of, format_value, without_repeats
-from sweeper.config.table import Flaw, Table, alone, field_of, table_in
+from sweeper.config.table import AnyTable, Flaw, Table, alone, field_of, table_in
 
 # numbers on which tables must agree, like names
 _SIZES = ("in_size", "out_size")
 
 RawTable = dict[str, Any]
-AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 def is_table(value: object) -> TypeGuard[RawTable]:

@@ -24,9 +24,8 @@ from jax import lax
 from jaxtyping import Array, Bool, DTypeLike, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
-from sweeper.models.encoding import Periodic, PeriodicShape, PiecewiseLinear, encoded
+from sweeper.models.encoding import AnyArray, Periodic, PeriodicShape, PiecewiseLinear, encoded
 
-AnyArray = Array | np.ndarray
 Activation = Callable[[Array], Array]
 
 ACTIVATIONS: dict[str, Activation] = {

@@ -57,10 +57,11 @@ _TARGETS = frozenset({"y_true", "true", "truth", "target", "targets", "label", "
 _OUTPUTS = frozenset(
     {"y_pred", "pred", "preds", "prediction", "predictions", "y_hat", "outputs", "logits"}
 )
-_Wrong = tuple[str, str]
+Wrong = tuple[str, str]
+"""What is wrong with user code, and how to fix it."""
 
 
-def raised(what: str, error: BaseException, fix: str, given: str = "") -> _Wrong:
+def raised(what: str, error: BaseException, fix: str, given: str = "") -> Wrong:
     """What is wrong with user code that raised an error, and `fix` unless JAX knows better."""
     return f"{what} raised {describe_error(error)}{given}", hint_of(error, fix)
 
@@ -81,7 +82,7 @@ def check_functions(config: StudyConfig, out_size: int) -> None:
 
 def check_builder(
     name: str, function: Callable[..., Any], what: str, given: Collection[str]
-) -> _Wrong | None:
+) -> Wrong | None:
     """Refuse a model in place of the function that builds `what` with the `given` arguments.
 
     Functions that Equinox wraps are models in type only.
@@ -117,7 +118,7 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
 
 def _unfit_measure(
     name: str, function: Callable[..., Any], outputs: Any, y: Any, *, is_loss: bool, edition: int
-) -> _Wrong | None:
+) -> Wrong | None:
     """What was found and how to fix it; None if nothing is wrong."""
     if edition > 3 and (swapped := _swapped(function)):
         found = f"'{name}' takes {swapped}, but is called with the outputs of the model first"
@@ -213,14 +214,14 @@ def _unfit_steps(
     parameters: Any,
     *,
     by_sweeper: bool,
-) -> _Wrong | None:
+) -> Wrong | None:
     """What was found and how to fix it; None if it moves `parameters` step by step.
 
     Unless updates are made `by_sweeper`, a program of the user's passes what they need.
     """
     traced = {key: value for key, value in given.items() if isinstance(value, float)}
     fixed = {key: value for key, value in given.items() if key not in traced}
-    wrong: list[_Wrong] = []
+    wrong: list[Wrong] = []
 
     def step(parameters: Any, numbers: Any) -> Any:
         optimizer = function(**fixed, **numbers)
@@ -269,7 +270,7 @@ def _instead_of(returned: Any) -> str:
     return "return one, such as optax.sgd(lr)"
 
 
-def _unfit_state(state: Any, after: Any) -> _Wrong | None:
+def _unfit_state(state: Any, after: Any) -> Wrong | None:
     """Why steps cannot pass on an optimizer's state: its tree or its types change."""
     leaves = jax.tree.leaves(state)
     if strange := [leaf for leaf in leaves if not eqx.is_array(leaf)]:
@@ -337,7 +338,7 @@ def _unfit_objective(config: StudyConfig, train: CoupledTable, data: Dataset) ->
 
 def _unfit_function(
     config: StudyConfig, train: CoupledTable, data: Dataset, function: Callable[..., Any]
-) -> _Wrong | None:
+) -> Wrong | None:
     """What was found and how to fix it; None if every model has its loss."""
     name, batch = train.objective, abstract_batch(_ROWS, data)
     program = programs_to_trace(config, data).exact(config.filled({}))
@@ -364,7 +365,7 @@ def _unfit_function(
     return None
 
 
-def _unfit_losses(name: str, given: Any, models: tuple[str, ...]) -> _Wrong | None:
+def _unfit_losses(name: str, given: Any, models: tuple[str, ...]) -> Wrong | None:
     losses = ", ".join(f'"{model}": ...' for model in models)
     hint = f"return {{{losses}}}"
     if not isinstance(given, Mapping):

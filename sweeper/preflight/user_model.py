@@ -63,7 +63,7 @@ from sweeper.models.user_network import (
     with_key,
     without_key,
 )
-from sweeper.preflight.user_functions import check_builder, raised
+from sweeper.preflight.user_functions import Wrong, check_builder, raised
 from sweeper.trial import Scalar
 
 # arguments that the function gets besides the keys of [model]
@@ -72,7 +72,6 @@ _GIVEN = ("in_size", "out_size", "key")
 _OTHER_KEY = re.compile(
     r"_?(keys|p?rngs?|(p?rng|jax|seed|rand|random|init|dropout)_?keys?)", re.IGNORECASE
 )
-_Wrong = tuple[str, str]
 
 
 def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, ...]:
@@ -160,7 +159,7 @@ class ModelCheck:
             if name.startswith(f"{self.key}.") and self.config.splits(name, kind):
                 yield name, entry
 
-    def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> _Wrong | None:
+    def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> Wrong | None:
         """What was found and how to fix it; None if such a model can be trained."""
         table, given = self.filled(params), self.given(params)
         dtype = jax.dtypes.canonicalize_dtype(self.config.execution.precision)
@@ -195,7 +194,7 @@ class ModelCheck:
             self._warn(*wrong)
         return None
 
-    def _unfit_state(self, name: str, model: Any) -> _Wrong | None:
+    def _unfit_state(self, name: str, model: Any) -> Wrong | None:
         """What is wrong with the state of a model, if it has one."""
         if not isinstance(model, StatefulModel):
             return None
@@ -209,7 +208,7 @@ class ModelCheck:
             "BatchNorm, WeightNorm instead of SpectralNorm",
         )
 
-    def _single_rows(self, model: Any) -> Iterator[_Wrong]:
+    def _single_rows(self, model: Any) -> Iterator[Wrong]:
         """Batches of one row in which BatchNorm normalises each number by itself."""
         is_one = 1 in (self.config.drawn_values("train.batch_size") or ())
         if is_one and "eqx.nn.BatchNorm" in stateful_layers(model):
@@ -218,7 +217,7 @@ class ModelCheck:
 
     def _unlike_what_it_says(
         self, table: PythonTable, built: Trace, x: jax.ShapeDtypeStruct
-    ) -> Iterator[_Wrong]:
+    ) -> Iterator[Wrong]:
         """Cases in which training silently differs from what the model says."""
         model = built.result
         if not built.repeats():
@@ -321,7 +320,7 @@ def _not_given(config: StudyConfig, table: PythonTable, holder: str, name: str) 
     return missing(table.function, holder, name)
 
 
-def check_result(name: str, model: Any) -> _Wrong | None:
+def check_result(name: str, model: Any) -> Wrong | None:
     """What is wrong with the result of the function `name`, before it is called; else None."""
     if not isinstance(model, StatefulModel) and (layers := stateful_layers(model)):
         return (
@@ -344,7 +343,7 @@ def check_result(name: str, model: Any) -> _Wrong | None:
     return None
 
 
-def check_state(name: str, model: StatefulModel) -> _Wrong | None:
+def check_state(name: str, model: StatefulModel) -> Wrong | None:
     """What is wrong with the state that the function `name` returned with its model; else None."""
     kinds = eqx.nn.State | eqx.nn.StateIndex
     nodes = jax.tree.leaves(model.model, is_leaf=lambda node: isinstance(node, kinds))
@@ -377,7 +376,7 @@ def stateful_layers(model: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(layers or named))
 
 
-def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> _Wrong | None:
+def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> Wrong | None:
     """What is wrong with its outputs in evaluation and, if it takes a key, in training."""
     try:
         outputs = [trace(lambda _key, model, x: evaluated(model, x), KEY, model, x).result]
@@ -495,7 +494,7 @@ def _rename_hint(model: Callable[..., Any]) -> str | None:
     return f"rename '{meant}' to 'key': it gets a key in training and None in evaluation"
 
 
-def _unfit_arrays(model: Any) -> _Wrong | None:
+def _unfit_arrays(model: Any) -> Wrong | None:
     kinds = jax.ShapeDtypeStruct | np.ndarray  # both are trained
     arrays = [leaf for leaf in jax.tree.leaves(model) if isinstance(leaf, kinds)]
     if any(jnp.issubdtype(array.dtype, jnp.complexfloating) for array in arrays):
@@ -509,7 +508,7 @@ def _unfit_arrays(model: Any) -> _Wrong | None:
     return None
 
 
-def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]:
+def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
     """Cases in which the training call draws nothing although it should, or is not repeatable."""
     is_keyed = passes_key(model, x)
     call = with_key if is_keyed else without_key
@@ -532,7 +531,7 @@ def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]
         yield from _undrawn(model, x, is_keyed)
 
 
-def _undrawn_by_linen(model: LinenModel, x: jax.ShapeDtypeStruct) -> Iterator[_Wrong]:
+def _undrawn_by_linen(model: LinenModel, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
     """Arguments of a module of Linen that would make it draw, but that training never passes."""
     for name, parameter in inspect.signature(type(model.module).__call__).parameters.items():
         if not isinstance(parameter.default, bool):
@@ -551,7 +550,7 @@ def _undrawn_by_linen(model: LinenModel, x: jax.ShapeDtypeStruct) -> Iterator[_W
             yield found, f"rename '{name}'. {_ONLY_MODES}"
 
 
-def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[_Wrong]:
+def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[Wrong]:
     """Arguments of `__call__` that would make the model draw, but that training never passes."""
     _, *parameters = signature_of(model).parameters.values()
     for parameter in parameters:

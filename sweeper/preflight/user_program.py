@@ -26,13 +26,11 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.user_network import hint_of
-from sweeper.preflight.user_functions import abstract_batch, programs_to_trace, raised
+from sweeper.preflight.user_functions import Wrong, abstract_batch, programs_to_trace, raised
 from sweeper.programs.build import Programs
 from sweeper.programs.program import LaneParameters, State
 from sweeper.programs.user_program import Own, UserProgram, taken_of_data
 from sweeper.trial import Scalar
-
-_Wrong = tuple[str, str]
 
 # the methods of a program, with their arguments in order
 METHODS: Mapping[str, tuple[str, ...]] = {
@@ -80,7 +78,7 @@ def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     return tuple(name for name in given if name != "loss") if isinstance(given, Mapping) else ()
 
 
-def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
+def _unfit_class(name: str, program: Callable[..., Any]) -> Wrong | None:
     """What is wrong with its methods, as far as known before they are called."""
     if not inspect.isclass(program):
         return (
@@ -103,7 +101,7 @@ def _unfit_class(name: str, program: Callable[..., Any]) -> _Wrong | None:
 def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
     programs = programs_to_trace(config, data)
 
-    def wrong(params: Mapping[str, Scalar]) -> _Wrong | None:
+    def wrong(params: Mapping[str, Scalar]) -> Wrong | None:
         return _unfit_trial(programs, config.filled(params), data)
 
     if found := wrong({}):
@@ -119,7 +117,7 @@ def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
                 break
 
 
-def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> _Wrong | None:
+def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> Wrong | None:
     """What was found and how to fix it; None if such a trial can be trained."""
     program = programs.exact(settings)
     assert isinstance(program, Own) and isinstance(settings.train, OwnProgramTable)
@@ -163,7 +161,7 @@ def _blank(program: Own) -> Any:
     return State({"": model}, None, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
 
 
-def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:
+def _unfit_start(name: str, start: Any, program: Own) -> Wrong | None:
     if not isinstance(start, tuple) or len(start) != 2:
         found = f"'{name}.init' returns {_shown(start)}"
         return found, "return model, opt_state"
@@ -174,7 +172,7 @@ def _unfit_start(name: str, start: Any, program: Own) -> _Wrong | None:
     return None
 
 
-def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> _Wrong | None:
+def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> Wrong | None:
     if not isinstance(moved, tuple) or len(moved) != 3:
         return f"'{name}.step' returns {_shown(moved)}", "return model, opt_state, loss"
     model, opt_state, loss = moved
@@ -196,7 +194,7 @@ def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> _Wrong | Non
     return None
 
 
-def _unfit_scores(name: str, given: Any, metrics: tuple[str, ...]) -> _Wrong | None:
+def _unfit_scores(name: str, given: Any, metrics: tuple[str, ...]) -> Wrong | None:
     wanted = ("loss", *metrics)
     shape = ", ".join(f'"{metric}": ...' for metric in wanted)
     if not isinstance(given, Mapping):

@@ -14,9 +14,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
 from sweeper.config import Settings
 from sweeper.config.settings import MetricRule
+from sweeper.models.encoding import AnyArray
 from sweeper.models.layer_loop import Workspace
 
-AnyArray = Array | np.ndarray
 Hparams = Mapping[str, Float[AnyArray, ""]]
 Metrics = tuple[Float[Array, ""], ...]
 

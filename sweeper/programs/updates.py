@@ -21,11 +21,11 @@ from jaxtyping import Array, Float, Int, PyTree
 from sweeper.config import Settings
 from sweeper.models.decay_masks import Places
 from sweeper.models.network import Network, Stretch
+from sweeper.models.vectors import Vector
 from sweeper.programs.optimizers import clipping_of, moving_of, optimizer_of
 from sweeper.programs.program import LaneParameters
 from sweeper.programs.schedules import Number
 
-Vector = Float[Array, " parameters"]
 Chunk = Float[Array, " chunk"]
 
 # chunks four times as large take a tenth longer at width 32, and as long at 128
