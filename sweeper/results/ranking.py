@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -201,3 +202,13 @@ class ParetoFront:
     def rows(self) -> list[Row]:
         """The trials that no other dominates, sorted by the first objective."""
         return self._front
+
+
+def best_of(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:
+    """The best finite value over epochs, and the first epoch that had it; None without any."""
+    sign = 1 if maximize else -1
+    ranked = [(sign * v, -epoch) for epoch, v in enumerate(values, 1) if math.isfinite(v)]
+    if not ranked:
+        return None, None
+    value, epoch = max(ranked)
+    return sign * value, -epoch

@@ -37,7 +37,7 @@ from sweeper.results.columns import LEAST_TRIALS
 from sweeper.results.importance import write_importance
 from sweeper.results.imported import ImportedTables, imported_from, is_unfinished
 from sweeper.results.listing import listed as listed_in
-from sweeper.results.ranking import BestTrials, ParetoFront, Row, value_columns
+from sweeper.results.ranking import BestTrials, ParetoFront, Row, best_of, value_columns
 from sweeper.results.status import IMPORTED_RUN, Status, write_status
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.study.importance import Importance
@@ -316,9 +316,8 @@ def _row(
     if not all(map(math.isfinite, values)):
         values, state, reason = [], "PRUNED", "diverged"
     reports = sorted(trial.intermediate_values.items())
-    finite = [(value, step) for step, value in reports if math.isfinite(value)]
-    better = max if config.study.directions[0] == "maximize" else min
-    best = better(value for value, _ in finite) if finite else None
+    maximize = config.study.directions[0] == "maximize"
+    best, place = best_of([value for _, value in reports], maximize)
     return {
         "run_id": IMPORTED_RUN,
         "trial_number": trial.number,
@@ -326,7 +325,7 @@ def _row(
         "reason": reason,
         **dict(zip(columns, values, strict=False)),
         "best_value": best,
-        "best_epoch": next((step - before for value, step in finite if value == best), None),
+        "best_epoch": None if place is None else reports[place - 1][0] - before,
         "epochs_done": reports[-1][0] - before if reports else 0,
         **{f"params_{column}": value for column, value in params.items()},
         "params_json": json.dumps(params),

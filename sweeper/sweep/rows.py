@@ -16,7 +16,7 @@ from sweeper.config.study import N_PARAMETERS, ConstraintTable
 from sweeper.executors.executor import Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.results.columns import spread_of
-from sweeper.results.ranking import value_columns
+from sweeper.results.ranking import best_of, value_columns
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.sweep.context import SweepContext
@@ -272,13 +272,3 @@ def values_of(
         float(member[last] if epoch is None else member[epoch - 1])
         for member, last, epoch in zip(objective, lasts, epochs, strict=True)
     ]
-
-
-def best_of(values: Sequence[float], maximize: bool) -> tuple[float | None, int | None]:
-    """The best value over epochs, and the first epoch that had it."""
-    sign = 1 if maximize else -1
-    ranked = [(sign * v, -epoch) for epoch, v in enumerate(values, 1) if math.isfinite(v)]
-    if not ranked:
-        return None, None
-    value, epoch = max(ranked)
-    return sign * value, -epoch
