@@ -20,7 +20,7 @@ from sweeper.results.decoded import check_published
 from sweeper.results.formatting import best_trial, names, states
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
-from sweeper.results.status import Status, no_trials, read_status
+from sweeper.results.status import Status, hint_of_finished, no_trials, read_status
 from sweeper.results.table_file import refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 
@@ -152,9 +152,8 @@ def open_results(path: Path | str) -> Results:
 
 def trial_problem(results: Results, found: str) -> Problem:
     """The problem `found` with the number of a trial, and which to use."""
-    numbers = results.trials()["trial_number"]
-    known = f"{numbers.min()} to {numbers.max()}" if len(numbers) else "none yet"
-    return Problem(str(results.run_dir.root), "", found, f"use a finished trial: {known}")
+    numbers = results.trials()["trial_number"].tolist()
+    return Problem(str(results.run_dir.root), "", found, hint_of_finished(numbers))
 
 
 def _columns_by_importance(columns: Iterable[str]) -> Iterator[str]:

@@ -183,6 +183,12 @@ def read_status(run_dir: RunDir) -> Status:
     return status
 
 
+def hint_of_finished(numbers: Sequence[int]) -> str:
+    """Which trials to name instead of one that has not ended; `numbers` are those that have."""
+    known = f"{min(numbers)} to {max(numbers)}" if numbers else "none yet"
+    return f"use a finished trial: {known}"
+
+
 def hint_if_none_complete(run_dir: RunDir) -> str:
     """What to do if no trial of a study is complete."""
     try:

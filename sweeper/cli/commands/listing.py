@@ -25,7 +25,7 @@ from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.ranking import repeats
-from sweeper.results.status import hint_if_none_complete, in_training
+from sweeper.results.status import hint_if_none_complete, hint_of_finished, in_training
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 
@@ -113,9 +113,7 @@ def show(
     row, drawn, buckets = known.row(number), curves(run_dir, number), buckets_of(run_dir, number)
     params = None if row is not None else in_training(run_dir, number)
     if row is None and params is None and not drawn:
-        numbers = known.rows(["trial_number"])
-        there = f"{numbers[0]['trial_number']} to {numbers[-1]['trial_number']}" if numbers else ""
-        hint = f"use a finished trial: {there or 'none yet'}"
+        hint = hint_of_finished([row["trial_number"] for row in known.rows(["trial_number"])])
         raise StudyError(Problem(str(run_dir.root), "", f"no trial {number} has ended", hint))
     if as_json:
         known_of_it = row or {"trial_number": number, "state": "RUNNING", "params": params}
