@@ -19,7 +19,7 @@ from sweeper.config.load import study_of
 from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.export.trial_file import with_rows_file
-from sweeper.results.ensemble import ERRORS_APART, EnsembleRecord
+from sweeper.results.ensemble import EnsembleRecord, is_clear
 from sweeper.results.listing import Row, listed
 from sweeper.results.ranking import is_feasible, value_columns
 from sweeper.results.status import hint_if_none_complete
@@ -57,7 +57,7 @@ class Lead:
     @property
     def is_clear(self) -> bool:
         """Whether the difference is more than two standard errors."""
-        return self.difference > ERRORS_APART * self.standard_error
+        return is_clear(self.difference, self.standard_error)
 
 
 def finalists(

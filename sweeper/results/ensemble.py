@@ -12,8 +12,7 @@ from sweeper.results.formatting import number
 from sweeper.results.ranking import gain_sign
 from sweeper.rundir import RunDir, read_record, write_record
 
-ERRORS_APART = 2.0
-"""A difference of fewer standard errors may be chance."""
+_ERRORS_APART = 2.0  # a difference of fewer standard errors may be chance
 MOST_CANDIDATES, USUAL_SIZE = 50, 20
 """How many trials an ensemble is selected from at most, and how many it averages by default."""
 
@@ -130,11 +129,17 @@ class Again:
         return [mean - single for single, mean in zip(self.single, self.ensemble, strict=True)]
 
 
+def is_clear(lead: float, error: float) -> bool:
+    """Whether a lead is so many standard errors that it is hardly chance."""
+    return lead > _ERRORS_APART * error
+
+
 def confirmation(found: Again, record: EnsembleRecord) -> str:
     """Whether an ensemble is better than the best trial if both are trained again."""
     lead = found.difference * gain_sign(record.direction)
-    is_clear = abs(lead) > ERRORS_APART * found.standard_error
-    how = ("better" if lead > 0 else "worse") if is_clear else "not clearly better or worse"
+    how = "not clearly better or worse"
+    if is_clear(abs(lead), found.standard_error):
+        how = "better" if lead > 0 else "worse"
     metric, error = record.metric_name, number(found.standard_error, 2)
     return (
         f"with fresh seeds, the ensemble is {how} than trial {record.single}: {metric} differs by "
@@ -193,9 +198,9 @@ def verdict(record: EnsembleRecord) -> str:
         how = "better" if lead > 0 else "not better"
         return f"the ensemble is {how} than {single}, {by}"
     within = f"with a standard error of {number(error, 2)}"
-    if lead > ERRORS_APART * error:
+    if is_clear(lead, error):
         return f"the ensemble is better than {single} {by}, {within}"
-    if lead < -ERRORS_APART * error:
+    if is_clear(-lead, error):
         return f"the ensemble is worse than {single} {by}, {within}: use the trial"
     how = "better" if lead > 0 else "worse"
     return f"the ensemble is {how} than {single} {by}, {within}: that may be luck"
