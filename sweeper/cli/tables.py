@@ -144,7 +144,7 @@ def status_table(run_dir: RunDir, status: Status) -> Table:
     }
     if compiling := formatting.compiling_now(status):
         facts["compiling"] = compiling
-    if status.state == "running" and status.training:
+    if status.is_running and status.training:
         facts["training"] = status.training
     if learned := formatting.learned(status):
         facts["learnt from"] = learned
@@ -167,7 +167,7 @@ def status_table(run_dir: RunDir, status: Status) -> Table:
     if status.is_imported:
         facts["trained"] = formatting.seconds(status.train_s)
         return pairs(facts)
-    if status.train_s or status.state != "running":  # both are those of committed rounds
+    if status.train_s or not status.is_running:  # both are those of committed rounds
         facts["compiled"] = (
             f"{counted(status.n_compiled, 'program')} in {formatting.seconds(status.compile_s)}, "
             f"{status.n_cache_hits} from the cache"
@@ -178,8 +178,8 @@ def status_table(run_dir: RunDir, status: Status) -> Table:
             f"{formatting.format_prediction(status.predicted_train_s)}"
         )
     if spent := formatting.time_spent(status.spent_s):
-        facts["since its start" if status.state == "running" else "last start took"] = spent
-    if status.state == "running":
+        facts["since its start" if status.is_running else "last start took"] = spent
+    if status.is_running:
         for bucket in status.running:
             trials = formatting.trial_numbers(bucket["trials"])
             facts[f"bucket {bucket['bucket']}"] = f"{trials}, {bucket['place'] or 'waiting'}"

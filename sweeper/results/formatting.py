@@ -106,7 +106,7 @@ def finished_trials(counts: Mapping[str, int]) -> int:
 def states(status: Status) -> str:
     """The number of trials by state, without zeros: `16 running, 30 complete`."""
     over = {"running": "unfinished", "waiting": "not started"}
-    words = {} if status.state == "running" else over
+    words = {} if status.is_running else over
     found = outcomes(status).items()
     return ", ".join(f"{count} {words.get(word, word)}" for word, count in found if count)
 
@@ -149,7 +149,7 @@ def none_feasible(status: Status) -> str | None:
     judged = status.counts.get("COMPLETE", 0) + (status.infeasible or 0)
     if status.feasible != 0 or not judged:
         return None
-    so_far = " so far" if status.state == "running" else ""
+    so_far = " so far" if status.is_running else ""
     return f"no trial meets study.constraints{so_far}; relax them, or search other ranges"
 
 
@@ -207,7 +207,7 @@ def pace(status: Status, since_s: float = 0.0) -> str:
     if (rate := status.trials_per_minute) is not None:
         found.append(f"{rate:{'.0f' if rate >= 100 else '.3g'}} per minute")
     left_s = (status.eta_s or 0.0) - since_s
-    if status.state == "running" and left_s >= _LEAST_LEFT_S:
+    if status.is_running and left_s >= _LEAST_LEFT_S:
         found.append(f"{duration(left_s)} left")
     return ", ".join(found)
 
@@ -227,7 +227,7 @@ def compiling(counts: Compiling, now: float) -> str:
 
 def compiling_now(status: Status) -> str:
     """What a running study compiles, as `compiling`; empty if nothing."""
-    if status.state != "running" or status.compiling is None:
+    if not status.is_running or status.compiling is None:
         return ""
     return compiling(Compiling(**status.compiling), time.time())
 

@@ -91,6 +91,11 @@ class Status:
     learned: Mapping[str, int] | None = None
 
     @property
+    def is_running(self) -> bool:
+        """Whether the study is in training, as far as its last status says."""
+        return self.state == "running"
+
+    @property
     def is_imported(self) -> bool:
         """Whether another tool has trained the study."""
         return self.run_id == IMPORTED_RUN
@@ -178,7 +183,7 @@ def read_status(run_dir: RunDir) -> Status:
         raise SetupError(Problem(str(run_dir.status), "", found, hint)) from error
     if status.diverged is None:
         status = replace(status, diverged=_count_diverged(run_dir))
-    if status.state == "running" and (_has_left(run_dir, status) or _was_killed(status)):
+    if status.is_running and (_has_left(run_dir, status) or _was_killed(status)):
         return replace(status, state="interrupted")
     return status
 
@@ -197,7 +202,7 @@ def hint_if_none_complete(run_dir: RunDir) -> str:
         status = None
     if status is not None and status.state == "interrupted":
         return "the study was interrupted: resume it with the command that started it"
-    if status is not None and status.state == "running":
+    if status is not None and status.is_running:
         return "wait until a trial is complete"
     if status is not None and status.is_imported and not sum(status.counts.values()):
         return "the Optuna study has no trials that ended"
@@ -219,7 +224,7 @@ def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
         status = read_status(run_dir)
     except SetupError:  # only the tables were kept
         return None
-    if status.state != "running":
+    if not status.is_running:
         return None
     buckets = (zip(one["trials"], one.get("params", ()), strict=False) for one in status.running)
     return dict(chain.from_iterable(buckets)).get(number)

@@ -66,7 +66,7 @@ class CompileWatch:
     def update(self) -> None:
         """Write the status of a running study again if its programs or buckets got further."""
         with self._lock:
-            if self._written is None or self._written.state != "running":
+            if self._written is None or not self._written.is_running:
                 return
             before = self._written
             now = self._with_progress(before)

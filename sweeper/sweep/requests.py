@@ -166,7 +166,7 @@ def wait(run_dir: RunDir, asked: Asked, timeout_s: float) -> Answer | None:
     path = run_dir.requests / f"{asked.key}{_ANSWER}"
     until = time.monotonic() + timeout_s
     while True:
-        is_running = read_status(run_dir).state == "running"
+        is_running = read_status(run_dir).is_running
         if path.is_file():
             answer = Answer(**json.loads(path.read_text(encoding="utf-8")))
             remove_inside(run_dir.root, path)

@@ -84,6 +84,6 @@ def _round(run_dir: RunDir) -> float:
 def _is_running(run_dir: RunDir) -> bool:
     """Whether it runs as far as is known, or may be starting."""
     try:
-        return read_status(run_dir).state == "running"
+        return read_status(run_dir).is_running
     except SetupError:
         return True

@@ -55,7 +55,7 @@ def log_study(
         SetupError: nothing was published, the tracker is not installed, or it refuses something.
     """
     status = read_status(run_dir)
-    while follow and not run_dir.trials.exists() and status.state == "running":
+    while follow and not run_dir.trials.exists() and status.is_running:
         time.sleep(every_s)
         status = read_status(run_dir)
     memory = read_tracker_log(run_dir)

@@ -32,7 +32,7 @@ class Published:
     @property
     def is_running(self) -> bool:
         """Whether more may follow without the study being started again."""
-        return self.status.state == "running"
+        return self.status.is_running
 
     def study(self) -> StudyRecord:
         """The study as one run."""

@@ -86,7 +86,7 @@ def _watch(run_dir: RunDir, current: Status) -> None:
 
     shown = tables.status_table(run_dir, current)
     with Live(shown, console=console_on(answers()), auto_refresh=False) as live:
-        while current.state == "running":
+        while current.is_running:
             time.sleep(WATCHED_EVERY_S)
             current = read_status(run_dir)
             live.update(tables.status_table(run_dir, current), refresh=True)

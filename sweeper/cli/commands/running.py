@@ -124,7 +124,7 @@ def stop(
         _ask(run_dir, new_request(trial, {}, waits=not no_wait), timeout)
         return
     status = read_status(run_dir)
-    if status.state != "running":
+    if not status.is_running:
         found = f"the study is not running: its state is {status.state}"
         raise StudyError(Problem(str(run_dir.root), "", found, ""))
     run_dir.stop.touch()
@@ -166,7 +166,7 @@ def _settings_of(run_dir: RunDir) -> StudyConfig:
     from sweeper.config.load import study_of
     from sweeper.results.listing import listed
 
-    if not run_dir.trials.exists() and read_status(run_dir).state == "running":
+    if not run_dir.trials.exists() and read_status(run_dir).is_running:
         found, hint = "the study has only just begun", "ask again once its first round trains"
         raise StudyError(Problem(str(run_dir.root), "", found, hint))
     known = listed(run_dir).study

@@ -32,7 +32,7 @@ def status_view(study: PublishedStudy) -> list[Block]:
     compared = study.baseline, status.metric, status.direction, study.best_row()
     if status.state == "finished" and (warning := describe_doubt(*compared)):
         blocks.append(note(warning, is_warning=True))
-    if status.state == "running" and status.running:
+    if status.is_running and status.running:
         blocks.append(_running(status))
     return blocks
 
@@ -47,7 +47,7 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
         found.append(("learnt from", learned))
     if compiling := formatting.compiling_now(status):
         found.append(("compiling", compiling))
-    if status.state == "running" and status.training:
+    if status.is_running and status.training:
         found.append(("training", status.training))
     if status.best is not None:
         found.append(

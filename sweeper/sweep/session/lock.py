@@ -116,6 +116,6 @@ def _of_status(run_dir: RunDir) -> str:
         status = read_status(run_dir)
     except SetupError:
         return ""  # it has just started
-    if status.state != "running":
+    if not status.is_running:
         return ""  # it has just started, and this is the status of the previous process
     return f" (pid {status.pid} on {status.host})"
