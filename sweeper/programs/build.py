@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sweeper.config import Settings
@@ -162,7 +163,7 @@ class Programs:
 
     def _network(self, settings: Settings, in_size: int, out_size: int) -> Network:
         """The model of a trial; the same for all of one structure, since it caches traces."""
-        model, dtype = settings.model, self._data.dtype
+        model = settings.model
         decay = Decay.of(settings.sole_optimizer.decay, settings.base_dir)
         if isinstance(model, PythonTable):
             network: Network = UserNetwork(
@@ -171,37 +172,37 @@ class Programs:
                 arguments=tuple(model.arguments.items()),
                 in_size=in_size,
                 out_size=out_size,
-                dtype=dtype,
+                dtype=self._data.dtype,
                 decay=decay,
                 edition=settings.edition,
             )
-        elif isinstance(model, TabMTable):
-            size, embedding, encoding = self._taken(model, in_size)
-            sizes = size, out_size, model.width, model.depth
-            network = TabMNetwork(
-                shape=TabMShape(*sizes, model.ensemble_size, embedding=embedding),
-                activations=(model.activation,),
-                has_dropout=settings.has("model.dropout"),
-                padded=False,
-                dtype=dtype,
-                decay=decay,
-                encoding=encoding,
-                target="classes" if settings.train.target == "classes" else "numbers",
-            )
         else:
-            assert isinstance(model, MlpTable)
-            size, embedding, encoding = self._taken(model, in_size)
-            sizes = size, out_size, model.width, model.depth
-            network = MlpNetwork(
-                shape=MlpShape(*sizes, model.layer_norm, embedding=embedding),
-                activations=(model.activation,),
-                has_dropout=settings.has("model.dropout"),
-                padded=False,
-                dtype=dtype,
-                decay=decay,
-                encoding=encoding,
-            )
+            network = self._layered_network(settings, in_size, out_size, decay)
         return self._networks.setdefault(network, network)
+
+    def _layered_network(
+        self, settings: Settings, in_size: int, out_size: int, decay: Decay
+    ) -> LayeredNetwork:
+        model = settings.model
+        assert isinstance(model, MlpTable | TabMTable)
+        size, embedding, encoding = self._taken(model, in_size)
+        sizes = size, out_size, model.width, model.depth
+        if isinstance(model, TabMTable):
+            shape = TabMShape(*sizes, model.ensemble_size, embedding=embedding)
+            target = "classes" if settings.train.target == "classes" else "numbers"
+            make = partial(TabMNetwork, shape=shape, target=target)
+        else:
+            make = partial(
+                MlpNetwork, shape=MlpShape(*sizes, model.layer_norm, embedding=embedding)
+            )
+        return make(
+            activations=(model.activation,),
+            has_dropout=settings.has("model.dropout"),
+            padded=False,
+            dtype=self._data.dtype,
+            decay=decay,
+            encoding=encoding,
+        )
 
     def _taken(
         self, model: LayersTable, in_size: int
