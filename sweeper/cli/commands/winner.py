@@ -69,8 +69,6 @@ def confirm(
     from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
     from sweeper.export.ensemble import measure_again, not_measured, not_repeatable
     from sweeper.export.reproduce import refuse_another
-    from sweeper.export.sizes import refuse_oversized
-    from sweeper.sweep.session.ownership import refuse_foreign
 
     spec = refuse_another(run_dir, trust_code=trust_code)
     record = read_ensemble(run_dir) if of_ensemble else None
@@ -83,10 +81,7 @@ def confirm(
         raise StudyError(Problem("", "--top", found, "remove one of the two"))
     top = top or _FINALISTS
     found = finalists(run_dir, top, seeds, record)
-    if not trust_code:
-        refuse_foreign(found.config, run_dir)
-        refuse_oversized(found.config, run_dir, spec)
-    start, trust_start = _start_of(run_dir, trust_code)
+    start, trust_start = _check_and_find_start(run_dir, found.config, spec, trust_code)
     if not fresh:
         refuse_others(found, start)
     status, code = trained(
@@ -232,14 +227,21 @@ def _trained_again(
     fresh: bool = False,
 ) -> tuple[Status, int]:
     """Train a trial of `run_dir` again, starting from the same model as its study."""
+    start, trust_start = _check_and_find_start(run_dir, config, spec, trust_code)
+    return trained(config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start)
+
+
+def _check_and_find_start(
+    run_dir: RunDir, config: StudyConfig, spec: DataSpec | None, trust_code: bool
+) -> tuple[Path | None, bool]:
+    """Like `_start_of`, after refusing what is unsafe to train from a directory of others."""
     from sweeper.export.sizes import refuse_oversized
     from sweeper.sweep.session.ownership import refuse_foreign
 
     if not trust_code:
         refuse_foreign(config, run_dir)
         refuse_oversized(config, run_dir, spec)
-    start, trust_start = _start_of(run_dir, trust_code)
-    return trained(config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start)
+    return _start_of(run_dir, trust_code)
 
 
 def _start_of(run_dir: RunDir, trust_code: bool) -> tuple[Path | None, bool]:
