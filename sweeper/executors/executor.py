@@ -19,7 +19,7 @@ class Work:
     """A bucket of a round, with everything needed to train it: plain values, cheap to send.
 
     `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints that its lanes name;
-    `ceilings` are those found for its class in earlier rounds. `deaths` counts how often the whole
+    `ceilings` are those found for its class in earlier rounds. `crashes` counts how often the whole
     program died while training it. `mark` is part of the names of its checkpoints, so that a late
     one, from a place that was given up, is not mistaken for that of another try.
     """
@@ -30,7 +30,7 @@ class Work:
     specs: tuple[TrialSpec, ...]
     digests: Mapping[str, str]
     ceilings: tuple[Ceiling, ...] = ()
-    deaths: int = 0
+    crashes: int = 0
     mark: str = ""
 
     def only(self, lanes: Iterable[int]) -> Work:

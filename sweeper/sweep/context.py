@@ -22,7 +22,7 @@ class SweepContext:
 
     `boundary` is the text with which its session marks rows, if any. `ahead_after` is how many
     trials must have ended before proposals are drawn while others train, and `busy_with` how many
-    trials keep a machine busy in the meantime. `deaths` is how often the program died during the
+    trials keep a machine busy in the meantime. `crashes` is how often the program died during the
     open round. `timeline` records what everything does. `requests` are what users ask meanwhile.
     """
 
@@ -39,6 +39,6 @@ class SweepContext:
     clock: Callable[[], float] = time.time
     ahead_after: int = 200
     busy_with: int = 128
-    deaths: int = 0
+    crashes: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     requests: Requests = field(default_factory=Requests)

@@ -14,7 +14,7 @@ from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhand
 from sweeper.results.events import BucketStarted, Event, Observer, RoundClosed, StudyOpened, Warned
 from sweeper.results.status import Status, read_status, update_status
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.crashes import note_left
+from sweeper.sweep.session.crashes import write_normal_end
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Leaving:
     def leave(self, reason: str) -> str:
         """Record that the program ends normally now; returns what that costs the study."""
         if self._is_own():
-            note_left(self.run_dir)
+            write_normal_end(self.run_dir)
             self._write_status()
         if self._rounds is None:
             return f"{reason}: ended before the study was open; nothing is lost"

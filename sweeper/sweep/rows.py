@@ -90,7 +90,7 @@ def bucket_record(
         "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
         "memory_predicted_bytes": outcome.memory_predicted_bytes,
         "memory_peak_bytes": outcome.peak_memory_bytes,
-        "attempt": outcome.attempt + work.deaths,
+        "attempt": outcome.attempt + work.crashes,
         "outcome": _outcome(work, outcome),
         "capacity_planned": program.capacity,
         "memory_limit_bytes": outcome.memory_limit_bytes,
@@ -123,8 +123,8 @@ def _outcome(work: Work, outcome: Outcome) -> str:
         said.append(f"{outcome.own_programs} tried in programs of their own")
     if outcome.attempt > 1:
         said.append(f"{outcome.attempt} tries, because workers died")
-    if work.deaths:
-        said.append(f"after {work.deaths} deaths of the whole program")
+    if work.crashes:
+        said.append(f"after {work.crashes} deaths of the whole program")
     return "; ".join(said)
 
 
@@ -133,7 +133,7 @@ def _lanes(work: Work, outcome: Outcome, epochs: int) -> tuple[LaneRecord, ...]:
     return tuple(
         replace(
             lane,
-            attempts=lane.attempts + work.deaths,
+            attempts=lane.attempts + work.crashes,
             lane_s=outcome.train_s * (len(lane.curve.values) / max(epochs, 1)),
             compile_share_s=outcome.compile_s / len(outcome.lanes),
         )

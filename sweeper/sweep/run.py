@@ -82,10 +82,10 @@ class StudyRun:
             observer(Warned(_fewer(n_trials, state.asked)))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
-        if session.deaths:
-            observer(Warned(_died(config, state.rounds + 1, session.deaths)))
+        if session.crashes:
+            observer(Warned(_crash_warning(config, state.rounds + 1, session.crashes)))
         learned, is_resumed = session.learned, len(session.ledger.sessions()) > 1
-        if is_resumed and not (state.rounds or session.deaths):
+        if is_resumed and not (state.rounds or session.crashes):
             observer(Warned("no round was committed before; starting again", is_news=True))
         for said in learned.recorded if is_resumed else map(str, learned.sources):
             observer(Warned(printable(said), is_news=True))
@@ -214,12 +214,12 @@ def _boundary(change: Change) -> str:
     return said
 
 
-def _died(config: StudyConfig, number: int, deaths: int) -> str:
-    times = counted(deaths, "time")
+def _crash_warning(config: StudyConfig, number: int, crashes: int) -> str:
+    times = counted(crashes, "time")
     died = f"round {number} was interrupted {times} because the program was killed or crashed"
     if not n_workers(config):
         return f"{died}; with execution.workers = 1 a trial that crashes its process fails alone"
-    if deaths < MAX_CRASHES:
+    if crashes < MAX_CRASHES:
         return f"{died}; it starts again here, and after {MAX_CRASHES} times it runs in workers"
     return f"{died}: it now runs in workers, where a trial that crashes its process fails alone"
 
@@ -247,7 +247,7 @@ def _make_context(
         metrics=program.layout.metrics,
         test_metrics=program.layout.test_metrics,
         run_id=session.run_id,
-        deaths=session.deaths,
+        crashes=session.crashes,
         boundary=session.mark,
         timeline=timeline,
         requests=requests,

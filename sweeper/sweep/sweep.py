@@ -57,7 +57,7 @@ class Sweep:
             restored = restore(context.ledger, context.config)
         self.state: SweepState = restored.state
         self._open_plan = restored.open_plan
-        self._deaths = context.deaths
+        self._crashes = context.crashes
         self._study = Study(context.config, restored.past)
         self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(context.config)
@@ -96,9 +96,9 @@ class Sweep:
         """
         plan, self._open_plan = self._open_plan, None
         if plan is None:
-            self._deaths = 0
+            self._crashes = 0
             return self._plan_next(self.state.rounds + 1)
-        return plan.in_workers() if self._deaths >= MAX_CRASHES else plan
+        return plan.in_workers() if self._crashes >= MAX_CRASHES else plan
 
     def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
         """The outcome of each bucket of the open round, in the plan's order.
@@ -426,7 +426,7 @@ class Sweep:
             specs,
             {file: digests[file] for file in needed},
             tuple(self.state.ceilings.get(bucket.class_id, ())),
-            self._deaths,
+            self._crashes,
         )
 
     def _records(self, outcomes: Sequence[Outcome]) -> list[BucketRecord]:

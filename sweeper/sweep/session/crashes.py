@@ -1,7 +1,7 @@
-"""How often the whole program died during the open round: killed, crashed, without power.
+"""How often the whole program crashed during the open round: killed, or without power.
 
-A round that its session did not close counts one death, unless the session ended normally: with a
-reported error, or after a second Ctrl-C. Each start records the number of deaths in the ledger; a
+A round that its session did not close counts one crash, unless the session ended normally: with a
+reported error, or after a second Ctrl-C. Each start records the number of crashes in the ledger; a
 file notes that the last session ended normally.
 """
 
@@ -23,24 +23,24 @@ from sweeper.rundir import RunDir, open_inside, read_json, remove_inside
 MAX_CRASHES = 2
 
 
-def deaths_over(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
-    """The open round, or None, and the deaths during it, in the form that a session records.
+def count_crashes(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
+    """The open round, or None, and the crashes during it, in the form that a session records.
 
     Call this once per session, before its record is written.
     """
-    left, opened = _who_left(run_dir), ledger.opened_round()
+    left, opened = _take_normal_end(run_dir), ledger.opened_round()
     if opened is None:
         return {"open_round": None, "deaths": 0}
     last, number = ledger.sessions()[-1], opened.round
-    deaths = last["deaths"] if last.get("open_round") == number else 0
+    crashes = last["deaths"] if last.get("open_round") == number else 0
     if left != {"pid": last["pid"], "host": last["host"]}:
-        deaths += 1
-    return {"open_round": number, "deaths": deaths}
+        crashes += 1
+    return {"open_round": number, "deaths": crashes}
 
 
 @contextmanager
-def leaving_in_order(run_dir: RunDir, is_own: Callable[[], bool] = lambda: True) -> Generator[None]:
-    """An error that ends this block does not count as a death of the program.
+def note_normal_end(run_dir: RunDir, is_own: Callable[[], bool] = lambda: True) -> Generator[None]:
+    """Note a normal end if an error ends this block, so that it does not count as a crash.
 
     Nothing is written if `run_dir` is not its own any more.
     """
@@ -50,19 +50,19 @@ def leaving_in_order(run_dir: RunDir, is_own: Callable[[], bool] = lambda: True)
         raise
     except BaseException:
         if is_own():
-            note_left(run_dir)
+            write_normal_end(run_dir)
         raise
 
 
-def note_left(run_dir: RunDir) -> None:
+def write_normal_end(run_dir: RunDir) -> None:
     """Note that this process ends normally, whatever it was doing."""
     who = {"pid": os.getpid(), "host": socket.gethostname()}
     left = partial(open_inside, run_dir.root, run_dir.left, "w", encoding="utf-8")
-    with suppress(OSError), left() as file:  # otherwise it counts as a death, which is harmless
+    with suppress(OSError), left() as file:  # otherwise it counts as a crash, which is harmless
         file.write(json.dumps(who))
 
 
-def _who_left(run_dir: RunDir) -> Any:
+def _take_normal_end(run_dir: RunDir) -> Any:
     """The process that ended normally, returned once; None if the last one did not."""
     try:
         return read_json(run_dir.left)

@@ -21,7 +21,7 @@ from sweeper.rundir import RunDir, replacing
 from sweeper.scheduler.forecast import Forecast
 from sweeper.study.learning import Learned, learn, refuse_other
 from sweeper.sweep.session import backup
-from sweeper.sweep.session.crashes import deaths_over, leaving_in_order
+from sweeper.sweep.session.crashes import count_crashes, note_normal_end
 from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
 from sweeper.sweep.session.lock import held
 from sweeper.sweep.session.ownership import signed
@@ -44,7 +44,7 @@ class Session:
     `boundaries` are settings, libraries and flags that have changed since the study began, in ways
     that keep it valid but not equal to an unbroken run; rows from here on have the `mark` of all
     changes so far. `largest_n_trials` is the highest number that was ever requested, `forecast` the
-    recorded one, since a study is planned once. `deaths` are those during the open round.
+    recorded one, since a study is planned once. `crashes` are those during the open round.
     `moved_to` is where an old run directory is now, if the study started over. `learned` are the
     trials of earlier studies that it learns from.
     """
@@ -56,7 +56,7 @@ class Session:
     mark: str | None
     largest_n_trials: int
     forecast: Forecast
-    deaths: int = 0
+    crashes: int = 0
     moved_to: Path | None = None
     learned: Learned = field(default_factory=Learned)
 
@@ -127,7 +127,7 @@ def open_session(
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
             record = _record(config, data_digest, run_id, boundaries, forecast, start, environment)
-            record |= deaths_over(ledger, run_dir)
+            record |= count_crashes(ledger, run_dir)
             if rows is not None and not (sessions and run_dir.rows.exists()):
                 with replacing(run_dir.rows, run_dir.staging) as staged:
                     shutil.copyfile(rows, staged)
@@ -148,7 +148,7 @@ def open_session(
             mark = mark_of(ledger.sessions())
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
             lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
-            with leaving_in_order(lasting, lambda: not ledger.file.is_replaced):
+            with note_normal_end(lasting, lambda: not ledger.file.is_replaced):
                 yield Session(run_id, lasting, ledger, *found, moved_to, learned or Learned())
         finally:
             ledger.close()

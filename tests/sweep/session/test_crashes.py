@@ -17,7 +17,12 @@ from sweeper.ledger import Closing, Ledger
 from sweeper.results.events import Event, Warned
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.crashes import MAX_CRASHES, deaths_over, leaving_in_order, note_left
+from sweeper.sweep.session.crashes import (
+    MAX_CRASHES,
+    count_crashes,
+    note_normal_end,
+    write_normal_end,
+)
 from sweeper.trial import Memory
 from tests.crashes import Study
 
@@ -39,7 +44,7 @@ def ledger() -> Iterator[Ledger]:
 
 def started(ledger: Ledger, run_dir: RunDir, **who: object) -> int | None:
     """The deaths that a new session finds; it is recorded for this process or for `who`."""
-    found = deaths_over(ledger, run_dir)
+    found = count_crashes(ledger, run_dir)
     ledger.add_session({**HERE, **who, **found})
     return found["deaths"]
 
@@ -66,23 +71,23 @@ def test_an_orderly_exit_does_not_count(ledger: Ledger, run_dir: RunDir) -> None
     me = {"pid": os.getpid(), "host": socket.gethostname()}
     started(ledger, run_dir, **me)
     ledger.open_round(1, [], {}, Memory())
-    with pytest.raises(SetupError), leaving_in_order(run_dir):
+    with pytest.raises(SetupError), note_normal_end(run_dir):
         raise SetupError("the disk is full")
     assert started(ledger, run_dir, **me) == 0
-    note_left(run_dir)
+    write_normal_end(run_dir)
     assert started(ledger, run_dir, **me) == 0
     assert started(ledger, run_dir, **me) == 1  # it was reported once
-    with pytest.raises(Fault), leaving_in_order(run_dir):
+    with pytest.raises(Fault), note_normal_end(run_dir):
         raise Fault
     assert started(ledger, run_dir, **me) == 2
-    note_left(run_dir)  # by a different process than the last
+    write_normal_end(run_dir)  # by a different process than the last
     assert started(ledger, run_dir) == 2
-    note_left(run_dir)
+    write_normal_end(run_dir)
     assert started(ledger, run_dir) == 3
 
 
 def test_an_exit_note_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
-    note_left(RunDir(tmp_path / "nowhere"))
+    write_normal_end(RunDir(tmp_path / "nowhere"))
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.cost import shipped
 from sweeper.sweep.planning import costs_of, plan_digests, read_plan
-from sweeper.sweep.session.crashes import note_left
+from sweeper.sweep.session.crashes import write_normal_end
 from tests.crashes import Study
 from tests.digest import deterministic_digest
 from tests.in_process import prepared
@@ -96,7 +96,7 @@ def write_others(study: Study) -> None:
     run_dir = study.run_dir
     measures = {"importance": 0.5, "fanova": 0.25, "rank_correlation": 0.0, "n_trials_with": 12}
     write_importance(run_dir, {"val_loss": dict.fromkeys(("lr", "width"), measures)}, 3, 12)
-    note_left(run_dir)
+    write_normal_end(run_dir)
     costs = {"model": asdict(shipped("cpu"))}
     (run_dir.root / "costs.json").write_text(json.dumps(costs), encoding="utf-8")
     with closing(Ledger.open(run_dir.ledger)) as ledger:
