@@ -88,7 +88,7 @@ def drop_unwritten(file: Any) -> None:
 
 
 @contextmanager
-def announced(doing: str) -> Generator[None]:
+def announce(doing: str) -> Generator[None]:
     """Show on a terminal what is being done, until it ends.
 
     No thread may wait for it to take long: with threads, the data are not prepared in a fork.

@@ -34,7 +34,7 @@ _events = logging.getLogger("sweeper.events")
 
 
 @contextmanager
-def logged(observer: Observer, file: Path | None, level: Level) -> Iterator[Observer]:
+def log_events(observer: Observer, file: Path | None, level: Level) -> Iterator[Observer]:
     """An observer that also logs the events it receives, and whatever the package logs.
 
     The log goes to `file`, or else to `logs/` of the run directory once that exists, so that a

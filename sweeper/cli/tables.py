@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sweeper.errors import counted, printable
 from sweeper.results import formatting
-from sweeper.results.baseline import Baseline, compared
+from sweeper.results.baseline import Baseline, comparison_table
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status, ended_by
 from sweeper.rundir import RunDir
@@ -214,7 +214,7 @@ def simple_models(
     if baseline is None:
         return
     if baseline.models:
-        yield rows("simple models on the same rows", *compared(baseline, metric, trial))
+        yield rows("simple models on the same rows", *comparison_table(baseline, metric, trial))
     if baseline.skipped:
         yield printable(f"no {'linear' if baseline.models else 'simple'} model: {baseline.skipped}")
 

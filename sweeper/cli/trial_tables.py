@@ -86,7 +86,7 @@ def trial(
         yield from explain_failure(row["error_message"] or "")
 
 
-def unfinished(
+def unfinished_trial(
     number: int,
     params: Record | None,
     curves: Mapping[str, Sequence[float | None]],
@@ -138,7 +138,7 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Ta
     return pairs(facts)
 
 
-def confirmed(
+def finalists_table(
     metric: str, records: Sequence[Record], seeds: int, lead: Lead | None
 ) -> Iterator[RenderableType]:
     """Finalists by their value with fresh seeds, next to their value before."""
@@ -248,7 +248,7 @@ def _lead(lead: Lead) -> str:
     return f"{finding}, within {chance}: it may be chance; try more seeds (--seeds N --fresh)"
 
 
-def reproduced(found: Reproduction) -> Iterator[RenderableType]:
+def reproduction(found: Reproduction) -> Iterator[RenderableType]:
     """Whether training a trial again gave what was recorded."""
     whole = f"trial {found.trial}: {found.values} values of {found.epochs} epochs"
     if not found.values:
@@ -277,7 +277,7 @@ def reproduced(found: Reproduction) -> Iterator[RenderableType]:
         )
 
 
-def refitted(row: Record, again: Record, on: str) -> TextTable:
+def refit_table(row: Record, again: Record, on: str) -> TextTable:
     """The metrics of a model before and after it was trained on more rows."""
     # trials with several members have spread columns, others do not
     names = [n for n in row if n.startswith("test_") and row[n] is not None and n in again]

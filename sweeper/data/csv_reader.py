@@ -161,7 +161,7 @@ class CsvFile:
             if len(counts)
         }
 
-    def rewriting(self, change: str, *options: str) -> str:
+    def rewrite_hint(self, change: str, *options: str) -> str:
         """The pandas code that makes a `change` to the file and leaves all other text unchanged.
 
         `options` are additional arguments for reading it.
@@ -183,13 +183,13 @@ class CsvFile:
         read, write = ", ".join(reading), ", ".join(writing)
         return f"df = pd.read_csv({read}); {steps}df.to_csv({write}){after}"
 
-    def unquoting(self) -> str:
+    def unquote_hint(self) -> str:
         """How to rewrite a file whose fields are in single quotes."""
-        return f"use pandas: {self.rewriting('', _SINGLE_QUOTES)}"
+        return f"use pandas: {self.rewrite_hint('', _SINGLE_QUOTES)}"
 
     def without_rows(self, n_rows: int) -> str:
         """How to rewrite the file without its first rows."""
-        return f"remove them, or use pandas: {self.rewriting(f'df = df[{n_rows}:]')}"
+        return f"remove them, or use pandas: {self.rewrite_hint(f'df = df[{n_rows}:]')}"
 
 
 def format_settings(settings: Mapping[str, str | int]) -> str:

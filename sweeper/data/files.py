@@ -28,7 +28,7 @@ class UnfitTableError(ValueError):
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
-def converting(path: Path) -> str:
+def conversion_hint(path: Path) -> str:
     """How to make a CSV file of a spreadsheet; empty for other files."""
     if path.suffix.lower() not in _SPREADSHEETS:
         return ""

@@ -24,7 +24,7 @@ from sweeper.data.columns import (
     units_rows,
 )
 from sweeper.data.csv_reader import SUFFIXES, USUAL, CsvFile, likely_dialect, read_csv_table
-from sweeper.data.files import UnfitTableError, converting, matching_files
+from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.lint import DATE, describe_missing_words, missing_classes
@@ -262,7 +262,7 @@ def _read(path: Path, target: str | None) -> tuple[str, RawData]:
         known = listed([*_SOURCES], "or")
         of_arrays = f'write source = "npz" and path = {toml_value(path.as_posix())} in [data] of a '
         of_arrays += "file that `sweeper init` wrote; its arrays are x and y"
-        hint = of_arrays if suffix == ".npz" else converting(path) or f"name a file in {known}"
+        hint = of_arrays if suffix == ".npz" else conversion_hint(path) or f"name a file in {known}"
         raise DataError(Problem(str(path), "", "unknown file type", hint))
     try:
         raw = _csv(path) if source == "csv" else RawData("", "", _parquet(path, target), ())
@@ -285,7 +285,7 @@ def _refuse_layout(file: CsvFile, raw: RawData) -> None:
     if found := header_of_data(raw.frame, raw.decimal):
         raise DataError(Problem(str(file.path), "", found, "add a line of column names above it"))
     if quoted := in_single_quotes(raw.frame):
-        raise DataError(Problem(str(file.path), "", quoted, file.unquoting()))
+        raise DataError(Problem(str(file.path), "", quoted, file.unquote_hint()))
     n_rows, description = units_rows(raw.frame, decimal=raw.decimal)
     if n_rows:
         found = f"{raw.places(range(n_rows))} {description}"

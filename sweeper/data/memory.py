@@ -12,7 +12,7 @@ FEWER = "use fewer rows or columns, or a machine with more memory"
 """How to fix a table that does not fit into memory."""
 
 
-def exceeding(needed_bytes: int, free_bytes: int | None) -> str:
+def describe_excess(needed_bytes: int, free_bytes: int | None) -> str:
     """What a table that needs more memory than is free would take; empty if it fits.
 
     `free_bytes` is None if the free memory is not known.

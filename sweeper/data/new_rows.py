@@ -19,10 +19,10 @@ from sweeper.data.csv_reader import (
     Dialect,
     read_csv_table,
 )
-from sweeper.data.files import UnfitTableError, converting, matching_files
+from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, number_of, written
-from sweeper.data.memory import FEWER, exceeding
+from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.npz import UNREADABLE, stored_bytes
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
@@ -70,7 +70,7 @@ def read_rows(
         if not path.exists():
             hint = _near_table(path) or "check the path"
             raise DataError(Problem(str(path), "", "no such file", hint))
-        hint = converting(path) or f"name one of {', '.join(_TYPES)}"
+        hint = conversion_hint(path) or f"name one of {', '.join(_TYPES)}"
         raise DataError(Problem(str(path), "", "not a readable table", hint))
     file = CsvFile(path, dialect) if suffix in SUFFIXES else None
     try:
@@ -180,7 +180,7 @@ def _arrays(path: Path, columns: Collection[str]) -> pd.DataFrame:
 
 
 def _check_fits(needed_bytes: int) -> None:
-    if found := exceeding(needed_bytes, available_bytes()):
+    if found := describe_excess(needed_bytes, available_bytes()):
         raise ValueError(f"it {found}; {FEWER}")
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from sweeper.config import StudyConfig
 from sweeper.config.data import NpzTable
 from sweeper.data.files import find_file
-from sweeper.data.memory import FEWER, exceeding
+from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, counted, did_you_mean, listed
 from sweeper.process import available_bytes
@@ -50,7 +50,7 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
         # NumPy leaves a file open if it cannot read it
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             _check_names(config, path.name, wanted, file.files)
-            if excess := exceeding(stored_bytes(path, {*wanted.values()}), available_bytes()):
+            if excess := describe_excess(stored_bytes(path, {*wanted.values()}), available_bytes()):
                 raise DataError(config.problem("data.path", f"{path.name} {excess}", FEWER))
             arrays = [(name, file[name]) for name in dict.fromkeys(wanted.values())]
     except UNREADABLE as error:

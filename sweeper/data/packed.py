@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 
 from sweeper.data.files import UnfitTableError
-from sweeper.data.memory import FEWER, exceeding
+from sweeper.data.memory import FEWER, describe_excess
 from sweeper.errors import listed
 from sweeper.process import available_bytes, physical_bytes
 
@@ -80,7 +80,7 @@ def check_size(path: Path) -> None:
     if needed is None:
         found = f"has a line of more than {_UNMEASURED_BYTES / 1e6:.0f} MB"
         raise UnfitTableError(found, "write a line of column names, then one line per row")
-    if found := exceeding(needed, available_bytes()):
+    if found := describe_excess(needed, available_bytes()):
         raise UnfitTableError(found, FEWER)
 
 

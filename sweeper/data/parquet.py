@@ -26,7 +26,7 @@ from sweeper.config.data import ParquetTable
 from sweeper.data.columns import cells, is_number
 from sweeper.data.files import UnfitTableError, folders_of, parquet_files
 from sweeper.data.identity import EXACT, KnownValues, number_of, written
-from sweeper.data.memory import FEWER, exceeding
+from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, listed
 from sweeper.process import available_bytes
@@ -189,7 +189,7 @@ def _check_size(paths: Sequence[Path]) -> None:
     needed = 0
     with suppress(*_UNREADABLE):  # reading will report what is wrong with a file
         needed = decoded_bytes(paths, free)
-    if found := exceeding(needed, free):
+    if found := describe_excess(needed, free):
         name = paths[0].name if len(paths) == 1 else f"the {len(paths)} files"
         raise UnfitTableError(f"{name} {found}", FEWER)
 

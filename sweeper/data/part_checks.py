@@ -14,7 +14,7 @@ from sweeper.data.folds import grouped_folds
 from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import Sizes, part_sizes
-from sweeper.data.split import groups_of, misordered, split, times
+from sweeper.data.split import describe_misordered, groups_of, split, times
 from sweeper.errors import Problem, counted, listed
 
 _CLASSES_SHOWN = 5
@@ -79,7 +79,9 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             are = "is" if len(rows) == 1 else "are"
             hint = "write numbers, or times as 2026-01-31T12:00"
             yield config.problem(key, raw.describe_rows(name, rows, f"{are} not a time"), hint)
-        elif way == "time" and config.edition > 1 and (wrong := misordered(raw.frame[name])):
+        elif (
+            way == "time" and config.edition > 1 and (wrong := describe_misordered(raw.frame[name]))
+        ):
             found = f"column '{name}' of {raw.name} holds {wrong}, which numbers sort wrongly"
             yield config.problem(key, found, "write dates as 2026-01-31, or months as 2026-01")
 

@@ -198,7 +198,7 @@ def _of_csv(raw: RawData) -> Iterator[str]:
     if header := header_of_data(raw.frame, raw.decimal):
         yield f"{raw.name}: {header}; if so, add a line of column names above it"
     if quoted := in_single_quotes(raw.frame):
-        yield f"{raw.name}: {quoted}: {raw.csv.unquoting()}"
+        yield f"{raw.name}: {quoted}: {raw.csv.unquote_hint()}"
 
 
 def _as_text(raw: RawData, names: Iterable[str]) -> Iterator[str]:

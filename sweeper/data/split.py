@@ -82,7 +82,7 @@ def times(column: pd.Series[Any]) -> pd.Series[Any]:
     return pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
 
 
-def misordered(column: pd.Series[Any]) -> str:
+def describe_misordered(column: pd.Series[Any]) -> str:
     """A description of dates that the column seems to write in another order; empty if none."""
     if not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
         return ""

@@ -92,7 +92,7 @@ class TextNumbers:
         if self.needs_decimal and file.dialect.separator != ",":
             return 'write decimal = "," in [data]'
         gaps = [*dict.fromkeys(["", *missing])]
-        code = file.rewriting(self.code, f"na_values={{{self.name!r}: {gaps!r}}}")
+        code = file.rewrite_hint(self.code, f"na_values={{{self.name!r}: {gaps!r}}}")
         return f"read them with pandas: {code}"
 
 

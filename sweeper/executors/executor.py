@@ -96,7 +96,7 @@ def finished(outcome: Outcome) -> BucketFinished:
     )
 
 
-def joined(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
+def merge_outcomes(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
     """The outcome of `work` from those of its parts, trained one after the other.
 
     It has the lowest of their ceilings, which holds for each of them. Its program came from the

@@ -102,12 +102,13 @@ def fleet(
     """
     claim_devices(config)
     if config.execution.engine is not None:
-        from sweeper.executors.engines.connect import (
-            connected,
-        )  # imports an engine, which may be missing
+        # imports an engine, which may be missing
+        from sweeper.executors.engines.connect import connect_engine
 
         # the workers of an engine are ready and suitable before anything is trained
-        executor = connected(config, run_dir, observer, _start_file(run_dir, start), data.nbytes)
+        executor = connect_engine(
+            config, run_dir, observer, _start_file(run_dir, start), data.nbytes
+        )
 
         def begin() -> Executor:
             _send(data, run_dir)

@@ -16,7 +16,7 @@ import jax
 from sweeper.config import StudyConfig
 from sweeper.config.user_code import text_of
 from sweeper.errors import counted, size_text
-from sweeper.executors.executor import Outcome, Work, joined
+from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.scheduler.capacity import Ceiling, halved, lowest
 from sweeper.trial import Failure
 
@@ -154,7 +154,8 @@ class Ladder:
                 own_programs += 1
             else:
                 outcomes.append(self.fail(now.work, found.failure))
-        whole = joined(work, outcomes)  # for branches tried one by one, this is more precise
+        # for branches tried one by one, this is more precise
+        whole = merge_outcomes(work, outcomes)
         if capacity < work.program.capacity or shortages:
             own = self.limit.ceiling(capacity)
             whole = replace(whole, ceiling=lowest([own, whole.ceiling]))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sweeper.executors.executor import Outcome, Work, finished, joined, started
+from sweeper.executors.executor import Outcome, Work, finished, merge_outcomes, started
 from sweeper.results.events import Observer, Warned
 from sweeper.trial import Curve, Failure, LaneRecord, Place, Reason
 
@@ -83,7 +83,7 @@ class Retrying:
             first = self.train(work.only(range(middle)), deaths + 1, losses)
             second = self.train(work.only(range(middle, len(numbers))), deaths + 1, losses)
             tried = first.attempt + second.attempt - (deaths + 1)
-            return replace(joined(work, [first, second]), attempt=tried)
+            return replace(merge_outcomes(work, [first, second]), attempt=tried)
 
     def _alone(self, work: Work, deaths: int, death: WorkerDiedError) -> Outcome:
         for _ in range(self.retries):

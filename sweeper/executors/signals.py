@@ -71,7 +71,7 @@ def ignore_terminating_signals() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATING)
 
 
-def unhandled(numbers: Sequence[int]) -> tuple[int, ...]:
+def signals_without_handler(numbers: Sequence[int]) -> tuple[int, ...]:
     """The signals that may be handled here without taking them from the host program.
 
     Only the main thread may handle signals, and only those that nothing else handles or watches.

@@ -91,7 +91,7 @@ def _places(lanes: Sequence[Sequence[int]], room: int) -> NDArray[np.int64]:
     return np.array(filled, np.int64).ravel()
 
 
-def parted(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:
+def split_by_class(work: Work, branches: Sequence[ProgramClass]) -> list[Work]:
     """The lanes of each class, in order; `branches[i]` is the class of lane `i`."""
     classes: Mapping[str, ProgramClass] = {branch.class_id: branch for branch in branches}
     return [_part(work, own, branches) for own in classes.values()]

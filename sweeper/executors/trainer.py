@@ -18,7 +18,7 @@ from sweeper.config.user_code import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes
-from sweeper.executors.executor import Outcome, Work, joined
+from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
     TrialStart,
@@ -33,7 +33,7 @@ from sweeper.executors.lanes import (
 from sweeper.executors.memory_ladder import Ladder, ProgramTooLargeError, TooLarge, is_out_of_memory
 from sweeper.executors.placement import DeviceLock
 from sweeper.executors.retry import failed
-from sweeper.executors.switch_class import parted
+from sweeper.executors.switch_class import split_by_class
 from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import SavedStart as SavedStart
@@ -214,8 +214,8 @@ class Trainer:
             describe_error(error),
         )
         ladder = self._ladder(where)
-        parts = parted(work, self.classes.branches_of(work))
-        return joined(work, [ladder.train(part) for part in parts])
+        parts = split_by_class(work, self.classes.branches_of(work))
+        return merge_outcomes(work, [ladder.train(part) for part in parts])
 
     def _start(
         self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]

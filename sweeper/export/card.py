@@ -14,7 +14,7 @@ from sweeper.config.main_source import MAIN
 from sweeper.config.trust import is_known
 from sweeper.errors import listed, printable
 from sweeper.results import formatting
-from sweeper.results.baseline import Baseline, compared, describe_doubt
+from sweeper.results.baseline import Baseline, comparison_table, describe_doubt
 from sweeper.results.judged import is_of_earlier_epoch
 from sweeper.results.ranking import value_columns
 
@@ -172,7 +172,7 @@ def _simple_models(config: StudyConfig, row: Record, baseline: Baseline | None) 
     if not baseline.models:
         return f"{title}: none ({baseline.skipped})."
     objectives = config.study.objectives
-    headings, rows = compared(baseline, objectives, row)
+    headings, rows = comparison_table(baseline, objectives, row)
     shown = [list(map(formatting.number, one)) for one in rows]
     table = f"{title}:\n\n{_table(headings, shown)}"
     doubt = describe_doubt(baseline, objectives, config.study.directions, row)

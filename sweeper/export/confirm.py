@@ -147,7 +147,7 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
     }
 
 
-def confirmed(before: Finalists) -> list[Row]:
+def rank_finalists(before: Finalists) -> list[Row]:
     """The finalists with their new results, best first: mean, spread, and earlier values."""
     config = before.config
     known = listed(RunDir(config.run_dir))
@@ -171,7 +171,7 @@ def confirmed(before: Finalists) -> list[Row]:
 
 
 def lead(records: Sequence[Row], n_members: int) -> Lead | None:
-    """The lead of the first of `confirmed`; None if no other one completed.
+    """The lead of the first of `rank_finalists`; None if no other one completed.
 
     `records` are for one objective, each the mean of `n_members` trainings.
     """

@@ -27,7 +27,7 @@ from sweeper.results.read import open_results
 from sweeper.rundir import RunDir, read_small
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
-from sweeper.sweep.session.reconcile import joined
+from sweeper.sweep.session.reconcile import check_resume
 from sweeper.sweep.session.xla_threads import kept_threads
 
 _PLACE = ["epoch", "replicate", "fold", "metric"]
@@ -74,7 +74,7 @@ def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig
     return parse(toml_text(tables), config.source.path), int(row["trial_number"])
 
 
-def compared(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
+def compare_with_record(recorded: RunDir, again: RunDir, number: int) -> Reproduction:
     """Compare trial `number` in both run directories, value by value."""
     before, now = _values(recorded, number, "recorded"), _values(again, number, "again")
     rows = before.join(now, how="left").sort_index()
@@ -150,7 +150,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
             with jax_restored():
                 claim_devices(config, kept_threads(config, run_dir))
                 weights = fixed_start_of(config, data)
-        joined(config, sessions, data.digest, None, asks_start=False, weights=weights)
+        check_resume(config, sessions, data.digest, None, asks_start=False, weights=weights)
     return data_spec(config, data)
 
 

@@ -30,7 +30,7 @@ from sweeper.models.mlp import (
     Padding,
 )
 from sweeper.models.network import Network, Stretch, Traced, Vector, VectorLayout
-from sweeper.models.vectors import parted
+from sweeper.models.vectors import split_vector
 
 # numbers of a vector and its moments that approximately fit the second cache of a processor
 _IN_CACHE = 1 << 17
@@ -128,7 +128,7 @@ class LayeredNetwork(Network, ABC):
         if embedding is not None:
             # an embedding comes first in a vector
             size = embedding.n_parameters
-            own, vector = parted(vector, (size, len(vector) - size))
+            own, vector = split_vector(vector, (size, len(vector) - size))
             x = embedding.embedded(jnp.asarray(own), x)
             room = None if room is None else room._replace(gradient=room.gradient[size:])
         elif self.encoding is not None:

@@ -23,7 +23,7 @@ from sweeper.models.decay import Decay, amounts
 from sweeper.models.decay_masks import Amounts, Places, spread
 from sweeper.models.layer_loop import Activations, Workspace
 from sweeper.models.mlp import AnyArray, Padding
-from sweeper.models.vectors import parted
+from sweeper.models.vectors import split_vector
 
 Vector = Float[AnyArray, " parameters"]
 Traced = Mapping[str, AnyArray]
@@ -80,7 +80,7 @@ class VectorLayout:
 
     def leaves(self, vector: Vector) -> list[AnyArray]:
         """The arrays in the vector, in the order of the PyTree."""
-        parts = zip(self.order, parted(vector, self.sizes), self.arrays, strict=True)
+        parts = zip(self.order, split_vector(vector, self.sizes), self.arrays, strict=True)
         arrays = {place: part.reshape(shape) for place, part, shape in parts}
         return [arrays[place] for place in range(len(arrays))]
 

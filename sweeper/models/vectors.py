@@ -51,7 +51,7 @@ def made_first(make: Callable[[], Array], always: Bool[AnyArray, ""]) -> Array:
     return lax.cond(always, make, lambda: jnp.zeros(like.shape, like.dtype))
 
 
-def parted(parameters: AnyArray, sizes: Sequence[int]) -> Sequence[AnyArray]:
+def split_vector(parameters: AnyArray, sizes: Sequence[int]) -> Sequence[AnyArray]:
     """The vector cut into parts of these sizes."""
     if not sizes:
         return []

@@ -68,10 +68,12 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
         check_decay(config, never_run(config, data))
     found = (*warnings, *_hints(config, data))
     if config.searched_arguments:
-        from sweeper.preflight.traced_arguments import decided
+        from sweeper.preflight.traced_arguments import decide_traced_arguments
 
         sizes = data.n_features, data.out_size
-        config, continuous = decided(config, *sizes, lambda: _least_compile_s(config, data))
+        config, continuous = decide_traced_arguments(
+            config, *sizes, lambda: _least_compile_s(config, data)
+        )
         found = (*found, *continuous)
     if config.edition > 1:
         check_kept()

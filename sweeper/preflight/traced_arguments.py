@@ -65,7 +65,7 @@ class Obstacle:
     fix: str
 
 
-def decided(
+def decide_traced_arguments(
     config: StudyConfig, in_size: int, out_size: int, measure_compile: Callable[[], float]
 ) -> tuple[StudyConfig, tuple[str, ...]]:
     """The study with its `traced_arguments`, and warnings about continuous settings.

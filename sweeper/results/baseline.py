@@ -93,7 +93,7 @@ def write_baseline(run_dir: RunDir, baseline: Baseline) -> None:
     write_record(run_dir.baseline, run_dir.staging, asdict(baseline))
 
 
-def compared(
+def comparison_table(
     baseline: Baseline, metric: str | Sequence[str], trial: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[list[object]]]:
     """The headings and rows of a table of the simple models, after a `trial` if given.

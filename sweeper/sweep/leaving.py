@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sweeper.config import StudyConfig
 from sweeper.errors import SetupError
-from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhandled
+from sweeper.executors.signals import TERMINATING, Stopping, signals_without_handler, stopping_on
 from sweeper.results.events import BucketStarted, Event, Observer, RoundClosed, StudyOpened, Warned
 from sweeper.results.status import Status, read_status, update_status
 from sweeper.rundir import RunDir
@@ -79,7 +79,7 @@ class Leaving:
         self, config: StudyConfig, stop: threading.Event | None = None
     ) -> Iterator[Stopping]:
         """Let SIGTERM and SIGHUP stop the study in a program without its own handlers."""
-        numbers = unhandled(TERMINATING)
+        numbers = signals_without_handler(TERMINATING)
         if not numbers:
             yield Stopping(stop or threading.Event())
             return

@@ -80,7 +80,7 @@ class PartialStudy:
         return is_one and self.kind("train") is SupervisedTable
 
 
-def completed(
+def complete_settings(
     raw: RawTable,
     settings: RawTable,
     guessed: Guess | None,

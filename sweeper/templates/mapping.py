@@ -21,7 +21,7 @@ from sweeper.config.toml import IN_MAPPING, IN_PYTHON, toml_text
 from sweeper.data.sizes import part_sizes
 from sweeper.errors import DataError, Problem, StudyError, listed, warn_caller
 from sweeper.rundir import RunDir
-from sweeper.templates.completed import completed
+from sweeper.templates.completed import complete_settings
 
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
@@ -86,7 +86,7 @@ def study_of_mapping(
         of_data = error.problems
     if data is not None:
         raw, settings = (_reading(tables, rows) for tables in (raw, settings))
-    raw = completed(raw, settings, guessed, omitted, is_in_memory=data is not None)
+    raw = complete_settings(raw, settings, guessed, omitted, is_in_memory=data is not None)
     path = Path.cwd() / _UNNAMED
     try:
         config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)

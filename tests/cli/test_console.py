@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sweeper.cli.console import announced
+from sweeper.cli.console import announce
 
 
 @pytest.mark.parametrize(("is_terminal", "shown"), [(True, "checking ...\r\x1b[2K"), (False, "")])
@@ -18,7 +18,7 @@ def test_only_a_terminal_shows_what_is_being_done(
     monkeypatch.setattr(file, "isatty", lambda: is_terminal)
     monkeypatch.setattr(sys, "stderr", file)
 
-    with announced("checking"):
+    with announce("checking"):
         pass
 
     assert file.getvalue() == shown

@@ -12,7 +12,7 @@ import pytest
 from sweeper.cli.main import command
 from sweeper.errors import SetupError, StudyError, StudyHeldError
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.lock import held
+from sweeper.sweep.session.lock import hold
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
@@ -107,6 +107,6 @@ def test_links_are_not_deleted_and_not_followed(run: Path, tmp_path: Path) -> No
 
 def test_a_study_that_runs_is_not_deleted(run: Path) -> None:
     before = {path for path in run.rglob("*") if path.is_file()}
-    with held(RunDir(run)), pytest.raises(StudyHeldError):
+    with hold(RunDir(run)), pytest.raises(StudyHeldError):
         command("delete", str(run), "--yes")
     assert {path for path in run.rglob("*") if path.is_file()} == before

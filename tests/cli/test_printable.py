@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sweeper.cli import tables
 from sweeper.cli.console import console_on
-from sweeper.cli.logs import logged
+from sweeper.cli.logs import log_events
 from sweeper.errors import Problem, printable
 from sweeper.export.script import keyword_argument
 from sweeper.results.events import StudyOpened, Warned
@@ -75,7 +75,7 @@ def test_other_alphabets_stay_as_they_are() -> None:
 
 def test_the_log_escapes_control_characters(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
-    with logged(lambda event: None, None, "info") as observer:
+    with log_events(lambda event: None, None, "info") as observer:
         observer(StudyOpened("s", run_dir.root, 0, 1))
         observer(Warned("column '\x1b[2J\r' has gaps"))
         logging.getLogger("sweeper").warning("\x1b[31m")

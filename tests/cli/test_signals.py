@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.executors.signals import TERMINATING, Stopping, stopping_on, unhandled
+from sweeper.executors.signals import TERMINATING, Stopping, signals_without_handler, stopping_on
 from sweeper.ledger import Ledger
 from sweeper.results.events import BucketStarted, Event, RoundClosed
 from sweeper.results.status import read_status
@@ -163,14 +163,14 @@ def test_a_signal_for_a_forked_process_ends_only_that() -> None:
 
 
 def test_signals_that_a_host_program_handles_stay_with_it() -> None:
-    assert unhandled(TERMINATING) == TERMINATING
+    assert signals_without_handler(TERMINATING) == TERMINATING
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        assert unhandled(TERMINATING) == (signal.SIGHUP,)
+        assert signals_without_handler(TERMINATING) == (signal.SIGHUP,)
     finally:
         signal.signal(signal.SIGTERM, before)
     found: list[tuple[int, ...]] = []
-    thread = threading.Thread(target=lambda: found.append(unhandled(TERMINATING)))
+    thread = threading.Thread(target=lambda: found.append(signals_without_handler(TERMINATING)))
     thread.start()
     thread.join()
     assert found == [()]
@@ -178,7 +178,7 @@ def test_signals_that_a_host_program_handles_stay_with_it() -> None:
     os.set_blocking(write, False)
     descriptor = signal.set_wakeup_fd(write)
     try:
-        assert unhandled(TERMINATING) == ()
+        assert signals_without_handler(TERMINATING) == ()
         assert signal.set_wakeup_fd(write) == write
     finally:
         signal.set_wakeup_fd(descriptor)

@@ -112,5 +112,5 @@ def test_parameters_whose_best_trials_are_at_an_end_of_the_range_are_named() -> 
 
 def test_curves_without_values_have_no_heading() -> None:
     for values, is_shown in (([None, None], False), ([None, 0.5], True)):
-        shown = list(trial_tables.unfinished(3, {}, {"val_loss": values}, []))
+        shown = list(trial_tables.unfinished_trial(3, {}, {"val_loss": values}, []))
         assert ("curves by epoch" in shown) is is_shown

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sweeper.data.prepare import prepare
-from sweeper.data.split import misordered
+from sweeper.data.split import describe_misordered
 from sweeper.errors import DataError
 
 DAYS = [date(2023, 1, 1) + timedelta(days=7 * week) for week in range(80)]
@@ -43,13 +43,13 @@ RIGHT = {
 @pytest.mark.parametrize("name", WRONG)
 def test_dates_that_numbers_sort_wrongly_are_found(name: str) -> None:
     values, found = WRONG[name]
-    assert misordered(pd.Series(values)) == found
-    assert misordered(pd.Series(values[::-1])).startswith(found.rpartition(" ")[0])
+    assert describe_misordered(pd.Series(values)) == found
+    assert describe_misordered(pd.Series(values[::-1])).startswith(found.rpartition(" ")[0])
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_other_times_keep_their_order(name: str) -> None:
-    assert misordered(pd.Series(RIGHT[name])) == ""
+    assert describe_misordered(pd.Series(RIGHT[name])) == ""
 
 
 def test_a_split_by_such_dates_is_refused(make_study) -> None:

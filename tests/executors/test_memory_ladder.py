@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sweeper.executors.executor import Outcome, Work, joined
+from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.executors.memory_ladder import Ladder, Limit, TooLarge
 from sweeper.executors.retry import failed
-from sweeper.executors.switch_class import parted
+from sweeper.executors.switch_class import split_by_class
 from sweeper.scheduler.capacity import Ceiling, halved
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Failure, Place, Reason, TrialSpec
@@ -149,7 +149,7 @@ def test_the_parts_of_a_bucket_keep_the_lowest_of_their_ceilings() -> None:
     branches = [replace(whole.program, class_id=name) for name in ("a", "b", "a")]
 
     def attempt(work: Work, *, alone: bool) -> Outcome:
-        first, second = (TRAINED.attempt(part) for part in parted(work, branches))
+        first, second = (TRAINED.attempt(part) for part in split_by_class(work, branches))
         first = replace(
             first,
             ceiling=Ceiling("cpu", 1000, 1),
@@ -158,7 +158,7 @@ def test_the_parts_of_a_bucket_keep_the_lowest_of_their_ceilings() -> None:
             memory_predicted_bytes=900,
         )
         second = replace(second, ceiling=Ceiling("cpu", 1000, 2), memory_predicted_bytes=800)
-        return joined(work, [first, second])
+        return merge_outcomes(work, [first, second])
 
     def fail(work: Work, failure: Failure) -> Outcome:
         return failed(work, failure, PLACE, 0.0)

@@ -11,7 +11,7 @@ import pytest
 import sweeper
 from sweeper.errors import StudyError
 from sweeper.export import export
-from sweeper.export.reproduce import alone, compared
+from sweeper.export.reproduce import alone, compare_with_record
 from sweeper.rundir import RunDir
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
@@ -95,7 +95,7 @@ def test_trials_of_different_size_and_activation_share_programs_and_are_reproduc
     number = int(of_tabm[of_tabm["params_activation"] == "relu"]["trial_number"].iloc[0])
     config, _ = alone(results.run_dir, number, tmp_path / "again")
     trained(config)
-    assert compared(results.run_dir, RunDir(tmp_path / "again"), number).differing == 0
+    assert compare_with_record(results.run_dir, RunDir(tmp_path / "again"), number).differing == 0
     export(results.run_dir.root, number, 0, tmp_path / "best")
     assert sweeper.load(tmp_path / "best").model.activation is jax.nn.relu
 

@@ -11,13 +11,13 @@ import pytest
 
 import sweeper
 from sweeper.cli import trial_tables
-from sweeper.cli.commands.training import trained as trained_with_view
+from sweeper.cli.commands.training import train_study as trained_with_view
 from sweeper.cli.trial_tables import after_confirming
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
-from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
+from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
 from sweeper.export.refit import refit_study
-from sweeper.export.reproduce import alone, compared
+from sweeper.export.reproduce import alone, compare_with_record
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings
 from tests.in_process import study_in, trained
@@ -52,7 +52,7 @@ def test_finalists_are_trained_with_other_seeds_on_the_same_parts(run_dir: RunDi
     original = before.study["settings"]
 
     assert trained_with_view(found.config, quiet=True)[0].state == "finished"
-    rows = confirmed(found)
+    rows = rank_finalists(found)
 
     best = before.best(3)
     assert [row["trial"] for row in sorted(rows, key=lambda row: row["rank_before"])] == [
@@ -145,7 +145,7 @@ def test_a_winner_is_confirmed_if_its_lead_exceeds_chance(
     records: list[dict[str, Any]], said: str
 ) -> None:
     """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
-    _, _, *told = trial_tables.confirmed("accuracy", records, 8, lead(records, 8))
+    _, _, *told = trial_tables.finalists_table("accuracy", records, 8, lead(records, 8))
     assert told == said.split("\n")
 
 
@@ -190,7 +190,7 @@ def test_a_trial_is_reproduced_and_the_first_difference_is_named(
     assert trained_with_view(config, quiet=True)[0].state == "finished"
     again = RunDir(tmp_path / "again")
 
-    found = compared(run_dir, again, number)
+    found = compare_with_record(run_dir, again, number)
 
     assert (found.differing, found.first, found.largest) == (0, None, {})
     assert found.values == found.epochs * 3  # train_loss, val_loss, val_accuracy
@@ -204,7 +204,7 @@ def test_a_trial_is_reproduced_and_the_first_difference_is_named(
     moved = compute.if_else(is_it, compute.add(table["value"], 0.25), table["value"])
     place = table.schema.get_field_index("value")
     parquet.write_table(table.set_column(place, table.schema.field(place), moved), part)
-    found = compared(run_dir, again, number)
+    found = compare_with_record(run_dir, again, number)
     assert found.differing == 1
     assert found.first is not None
     assert (found.first.epoch, found.first.metric) == (2, "val_loss")

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.errors import StudyError
-from sweeper.preflight.traced_arguments import decided
+from sweeper.preflight.traced_arguments import decide_traced_arguments
 from tests.small_studies import DIGITS, bent
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -51,7 +51,7 @@ def study(
 
 
 def decide(config: StudyConfig) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    config, warnings = decided(config, 64, 10, lambda: 1.5)
+    config, warnings = decide_traced_arguments(config, 64, 10, lambda: 1.5)
     return config.traced_arguments, warnings
 
 

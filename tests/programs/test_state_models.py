@@ -19,7 +19,7 @@ from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
 from sweeper.executors.executor import Outcome
 from sweeper.models.keys import key_of
-from sweeper.preflight.traced_arguments import decided
+from sweeper.preflight.traced_arguments import decide_traced_arguments
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
@@ -210,7 +210,9 @@ def test_a_resumed_lane_equals_an_unbroken_one(lane_loop: str, mode: str, bench:
 def test_lanes_with_their_own_floats_equal_those_of_a_program_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "stateful_nets.py").write_text(NETS, encoding="utf-8")
     rates = "search.model={rate={type='float',low=0.1,high=0.5}}"
-    config, _ = decided(parse(NORMED, tmp_path / "study.toml", [rates]), 64, 10, lambda: 0.0)
+    config, _ = decide_traced_arguments(
+        parse(NORMED, tmp_path / "study.toml", [rates]), 64, 10, lambda: 0.0
+    )
     assert config.traced_arguments == ("model.rate",)
     bench = Bench(config, tmp_path)
     exact = Bench(config.tracing([]), tmp_path)

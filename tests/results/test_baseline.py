@@ -10,7 +10,7 @@ import pytest
 from sweeper.results.baseline import (
     Baseline,
     SimpleModel,
-    compared,
+    comparison_table,
     describe,
     describe_doubt,
     describe_leak,
@@ -68,7 +68,7 @@ def test_models_are_described_by_the_first_objective() -> None:
 
 def test_a_table_begins_with_the_objective_and_ends_with_losses() -> None:
     trial: dict[str, Any] = {"trial_number": 3, "value": 0.5, "final_val_accuracy": 0.5}
-    headings, rows = compared(CLASSES, "val_accuracy", {**trial, "final_val_loss": 0.7})
+    headings, rows = comparison_table(CLASSES, "val_accuracy", {**trial, "final_val_loss": 0.7})
     assert headings == ["model", "val_accuracy", "val_loss"]
     assert rows == [
         ["trial 3", 0.5, 0.7],
@@ -82,7 +82,7 @@ def test_a_table_shows_the_objective_on_the_test_rows_before_other_metrics() -> 
         f"{part}_{name}": 0.5 for name in ("accuracy", "f1", "loss") for part in ("val", "test")
     }
     baseline = Baseline("", 1, (SimpleModel("majority class", False, scores),))
-    shown = {metric: compared(baseline, metric)[0] for metric in ("val_f1", "val_loss")}
+    shown = {metric: comparison_table(baseline, metric)[0] for metric in ("val_f1", "val_loss")}
     assert shown["val_f1"][:3] == ["model", "val_f1", "test_f1"]
     assert shown["val_loss"][:3] == ["model", "val_loss", "test_loss"]
 

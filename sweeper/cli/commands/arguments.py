@@ -112,7 +112,7 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
     return tables_asked(directory), number
 
 
-def loaded(study: Path, overrides: list[str] | None) -> StudyConfig:
+def load_config(study: Path, overrides: list[str] | None) -> StudyConfig:
     """The study, read before anything slow is imported, since most errors are in the file."""
     from sweeper import config
 

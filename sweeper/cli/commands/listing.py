@@ -119,7 +119,7 @@ def show(
         known_of_it = row or {"trial_number": number, "state": "RUNNING", "params": params}
         print_json({**known_of_it, "curves": drawn, "buckets": buckets})
     elif row is None:
-        print_shown(*trial_tables.unfinished(number, params, drawn, buckets))
+        print_shown(*trial_tables.unfinished_trial(number, params, drawn, buckets))
     else:
         print_shown(*trial_tables.trial(row, known.metrics, drawn, buckets))
 

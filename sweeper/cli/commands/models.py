@@ -17,7 +17,7 @@ from sweeper.cli.commands.arguments import (
     Overrides,
     QuoteFormulas,
     TrustCode,
-    loaded,
+    load_config,
     tables_asked,
     trial_asked,
 )
@@ -162,7 +162,7 @@ def check_program(
     given = [f"train.program={program}", *(overrides or ())]
     found: list[ProgramFinding] = []
     try:
-        config = None if study is None else loaded(study, given)
+        config = None if study is None else load_config(study, given)
         from sweeper.preflight.check_program import findings, premise, study_of
 
         if config is None:

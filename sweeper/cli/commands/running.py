@@ -18,12 +18,12 @@ from sweeper.cli.commands.arguments import (
     Quiet,
     StudyFile,
     TrustCode,
-    loaded,
+    load_config,
     run_asked,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, status_record
-from sweeper.cli.commands.training import trained
-from sweeper.cli.console import announced
+from sweeper.cli.commands.training import train_study
+from sweeper.cli.console import announce
 from sweeper.errors import Problem, SetupError, StudyError, not_written, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe, describe_doubt, describe_test, read_baseline
@@ -74,8 +74,8 @@ def run(
     once. SIGTERM and SIGHUP also stop after the current round, but wait for it no longer than
     execution.grace.
     """
-    config = loaded(study, overrides)
-    status, code = trained(
+    config = load_config(study, overrides)
+    status, code = train_study(
         config,
         fresh=fresh,
         quiet=quiet,
@@ -234,10 +234,10 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """Check a study file, its data and its run directory without training."""
-    config = loaded(study, overrides)
+    config = load_config(study, overrides)
     from sweeper import api
 
-    with announced("checking the study: data, models, a training step"):
+    with announce("checking the study: data, models, a training step"):
         checked = asdict(api.check(config, python=not no_python))
     if as_json:
         print_json(checked)
@@ -255,10 +255,10 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show how the trials of a study would be placed and what they would cost, without training."""
-    config = loaded(study, overrides)
+    config = load_config(study, overrides)
     from sweeper import api
 
-    with announced("planning the study: data, models, a training step"):
+    with announce("planning the study: data, models, a training step"):
         preview = api.decay(config) if decay else api.plan(config, learn_from or ()).as_dict()
     if as_json:
         print_json(preview)

@@ -9,9 +9,9 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeper.cli.console import announced, console_on
+from sweeper.cli.console import announce, console_on
 from sweeper.cli.live import View, view_for
-from sweeper.cli.logs import Level, logged
+from sweeper.cli.logs import Level, log_events
 from sweeper.data.ahead import preparing
 from sweeper.executors.signals import INTERRUPTED, TERMINATING, not_ignored, stopping_on
 from sweeper.process import take_program_start
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sweeper.config import StudyConfig
 
 
-def trained(
+def train_study(
     config: StudyConfig,
     *,
     fresh: bool = False,
@@ -45,14 +45,14 @@ def trained(
     view = View() if quiet else view_for(console_on(sys.stderr), timeline)
     with ExitStack() as stack:
         # before the view, since a process with threads cannot be forked
-        with nullcontext() if quiet else announced("starting"):
+        with nullcontext() if quiet else announce("starting"):
             from sweeper import api
             from sweeper.sweep.session.session import with_recorded_rules
 
             config = with_recorded_rules(config, fresh=fresh)
             prepared = stack.enter_context(preparing(config))
         stack.enter_context(view)
-        observer = stack.enter_context(logged(view, log_file, log_level))
+        observer = stack.enter_context(log_events(view, log_file, log_level))
         leaving = Leaving(RunDir(config.run_dir.absolute()), observer)
         numbers = (signal.SIGINT, *not_ignored(TERMINATING))
         grace_s = config.execution.grace_s

@@ -23,7 +23,7 @@ from sweeper.cli.commands.arguments import (
     trial_asked,
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
-from sweeper.cli.commands.training import trained
+from sweeper.cli.commands.training import train_study
 from sweeper.errors import Problem, StudyError
 from sweeper.results.ensemble import read_ensemble
 from sweeper.results.status import Status
@@ -66,7 +66,7 @@ def confirm(
     This runs a study of its own in DIR/confirm, on the same split of the data.
     """
     run_dir = tables_asked(directory)
-    from sweeper.export.confirm import confirmed, finalists, lead, refuse_others
+    from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
     from sweeper.export.ensemble import measure_again, not_measured, not_repeatable
     from sweeper.export.reproduce import refuse_another
 
@@ -84,11 +84,11 @@ def confirm(
     start, trust_start = _check_and_find_start(run_dir, found.config, spec, trust_code)
     if not fresh:
         refuse_others(found, start)
-    status, code = trained(
+    status, code = train_study(
         found.config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start
     )
     if status.state == "finished":
-        rows, objectives = confirmed(found), found.config.study.objectives
+        rows, objectives = rank_finalists(found), found.config.study.objectives
         ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
         again = ()
         if record is not None:
@@ -100,7 +100,7 @@ def confirm(
             averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
             print_json({**answer, **averaged})
         else:
-            print_shown(*trial_tables.confirmed(objectives[0], rows, seeds, ahead))
+            print_shown(*trial_tables.finalists_table(objectives[0], rows, seeds, ahead))
             constrained = bool(found.config.study.constraints)
             few = trial_tables.few_finalists(len(rows), top, constrained=constrained)
             few = "" if of_ensemble else few
@@ -163,19 +163,19 @@ def reproduce(
     Exits with 1 if a value differs, and shows the first difference.
     """
     run_dir, number = trial_asked(directory, trial)
-    from sweeper.export.reproduce import alone, compared, refuse_another
+    from sweeper.export.reproduce import alone, compare_with_record, refuse_another
 
     spec = refuse_another(run_dir, trust_code=trust_code)
     with tempfile.TemporaryDirectory() as place:
         config, number = alone(run_dir, number, Path(place) / "again")
-        status, code = _trained_again(run_dir, config, spec, trust_code, quiet=quiet)
+        status, code = _train_again(run_dir, config, spec, trust_code, quiet=quiet)
         if status.state != "finished":
             raise typer.Exit(code)
-        found = compared(run_dir, RunDir(config.run_dir), number)
+        found = compare_with_record(run_dir, RunDir(config.run_dir), number)
     if as_json:
         print_json(asdict(found))
     else:
-        print_shown(*trial_tables.reproduced(found))
+        print_shown(*trial_tables.reproduction(found))
     raise typer.Exit(bool(found.differing) or not found.values)
 
 
@@ -205,7 +205,7 @@ def refit(
 
     spec = refuse_another(run_dir, trust_code=trust_code)
     config, row = refit_study(run_dir, number, on)
-    _, code = _trained_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
+    _, code = _train_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
     if code:
         raise typer.Exit(code)
     number = export(config.run_dir, int(row["trial_number"]), 0, output, trust_code=trust_code)
@@ -213,11 +213,11 @@ def refit(
 
     again = listed(RunDir(config.run_dir)).row(number)
     assert again is not None, "it has just been trained"
-    print_shown(trial_tables.refitted(row, again, on), "")
+    print_shown(trial_tables.refit_table(row, again, on), "")
     print_exported(number, output)
 
 
-def _trained_again(
+def _train_again(
     run_dir: RunDir,
     config: StudyConfig,
     spec: DataSpec | None,
@@ -228,7 +228,9 @@ def _trained_again(
 ) -> tuple[Status, int]:
     """Train a trial of `run_dir` again, starting from the same model as its study."""
     start, trust_start = _check_and_find_start(run_dir, config, spec, trust_code)
-    return trained(config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start)
+    return train_study(
+        config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start
+    )
 
 
 def _check_and_find_start(

@@ -15,7 +15,7 @@ import typer
 from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
-    loaded,
+    load_config,
     tables_asked,
     trial_asked,
 )
@@ -209,7 +209,7 @@ def schema_of_results(
     ] = None,
 ) -> None:
     """Print the columns of the published tables: name, type, meaning and guarantees."""
-    config = None if study is None else loaded(study, None)
+    config = None if study is None else load_config(study, None)
     from sweeper.results.columns import SCHEMA_VERSION
     from sweeper.results.schema import columns_of_tables
 

@@ -86,7 +86,7 @@ _ANSWER_S = 30.0
 _log = logging.getLogger("sweeper")
 
 
-def connected(
+def connect_engine(
     config: StudyConfig,
     run_dir: RunDir,
     observer: Observer,

@@ -27,7 +27,7 @@ from sweeper.rundir import (
     remove_tree_inside,
 )
 from sweeper.sweep.session import backup
-from sweeper.sweep.session.lock import held
+from sweeper.sweep.session.lock import hold
 
 # obstacles to a new directory that choosing another name would not fix
 _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -203,7 +203,7 @@ def move_aside(run_dir: RunDir) -> Path | None:
     if not holds_study(run_dir):
         return None
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    with held(run_dir):
+    with hold(run_dir):
         place = run_dir.root.resolve()
         aside = place.rename(place.with_name(f"{place.name}.{stamp}"))
     place.mkdir(exist_ok=True)
@@ -222,7 +222,7 @@ def delete(run_dir: RunDir) -> list[Path]:
         OSError: a file cannot be removed.
     """
     check_deletable(run_dir)
-    with held(run_dir):
+    with hold(run_dir):
         for path in run_dir.nested():
             if holds_study(RunDir(path)):
                 delete(RunDir(path))

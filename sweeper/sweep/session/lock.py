@@ -29,13 +29,14 @@ _UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
 @contextmanager
-def held(run_dir: RunDir) -> Iterator[None]:
+def hold(run_dir: RunDir) -> Iterator[None]:
     """Hold the lock of a run directory; the system releases it when the process ends in any way.
 
     Raises:
         StudyHeldError: another process has the lock, or has the ledger open.
     """
-    owner = _noted(run_dir)  # read before locking, since some versions of filelock empty the file
+    # read before locking, since some versions of filelock empty the file
+    owner = _recorded_owner(run_dir)
     try:
         lock = _lock(run_dir)
     except Timeout:
@@ -43,13 +44,13 @@ def held(run_dir: RunDir) -> Iterator[None]:
     with lock:
         if is_held(run_dir.ledger):
             raise _held_by(run_dir, _of_status(run_dir))
-        _note(run_dir, f"{os.getpid()} {socket.gethostname()}")
-        own = _noted(run_dir)
+        _record_owner(run_dir, f"{os.getpid()} {socket.gethostname()}")
+        own = _recorded_owner(run_dir)
         try:
             yield
         finally:
-            if _noted(run_dir) == own:  # otherwise the directory was replaced
-                _note(run_dir, "")
+            if _recorded_owner(run_dir) == own:  # otherwise the directory was replaced
+                _record_owner(run_dir, "")
 
 
 def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
@@ -67,21 +68,21 @@ def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
     try:
         return SoftFileLock(run_dir.owner, timeout=0).acquire()
     except Timeout:
-        owner = _noted(run_dir)
+        owner = _recorded_owner(run_dir)
         found = f"another process runs this study{owner}, or was killed while running it"
         hint = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
         raise StudyHeldError(Problem(str(run_dir.root), "", found, hint)) from None
 
 
 @contextmanager
-def held_to_look(run_dir: RunDir) -> Iterator[None]:
-    """Like `held`, for read-only commands; without write permission, no lock is taken.
+def hold_for_reading(run_dir: RunDir) -> Iterator[None]:
+    """Like `hold`, for read-only commands; without write permission, no lock is taken.
 
     Raises:
-        StudyHeldError: as `held`.
+        StudyHeldError: as `hold`.
     """
     if os.access(run_dir.root, os.W_OK):
-        with held(run_dir):
+        with hold(run_dir):
             yield
         return
     if is_held(run_dir.ledger):
@@ -94,7 +95,7 @@ def _held_by(run_dir: RunDir, owner: str) -> StudyHeldError:
     return StudyHeldError(Problem(str(run_dir.root), "", found, "wait for it, or end it"))
 
 
-def _note(run_dir: RunDir, text: str) -> None:
+def _record_owner(run_dir: RunDir, text: str) -> None:
     """Write into the lock file, if it still exists."""
     path = run_dir.lock
     with suppress(OSError), open_inside(run_dir.root, path, "r+", encoding="utf-8") as file:
@@ -102,7 +103,7 @@ def _note(run_dir: RunDir, text: str) -> None:
         file.truncate()
 
 
-def _noted(run_dir: RunDir) -> str:
+def _recorded_owner(run_dir: RunDir) -> str:
     try:
         with run_dir.lock.open(encoding="utf-8") as file:
             pid, host = file.read(_MAX_LETTERS).split()

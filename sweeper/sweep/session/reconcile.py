@@ -92,7 +92,7 @@ def reconcile(before: Mapping[str, Any], now: Mapping[str, Any]) -> Reconciled:
     return Reconciled(tuple(refused), tuple(boundary))
 
 
-def departures(began: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
+def environment_changes(began: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
     """Which libraries, device and flags differ from when the study began.
 
     Anything not recorded at that time is left out.
@@ -104,7 +104,7 @@ def departures(began: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change
     )
 
 
-def mark_of(sessions: Iterable[Mapping[str, Any]]) -> str | None:
+def describe_changes(sessions: Iterable[Mapping[str, Any]]) -> str | None:
     """What changed in any session, as rows are marked with it; None if nothing did.
 
     Rows after a change may differ permanently, even if it was reverted: proposals depend on earlier
@@ -121,7 +121,7 @@ def mark_of(sessions: Iterable[Mapping[str, Any]]) -> str | None:
     )
 
 
-def joined(
+def check_resume(
     config: StudyConfig,
     sessions: Sequence[Mapping[str, Any]],
     digest: str | None,

@@ -23,15 +23,15 @@ from sweeper.study.learning import Learned, learn, refuse_other
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.crashes import count_crashes, note_normal_end
 from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
-from sweeper.sweep.session.lock import held
+from sweeper.sweep.session.lock import hold
 from sweeper.sweep.session.ownership import signed
 from sweeper.sweep.session.reconcile import (
     Change,
     Weights,
+    check_resume,
     code_of,
-    departures,
-    joined,
-    mark_of,
+    describe_changes,
+    environment_changes,
 )
 from sweeper.sweep.session.study_copy import copy_study
 from sweeper.trial import fields_of
@@ -80,8 +80,8 @@ def open_session(
     """The session of a study, held until the block ends.
 
     `environment` is what results depend on besides the study, by name. `start` has path and digest
-    of the saved model that trials start from, if any; `weights` are as for `joined`. `learn_from`
-    are earlier studies for a new one to learn from.
+    of the saved model that trials start from, if any; `weights` are as for `check_resume`.
+    `learn_from` are earlier studies for a new one to learn from.
 
     Raises:
         StudyError: the directory contains a study that this file cannot resume.
@@ -100,7 +100,7 @@ def open_session(
         make(config, run_dir)
         if moved_to is not None and rows is not None and rows == run_dir.rows:
             rows = moved_to / rows.name
-    with _refusing(run_dir), held(run_dir):
+    with _refusing(run_dir), hold(run_dir):
         clear_staging(run_dir)
         if not run_dir.ledger.exists():
             # a ledger and its tables appear at once, so an empty ledger is always a damaged one
@@ -112,8 +112,8 @@ def open_session(
         ledger = backup.open_ledger(run_dir)
         try:
             sessions = ledger.sessions()
-            boundaries = joined(config, sessions, data_digest, start, weights=weights)
-            boundaries += _departures(ledger, sessions, environment)
+            boundaries = check_resume(config, sessions, data_digest, start, weights=weights)
+            boundaries += _changes_since_start(ledger, sessions, environment)
             if sessions:
                 learned = Learned.from_dict(ledger.learned())
                 refuse_other(run_dir, learned, learn_from)
@@ -145,7 +145,7 @@ def open_session(
                     shutil.copyfile(start["path"], staged)
             copy_study(run_dir, config)
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
-            mark = mark_of(ledger.sessions())
+            mark = describe_changes(ledger.sessions())
             found = boundaries, mark, max(sizes), forecast, record["deaths"]
             lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
             with note_normal_end(lasting, lambda: not ledger.file.is_replaced):
@@ -176,9 +176,9 @@ def check(config: StudyConfig, data_digest: str | None, weights: Weights | None 
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir)
     if run_dir.ledger.exists():
-        with held(run_dir), closing(backup.read(run_dir)) as ledger:
+        with hold(run_dir), closing(backup.read(run_dir)) as ledger:
             past = ledger.sessions()
-            joined(config, past, data_digest, None, asks_start=False, weights=weights)
+            check_resume(config, past, data_digest, None, asks_start=False, weights=weights)
 
 
 def with_recorded_rules(config: StudyConfig, *, fresh: bool = False) -> StudyConfig:
@@ -205,14 +205,14 @@ def _refusing(run_dir: RunDir) -> Iterator[None]:
         raise SetupError(not_written(run_dir.root, error)) from error
 
 
-def _departures(
+def _changes_since_start(
     ledger: Ledger, sessions: Sequence[Mapping[str, Any]], environment: Mapping[str, str]
 ) -> tuple[Change, ...]:
     """Which libraries, device, flags and ledger version differ from when the study began."""
     if not sessions:
         return ()
     began = sessions[0]
-    changes = departures(began.get("environment", began.get("versions", {})), environment)
+    changes = environment_changes(began.get("environment", began.get("versions", {})), environment)
     if ledger.began_as != ledger.version:
         changes += (Change("the ledger's version", ledger.began_as, ledger.version),)
     return changes

@@ -34,7 +34,7 @@ from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.resume import restore
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.directory import check_obstacles, holds_study, obstacles
-from sweeper.sweep.session.lock import held, held_to_look
+from sweeper.sweep.session.lock import hold, hold_for_reading
 from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.stopping import end_state, n_unasked
@@ -66,7 +66,7 @@ def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
     if found := [*obstacles(run_dir)]:
         hint = "remove or rename it, then verify again"
         return Verified((), tuple(Damage(_name(run_dir, at), what, hint) for at, what in found))
-    with held_to_look(run_dir):
+    with hold_for_reading(run_dir):
         try:
             ledger = backup.read(run_dir)
         except LedgerError as error:
@@ -89,7 +89,7 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
     """
     _check_there(run_dir)
     check_obstacles(run_dir)
-    with held(run_dir), closing(backup.read(run_dir)) as ledger:
+    with hold(run_dir), closing(backup.read(run_dir)) as ledger:
         config, run_id = _study(run_dir, ledger)
         for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *run_dir.own_parts()):
             remove_inside(run_dir.root, path)
@@ -119,7 +119,7 @@ def restore_ledger(run_dir: RunDir) -> str:
     _check_there(run_dir)
     check_obstacles(run_dir)
     published = _published_requests(run_dir)
-    with held(run_dir):
+    with hold(run_dir):
         rounds = backup.restore_backup(run_dir)
         lost = _lost_requests(run_dir, published)
     repair(run_dir)

@@ -24,7 +24,7 @@ from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import session
 from sweeper.sweep.session.directory import move_aside
-from sweeper.sweep.session.lock import held
+from sweeper.sweep.session.lock import hold
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import contents
 from tests.crashes import Study
@@ -51,9 +51,9 @@ def run_dir(tmp_path: Path, halfway: Study) -> RunDir:
 def test_the_process_that_holds_the_lock_is_named_before_a_status_exists(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
     for _ in range(2):
-        with held(run_dir):
+        with hold(run_dir):
             for _ in range(2):  # a refused process removes nothing
-                with pytest.raises(StudyHeldError) as refused, held(run_dir):
+                with pytest.raises(StudyHeldError) as refused, hold(run_dir):
                     pass
                 told = f"{tmp_path}: another process runs this study {WHO}; wait for it, or end it"
                 assert str(refused.value) == told
@@ -61,18 +61,18 @@ def test_the_process_that_holds_the_lock_is_named_before_a_status_exists(tmp_pat
 
 
 def test_a_timeout_of_another_lock_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    with pytest.raises(Timeout, match="another"), held(RunDir(tmp_path)):
+    with pytest.raises(Timeout, match="another"), hold(RunDir(tmp_path)):
         raise Timeout("another")
-    with held(RunDir(tmp_path)):  # and this one was released
+    with hold(RunDir(tmp_path)):  # and this one was released
         pass
 
 
 def test_if_the_lock_is_empty_the_status_names_the_process(run_dir: RunDir) -> None:
     status = replace(read_status(run_dir), state="running", pid=os.getppid())
     write_status(run_dir, replace(status, host=socket.gethostname()))
-    with held(run_dir):
+    with hold(run_dir):
         run_dir.lock.write_bytes(b"")  # as in an earlier version
-        with pytest.raises(StudyHeldError, match=rf"pid {os.getppid()} on "), held(run_dir):
+        with pytest.raises(StudyHeldError, match=rf"pid {os.getppid()} on "), hold(run_dir):
             pass
 
 
@@ -84,7 +84,7 @@ def test_if_the_lock_was_removed_the_ledger_is_still_locked(
     run_dir.staging.joinpath("data.npz").write_bytes(b"of the one that runs")
     status = replace(read_status(run_dir), state="running", pid=os.getpid())
     write_status(run_dir, replace(status, host=socket.gethostname()))
-    with held(run_dir), closing(Ledger.open(run_dir.ledger)):
+    with hold(run_dir), closing(Ledger.open(run_dir.ledger)):
         run_dir.lock.unlink()
         before = contents(run_dir.root)
         with pytest.raises(StudyHeldError) as refused:
@@ -128,8 +128,8 @@ def without_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 def test_without_locks_a_live_process_keeps_others_out(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
     for _ in range(2):
-        with held(run_dir):
-            with pytest.raises(StudyHeldError) as refused, held(run_dir):
+        with hold(run_dir):
+            with pytest.raises(StudyHeldError) as refused, hold(run_dir):
                 pass
             gone = f"if it is gone, remove {run_dir.owner}"
             assert str(refused.value) == (
@@ -147,10 +147,10 @@ def flock(*_):
     raise OSError(38, "no flock")
 
 fcntl.flock = flock
-from sweeper.sweep.session.lock import held
+from sweeper.sweep.session.lock import hold
 from sweeper.rundir import RunDir
 
-with held(RunDir(Path(sys.argv[1]))):
+with hold(RunDir(Path(sys.argv[1]))):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -172,7 +172,7 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over(
     # the number may be in use again, here by this process, which started at another time
     for left in (left_owner, f"{os.getpid()}\n{host}\n{start}\n"):
         run_dir.owner.write_text(left, encoding="utf-8")
-        with held(run_dir):
+        with hold(run_dir):
             assert run_dir.owner.read_text(encoding="utf-8") != left
         assert not run_dir.owner.exists()
 
@@ -183,7 +183,7 @@ def test_the_lock_of_another_host_is_never_taken_over(left_owner: str, tmp_path:
     pid, host, start = left_owner.splitlines()
     for left in (f"{pid}\nno-{host}\n{start}\n", ""):
         run_dir.owner.write_text(left, encoding="utf-8")
-        with pytest.raises(StudyHeldError, match=f"remove {run_dir.owner}"), held(run_dir):
+        with pytest.raises(StudyHeldError, match=f"remove {run_dir.owner}"), hold(run_dir):
             pass
         assert run_dir.owner.read_text(encoding="utf-8") == left
 
@@ -191,5 +191,5 @@ def test_the_lock_of_another_host_is_never_taken_over(left_owner: str, tmp_path:
 @pytest.mark.usefixtures("without_locks")
 def test_without_locks_a_study_can_start_over(run_dir: RunDir) -> None:
     move_aside(run_dir)
-    with held(run_dir):
+    with hold(run_dir):
         assert [path.name for path in run_dir.root.iterdir() if path == run_dir.ledger] == []

@@ -12,10 +12,10 @@ from sweeper.errors import StudyError
 from sweeper.process import LIBRARIES, installed_versions
 from sweeper.sweep.session.reconcile import (
     Change,
-    departures,
+    check_resume,
+    describe_changes,
+    environment_changes,
     format_setting,
-    joined,
-    mark_of,
     reconcile,
     refusals,
 )
@@ -180,20 +180,20 @@ def test_values_are_shown_as_in_a_study_file(value: object, text: str) -> None:
 def test_recorded_libraries_and_flags_that_differ_are_reported() -> None:
     began = {"jax": "0.10.1", "numpy": "2.3", "XLA_FLAGS": "", "torch": "2.10", "gone": "1"}
     now = {"jax": "0.10.2", "numpy": "2.3", "XLA_FLAGS": "--a", "torch": "", "device": "cpu"}
-    assert departures(began, now) == (
+    assert environment_changes(began, now) == (
         Change("jax", "0.10.1", "0.10.2"),
         Change("XLA_FLAGS", "absent", "--a"),
         Change("torch", "2.10", "absent"),
     )
-    assert departures({}, now) == ()
+    assert environment_changes({}, now) == ()
 
 
 def test_rows_are_marked_with_every_change_so_far() -> None:
     jax = {"key": "jax", "before": "0.10.1", "now": "0.10.2"}
     larger = {"key": "study.n_trials", "before": 4, "now": 8}
     sessions = [{"boundaries": changes} for changes in ([], [jax], [jax, larger], [larger])]
-    assert mark_of(sessions[:1]) is None
-    assert mark_of(sessions) == (
+    assert describe_changes(sessions[:1]) is None
+    assert describe_changes(sessions) == (
         "jax: 0.10.1 -> 0.10.2 (session 2); study.n_trials: 4 -> 8 (session 3)"
     )
 
@@ -221,11 +221,11 @@ def test_other_versions_are_named_if_the_data_differs(recorded: dict[str, str], 
         "environment": recorded,
     }
     with pytest.raises(StudyError) as refusal:
-        joined(config, [began], "b", None)
+        check_resume(config, [began], "b", None)
     (problem,) = refusal.value.problems
     assert problem.found == found
     assert ("install pandas==2.1.4, " in problem.hint) == ("2.1.4" in found)
-    assert joined(config, [began], "a", None) == ()
+    assert check_resume(config, [began], "a", None) == ()
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_other_initial_weights_are_refused_if_they_can_be_compared(
     began |= {} if recorded is None else {"fixed_start": recorded}
     now = {"digests": {"model.function": "a"}, "environment": {"jax": "0.1"}}
     if not is_refused:
-        assert joined(config, [began], "a", None, weights=now) == ()
+        assert check_resume(config, [began], "a", None, weights=now) == ()
         return
     with pytest.raises(StudyError, match="returns other initial weights"):
-        joined(config, [began], "a", None, weights=now)
+        check_resume(config, [began], "a", None, weights=now)

@@ -18,7 +18,7 @@ from sweeper.results.listing import buckets_of, curves, listed
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.lock import held
+from sweeper.sweep.session.lock import hold
 from sweeper.sweep.verify import repair, verify
 from tests import round_machine
 from tests.command_line import CommandLine
@@ -205,7 +205,7 @@ def test_a_directory_without_write_permission_can_be_verified(
 
 
 def test_a_running_study_is_not_touched(ended: Study) -> None:
-    with held(ended.run_dir):
+    with hold(ended.run_dir):
         for look in (verify, repair):
             with pytest.raises(StudyHeldError, match="another process runs this study"):
                 look(ended.run_dir)
