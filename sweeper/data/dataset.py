@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sweeper.data.target import in_unit
 
-Part = Literal["train", "val", "test"]
+SplitName = Literal["train", "val", "test"]
 
 _DIGEST = "content_digest"  # key in what `save` writes
 
@@ -53,7 +53,7 @@ class Dataset:
     `mode_means`, shaped (modes, n_features), are the mean training rows of each mode in these
     units.
 
-    With folds, the validation part is empty. `fold_of` is the fold that validates each training
+    With folds, the validation split is empty. `fold_of` is the fold that validates each training
     row; its features times `fold_scale` plus `fold_shift`, both shaped (folds, n_features), are
     scaled by the training rows of that fold.
 
@@ -99,15 +99,15 @@ class Dataset:
         """Whether rows have weights."""
         return len(self.w_train) > 0
 
-    def targets(self, part: Part) -> NDArray[Any]:
+    def targets(self, split: SplitName) -> NDArray[Any]:
         """The targets of the rows of a split, scaled."""
-        return {"train": self.y_train, "val": self.y_val, "test": self.y_test}[part]
+        return {"train": self.y_train, "val": self.y_val, "test": self.y_test}[split]
 
     def all_targets(self, train_on: str) -> NDArray[Any]:
         """The targets of all rows, each once, if `data.split.train_on` has this value."""
         trained_on = {"train": ("train",), "train+val": ("train", "val")}.get(train_on)
-        parts = {"train": self.y_train, "val": self.y_val, "test": self.y_test}
-        others = [y for part, y in parts.items() if trained_on and part not in trained_on]
+        splits = {"train": self.y_train, "val": self.y_val, "test": self.y_test}
+        others = [y for name, y in splits.items() if trained_on and name not in trained_on]
         return np.concatenate([self.y_train, *others])
 
     def rows_of_classes(self, train_on: str) -> dict[str, int]:
@@ -117,15 +117,15 @@ class Dataset:
         counts = np.bincount(self.all_targets(train_on), minlength=len(self.class_names))
         return dict(zip(self.class_names, counts.tolist(), strict=True))
 
-    def weights(self, part: Part) -> NDArray[Any] | None:
+    def weights(self, split: SplitName) -> NDArray[Any] | None:
         """The weights of the rows of a split; None if all rows count equally."""
         found = {"train": self.w_train, "val": self.w_val, "test": self.w_test}
-        return found[part] if self.is_weighted else None
+        return found[split] if self.is_weighted else None
 
-    def counting(self, part: Part) -> NDArray[np.bool_]:
+    def counting(self, split: SplitName) -> NDArray[np.bool_]:
         """Which rows of a split count: all whose weight is not 0."""
-        weights = self.weights(part)
-        return np.ones(len(self.targets(part)), bool) if weights is None else weights > 0
+        weights = self.weights(split)
+        return np.ones(len(self.targets(split)), bool) if weights is None else weights > 0
 
     @property
     def n_folds(self) -> int:

@@ -13,7 +13,7 @@ from jax.sharding import SingleDeviceSharding
 from sweeper.config import Settings, StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.executors.compiling import Compiled, compile_class
-from sweeper.executors.device_data import device_parts, reordered
+from sweeper.executors.device_data import put_data, reordered
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.executors.memory_ladder import Limit, ProgramTooLargeError, limit_on
@@ -64,7 +64,7 @@ class Classes:
         self._config = config
         self._data = data
         self.programs = Programs(data_spec(config, data), start)
-        self._parts: dict[tuple[int, bool], DeviceData] = {}
+        self._on_device: dict[tuple[int, bool], DeviceData] = {}
         self._made: dict[tuple[str, int], _Made] = {}
         self._unclaimed_s: dict[str, float] = {}
         self._limit: Limit | None = None
@@ -166,30 +166,31 @@ class Classes:
         branches = branch_classes(work.program)
         return [branches[switch.branch_of(trial_settings)] for trial_settings in settings]
 
-    def parts(self, batch_size: int, *, is_spread: bool) -> DeviceData:
+    def data_on_device(self, batch_size: int, *, is_spread: bool) -> DeviceData:
         """The data on the first device, or spread over all, for batches of this size."""
         key = batch_size, is_spread
         with self._lock:
-            if key not in self._parts:
+            if key not in self._on_device:
                 one = SingleDeviceSharding(self.devices[0])
                 where = on_each(self.devices) if is_spread else one
                 given = self._config, self._data, batch_size, where
-                there = (self._parts[known] for known in self._parts if known[1] == is_spread)
+                there = (data for known, data in self._on_device.items() if known[1] == is_spread)
                 placed = next(there, None)
-                self._parts[key] = (
-                    device_parts(*given) if placed is None else reordered(placed, *given)
+                self._on_device[key] = (
+                    put_data(*given) if placed is None else reordered(placed, *given)
                 )
-            return self._parts[key]
+            return self._on_device[key]
 
     def _compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> Compiled:
         before = time.perf_counter()
         with self.timeline.spending(Activity.COMPILE, class_id=program_class.class_id) as span:
             settings = self._config.filled(params)
             program = self.program(program_class, settings)
-            parts = self.parts(settings.train.batch_size, is_spread=bool(program_class.branches))
+            is_spread = bool(program_class.branches)
+            data = self.data_on_device(settings.train.batch_size, is_spread=is_spread)
             lanes = abstract_lanes(program.layout, program_class.capacity, settings)
             with fault_points(Step.COMPILE):
-                compiled = compile_class(program_class, program, lanes, parts, self.devices)
+                compiled = compile_class(program_class, program, lanes, data, self.devices)
             if compiled.cache_hit:
                 span.activity = Activity.LOAD
         with self._lock:

@@ -46,11 +46,11 @@ class Compiled:
     memory_bytes: int | None
     devices: tuple[Any, ...]
 
-    def run(self, lanes: Lanes, parts: DeviceData, phases: Sequence[PhaseAt] = ()) -> Segment:
+    def run(self, lanes: Lanes, data: DeviceData, phases: Sequence[PhaseAt] = ()) -> Segment:
         """Train the lanes; `phases` are those of each lane, if there is one program per phase."""
         if _WHOLE in self.programs:
-            return self.programs[_WHOLE](lanes, parts)
-        return _run_phases(self.programs, lanes, parts, phases)
+            return self.programs[_WHOLE](lanes, data)
+        return _run_phases(self.programs, lanes, data, phases)
 
 
 class _CacheHits(threading.local):
@@ -70,19 +70,19 @@ def compile_class(
     program_class: ProgramClass,
     program: Program | Switch,
     lanes: Lanes,
-    parts: DeviceData,
+    data: DeviceData,
     devices: Sequence[Any],
 ) -> Compiled:
     """Compile `program` for a class; the function is named after it, for profilers.
 
-    A program of several structures is compiled for all `devices`, others for the first; `parts`
+    A program of several structures is compiled for all `devices`, others for the first; `data`
     must be on them.
     """
     phases: Mapping[str, Program | Switch] = program.phases
     hits, runs, memory = _cache_hits.count, dict[str, Run](), list[int | None]()
     for phase, own in (phases or {_WHOLE: program}).items():
         name = "_".join(filter(None, ("segment", program_class.class_id, phase)))
-        run = _compiled(own, program_class, name, lanes, parts, devices)
+        run = _compiled(own, program_class, name, lanes, data, devices)
         is_spread = isinstance(own, Switch)
         runs[phase] = SwitchRunner(run, work_of(own), len(devices)) if is_spread else run
         memory.append(_memory_bytes(run))
@@ -96,7 +96,7 @@ def _compiled(
     program_class: ProgramClass,
     name: str,
     lanes: Lanes,
-    parts: DeviceData,
+    data: DeviceData,
     devices: Sequence[Any],
 ) -> jax.stages.Compiled:
     if isinstance(program, Switch):
@@ -107,7 +107,7 @@ def _compiled(
     function.__name__ = function.__qualname__ = name
     options = _on_cpu(program_class) if devices[0].platform == "cpu" else None
     with _tracing:
-        lowered = jax.jit(function).lower(lanes, parts)
+        lowered = jax.jit(function).lower(lanes, data)
     return lowered.compile(compiler_options=options)
 
 
@@ -132,7 +132,7 @@ def _memory_bytes(run: jax.stages.Compiled) -> int | None:
 
 
 def _run_phases(
-    programs: Mapping[str, Run], lanes: Lanes, parts: DeviceData, phases: Sequence[PhaseAt]
+    programs: Mapping[str, Run], lanes: Lanes, data: DeviceData, phases: Sequence[PhaseAt]
 ) -> Segment:
     """Train the lanes; `phases[i]` are those of lane `i`, and spare lanes have none.
 
@@ -145,7 +145,7 @@ def _run_phases(
         behind = live[np.argmin(at[live])]
         phase = phases[behind](int(at[behind]) + 1)
         ends = np.array([_end(phases, phase, i, at[i], stop[i]) for i in range(len(at))], at.dtype)
-        trained = programs[phase](replace(lanes, start=at, stop=ends), parts)
+        trained = programs[phase](replace(lanes, start=at, stop=ends), data)
         moved = jnp.asarray(ends > at)
         done = trained if done is None else _joined(done, trained, moved)
         lanes = replace(lanes, state=trained.state)

@@ -17,7 +17,7 @@ from sweeper.programs.program import Batch
 from sweeper.programs.segment import DeviceData, Folds
 
 
-def device_parts(
+def put_data(
     config: StudyConfig, data: Dataset, batch_size: int, where: Sharding | None = None
 ) -> DeviceData:
     """The data and row orders of a study on the first device of this process, or elsewhere."""
@@ -34,11 +34,11 @@ def device_parts(
 
 
 def reordered(
-    parts: DeviceData, config: StudyConfig, data: Dataset, batch_size: int, where: Sharding
+    device_data: DeviceData, config: StudyConfig, data: Dataset, batch_size: int, where: Sharding
 ) -> DeviceData:
     """The same data, left in place, with row orders for another batch size."""
     order = jax.device_put(_orders(config, data, batch_size), where)
-    return replace(parts, order=order)
+    return replace(device_data, order=order)
 
 
 def _orders(config: StudyConfig, data: Dataset, batch_size: int) -> NDArray[np.int32]:

@@ -51,7 +51,7 @@ class SwitchRunner:
     work: NDArray[np.float64]
     devices: int
 
-    def __call__(self, lanes: Lanes, parts: DeviceData) -> Segment:
+    def __call__(self, lanes: Lanes, data: DeviceData) -> Segment:
         """The result of the lanes, in their own order, as NumPy arrays."""
         epochs = np.asarray(lanes.stop) - np.asarray(lanes.start)
         branch_lane: Any = lanes.lane  # a `BranchLane`
@@ -61,7 +61,7 @@ class SwitchRunner:
         taken = np.maximum(places, 0)
         given = jax.tree.map(lambda leaf: np.asarray(leaf)[taken], lanes)
         stop = np.where(places < 0, given.start, given.stop)
-        found = jax.device_get(self.run(replace(given, stop=stop), parts))
+        found = jax.device_get(self.run(replace(given, stop=stop), data))
         back = np.argsort(places)[np.sum(places < 0) :]
         return jax.tree.map(lambda leaf: leaf[back], found)
 

@@ -151,7 +151,7 @@ class Trainer:
         program = self.classes.program(work.program, settings[0]).layout
         compiled = self.classes.compiled(work.program, work.specs[0].params)
         compile_s = self.classes.claimed_s(work.program)
-        parts = self.classes.parts(
+        data = self.classes.data_on_device(
             settings[0].train.batch_size, is_spread=bool(work.program.branches)
         )
         pairs = zip(work.bucket.lanes, settings, strict=True)
@@ -168,7 +168,7 @@ class Trainer:
             self._timeline.spending(Activity.TRAIN, bucket_id=work.bucket.bucket),
         ):
             before = time.perf_counter()
-            segment: Segment = jax.device_get(compiled.run(lanes, parts, [*phases, *spare]))
+            segment: Segment = jax.device_get(compiled.run(lanes, data, [*phases, *spare]))
             train_s = time.perf_counter() - before
 
         def lanes_of(index: int) -> slice:
@@ -185,7 +185,7 @@ class Trainer:
                         segment,
                         lanes_of(index),
                         judged,
-                        parts.order.shape[2],
+                        data.order.shape[2],
                         place_of(lanes_of(index), segment, place, compiled.devices),
                     ),
                     checkpoint=file,

@@ -25,7 +25,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
 from sweeper.config.train import SupervisedTable, column_of
 from sweeper.data.ahead import preparing
-from sweeper.data.dataset import Dataset, Part
+from sweeper.data.dataset import Dataset, SplitName
 from sweeper.data.simple_models import Predict, as_outputs, boosted_trees
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, StudyError, counted
@@ -76,9 +76,9 @@ class Targets:
     weights: NDArray[Any] | None
 
     @classmethod
-    def of(cls, data: Dataset, part: Part) -> Targets:
+    def of(cls, data: Dataset, split: SplitName) -> Targets:
         """Those of a split."""
-        return cls(data.targets(part), data.weights(part))
+        return cls(data.targets(split), data.weights(split))
 
     def __getitem__(self, rows: Any) -> Targets:
         return Targets(self.y[rows], None if self.weights is None else self.weights[rows])
@@ -229,7 +229,7 @@ def measure_again(
             single, ensemble = ((sign * score(one, y)[:, 0]).tolist() for one in pair)
             return Again(part, len(y), tuple(single), tuple(ensemble))
 
-        known, test = Targets.of(data, _judged_part(data)), Targets.of(data, "test")
+        known, test = Targets.of(data, _judged_split(data)), Targets.of(data, "test")
         validation = measured("validation", found.val, known)
         return (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
 
@@ -262,7 +262,7 @@ def _refuse_unfit(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
     if len(objectives) > 1:
         found, hint = "an ensemble is selected by one metric", "search for one objective"
         raise StudyError(Problem(where, "study.metric", found, hint))
-    n_rows = len(data.targets(_judged_part(data)))
+    n_rows = len(data.targets(_judged_split(data)))
     if n_rows < 2 * _LEAST_ROWS:
         found = f"{n_rows} validation rows are too few to select by"
         hint = f"use data with at least {2 * _LEAST_ROWS}"
@@ -338,7 +338,7 @@ def _predictions(data: Dataset, outputs: NDArray[Any]) -> NDArray[Any]:
     return softmax(outputs, axis=-1)
 
 
-def _judged_part(data: Dataset) -> Part:
+def _judged_split(data: Dataset) -> SplitName:
     """The rows that models are selected by: with folds, each is a validation row of one fold."""
     return "train" if data.n_folds else "val"
 
@@ -427,7 +427,7 @@ def _measured(
 ) -> EnsembleRecord:
     """The ensemble selected on all validation rows, and its gains on rows that it has not seen."""
     sign = gain_sign(config.study.directions[0])
-    known = Targets.of(data, _judged_part(data))
+    known = Targets.of(data, _judged_split(data))
     chosen = select(found.val, known, size, score)
     counts = {index: chosen.count(index) for index in sorted(set(chosen))}
     validation = _gain(_unseen(config, known, found, size, score), known, score, sign)

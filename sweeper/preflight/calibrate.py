@@ -306,10 +306,10 @@ def _compiled(case: Case) -> _Ready:
     spec = DataSpec(IN, OUT, case.rows, *units, False, "float32", 0, n_numbers=numbers)
     program = Programs(spec).of_class(program_class, settings)
     abstract = abstract_lanes(program.layout, program_class.capacity, settings)
-    parts = _parts(case)
+    data = _random_data(case)
     before = time.perf_counter()
     devices = jax.local_devices()
-    compiled = compile_class(program_class, program, abstract, parts, devices)
+    compiled = compile_class(program_class, program, abstract, data, devices)
     compile_s = time.perf_counter() - before
     first, stop = np.array(0, np.int32), np.array(case.epochs, np.int32)
     lanes = [
@@ -324,11 +324,11 @@ def _compiled(case: Case) -> _Ready:
         workload_of(config, settings, case.sizes, traced),
         program_class.capacity,
         compile_s,
-        partial(compiled.run, stacked, parts),
+        partial(compiled.run, stacked, data),
     )
 
 
-def _parts(case: Case) -> DeviceData:
+def _random_data(case: Case) -> DeviceData:
     rng = np.random.default_rng(0)
 
     def batch(rows: int) -> Batch:
@@ -338,10 +338,8 @@ def _parts(case: Case) -> DeviceData:
     steps = case.rows // case.batch_size
     order = np.stack([rng.permutation(case.rows) for _ in range(case.epochs)])
     rows = order[:, : steps * case.batch_size].reshape(1, case.epochs, steps, -1)
-    parts = DeviceData(
-        batch(case.rows), batch(case.sizes.val_rows), batch(0), rows.astype(np.int32)
-    )
-    return jax.device_put(parts)
+    data = DeviceData(batch(case.rows), batch(case.sizes.val_rows), batch(0), rows.astype(np.int32))
+    return jax.device_put(data)
 
 
 def _seconds(call: Callable[[], Any]) -> float:

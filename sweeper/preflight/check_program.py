@@ -30,7 +30,7 @@ from sweeper.config.train import OwnProgramTable
 from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
-from sweeper.executors.device_data import device_parts
+from sweeper.executors.device_data import put_data
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.jax_setup import configure_for, jax_restored
 from sweeper.executors.lanes import abstract_lanes
@@ -132,7 +132,7 @@ class TrialRuns:
     def traced(self) -> str:
         """The StableHLO text that a class is compiled from, traced again."""
         program, settings = self.program, self.config.filled({})
-        parts = device_parts(self.config, self.data, settings.train.batch_size)
+        parts = put_data(self.config, self.data, settings.train.batch_size)
         lanes = abstract_lanes(program.layout, N_TRIALS, settings)
         # what is printed during tracing is shown when a study starts, so not here
         with redirect_stdout(StringIO()):

@@ -112,27 +112,27 @@ def segment(
     """
 
     if lane_loop == "vmap" and program.epochs.has_clock:
-        return lambda lanes, parts: train_together(program, lanes, parts)
+        return lambda lanes, data: train_together(program, lanes, data)
 
-    def lanes(lanes: Lanes, parts: DeviceData) -> Segment:
+    def lanes(lanes: Lanes, data: DeviceData) -> Segment:
         def one(lane: Lanes) -> Segment:
-            return train_lane(program, lane, parts)
+            return train_lane(program, lane, data)
 
         return lax.map(one, lanes) if lane_loop == "map" else jax.vmap(one)(lanes)
 
     return lanes
 
 
-def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
+def train_lane(program: Program, lane: Lanes, data: DeviceData) -> Segment:
     """Train one lane, unstacked, from its start to its stop."""
-    dtype = parts.train.x.dtype
-    order = _at(jnp.asarray(parts.order), lane.member)
+    dtype = data.train.x.dtype
+    order = _at(jnp.asarray(data.order), lane.member)
     curve = jnp.zeros((len(order), len(program.layout.metrics)), dtype)
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array]) -> tuple[State, Array]:
         state, curve = carry
-        state, trained = _train_epoch(program, state, lane, parts, _at(order, index), index)
-        row = jnp.stack((*trained, *_validate(program, state, lane, parts)))
+        state, trained = _train_epoch(program, state, lane, data, _at(order, index), index)
+        row = jnp.stack((*trained, *_validate(program, state, lane, data)))
         # not `.at[index]`, since XLA would check in each epoch whether its index is within bounds
         curve = lax.dynamic_update_index_in_dim(curve, row, index, 0)
         return program.epochs.remember(state, row, lane.lane), curve
@@ -140,7 +140,7 @@ def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
     state = _begun(program, lane)
     if not program.epochs.ends_early:
         state, curve = lax.fori_loop(lane.start, lane.stop, epoch, (state, curve))
-        return Segment(state, curve, _test(program, state, lane, parts))
+        return Segment(state, curve, _test(program, state, lane, data))
 
     def goes_on(carry: tuple[Int[Array, ""], tuple[State, Array]]) -> Bool[Array, ""]:
         index, (state, _) = carry
@@ -152,7 +152,7 @@ def train_lane(program: Program, lane: Lanes, parts: DeviceData) -> Segment:
         (jnp.asarray(lane.start), (state, curve)),
     )
     ended = program.epochs.has_ended(state, lane.lane)
-    return Segment(state, curve, _test(program, state, lane, parts), last, ended)
+    return Segment(state, curve, _test(program, state, lane, data), last, ended)
 
 
 def _at(array: Array, index: Int[AnyArray, ""]) -> Array:
@@ -160,15 +160,15 @@ def _at(array: Array, index: Int[AnyArray, ""]) -> Array:
     return lax.dynamic_index_in_dim(array, index, keepdims=False, allow_negative_indices=False)
 
 
-def train_together(program: Program, lanes: Lanes, parts: DeviceData) -> Segment:
+def train_together(program: Program, lanes: Lanes, data: DeviceData) -> Segment:
     """Train all lanes in parallel, in the same epoch at a time.
 
     So a step does the same for all of them in an epoch, and a branch by the epoch is a single one.
     A lane that does not train in an epoch stays unchanged.
     """
-    order = jnp.asarray(parts.order)
+    order = jnp.asarray(data.order)
     n_lanes, n_epochs = len(lanes.start), order.shape[1]
-    curves = jnp.zeros((n_lanes, n_epochs, len(program.layout.metrics)), parts.train.x.dtype)
+    curves = jnp.zeros((n_lanes, n_epochs, len(program.layout.metrics)), data.train.x.dtype)
 
     def epoch(index: Int[Array, ""], carry: tuple[State, Array, Array]) -> Any:
         def one(lane: Lanes, state: State, curve: Array, last: Array) -> Any:
@@ -176,8 +176,8 @@ def train_together(program: Program, lanes: Lanes, parts: DeviceData) -> Segment
             if program.epochs.ends_early:
                 is_on &= ~program.epochs.has_ended(state, lane.lane)
             rows = order[lane.member, index]
-            fresh, trained = _train_epoch(program, state, lane, parts, rows, index)
-            row = jnp.stack((*trained, *_validate(program, fresh, lane, parts)))
+            fresh, trained = _train_epoch(program, state, lane, data, rows, index)
+            row = jnp.stack((*trained, *_validate(program, fresh, lane, data)))
             fresh = program.epochs.remember(fresh, row, lane.lane)
             new = fresh, curve.at[index].set(row), index + 1
             return jax.tree.map(
@@ -191,7 +191,7 @@ def train_together(program: Program, lanes: Lanes, parts: DeviceData) -> Segment
     first = jnp.min(jnp.where(is_live, lanes.start, n_epochs))
     start = state, curves, jnp.asarray(lanes.start)
     state, curves, last = lax.fori_loop(first, jnp.max(lanes.stop), epoch, start)
-    test = jax.vmap(lambda lane, state: _test(program, state, lane, parts))(lanes, state)
+    test = jax.vmap(lambda lane, state: _test(program, state, lane, data))(lanes, state)
     if not program.epochs.ends_early:
         return Segment(state, curves, test)
     ended = jax.vmap(program.epochs.has_ended)(state, lanes.lane)
@@ -202,29 +202,29 @@ def _train_epoch(
     program: Program,
     state: State,
     lane: Lanes,
-    parts: DeviceData,
+    data: DeviceData,
     order: Int[Array, "steps batch"],
     epoch: Int[Array, ""],
 ) -> tuple[State, tuple[Array, ...]]:
     """One pass over the training rows in this `order`, and the means of its steps."""
 
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, PyTree]:
-        return program.step(state, parts.rows(rows, lane.member), lane.lane, epoch)
+        return program.step(state, data.rows(rows, lane.member), lane.lane, epoch)
 
     state, measured = lax.scan(step, program.epochs.enter(state), order)
     return replace(state, room=None), tuple(jnp.mean(values) for values in measured)
 
 
-def _validate(program: Program, state: State, lane: Lanes, parts: DeviceData) -> Metrics:
+def _validate(program: Program, state: State, lane: Lanes, data: DeviceData) -> Metrics:
     """The metrics on the validation rows, or on the rows of the lane's own fold."""
-    folds = parts.folds
+    folds = data.folds
     if folds is None:
-        return program.evaluate(state, parts.val, lane.lane)
+        return program.evaluate(state, data.val, lane.lane)
     fold = lane.member % len(folds.which)
     rows = jnp.asarray(folds.rows)[fold]
 
     def of_size(size: int) -> Metrics:
-        return program.evaluate(state, parts.rows(rows[:size], lane.member), lane.lane)
+        return program.evaluate(state, data.rows(rows[:size], lane.member), lane.lane)
 
     # a metric may be any function of all rows, so rows cannot be masked: one branch per size
     branches = [partial(of_size, size) for size in folds.sizes]
@@ -239,16 +239,16 @@ def _begun(program: Program, lane: Lanes) -> State:
 
 
 def _test(
-    program: Program, state: State, lane: Lanes, parts: DeviceData
+    program: Program, state: State, lane: Lanes, data: DeviceData
 ) -> Float[Array, " metrics"]:
     """The metrics on the test rows; an empty lane computes none."""
-    dtype = parts.train.x.dtype
+    dtype = data.train.x.dtype
     if not program.layout.test_metrics:
         return jnp.zeros(0, dtype)
     return lax.cond(
         lane.start < lane.stop,
         lambda: jnp.stack(
-            program.evaluate(restored(state), parts.scaled(parts.test, lane.member), lane.lane)
+            program.evaluate(restored(state), data.scaled(data.test, lane.member), lane.lane)
         ),
         lambda: jnp.zeros(len(program.layout.test_metrics), dtype),
     )

@@ -168,24 +168,24 @@ def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, DeviceData],
     branch of its index, which is a scalar there and not a vector, so that XLA only runs one branch.
     """
 
-    def trained(which: int, lane: Lanes, parts: DeviceData) -> Segment:
+    def trained(which: int, lane: Lanes, data: DeviceData) -> Segment:
         packed: Any = lane  # its state is `Vectors`, its lane a `BranchLane`
         own = replace(
             lane,
             state=program.states.unpacked(packed.state, which),
             lane=program.lanes.unpacked(packed.lane.own, which),
         )
-        segment = train_lane(program.branches[which], own, parts)
+        segment = train_lane(program.branches[which], own, data)
         return replace(segment, state=program.states.packed(segment.state))
 
     branches = [partial(trained, which) for which in range(len(program.branches))]
 
-    def on_device(lanes: Lanes, parts: DeviceData) -> Segment:
+    def on_device(lanes: Lanes, data: DeviceData) -> Segment:
         packed: Any = lanes
 
         def one(at: tuple[Int[Array, ""], Lanes]) -> Segment:
             which, lane = at
-            return lax.switch(which, branches, lane, parts)
+            return lax.switch(which, branches, lane, data)
 
         segment = lax.map(one, (packed.lane.branch, lanes))
         return replace(segment, device=jnp.full_like(lanes.start, lax.axis_index(DEVICES)))

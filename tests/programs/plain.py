@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from sweeper.data.dataset import Dataset, Part
+from sweeper.data.dataset import Dataset, SplitName
 from sweeper.data.order import epoch_order
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -155,7 +155,7 @@ def accuracy(outputs: Any, y: Any) -> Any:
     return jnp.mean(jnp.argmax(outputs, 1) == y, dtype=jnp.float64)
 
 
-def targets_of(data: Dataset, part: Part) -> Any:
+def targets_of(data: Dataset, part: SplitName) -> Any:
     """The targets of a split, with their weights if they have some."""
     weights = data.weights(part)
     return data.targets(part) if weights is None else (data.targets(part), weights)

@@ -100,7 +100,7 @@ def segment(
         rng = np.random.default_rng(nudge)
         states = [State({"": _nudged(s.model[""], rng)}, s.optimizer, s.step) for s in states]
     lanes = stack(work, [TrialStart((state,), 0) for state in states], settings, program)
-    parts = study.trainer.classes.parts(settings[0].train.batch_size, is_spread=False)
+    parts = study.trainer.classes.data_on_device(settings[0].train.batch_size, is_spread=False)
     compiled = study.trainer.classes.compiled(work.program, specs[0].params)
     found: Segment = jax.device_get(compiled.run(lanes, parts))
     own = [
