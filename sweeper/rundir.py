@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 from sweeper.errors import Problem, SetupError
 from sweeper.faults import Step, fault_points
 
-Record = TypeVar("Record")
+AnyRecord = TypeVar("AnyRecord")
 
 _CHECKPOINT = re.compile(r"r\d+-b\d+.*\.safetensors")
 _MODEL = re.compile(r"trial-\d+(-\d+)?\.(eqx|safetensors)")
@@ -428,7 +428,9 @@ def read_json(path: Path) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_record(path: Path, from_dict: Callable[[Mapping[str, Any]], Record]) -> Record | None:
+def read_record(
+    path: Path, from_dict: Callable[[Mapping[str, Any]], AnyRecord]
+) -> AnyRecord | None:
     """The record in a small JSON file; None if there is none, or it cannot be read."""
     try:
         return from_dict(read_json(path))

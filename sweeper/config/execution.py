@@ -51,12 +51,12 @@ def engine_trains(
         yield Flaw("workers", found, "write at least 1, or remove it to use all workers")
 
 
-Strategy = Literal["auto", "exact", "padded", "switch", "process"]
-LaneLoop = Literal["auto", "map", "vmap"]
+StrategySetting = Literal["auto", "exact", "padded", "switch", "process"]
+LaneLoopSetting = Literal["auto", "map", "vmap"]
 
 
 def _nowhere_to_train(
-    strategy: Strategy, threads: CountOrAuto, workers: CountOrAuto, trial_timeout: str | None
+    strategy: StrategySetting, threads: CountOrAuto, workers: CountOrAuto, trial_timeout: str | None
 ) -> Iterable[Flaw]:
     if workers == 0 and threads == 0:
         found = "0 workers and 0 threads leave nothing to train with"
@@ -75,7 +75,7 @@ def _cannot_be_ended(trial_timeout: str | None, threads: CountOrAuto) -> Iterabl
         yield Flaw("threads", found, "remove it, or remove trial_timeout")
 
 
-def _side_by_side(strategy: Strategy, lane_loop: LaneLoop) -> Iterable[Flaw]:
+def _side_by_side(strategy: StrategySetting, lane_loop: LaneLoopSetting) -> Iterable[Flaw]:
     if strategy == "switch" and lane_loop == "vmap":
         found = "vmap, but with the strategy switch each lane would run every structure"
         yield Flaw("lane_loop", found, 'write "map", remove it, or write another strategy')
@@ -89,11 +89,11 @@ class ExecutionTable(Table):
 
     rules = (_nowhere_to_train, _cannot_be_ended, _side_by_side, engine_trains)
 
-    strategy: Strategy = Field(
+    strategy: StrategySetting = Field(
         default="auto",
         description="which trials share programs; switch: all, across the devices",
     )
-    lane_loop: LaneLoop = Field(
+    lane_loop: LaneLoopSetting = Field(
         default="auto",
         description="how a bucket runs its lanes; default: map on a CPU and with switch, else vmap",
     )

@@ -19,7 +19,7 @@ _TRIALS, _EPOCHS = 1 << 32, 1 << 31  # more than any study has
 
 Key = tuple[str, str | None]
 """A metric and a phase; None means all phases."""
-Quantiles = list[tuple[int, float, float, float]]
+Band = list[tuple[int, float, float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ class Curves:
                 found.append({"metric": metric, "phase": phase, "epochs": epochs, "values": values})
         return found
 
-    def band(self, key: Key) -> Quantiles:
+    def band(self, key: Key) -> Band:
         """For each epoch, its number and the 10, 50 and 90 % quantiles over the trials."""
         known = self.measured[key]
         epochs = known.epochs()
         ends = np.searchsorted(known.cells, (epochs + 1) * _TRIALS).tolist()
-        found: Quantiles = []
+        found: Band = []
         for epoch, first, end in zip(epochs.tolist(), [0, *ends], ends, strict=False):
             values = known.means(slice(first, end)).astype(np.float64)
             values = values[np.isfinite(values)]

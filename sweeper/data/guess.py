@@ -41,7 +41,7 @@ from sweeper.data.remarks import (
     wide_categories,
     zero_codes,
 )
-from sweeper.data.sizes import Sizes
+from sweeper.data.sizes import SplitSizes
 from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
@@ -112,7 +112,7 @@ class Guess:
     weight: str = ""
     has_gaps: bool = False
 
-    def has_each_class_in(self, sizes: Sizes) -> bool:
+    def has_each_class_in(self, sizes: SplitSizes) -> bool:
         """Whether every split can have the same proportions of classes."""
         least = min(sizes.train, sizes.val, sizes.test)
         return self.rarest >= sizes.n_parts and self.values <= least

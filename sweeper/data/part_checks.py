@@ -13,7 +13,7 @@ from sweeper.data.columns import check_kind
 from sweeper.data.folds import grouped_folds
 from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
-from sweeper.data.sizes import Sizes, part_sizes
+from sweeper.data.sizes import SplitSizes, part_sizes
 from sweeper.data.split import describe_misordered, groups_of, split, times
 from sweeper.errors import Problem, counted, listed
 
@@ -114,7 +114,7 @@ def _batch_problems(config: StudyConfig, least: int) -> Iterator[Problem]:
         yield config.problem(key, found, f"write {least} at most")
 
 
-def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
+def _stratify_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> Iterator[Problem]:
     if config.train.target != "classes":
         found = f"{config.train.loss} has no classes to keep in proportion"
         yield config.problem("data.split.stratify", found, "write stratify = false")
@@ -127,7 +127,7 @@ def _stratify_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Itera
         yield from _small_part_problems(config, raw, sizes)
 
 
-def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
+def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> Iterator[Problem]:
     rows_of = raw.frame.groupby(raw.targets[0]).indices
     rare = [
         f"'{name}' has {len(rows)} ({raw.places([int(row) for row in rows])})"
@@ -144,7 +144,7 @@ def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Ite
         yield config.problem("data.split.stratify", found, hint)
 
 
-def _small_part_problems(config: StudyConfig, raw: RawData, sizes: Sizes) -> Iterator[Problem]:
+def _small_part_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> Iterator[Problem]:
     n_classes = raw.frame[raw.targets[0]].nunique()
     parts = (
         ("training", "data.split", sizes.train),

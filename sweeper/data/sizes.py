@@ -10,7 +10,7 @@ from sweeper.config import StudyConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class SplitSizes:
     """How many rows each split gets; `train` is what the others leave, and may be below 1.
 
     With `folds`, each fold in turn is taken from `train` for validation.
@@ -32,7 +32,7 @@ class Sizes:
         return self.train - ceil(self.train / self.folds) if self.folds else self.train
 
 
-def part_sizes(config: StudyConfig, n_rows: int) -> Sizes:
+def part_sizes(config: StudyConfig, n_rows: int) -> SplitSizes:
     """The shares of the study file in rows, rounded up as in scikit-learn.
 
     With folds, all rows that are not for testing are for training.
@@ -41,7 +41,7 @@ def part_sizes(config: StudyConfig, n_rows: int) -> Sizes:
     val, test = ceil(shares.val * n_rows), ceil(shares.test * n_rows)
     if config.study.folds is not None:
         val = 0
-    return Sizes(n_rows - val - test, val, test, config.study.folds or 0)
+    return SplitSizes(n_rows - val - test, val, test, config.study.folds or 0)
 
 
 def can_stratify(config: StudyConfig, rows_of_classes: Iterable[int]) -> bool:

@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from sweeper.config import StudyConfig
 from sweeper.data.raw import RawData
-from sweeper.data.sizes import Sizes, part_sizes
+from sweeper.data.sizes import SplitSizes, part_sizes
 from sweeper.errors import DataError
 
 RowIndices = NDArray[np.intp]
@@ -140,7 +140,7 @@ def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Split:
 
 
 def _drawn(
-    n_rows: int, sizes: Sizes, draw: Callable[[RowIndices, int], tuple[RowIndices, RowIndices]]
+    n_rows: int, sizes: SplitSizes, draw: Callable[[RowIndices, int], tuple[RowIndices, RowIndices]]
 ) -> Split:
     rest, test = np.arange(n_rows), np.empty(0, np.intp)
     if sizes.test:

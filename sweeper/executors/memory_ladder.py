@@ -99,7 +99,7 @@ class TooLarge:
     is_predicted: bool
 
 
-class Attempt(Protocol):
+class ProgramAttempt(Protocol):
     """Trains lanes in one program, `alone` if nothing else may use the memory."""
 
     def __call__(self, work: Work, *, alone: bool) -> Outcome | TooLarge:
@@ -121,7 +121,7 @@ class Ladder:
     returns None if it is in one; `fail` is the outcome of a trial that fits nowhere.
     """
 
-    attempt: Attempt
+    attempt: ProgramAttempt
     own: Callable[[Work], Work | None]
     fail: Callable[[Work, Failure], Outcome]
     members: int

@@ -30,7 +30,7 @@ _SIZES = (".width", ".out_size", ".activation")
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class ModelLeaves:
     """The arrays of each model that trials may have; all of them if `are_all`."""
 
     leaves: tuple[tuple[Leaf, ...], ...]
@@ -128,24 +128,24 @@ def part_of(key: str) -> str | None:
     return part[0] if part else None
 
 
-def models_of(config: StudyConfig, programs: Programs, part: str | None) -> Models:
+def models_of(config: StudyConfig, programs: Programs, part: str | None) -> ModelLeaves:
     """The models that trials of a study may have, or one `part` of them."""
     found = [_models_of_kind(config, kind, programs, part) for kind in config.kinds]
     leaves = tuple(leaves for models in found for leaves in models.leaves)
-    return Models(leaves, all(models.are_all for models in found))
+    return ModelLeaves(leaves, all(models.are_all for models in found))
 
 
 def _models_of_kind(
     config: StudyConfig, kind: ModelKind, programs: Programs, part: str | None
-) -> Models:
+) -> ModelLeaves:
     found: list[tuple[Leaf, ...]] = []
     for several in islice(product(*_options(config, kind)), _MAX_MODELS):
         settings = config.filled({key: value for one in several for key, value in one.items()})
         try:
             found.append(_leaves(programs, settings, part))
         except RAISED:  # by user code; reported when the model is checked
-            return Models(tuple(found), are_all=False)
-    return Models(tuple(found), _are_few(config, kind))
+            return ModelLeaves(tuple(found), are_all=False)
+    return ModelLeaves(tuple(found), _are_few(config, kind))
 
 
 def _are_few(config: StudyConfig, kind: ModelKind) -> bool:

@@ -33,7 +33,7 @@ from sweeper.sweep.unpublished import learning_gaps
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
+class DurationEstimate:
     """The predicted time of a study, also with one program per structure instead.
 
     Seconds, summed over threads, except for the totals, which start with the command. All are 0 if
@@ -70,7 +70,7 @@ class _Programs:
 
 def duration(
     config: StudyConfig, forecast: Forecast, plan: Plan, threads: int, devices: int
-) -> Duration:
+) -> DurationEstimate:
     """The duration of a study whose first round is `plan`, with this many threads or workers."""
     exact = [*_exact(forecast)]
     blocks = [block for block, _ in _blocks(forecast)]
@@ -88,7 +88,7 @@ def duration(
     if config.execution.strategy == "switch":
         total_s = start_s + compile_s + train_s / devices
     is_known = bool(programs)
-    return Duration(
+    return DurationEstimate(
         compile_s=compile_s,
         train_s=train_s,
         waste_s=train_s - exact_train_s,
@@ -416,7 +416,7 @@ class Preview:
             )
 
     @property
-    def predicted(self) -> Duration:
+    def predicted(self) -> DurationEstimate:
         return duration(self.config, self.forecast, self.plan, self._places, self.devices)
 
     @property

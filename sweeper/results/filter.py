@@ -48,7 +48,7 @@ _LONGEST, _SHOWN = 10_000, 100  # characters of a condition to accept, and to qu
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ColumnValues:
     """A column: numbers as float64, times in seconds since 1970; nulls have arbitrary values."""
 
     kind: Kind
@@ -201,7 +201,7 @@ class _Reader:
             ) from None
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
-    def _column(self, name: str) -> Values:
+    def _column(self, name: str) -> ColumnValues:
         names = self.table.column_names
         return _values(self.table[column_named("--where", name, names, self.called)])
 
@@ -209,14 +209,14 @@ class _Reader:
         return _unread(self.condition, f"contains '{ast.unparse(node)}', which is not a condition")
 
 
-def _values(column: pa.ChunkedArray) -> Values:
+def _values(column: pa.ChunkedArray) -> ColumnValues:
     if pa.types.is_dictionary(column.type):
         names, codes = texts(column)
-        return Values("text", np.array([*names, ""], object)[codes], codes < 0)
+        return ColumnValues("text", np.array([*names, ""], object)[codes], codes < 0)
     values = floats(column)
     is_truth, is_time = pa.types.is_boolean(column.type), pa.types.is_timestamp(column.type)
     kind = "truth" if is_truth else "time" if is_time else "number"
-    return Values(kind, values, np.isnan(values))
+    return ColumnValues(kind, values, np.isnan(values))
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -21,12 +20,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeper.config import StudyConfig
 from sweeper.config.search import CategoricalSearch, IntSearch
 from sweeper.config.study import N_PARAMETERS
-from sweeper.results.ranking import value_columns
+from sweeper.results.ranking import Row, value_columns
 from sweeper.study.space import AS_WRITTEN, or_name
 from sweeper.trial import Scalar
 
-Row = Mapping[str, Any]
-Curve = Mapping[int, float]
+Reports = Mapping[int, float]
 ORIGIN = "sweeper:trial"
 """The attribute of an exported trial by which a later export knows it."""
 _RANGE = "range"  # in the place of an extra value of `or`
@@ -56,7 +54,7 @@ def written_distributions(config: StudyConfig) -> dict[str, BaseDistribution]:
 def frozen_trials(
     config: StudyConfig,
     rows: Sequence[Row],
-    curves: Mapping[int, Curve],
+    curves: Mapping[int, Reports],
     known: Mapping[str, BaseDistribution],
 ) -> Iterator[FrozenTrial]:
     """The trials in rows of `trials.parquet`; `curves` are the objective by trial and epoch.

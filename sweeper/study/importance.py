@@ -127,7 +127,7 @@ def _shares(leaves: Leaves) -> np.ndarray:
 LEAST_TRIALS = 10  # fewer are not meaningful
 _LEAST_TREES = 8
 _PACKAGE = "optuna.importance"
-Measures = Mapping[str, float | int | None]
+ParameterMeasures = Mapping[str, float | int | None]
 
 
 def _evaluator() -> Any:
@@ -171,7 +171,7 @@ class Importance:
             self._places.append(self._place(trial))
             self._values.append(trial.values)
 
-    def of(self, objective: int) -> dict[str, Measures]:
+    def of(self, objective: int) -> dict[str, ParameterMeasures]:
         """The measures of each searched parameter for an objective, by table column.
 
         `importance` is Optuna's PED-ANOVA, `fanova` the share of the variance of the values that
@@ -183,7 +183,7 @@ class Importance:
         places = np.array(self._places)[order]
         values = np.array(self._values, float)[order, objective]
         shares = self._main_effects(places, values, objective)
-        found: dict[str, Measures] = {}
+        found: dict[str, ParameterMeasures] = {}
         for at, (name, distribution) in enumerate(self._distributions.items()):
             has = np.isfinite(places[:, at])
             correlation = None

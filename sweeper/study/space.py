@@ -24,7 +24,7 @@ from sweeper.trial import Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class SamplerUnits:
     """The units in which a sampler draws the values of an entry."""
 
     distribution: Callable[[SearchEntry], BaseDistribution]
@@ -164,6 +164,6 @@ def _written_value(entry: SearchEntry, drawn: Scalar) -> Scalar:
     return drawn
 
 
-CONTINUOUS = Units(distribution, decode, encode)
+CONTINUOUS = SamplerUnits(distribution, decode, encode)
 # for user-defined samplers, which follow the study file
-AS_WRITTEN = Units(_written_distribution, _written_value, lambda entry, value: value)
+AS_WRITTEN = SamplerUnits(_written_distribution, _written_value, lambda entry, value: value)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +24,7 @@ from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.judged import with_metrics_of_value
-from sweeper.results.ranking import repeats
+from sweeper.results.ranking import Row, repeats
 from sweeper.results.status import hint_if_none_complete, hint_of_finished, in_training
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from sweeper.results.listing import TrialRows
 
-Row = Mapping[str, Any]
 _SHOWN = 100
 _MORE_COLUMNS = "show them with --columns A,B,..., --csv, or a wider terminal"
 

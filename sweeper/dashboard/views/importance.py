@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sweeper.dashboard.blocks import Block, axis, categories, chart, choice, note, rows
 from sweeper.dashboard.packing import rounded
 from sweeper.errors import counted
 from sweeper.results.columns import LEAST_TRIALS
+from sweeper.results.ranking import Row
 
 _READING = (
     "fANOVA is the share of the variance of all values that a parameter explains alone, according "
@@ -33,8 +33,6 @@ _MARGIN = 100
 _MEASURES = {"fanova": ("fANOVA", "complete"), "importance": ("PED-ANOVA", "waiting")}
 
 _NONE = (0.0, 0.0)
-
-Row = Mapping[str, Any]
 
 
 def importance_view(known: Sequence[Row], n_complete: int) -> list[Block]:
