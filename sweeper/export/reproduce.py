@@ -1,6 +1,6 @@
-"""Trains one trial alone and compares it, epoch by epoch, with what was recorded.
+"""The studies that train one trial again: alone, to compare it with its record, or on more rows.
 
-Data and code must be the same as in the original study.
+A trial that is compared, epoch by epoch, needs the same data and code as in the original study.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
 from sweeper.config import StudyConfig, parse
 from sweeper.config.load import study_of
+from sweeper.config.study import N_PARAMETERS
 from sweeper.config.toml import Source, toml_text
 from sweeper.data.ahead import preparing
 from sweeper.errors import DataError, StudyError
@@ -29,6 +30,8 @@ from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import check_resume
 from sweeper.sweep.session.xla_threads import kept_threads
+
+TrainOn = Literal["train+val", "all"]
 
 _PLACE = ["epoch", "replicate", "fold", "metric"]
 
@@ -72,6 +75,35 @@ def alone(run_dir: RunDir, number: int | None, place: Path) -> tuple[StudyConfig
     tables = trial_tables(config, row)
     tables["results"] |= {"dir": str(place), "keep_models": 0, "ensemble": None}
     return parse(toml_text(tables), config.source.path), int(row["trial_number"])
+
+
+def refit_study(
+    run_dir: RunDir, number: int | None, train_on: TrainOn
+) -> tuple[StudyConfig, Mapping[str, Any]]:
+    """The study that trains a trial again on more rows, and the trial's row; the best if None.
+
+    Raises:
+        SweeperError: the trial does not exist.
+    """
+    config, row = trial_of(run_dir.root, number)
+    tables = trial_tables(config, row)
+    name = f"{config.study.name[:80]}-refit-{row['trial_number']}"
+    # no rows are left to choose an epoch by, so the last one is used
+    tables["study"] |= {"name": name, "value": "last", "replicates": 1, "folds": None}
+    tables["train"] |= {"early_stop": None}
+    tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
+    directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
+    tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1, "ensemble": None}
+    # all epochs have the same number of parameters
+    best_epoch = row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
+    of_class = tables["trial"]["class"]
+    unpadded = {"width": None, "depth": None, "run_widths": [], "sizes": {}}
+    exact = {"strategy": "exact", "capacity": 1, **unpadded}
+    tables["trial"] |= {
+        "epochs": best_epoch or row["epochs_done"],
+        "class": {**of_class, **exact, "traced": {}},
+    }
+    return parse(toml_text(tables), config.source.path), row
 
 
 def compare_with_record(recorded: RunDir, again: RunDir, number: int) -> Reproduction:

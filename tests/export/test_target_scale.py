@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import sweeper
 from sweeper.export import export
-from sweeper.export.refit import refit_study
+from sweeper.export.reproduce import refit_study
 from sweeper.results.baseline import read_baseline
 from sweeper.rundir import RunDir
 from tests.command_line import CommandLine

@@ -16,8 +16,7 @@ from sweeper.cli.trial_tables import after_confirming
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
 from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
-from sweeper.export.refit import refit_study
-from sweeper.export.reproduce import alone, compare_with_record
+from sweeper.export.reproduce import alone, compare_with_record, refit_study
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings
 from tests.in_process import study_in, trained

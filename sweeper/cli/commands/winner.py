@@ -200,8 +200,7 @@ def refit(
         hint = "choose another with --to, or remove it"
         raise StudyError(Problem(str(output), "", "this directory already exists", hint))
     from sweeper.export import export
-    from sweeper.export.refit import refit_study
-    from sweeper.export.reproduce import refuse_another
+    from sweeper.export.reproduce import refit_study, refuse_another
 
     spec = refuse_another(run_dir, trust_code=trust_code)
     config, row = refit_study(run_dir, number, on)
