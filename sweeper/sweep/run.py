@@ -76,6 +76,11 @@ class StudyRun:
         began = session.run_id, n_trials, time.time(), len(state.ended)
         threads = xla_threads(session.ledger.sessions())
         self._progress = SessionProgress(config, *began, threads, session.learned.counts)
+        self._report_start(config, data, session)
+
+    def _report_start(self, config: StudyConfig, data: Dataset, session: Session) -> None:
+        """Report that the study is open, what has changed since it began, and what is doubtful."""
+        observer, state, n_trials = self._observer, self._sweep.state, n_proposals(config)
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
         if state.asked > n_trials:
@@ -114,37 +119,49 @@ class StudyRun:
             stop_file.unlink(missing_ok=True)
             if self._sweep.finished:
                 self._sweep.refuse_requests()
-            with self._timeline.spending(Activity.PUBLISH):
-                self._ledger.file.check()
-                self._publisher.publish(self._ledger, final=True)
-                self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
-                with self._timeline.spending(Activity.BASELINE):
-                    self._baseline.finish()
-                self._backups.now(self._ledger)
+            self._publish_all()
             if self._sweep.finished and not self._sweep.has_failed:
                 with self._timeline.spending(Activity.ENSEMBLE):
                     finish()
             self._ledger.end_session(self._run_id, self._timeline.end())
             self._publisher.publish_spans(self._ledger)
             status = self._write_status(self._sweep.end_state)
-            if warning := ended_by(status):
-                self._observer(Warned(warning))
-            if self._sweep.finished and (warning := repeats(self._sweep.state.ended.values())):
-                self._observer(Warned(warning))
-            if self._sweep.finished and (warning := models_left_out(len(status.front), self._kept)):
-                self._observer(Warned(warning))
+            self._report_end(status)
             return status
         except BaseException as error:
-            # a Fault stands for a death
-            is_readable = not isinstance(error, (Fault, LedgerError))
-            if is_readable and self._ledger.file.is_in_place:
-                self._publish_rest()
-            is_asked = isinstance(error, KeyboardInterrupt)  # in a user's script
-            with suppress(OSError):  # a full disk must not hide what ended the study
-                self._write_status("interrupted" if is_asked else "failed")
+            self._record_failure(error)
             if isinstance(error, OSError):
                 raise SetupError(not_written(self._run_dir.root, error)) from error
             raise
+
+    def _publish_all(self) -> None:
+        """Publish the study when no further round is trained."""
+        with self._timeline.spending(Activity.PUBLISH):
+            self._ledger.file.check()
+            self._publisher.publish(self._ledger, final=True)
+            self._importances.finish(self._sweep.state.rounds, self._sweep.state.ended)
+            with self._timeline.spending(Activity.BASELINE):
+                self._baseline.finish()
+            self._backups.now(self._ledger)
+
+    def _report_end(self, status: Status) -> None:
+        """Warn about what ended the study early, repeated settings, and models not kept."""
+        warnings = [ended_by(status)]
+        if self._sweep.finished:
+            warnings.append(repeats(self._sweep.state.ended.values()))
+            warnings.append(models_left_out(len(status.front), self._kept))
+        for warning in filter(None, warnings):
+            self._observer(Warned(warning))
+
+    def _record_failure(self, error: BaseException) -> None:
+        """Publish what is committed and write the status after an error that ends the study."""
+        # a Fault stands for a crash, after which nothing is published
+        is_readable = not isinstance(error, (Fault, LedgerError))
+        if is_readable and self._ledger.file.is_in_place:
+            self._publish_rest()
+        is_asked = isinstance(error, KeyboardInterrupt)  # in a user's script
+        with suppress(OSError):  # a full disk must not hide what ended the study
+            self._write_status("interrupted" if is_asked else "failed")
 
     def _publish_rest(self) -> None:
         """Publish what is committed when an error ends the study; report it if that fails, too."""
