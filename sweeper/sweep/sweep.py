@@ -8,7 +8,7 @@ while the next one trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -129,17 +129,7 @@ class Sweep:
         stops = [asked for asked in context.requests.pending() if asked.stop is not None]
         with fault_points(Step.DECIDE):
             ended = self._decide(lanes, {asked.stop for asked in stops})
-        granted = [
-            asked
-            for asked in stops
-            if asked.stop in ended and ended[asked.stop]["reason"] == Reason.STOPPED
-        ]
-        best = set(state.ended.best_with(ended))
-        for trial in sorted(best & ended.keys()):
-            file = checkpoints[trial]
-            with fault_points(Step.KEEP_MODEL):
-                spec = state.running[trial].spec
-                context.store.keep_model(spec, file, digests[file], ended[trial])
+        self._keep_models(ended, checkpoints, digests)
         live = {n: file for n, file in checkpoints.items() if n not in ended}
         closing = Closing(
             metrics=context.metrics,
@@ -151,7 +141,7 @@ class Sweep:
             spent_s=state.spent_s,
             run_id=context.run_id,
             spans=spans,
-            requests=tuple(Request(asked.key, int(asked.stop or 0)) for asked in granted),
+            requests=_granted(stops, ended),
         )
         with fault_points(Step.CLOSE_ROUND):
             context.ledger.close_round(state.rounds + 1, closing, records, ended)
@@ -159,6 +149,20 @@ class Sweep:
         for asked in stops:
             context.requests.answer(asked, *self._answer_to_stop(asked, ended))
         self.tidy()
+
+    def _keep_models(
+        self,
+        ended: Mapping[int, Mapping[str, Any]],
+        checkpoints: Mapping[int, str],
+        digests: Mapping[str, str],
+    ) -> None:
+        """Keep the models of those trials that end in this round and are among the best."""
+        state = self.state
+        for trial in sorted({*state.ended.best_with(ended)} & ended.keys()):
+            file = checkpoints[trial]
+            with fault_points(Step.KEEP_MODEL):
+                spec = state.running[trial].spec
+                self._context.store.keep_model(spec, file, digests[file], ended[trial])
 
     def refuse_requests(self) -> None:
         """Refuse what is still asked for when the study has ended."""
@@ -440,3 +444,14 @@ class Sweep:
 
     def _epochs(self, spec: TrialSpec) -> int:
         return self._context.config.epochs_of(spec.params)
+
+
+def _granted(stops: Iterable[Asked], ended: Mapping[int, Mapping[str, Any]]) -> tuple[Request, ...]:
+    """The requests to stop a trial that have ended one."""
+    return tuple(
+        Request(asked.key, asked.stop)
+        for asked in stops
+        if asked.stop is not None
+        and asked.stop in ended
+        and ended[asked.stop]["reason"] == Reason.STOPPED
+    )
