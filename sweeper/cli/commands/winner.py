@@ -25,7 +25,7 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
 from sweeper.cli.commands.training import train_study
 from sweeper.errors import Problem, StudyError
-from sweeper.results.ensemble import read_ensemble
+from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
@@ -67,18 +67,11 @@ def confirm(
     """
     run_dir = tables_asked(directory)
     from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
-    from sweeper.export.ensemble import measure_again, not_measured, not_repeatable
+    from sweeper.export.ensemble import measure_again
     from sweeper.export.reproduce import refuse_another
 
     spec = refuse_another(run_dir, trust_code=trust_code)
-    record = read_ensemble(run_dir) if of_ensemble else None
-    if of_ensemble and record is None:
-        raise StudyError(not_measured(run_dir))
-    if record is not None and (why := not_repeatable(record)):
-        raise StudyError(Problem("", "--ensemble", why, "confirm without it"))
-    if record is not None and top is not None:
-        found = "with --ensemble, the trials of the ensemble are trained"
-        raise StudyError(Problem("", "--top", found, "remove one of the two"))
+    record = _ensemble_to_confirm(run_dir, top) if of_ensemble else None
     top = top or _FINALISTS
     found = finalists(run_dir, top, seeds, record)
     start, trust_start = _check_and_find_start(run_dir, found.config, spec, trust_code)
@@ -87,34 +80,53 @@ def confirm(
     status, code = train_study(
         found.config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start
     )
-    if status.state == "finished":
-        rows, objectives = rank_finalists(found), found.config.study.objectives
-        ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
-        again = ()
-        if record is not None:
-            numbers = [int(row["trial_number"]) for row in found.rows]
-            again = measure_again(found.config, record, numbers, trust_code=trust_code)
-        if as_json:
-            margin = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
-            answer = {"run_dir": str(found.config.run_dir), "finalists": rows, "lead": margin}
-            averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
-            print_json({**answer, **averaged})
-        else:
-            print_shown(*trial_tables.finalists_table(objectives[0], rows, seeds, ahead))
-            constrained = bool(found.config.study.constraints)
-            few = trial_tables.few_finalists(len(rows), top, constrained=constrained)
-            few = "" if of_ensemble else few
-            if few:
-                print_shown(few)
-            print_shown("")
-            if record is not None:
-                print_shown(*trial_tables.ensemble_again(again, record))
-                print_shown("")
-            print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
-            ways = trial_tables.after_confirming(run_dir, rows[0])
-            for way in ways if len(objectives) == 1 else ():
-                print_shown(way)
+    if status.state != "finished":
+        raise typer.Exit(code)
+    rows, study = rank_finalists(found), found.config.study
+    has_one_objective = len(study.objectives) == 1
+    ahead = lead(rows, found.n_members) if has_one_objective else None
+    again = ()
+    if record is not None:
+        numbers = [int(row["trial_number"]) for row in found.rows]
+        again = measure_again(found.config, record, numbers, trust_code=trust_code)
+    if as_json:
+        margin = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
+        answer = {"run_dir": str(found.config.run_dir), "finalists": rows, "lead": margin}
+        averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
+        print_json({**answer, **averaged})
+        raise typer.Exit(code)
+    print_shown(*trial_tables.finalists_table(study.objectives[0], rows, seeds, ahead))
+    few = trial_tables.few_finalists(len(rows), top, constrained=bool(study.constraints))
+    if few and record is None:
+        print_shown(few)
+    print_shown("")
+    if record is not None:
+        print_shown(*trial_tables.ensemble_again(again, record))
+        print_shown("")
+    print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
+    if has_one_objective:
+        for way in trial_tables.after_confirming(run_dir, rows[0]):
+            print_shown(way)
     raise typer.Exit(code)
+
+
+def _ensemble_to_confirm(run_dir: RunDir, top: int | None) -> EnsembleRecord:
+    """The ensemble of a study, to be trained again; `top` was asked for in the command.
+
+    Raises:
+        StudyError: there is none, fresh seeds cannot show what it gains, or `top` is given.
+    """
+    from sweeper.export.ensemble import not_measured, not_repeatable
+
+    record = read_ensemble(run_dir)
+    if record is None:
+        raise StudyError(not_measured(run_dir))
+    if why := not_repeatable(record):
+        raise StudyError(Problem("", "--ensemble", why, "confirm without it"))
+    if top is not None:
+        found = "with --ensemble, the trials of the ensemble are trained"
+        raise StudyError(Problem("", "--top", found, "remove one of the two"))
+    return record
 
 
 def ensemble(
