@@ -174,11 +174,7 @@ def _guess(
     raw = replace(raw, drop=(*drop,))
     kept, dates = raw.features, _dates(raw)
     if not kept and not may_be_constant:
-        why = listed([f"'{name}' ({reason})" for name, reason in drop.items()])
-        found = f"no column besides the target '{target}' to learn from: {why}"
-        ways = [_in_days(raw.frame[name]) for name in dates[:1]]
-        hint = ", or ".join([*ways, "use a table with numbers or categories"])
-        raise DataError(Problem(place, "", found, hint))
+        raise DataError(_without_features(place, raw, drop, dates))
     used = replace(whole, frame=table[[target, *kept]])
     as_missing = _words(used)
     counts = of_target.value_counts()
@@ -187,7 +183,6 @@ def _guess(
         raise DataError(Problem(place, "", found, f"choose another column with {option}"))
     stray = _stray(raw, of_target)
     is_classes = not stray and _is_classes(of_target)
-    of_numbers = kept if is_classes else [*kept, target]
     return Guess(
         source,
         target,
@@ -208,24 +203,39 @@ def _guess(
         settings=whole.csv.dialect.instead_of(USUAL) if whole.csv else {},
         words=as_missing,
         missing_values=used.words_of_numbers if as_missing else (),
-        hints=(
-            *leaks(raw, is_classes=is_classes),
-            *totals(as_read),
-            *row_id_doubts(raw),
-            *days(raw),
-            *zero_codes(raw),
-            *wide_categories(raw),
-            *(
-                f"to learn from the dates in '{name}', {_in_days(raw.frame[name])}, and remove "
-                f"'{name}' from data.drop"
-                for name in dates[:1]
-            ),
-            *number_codes(raw, of_numbers, "", MISSING_TARGET),
-        ),
+        hints=(*_hints(raw, as_read, dates, is_classes=is_classes),),
         time=next((name for name in dates if times(raw.frame[name]).notna().all()), ""),
         has_gaps=raw.has_gaps_in_numbers,
         weight=next((name for name in kept if _may_be_weights(raw.frame[name])), ""),
     )
+
+
+def _without_features(
+    place: str, raw: RawData, drop: Mapping[str, str], dates: Sequence[str]
+) -> Problem:
+    """The problem of a table in which all columns but the target are in `drop`, with reasons."""
+    why = listed([f"'{name}' ({reason})" for name, reason in drop.items()])
+    found = f"no column besides the target '{raw.targets[0]}' to learn from: {why}"
+    ways = [_in_days(raw.frame[name]) for name in dates[:1]]
+    hint = ", or ".join([*ways, "use a table with numbers or categories"])
+    return Problem(place, "", found, hint)
+
+
+def _hints(
+    raw: RawData, as_read: RawData, dates: Sequence[str], *, is_classes: bool
+) -> Iterator[str]:
+    """What to look at before training, as far as the rows tell."""
+    yield from leaks(raw, is_classes=is_classes)
+    yield from totals(as_read)
+    yield from row_id_doubts(raw)
+    yield from days(raw)
+    yield from zero_codes(raw)
+    yield from wide_categories(raw)
+    for name in dates[:1]:
+        in_days = _in_days(raw.frame[name])
+        yield f"to learn from the dates in '{name}', {in_days}, and remove '{name}' from data.drop"
+    numbers = raw.features if is_classes else [*raw.features, *raw.targets]
+    yield from number_codes(raw, numbers, "", MISSING_TARGET)
 
 
 def _may_be_weights(column: pd.Series[Any]) -> bool:
