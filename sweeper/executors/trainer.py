@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from sweeper.config.user_code import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes
+from sweeper.executors.compiling import Compiled
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
@@ -38,13 +39,13 @@ from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
 from sweeper.programs.continued import SavedStart as SavedStart
 from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
-from sweeper.programs.segment import Segment
+from sweeper.programs.segment import DeviceData, Lanes, Segment
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler import plan
 from sweeper.scheduler.classes import ProgramClass
-from sweeper.trial import Failure, Place, Reason, Scalar
+from sweeper.trial import Failure, LaneRecord, Place, Reason, Scalar
 
-_MAX_CHARACTERS = 200  # characters
+_MAX_CHARACTERS = 200  # of an error
 _log = logging.getLogger("sweeper")
 
 
@@ -159,40 +160,20 @@ class Trainer:
         starts = [
             self._start(program, lane, trial_settings, files) for lane, trial_settings in pairs
         ]
-        members = self._config.members
-        lanes = stack(work, starts, settings, program, members)
-        phases = [trial_settings.phase_at for trial_settings in settings for _ in members]
-        spare = [phases[0]] * (work.program.capacity - len(phases))
-        with (
-            self._turns.turn(alone=alone),
-            self._timeline.spending(Activity.TRAIN, bucket_id=work.bucket.bucket),
-        ):
-            before = time.perf_counter()
-            segment: Segment = jax.device_get(compiled.run(lanes, data, [*phases, *spare]))
-            train_s = time.perf_counter() - before
-
-        def lanes_of(index: int) -> slice:
-            return slice(index * len(members), (index + 1) * len(members))
-
+        lanes = stack(work, starts, settings, program, self._config.members)
+        segment, train_s = self._run(work, compiled, settings, lanes, data, alone=alone)
         file, digest = self._write(work, segment, settings, program)
-        judged = judged_columns(program.metrics, self._config.study.objectives)
+        records = self._lane_records(work, segment, program, data, place, compiled.devices)
         return Outcome(
             bucket=work.bucket,
             lanes=tuple(
                 replace(
-                    result(
-                        lane,
-                        segment,
-                        lanes_of(index),
-                        judged,
-                        data.order.shape[2],
-                        place_of(lanes_of(index), segment, place, compiled.devices),
-                    ),
+                    record,
                     checkpoint=file,
-                    retrained=starts[index].retrained,
+                    retrained=start.retrained,
                     capacity=work.program.capacity,
                 )
-                for index, lane in enumerate(work.bucket.lanes)
+                for record, start in zip(records, starts, strict=True)
             ),
             digests={file: digest},
             place=on_devices(place, compiled.devices),
@@ -205,6 +186,44 @@ class Trainer:
             memory_predicted_bytes=compiled.memory_bytes,
             finished_at=time.time(),
         )
+
+    def _run(
+        self,
+        work: Work,
+        compiled: Compiled,
+        settings: Sequence[Settings],
+        lanes: Lanes,
+        data: DeviceData,
+        *,
+        alone: bool,
+    ) -> tuple[Segment, float]:
+        """The trained lanes, and how many seconds their training took, without waiting for it."""
+        phases = [one.phase_at for one in settings for _ in self._config.members]
+        spare = [phases[0]] * (work.program.capacity - len(phases))
+        with (
+            self._turns.turn(alone=alone),
+            self._timeline.spending(Activity.TRAIN, bucket_id=work.bucket.bucket),
+        ):
+            before = time.perf_counter()
+            segment: Segment = jax.device_get(compiled.run(lanes, data, [*phases, *spare]))
+            return segment, time.perf_counter() - before
+
+    def _lane_records(
+        self,
+        work: Work,
+        segment: Segment,
+        program: Layout,
+        data: DeviceData,
+        place: Place,
+        devices: Sequence[Any],
+    ) -> Iterator[LaneRecord]:
+        """The result of each trial of a bucket; its lanes are those of its members."""
+        n_members, steps = len(self._config.members), data.order.shape[2]
+        judged = judged_columns(program.metrics, self._config.study.objectives)
+        for index, lane in enumerate(work.bucket.lanes):
+            own = slice(index * n_members, (index + 1) * n_members)
+            where = place_of(own, segment, place, devices)
+            yield result(lane, segment, own, judged, steps, where)
 
     def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
         """The outcome of a switch class whose program fails, training each structure on its own."""
