@@ -87,31 +87,50 @@ def study_of_mapping(
     if data is not None:
         raw, settings = (_reading(tables, rows) for tables in (raw, settings))
     raw = complete_settings(raw, settings, guessed, omitted, is_in_memory=data is not None)
-    path = Path.cwd() / _UNNAMED
-    try:
-        config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
-    except StudyError as error:
-        known = {problem.key for problem in (*problems, *of_data)}
-        # what follows from rows that cannot be read is missing, too
-        problems += [
-            problem
-            for problem in error.problems
-            if problem.key not in known and not (of_data and problem.found == MISSING)
-        ]
-        raise StudyError((*problems, *of_data)) from None
-    if problems:
-        raise StudyError((*problems, *of_data))
-    if of_data:
-        raise DataError(of_data)
+    config = _parse_or_report(raw, texts, problems, of_data)
     if rows is None or guessed is None:
         return config
     _warn_of_left_out(guessed, settings)
     if config.data.split.stratify and written(settings, "data.split") is None:
         is_possible = guessed.has_each_class_in(part_sizes(config, guessed.rows))
         if not is_possible:
-            raw = with_value(raw, ["data", "split", "stratify"], False)
-            config = parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
+            config = _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
     return config.reading(rows)
+
+
+def _parse(raw: RawTable, texts: Sequence[str]) -> StudyConfig:
+    path = Path.cwd() / _UNNAMED
+    return parse(toml_text(_in_order(raw)), path, texts, IN_PYTHON, IN_MAPPING)
+
+
+def _parse_or_report(
+    raw: RawTable,
+    texts: Sequence[str],
+    problems: Sequence[Problem],
+    of_data: Sequence[Problem],
+) -> StudyConfig:
+    """The study of these settings, unless there are problems of them or of the data.
+
+    Raises:
+        StudyError: with these problems, and those that parsing finds.
+        DataError: only the data is at fault.
+    """
+    try:
+        config = _parse(raw, texts)
+    except StudyError as error:
+        known = {problem.key for problem in (*problems, *of_data)}
+        # what follows from rows that cannot be read is missing, too
+        others = [
+            problem
+            for problem in error.problems
+            if problem.key not in known and not (of_data and problem.found == MISSING)
+        ]
+        raise StudyError((*problems, *others, *of_data)) from None
+    if problems:
+        raise StudyError((*problems, *of_data))
+    if of_data:
+        raise DataError(of_data)
+    return config
 
 
 def _with_target(raw: RawTable, target: str | Sequence[str] | None) -> tuple[RawTable, list[Flaw]]:
