@@ -63,31 +63,7 @@ def read_rows(
     Raises:
         DataError: it cannot be read, or lacks a column.
     """
-    suffix = suffix_of(path)
-    if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
-        suffix = ".parquet"
-    if suffix not in _TYPES:
-        if not path.exists():
-            hint = _near_table(path) or "check the path"
-            raise DataError(Problem(str(path), "", "no such file", hint))
-        hint = conversion_hint(path) or f"name one of {', '.join(_TYPES)}"
-        raise DataError(Problem(str(path), "", "not a readable table", hint))
-    file = CsvFile(path, dialect) if suffix in SUFFIXES else None
-    try:
-        if file is not None:
-            file, frame = _csv(file, transform)
-        elif suffix == ".parquet":
-            frame = _parquet(path, transform, keep)
-        else:
-            frame = native(_arrays(path, transform.columns))
-    except UnfitTableError as error:
-        place = str(path) if file is None else path.name
-        near = "" if path.exists() else _near_table(path)
-        raise DataError(Problem(place, "", error.found, near or error.hint)) from error
-    except UNREADABLE as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        near = "" if path.exists() else _near_table(path)
-        raise DataError(Problem(str(path), "", f"cannot be read: {reason}", near)) from error
+    file, frame = _read(path, transform, keep, dialect)
     names = [str(name) for name in frame.columns] if ALL in keep else [*dict.fromkeys(keep)]
     known = {*transform.columns, *others, *names}
     unused = [str(name) for name in frame if str(name) not in known]
@@ -102,6 +78,50 @@ def read_rows(
     kept = {name: written[name].astype(object) for name in names}
     values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
     return NewRows(frame[[*transform.columns]], values, table, unused)
+
+
+def _read(
+    path: Path, transform: Transform, keep: Sequence[str], dialect: Dialect
+) -> tuple[CsvFile | None, pd.DataFrame]:
+    """The rows of the table in `path`, after the file if it is a CSV file.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    suffix = _table_suffix(path)
+    file = CsvFile(path, dialect) if suffix in SUFFIXES else None
+    try:
+        if file is not None:
+            return _csv(file, transform)
+        if suffix == ".parquet":
+            return None, _parquet(path, transform, keep)
+        return None, native(_arrays(path, transform.columns))
+    except UnfitTableError as error:
+        place = str(path) if file is None else path.name
+        near = "" if path.exists() else _near_table(path)
+        raise DataError(Problem(place, "", error.found, near or error.hint)) from error
+    except UNREADABLE as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        near = "" if path.exists() else _near_table(path)
+        raise DataError(Problem(str(path), "", f"cannot be read: {reason}", near)) from error
+
+
+def _table_suffix(path: Path) -> str:
+    """The kind of the table in `path`, which may be a pattern or directory of Parquet files.
+
+    Raises:
+        DataError: it does not exist, or is not a table.
+    """
+    suffix = suffix_of(path)
+    if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
+        return ".parquet"
+    if suffix not in _TYPES:
+        if not path.exists():
+            hint = _near_table(path) or "check the path"
+            raise DataError(Problem(str(path), "", "no such file", hint))
+        hint = conversion_hint(path) or f"name one of {', '.join(_TYPES)}"
+        raise DataError(Problem(str(path), "", "not a readable table", hint))
+    return suffix
 
 
 def _near_table(path: Path) -> str:
