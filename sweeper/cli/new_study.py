@@ -249,19 +249,7 @@ def table_study_text(
             *suggested.values(),
         ],
     )
-    settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.is_left_out else {})}
-    others = [f"{name} = {toml_value(value)}\n" for name, value in settings.items()]
-    if weights is not None:
-        others.append(_setting("class_weights ", weights.value, weights.why))
-    if guessed.words:
-        names = ", ".join(f"'{name}'" for name in guessed.words)
-        kept = f"missing_values = {toml_value([*guessed.missing_values])}"
-        others.append(_comment(f"{kept}  # so that words such as NA in {names} stay text"))
-    if guessed.weight:
-        setting = f"weight = {toml_value(guessed.weight)}"
-        others.append(
-            _comment(f"{setting}  # if it says how much a row counts; then it is not a feature")
-        )
+    others = _further_lines(guessed, weights)
     reasons = [_comment(f"'{name}' {why}") for name, why in guessed.drop.items()]
     lines = text.splitlines(keepends=True)
     if guessed.time:
@@ -270,6 +258,22 @@ def table_study_text(
     path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
     between = lines[path:drop]
     return "".join([*lines[:path], *others, *between, *reasons[:_MAX_REASONS], *lines[drop:]])
+
+
+def _further_lines(guessed: Guess, weights: Line | None) -> Iterator[str]:
+    """Settings of `[data]` that the template lacks, some of them as comments."""
+    settings = {**guessed.settings, **({"missing_target": "drop"} if guessed.is_left_out else {})}
+    for name, value in settings.items():
+        yield f"{name} = {toml_value(value)}\n"
+    if weights is not None:
+        yield _setting("class_weights ", weights.value, weights.why)
+    if guessed.words:
+        names = ", ".join(f"'{name}'" for name in guessed.words)
+        kept = f"missing_values = {toml_value([*guessed.missing_values])}"
+        yield _comment(f"{kept}  # so that words such as NA in {names} stay text")
+    if guessed.weight:
+        setting = f"weight = {toml_value(guessed.weight)}"
+        yield _comment(f"{setting}  # if it says how much a row counts; then it is not a feature")
 
 
 def _comment(text: str) -> str:
