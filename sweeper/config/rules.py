@@ -166,34 +166,34 @@ def too_large_for_class(
     trial: TrialTable, epochs: int, width: int | None, depth: int | None
 ) -> Iterable[Flaw]:
     """Check that the class of the trial is large enough for it."""
-    room = trial.program
-    if not trial.epochs <= min(epochs, room.epochs):
+    program = trial.program
+    if not trial.epochs <= min(epochs, program.epochs):
         found = f"{trial.epochs} is more than train.epochs or trial.class.epochs"
-        yield Flaw("trial.epochs", found, f"write {min(epochs, room.epochs)} or less")
-    for name, size, most in (("width", width, room.width), ("depth", depth, room.depth)):
+        yield Flaw("trial.epochs", found, f"write {min(epochs, program.epochs)} or less")
+    for name, size, most in (("width", width, program.width), ("depth", depth, program.depth)):
         if most is not None and size is not None and size > most:
             hint = f"write {size} or more, or model.{name} = {most}"
             yield Flaw(f"trial.class.{name}", f"too small for model.{name} {size}", hint)
 
 
-def unknown_parts(room: ClassTable, model: Table | None) -> Iterable[Flaw]:
+def unknown_parts(program: ClassTable, model: Table | None) -> Iterable[Flaw]:
     """Check that the parts of a class exist: the optional ones, and floats of the model."""
-    parts = frozenset(room.parts)
+    parts = frozenset(program.parts)
     floats = {} if model is None else arguments_of("model", model, traced=True, parts=parts)
-    for part in room.parts:
+    for part in program.parts:
         if not is_optional(part) and part not in floats:
             hint = f"write some of {', '.join(OPTIONAL_PARTS)}"
             yield Flaw("trial.class.parts", f"no part '{part}'", hint)
 
 
-def check_traced(room: ClassTable, model: Table | None, train: Table | None) -> Iterable[Flaw]:
+def check_traced(program: ClassTable, model: Table | None, train: Table | None) -> Iterable[Flaw]:
     """Check that a class can get its traced settings at run time, and has the trial's values."""
     own: dict[str, object] = {"model.activation": None}  # not used by a trial with another model
     if isinstance(model, LayersTable):
         own["model.activation"] = model.activation
     if isinstance(train, AlternatingTable):
         own |= {f"train.{key}": epochs for key, epochs in train.lengths.items()}
-    for key, values in room.traced.items():
+    for key, values in program.traced.items():
         if key not in own:
             hint = f"write some of {', '.join(own)}, or remove it"
             yield Flaw("trial.class.traced", f"'{key}' cannot be traced", hint)
@@ -202,7 +202,7 @@ def check_traced(room: ClassTable, model: Table | None, train: Table | None) -> 
             yield Flaw("trial.class.traced", found, "add it to the values")
 
 
-def check_room(room: ClassTable, model: Table | None) -> Iterable[Flaw]:
+def check_padded_sizes(program: ClassTable, model: Table | None) -> Iterable[Flaw]:
     """Check that a padded class fits each part of the `model`, None if it cannot be padded."""
     sizes: Mapping[str, tuple[int, int]] = {}
     if isinstance(model, PartsTable):
@@ -212,16 +212,16 @@ def check_room(room: ClassTable, model: Table | None) -> Iterable[Flaw]:
         found = "padded, but nothing in this trial can be padded"
         yield Flaw("trial.class.strategy", found, 'write "exact"')
         return
-    if is_single and room.sizes:
+    if is_single and program.sizes:
         hint = "remove it, and write width and depth"
         yield Flaw("trial.class.sizes", "sizes of parts, but the model has no parts", hint)
     for name, (width, depth) in sizes.items():
-        most = room.sizes.get(name, (0, 0))
+        most = program.sizes.get(name, (0, 0))
         if width > most[0] or depth > most[1]:
             found = f"too small for model.{name} of width {width}, depth {depth}"
             hint = f"write {name} = [{width}, {depth}] or more"
             yield Flaw("trial.class.sizes", found, hint)
-    for name in sorted(room.sizes.keys() - sizes.keys()) if sizes else ():
+    for name in sorted(program.sizes.keys() - sizes.keys()) if sizes else ():
         found = f"a size for '{name}', but the model has no such part with hidden layers"
         yield Flaw("trial.class.sizes", found, "remove it")
 

@@ -31,8 +31,8 @@ from sweeper.config.rules import (
     Measures,
     all_drawn,
     check_grid,
+    check_padded_sizes,
     check_parts,
-    check_room,
     check_rows,
     check_schedules,
     check_target_transform,
@@ -226,7 +226,7 @@ class Draft:
         optimizer = tables.get("optimizer")
         if trial.program.strategy == "padded" and model and optimizer and train:
             can_be = getattr(optimizer, "elementwise", False) and getattr(train, "is_padded", False)
-            self.faults += check_room(trial.program, model if can_be else None)
+            self.faults += check_padded_sizes(trial.program, model if can_be else None)
 
     def _check_top_level(self) -> None:
         version = self._raw.get("version")

@@ -52,7 +52,9 @@ _BLOCKS_AT_ONCE = 6
 _ROW_BYTES = 96
 
 
-def check_room(config: StudyConfig, raw: RawData, categories: Sequence[Category]) -> None:
+def check_preparation_memory(
+    config: StudyConfig, raw: RawData, categories: Sequence[Category]
+) -> None:
     """Refuse data that needs more than this machine's share of memory while it is prepared.
 
     Raises:
@@ -200,7 +202,7 @@ def prepare(config: StudyConfig) -> Dataset:
     parts = split(config, raw)
     _refuse(_untrained(config, raw, parts))
     categories = categories_of(config, raw, parts)
-    check_room(config, raw, categories)
+    check_preparation_memory(config, raw, categories)
     data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
     data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
     data = replace(data, bins=bins_of(config, raw, data))

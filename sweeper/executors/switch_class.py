@@ -56,8 +56,8 @@ class SwitchRunner:
         epochs = np.asarray(lanes.stop) - np.asarray(lanes.start)
         branch_lane: Any = lanes.lane  # a `BranchLane`
         work = epochs * self.work[np.asarray(branch_lane.branch)]
-        room = _room(len(work), self.devices)
-        places = _places(spread(work.tolist(), self.devices), room)
+        per_device = _lanes_per_device(len(work), self.devices)
+        places = _places(spread(work.tolist(), self.devices), per_device)
         taken = np.maximum(places, 0)
         given = jax.tree.map(lambda leaf: np.asarray(leaf)[taken], lanes)
         stop = np.where(places < 0, given.start, given.stop)
@@ -71,13 +71,13 @@ def spread_lanes(lanes: Lanes, mesh: Mesh) -> Lanes:
     sharding = NamedSharding(mesh, Spec(DEVICES))
 
     def spread_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
-        rows = mesh.size * _room(leaf.shape[0], mesh.size)
+        rows = mesh.size * _lanes_per_device(leaf.shape[0], mesh.size)
         return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype, sharding=sharding)
 
     return jax.tree.map(spread_leaf, lanes)
 
 
-def _room(lanes: int, devices: int) -> int:
+def _lanes_per_device(lanes: int, devices: int) -> int:
     """How many lanes fit on each device.
 
     At least two, since XLA compiles a loop with one turn as if there were none, with other bits.
@@ -85,9 +85,9 @@ def _room(lanes: int, devices: int) -> int:
     return max(2, math.ceil(lanes / devices))
 
 
-def _places(lanes: Sequence[Sequence[int]], room: int) -> NDArray[np.int64]:
+def _places(lanes: Sequence[Sequence[int]], per_device: int) -> NDArray[np.int64]:
     """The lane at each place of all devices, one device after the other; -1 for empty ones."""
-    filled = [[*some, *[-1] * (room - len(some))] for some in lanes]
+    filled = [[*some, *[-1] * (per_device - len(some))] for some in lanes]
     return np.array(filled, np.int64).ravel()
 
 

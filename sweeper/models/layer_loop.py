@@ -250,11 +250,11 @@ def outputs_over(
     vector: Vector,
     x: Float[Array, "batch in"],
     inputs: LaneInputs,
-    room: Workspace | None,
+    workspace: Workspace | None,
 ) -> tuple[Float[Array, "batch out"], Activations | None]:
-    """The outputs for each example, and those of its layers, written over that in `room`.
+    """The outputs for each example, and those of its layers, written over that in `workspace`.
 
-    The gradient is written over that in `room` too. Without `room` only the outputs are returned.
+    The gradient is written over that in `workspace` too. Without it, only the outputs are returned.
     """
 
     def run(loop: LayerLoop) -> Array:
@@ -266,11 +266,11 @@ def outputs_over(
             given = lax.fori_loop(1, loop.depth(inputs), layer, given)
         return loop.end(vector, given)
 
-    return _own(loops, inputs, run), None if room is None else room.given
+    return _own(loops, inputs, run), None if workspace is None else workspace.given
 
 
 def _forward(
-    loops: Loops, vector: Vector, x: Array, inputs: LaneInputs, room: Workspace | None
+    loops: Loops, vector: Vector, x: Array, inputs: LaneInputs, workspace: Workspace | None
 ) -> tuple[tuple[Array, Activations | None], Any]:
     def run(loop: LayerLoop, stack: Activations) -> tuple[Array, Activations]:
         def hidden(index: Any, carry: tuple[Units, Activations]) -> tuple[Units, Activations]:
@@ -286,18 +286,18 @@ def _forward(
             last, stack = lax.fori_loop(1, loop.depth(inputs), hidden, (last, stack))
         return loop.end(vector, last), stack
 
-    blank = loops[-1].blank(len(x), x.dtype) if room is None else room.given
+    blank = loops[-1].blank(len(x), x.dtype) if workspace is None else workspace.given
     given, stack = _own(loops, inputs, run, blank)
-    if room is None:
+    if workspace is None:
         return (given, None), (vector, inputs, x, stack, None)
-    return (given, stack), (vector, inputs, x, stack, room.gradient)
+    return (given, stack), (vector, inputs, x, stack, workspace.gradient)
 
 
 def _backward(
     loops: Loops, saved: Any, changes: tuple[Array, Any]
 ) -> tuple[Vector, Array, None, None]:
-    vector, inputs, x, stack, room = saved
-    found = blank_gradient(vector, changes[0]) if room is None else jnp.asarray(room)
+    vector, inputs, x, stack, gradient = saved
+    found = blank_gradient(vector, changes[0]) if gradient is None else jnp.asarray(gradient)
 
     def run(loop: LayerLoop, found: Vector, change: Array) -> tuple[Vector, Array]:
         depth, columns = loop.shape.depth, stack.x.shape[-1]

@@ -105,7 +105,7 @@ class LayeredNetwork(Network, ABC):
         own = self.own(settings)
         return None if own == self.shape else Padding(own, self.run(settings), self.shape)
 
-    def room(self, rows: int) -> Workspace | None:
+    def workspace(self, rows: int) -> Workspace | None:
         if not self.is_loop:
             return None
         gradient = jnp.zeros(self.shape.n_parameters, self.dtype)
@@ -118,7 +118,7 @@ class LayeredNetwork(Network, ABC):
         traced: Traced,
         keys: PRNGKeyArray | None,
         dropout: Float[AnyArray, ""] | float,
-        room: Workspace | None,
+        workspace: Workspace | None,
     ) -> tuple[Float[Array, "*members batch out"], Activations | None]:
         """What the loop of hidden layers returns."""
         sizes = {name: traced[name] for name in LaneInputs._fields if name in traced}
@@ -130,10 +130,11 @@ class LayeredNetwork(Network, ABC):
             size = embedding.n_parameters
             own, vector = split_vector(vector, (size, len(vector) - size))
             x = embedding.embedded(jnp.asarray(own), x)
-            room = None if room is None else room._replace(gradient=room.gradient[size:])
+            if workspace is not None:
+                workspace = workspace._replace(gradient=workspace.gradient[size:])
         elif self.encoding is not None:
             x = self.encoding(x)
-        return layer_loop.outputs_over(self.loops, jnp.asarray(vector), x, inputs, room)
+        return layer_loop.outputs_over(self.loops, jnp.asarray(vector), x, inputs, workspace)
 
     @property
     def is_loop(self) -> bool:

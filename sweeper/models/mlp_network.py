@@ -56,10 +56,10 @@ class MlpNetwork(LayeredNetwork):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Workspace | None = None,
+        workspace: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
         if self.is_loop:
-            return self.looped_outputs(parameters, x, traced, keys, dropout, room)
+            return self.looped_outputs(parameters, x, traced, keys, dropout, workspace)
         model: Any = self.model(parameters, traced)
         activation = self.activation(traced)
         return model(x, keys=keys, dropout=dropout, activation=activation), None

@@ -128,7 +128,7 @@ class Network(Protocol):
         """How the vector holds the trial's own parameters; None if they are all of it."""
         return None
 
-    def room(self, rows: int) -> Workspace | None:
+    def workspace(self, rows: int) -> Workspace | None:
         """The workspace of `outputs` for batches of this many rows; None if it has none."""
         return None
 
@@ -139,12 +139,12 @@ class Network(Protocol):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Workspace | None = None,
+        workspace: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
         """The outputs for each example; `keys`, one per example, are only passed in training.
 
-        In the `room` that a step left, also the activations of the layers; with the gradient they
-        are the room of the next step.
+        In the `workspace` that a step left, also the activations of the layers; with the gradient
+        they are the workspace of the next step.
         """
         ...
 
@@ -155,10 +155,10 @@ class Network(Protocol):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Workspace | None = None,
+        workspace: Workspace | None = None,
     ) -> tuple[Float[Array, "*members batch out"], Activations | None]:
         """The outputs that training fits to the targets: those of each member of an ensemble."""
-        return self.outputs(parameters, x, traced, keys, dropout, room)
+        return self.outputs(parameters, x, traced, keys, dropout, workspace)
 
     def evaluate_with(
         self,

@@ -78,9 +78,9 @@ class TabMNetwork(LayeredNetwork):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Workspace | None = None,
+        workspace: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], Activations | None]:
-        of_members, given = self.fitted(parameters, x, traced, keys, dropout, room)
+        of_members, given = self.fitted(parameters, x, traced, keys, dropout, workspace)
         return averaged(of_members, self.target), given
 
     def fitted(
@@ -90,10 +90,10 @@ class TabMNetwork(LayeredNetwork):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Workspace | None = None,
+        workspace: Workspace | None = None,
     ) -> tuple[Float[Array, "members batch out"], Activations | None]:
         if self.is_loop:
-            return self.looped_outputs(parameters, x, traced, keys, dropout, room)
+            return self.looped_outputs(parameters, x, traced, keys, dropout, workspace)
         model = self.model(parameters, traced)
         return model.of_members(x, keys, dropout, self.activation(traced)), None
 

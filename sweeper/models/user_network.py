@@ -203,7 +203,7 @@ class UserNetwork(Network):
         traced: Traced,
         keys: PRNGKeyArray | None = None,
         dropout: Float[AnyArray, ""] | float = 0.0,
-        room: Workspace | None = None,
+        workspace: Workspace | None = None,
     ) -> tuple[Float[Array, "batch out"], None]:
         model: Any = self.model(parameters, traced)
         if keys is None:

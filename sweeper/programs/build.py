@@ -232,17 +232,17 @@ def _shared(
     network: LayeredNetwork, name: str, train: TrainTable, shared: ProgramClass
 ) -> LayeredNetwork:
     """A part of the model as all lanes of a class share it."""
-    room = {part: (width, depth) for part, width, depth in shared.room.sizes}
-    if name and name not in room:
+    sizes = {part: (width, depth) for part, width, depth in shared.padded_size.sizes}
+    if name and name not in sizes:
         return network
-    width, depth = room.get(name, (network.shape.width, network.shape.depth))
+    width, depth = sizes.get(name, (network.shape.width, network.shape.depth))
     # a TabM alone has no loop: studies that began before it could be padded keep their last bits
-    can_loop = isinstance(network, MlpNetwork) or name in room
+    can_loop = isinstance(network, MlpNetwork) or name in sizes
     return replace(
         network,
         shape=replace(network.shape, width=width, depth=depth),
         activations=tuple(_traced_in(shared).get("model.activation", network.activations)),
-        padded=name in room,
+        padded=name in sizes,
         looped=can_loop and shared.lane_loop == "map" and name not in _unlooped(train),
         widths=shared.run_widths,
     )

@@ -52,9 +52,9 @@ class State(eqx.Module):
     """What a lane carries from step to step: only arrays, so that lanes can be stacked.
 
     `model` are its parameters; `step` counts updates from 0. The others exist if the program needs
-    them: `average` is the running average of the parameters, and `room`, only within an epoch, is
-    what the last step left for the next one to overwrite. `untrained` are arrays of the model that
-    steps compute but the optimizer does not move, such as running statistics.
+    them: `average` is the running average of the parameters, and `workspace`, only within an epoch,
+    is what the last step left for the next one to overwrite. `untrained` are arrays of the model
+    that steps compute but the optimizer does not move, such as running statistics.
     """
 
     model: Parameters
@@ -63,7 +63,7 @@ class State(eqx.Module):
     average: Parameters | None = None
     kept: BestWeights | None = None
     patience: Patience | None = None
-    room: Workspace | None = None
+    workspace: Workspace | None = None
     untrained: PyTree[Array] = None
 
 
@@ -274,7 +274,7 @@ class Epochs:
 
     def enter(self, state: State) -> State:
         """`state` as the steps of an epoch pass it on, with its workspace."""
-        return replace(state, room=self.workspace())
+        return replace(state, workspace=self.workspace())
 
     def remember(self, state: State, row: Float[Array, " metrics"], lane: LaneParameters) -> State:
         """`state` after an epoch that measured `row`."""

@@ -212,7 +212,7 @@ def _train_epoch(
         return program.step(state, data.rows(rows, lane.member), lane.lane, epoch)
 
     state, measured = lax.scan(step, program.epochs.enter(state), order)
-    return replace(state, room=None), tuple(jnp.mean(values) for values in measured)
+    return replace(state, workspace=None), tuple(jnp.mean(values) for values in measured)
 
 
 def _validate(program: Program, state: State, lane: Lanes, data: DeviceData) -> Metrics:

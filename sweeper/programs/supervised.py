@@ -40,8 +40,8 @@ class Supervised(OfParts):
     @property
     def epochs(self) -> Epochs:
         # made once an epoch, because each step would clear it
-        room = partial(self.network.room, self.settings.train.batch_size)
-        return replace(super().epochs, workspace=room)
+        workspace = partial(self.network.workspace, self.settings.train.batch_size)
+        return replace(super().epochs, workspace=workspace)
 
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
@@ -64,9 +64,13 @@ class Supervised(OfParts):
         made = self.settings, lane, self.network, state.step
         before = state.optimizer[""], state.model[""]
         model, moments = updated(*made, gradients, *before, value, after=reported)
-        room = None if given is None else Workspace(gradients, given)
+        workspace = None if given is None else Workspace(gradients, given)
         moved = replace(
-            state, model={"": model}, optimizer={"": moments}, room=room, untrained=untrained
+            state,
+            model={"": model},
+            optimizer={"": moments},
+            workspace=workspace,
+            untrained=untrained,
         )
         return stepped(moved, lane), (reported,)
 
@@ -86,7 +90,9 @@ class Supervised(OfParts):
             )
             return outputs, None, {"": after}
         dropout = lane.hparams.get("model.dropout", 0.0)
-        fitted = self.network.fitted(parameters, batch.x, lane.traced, keys, dropout, state.room)
+        fitted = self.network.fitted(
+            parameters, batch.x, lane.traced, keys, dropout, state.workspace
+        )
         return *fitted, state.untrained
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:

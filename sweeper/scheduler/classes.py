@@ -46,7 +46,7 @@ class ProgramClass:
     branches: tuple[Mapping[str, Scalar], ...] = ()
 
     @property
-    def room(self) -> PaddedSize:
+    def padded_size(self) -> PaddedSize:
         """The size that it is padded to."""
         if self.padded_width is None or self.padded_depth is None:
             return EXACT
@@ -231,7 +231,7 @@ def class_name(program: ProgramClass, search: Mapping[str, SearchEntry]) -> str:
     if program.strategy == "switch":
         branches = json.loads(program.settings)
         words.append(f"of {len(branches)} structures")
-    words += _room(program)
+    words += _size_words(program)
     for key, name in names.items():
         # a setting with several values in one branch is passed to the program at run time
         values = [branch[key] for branch in branches if not isinstance(branch.get(key, []), list)]
@@ -239,7 +239,7 @@ def class_name(program: ProgramClass, search: Mapping[str, SearchEntry]) -> str:
     return " ".join(words)
 
 
-def _room(program: ProgramClass) -> list[str]:
+def _size_words(program: ProgramClass) -> list[str]:
     """The sizes that a padded class holds; for a model with parts, width by depth of each part."""
     if program.padded_parts:
         return program.padded_parts.replace("=", "<=").split(",")

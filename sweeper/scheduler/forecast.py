@@ -75,11 +75,11 @@ class Family:
         """The mean number of epochs of a trial."""
         return next(iter(self.workloads.values())).epochs
 
-    def compile_s(self, room: PaddedSize, costs: CostModel) -> float:
+    def compile_s(self, size: PaddedSize, costs: CostModel) -> float:
         """Seconds to compile a class; every phase has its own backward pass."""
         seconds = [
-            costs.compile_s(depth, self.workloads[name], len(room.run_widths) or 1)
-            for name, _, depth in room.sizes
+            costs.compile_s(depth, self.workloads[name], len(size.run_widths) or 1)
+            for name, _, depth in size.sizes
         ]
         if self.plain is not None:
             return seconds[0]
@@ -87,23 +87,23 @@ class Family:
         return (base_s + sum(each_s - base_s for each_s in seconds)) * (1 + self.phases) / 2
 
     def lane_s(
-        self, room: PaddedSize, own: Sizes, costs: CostModel, lane_loop: LaneLoop, capacity: int
+        self, size: PaddedSize, own: Sizes, costs: CostModel, lane_loop: LaneLoop, capacity: int
     ) -> float:
-        """Seconds to train a lane of its `own` sizes, for all of its epochs, in a class of `room`.
+        """Seconds to train a lane of its `own` sizes, for all its epochs, in a class of this size.
 
         Counts every part in every step, although each phase trains only some of them.
         """
 
         def part_s(padded: Size, its: Size) -> float:
             (name, width, padded_depth), (_, own_width, depth) = padded, its
-            run_width = next((run for run in room.run_widths if own_width <= run), width)
+            run_width = next((run for run in size.run_widths if own_width <= run), width)
             work = self.workloads[name]
             return costs.lane_s(run_width, padded_depth, depth, work, lane_loop, capacity)
 
-        seconds = sum(map(part_s, room.sizes, own))
+        seconds = sum(map(part_s, size.sizes, own))
         if self.plain is None or lane_loop == "vmap":
             return seconds
-        ((_, width, depth),) = room.sizes
+        ((_, width, depth),) = size.sizes
         return seconds + costs.carry_s(width, depth, self.plain)
 
 
@@ -129,12 +129,12 @@ class Forecast:
         how = structure.sizes, self.costs, self.lane_loop, self.capacity
         return min(
             (known for known in family.classes if known.holds(structure.sizes)),
-            key=lambda known: family.lane_s(known.room, *how),
+            key=lambda known: family.lane_s(known.padded_size, *how),
             default=None,
         )
 
-    def epoch_s(self, structure: Structure, room: PaddedSize, capacity: int) -> float | None:
-        """Seconds that a trial trains for one epoch in a class with this room, or of its own size.
+    def epoch_s(self, structure: Structure, size: PaddedSize, capacity: int) -> float | None:
+        """Seconds that a trial trains for one epoch in a class of this size, or of its own.
 
         Under `vmap` it shares the work that is done once for all `capacity` lanes. None if the cost
         of such trials is not known.
@@ -143,12 +143,14 @@ class Forecast:
         if family is None:
             return None
         how = structure.sizes, self.costs, self.lane_loop, capacity
-        return family.lane_s(_room(structure, room), *how) / family.epochs
+        return family.lane_s(_size_or_own(structure, size), *how) / family.epochs
 
-    def compile_s(self, structure: Structure, room: PaddedSize) -> float | None:
+    def compile_s(self, structure: Structure, size: PaddedSize) -> float | None:
         """Seconds to compile the class of such a trial, with an empty compile cache."""
         family = self._family(structure)
-        return None if family is None else family.compile_s(_room(structure, room), self.costs)
+        if family is None:
+            return None
+        return family.compile_s(_size_or_own(structure, size), self.costs)
 
     def _family(self, structure: Structure) -> Family | None:
         return self.families.get(structure.family or "")
@@ -192,9 +194,9 @@ class Forecast:
         )
 
 
-def _room(structure: Structure, room: PaddedSize) -> PaddedSize:
-    """The size of the class of such a trial: `room`, or its own size if the class is exact."""
-    return room if room.sizes else PaddedSize(structure.sizes)
+def _size_or_own(structure: Structure, size: PaddedSize) -> PaddedSize:
+    """The size of the class of such a trial: `size`, or its own size if the class is exact."""
+    return size if size.sizes else PaddedSize(structure.sizes)
 
 
 # what is recorded of each class: of every model, of one without parts, and of one with parts

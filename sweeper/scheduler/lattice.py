@@ -110,7 +110,7 @@ class LatticeClass:
     example: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
 
     @property
-    def room(self) -> PaddedSize:
+    def padded_size(self) -> PaddedSize:
         """The size that it is padded to."""
         return PaddedSize(self.sizes, self.run_widths)
 
@@ -298,7 +298,7 @@ def intervals(starts: NDArray[np.intp]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def room_of(several: Iterable[Sizes]) -> Sizes:
+def padded_sizes(several: Iterable[Sizes]) -> Sizes:
     """The sizes that a class for all of these is padded to, with each width `filled`.
 
     The sizes of a single one are not padded.
@@ -330,7 +330,7 @@ def ordered_lattice(
 
     def class_of(first: int, last: int) -> LatticeClass:
         held = [ordered[int(at)] for block in blocks[first : last + 1] for at in block]
-        sizes = room_of(cell.sizes for cell in held)
+        sizes = padded_sizes(cell.sizes for cell in held)
         return LatticeClass(
             sizes=sizes,
             trials=sum(cell.trials for cell in held),

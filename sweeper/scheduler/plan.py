@@ -104,8 +104,8 @@ def _wanted(
     probably will.
     """
     if policy.given is not None:
-        room = _room_given(structure, policy.given)
-        return _program(structure, policy.given.strategy, policy, room)
+        size = _size_given(structure, policy.given)
+        return _program(structure, policy.given.strategy, policy, size)
     best = policy.forecast.best_class(structure)
     if policy.strategy == "process":
         return _program(structure, "process", policy)
@@ -118,11 +118,11 @@ def _wanted(
         return exact if is_shared else _program(structure, "process", policy)
     if policy.strategy == "auto" and best.structures == 1:
         return _program(structure, "exact", policy)
-    return _program(structure, "padded", policy, best.room)
+    return _program(structure, "padded", policy, best.padded_size)
 
 
-def _room_given(structure: Structure, given: ClassTable) -> PaddedSize:
-    """The room of the class that the study file of a single trial names."""
+def _size_given(structure: Structure, given: ClassTable) -> PaddedSize:
+    """The padded size of the class that the study file of a single trial names."""
     if given.sizes:
         sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes)
         return PaddedSize(sizes, given.run_widths)
@@ -135,9 +135,9 @@ def _program(
     structure: Structure,
     strategy: Strategy,
     policy: Policy,
-    room: PaddedSize = EXACT,
+    size: PaddedSize = EXACT,
 ) -> ProgramClass:
-    settings = (structure.family or "") if room.sizes else structure.program
+    settings = (structure.family or "") if size.sizes else structure.program
     return ProgramClass(
         class_id="",
         settings=settings,
@@ -145,11 +145,11 @@ def _program(
         lane_loop=policy.lane_loop,
         capacity=1,
         precision=policy.precision,
-        padded_width=room.width,
-        padded_depth=room.depth,
-        run_widths=room.run_widths,
-        padded_parts=format_sizes(room.sizes),
-        predicted_compile_s=policy.forecast.compile_s(structure, room),
+        padded_width=size.width,
+        padded_depth=size.depth,
+        run_widths=size.run_widths,
+        padded_parts=format_sizes(size.sizes),
+        predicted_compile_s=policy.forecast.compile_s(structure, size),
         cached_s=policy.forecast.costs.compile_cached_s,
     )
 
@@ -226,7 +226,7 @@ def _predicted(
     taken_s: list[float] = []
     useful_s = 0.0
     for member, count in zip(members, epochs, strict=True):
-        padded_s = policy.forecast.epoch_s(member.structure, program.room, program.capacity)
+        padded_s = policy.forecast.epoch_s(member.structure, program.padded_size, program.capacity)
         own_s = policy.forecast.epoch_s(member.structure, EXACT, program.capacity)
         if padded_s is None or own_s is None:
             return None, None

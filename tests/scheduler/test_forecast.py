@@ -157,7 +157,7 @@ def test_predicted_seconds_and_waste_are_those_of_the_cost_model() -> None:
 
     best = made.best_class(structure)
     assert best is not None
-    padded_s = made.epoch_s(structure, best.room, 4)
+    padded_s = made.epoch_s(structure, best.padded_size, 4)
     own_s = made.epoch_s(structure, EXACT, 4)
     assert padded_s is not None and own_s is not None
     epochs = bucket.lanes[0].epoch_to
@@ -181,7 +181,7 @@ def test_a_trial_goes_to_the_cheapest_class_that_has_room_for_it(lane_loop: Lane
             for _, wide, deep in known.sizes
             if wide >= width and deep >= depth
         ]
-        prices = [made.epoch_s(structure, known.room, made.capacity) for known in with_room]
+        prices = [made.epoch_s(structure, known.padded_size, made.capacity) for known in with_room]
 
         best = made.best_class(structure)
 

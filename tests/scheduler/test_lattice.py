@@ -19,8 +19,8 @@ from sweeper.scheduler.lattice import (
     format_sizes,
     lattice,
     ordered_lattice,
+    padded_sizes,
     plain_size,
-    room_of,
     sizes_in,
 )
 
@@ -258,7 +258,7 @@ def test_no_cut_of_the_order_is_cheaper(found: list[Cell]) -> None:
     def price(cut: tuple[int, ...]) -> float:
         bounds = (0, *cut, len(ordered))
         blocks = [ordered[a:b] for a, b in pairwise(bounds)]
-        rooms = [room_of(cell.sizes for cell in block) for block in blocks]
+        rooms = [padded_sizes(cell.sizes for cell in block) for block in blocks]
         return sum(
             parts_compile_s(room)
             + sum(cell.trials * parts_lane_s(room, cell.sizes) for cell in block)
