@@ -11,7 +11,7 @@ import bisect
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -46,14 +46,19 @@ def repeats(rows: Iterable[Row]) -> str | None:
     )
 
 
-def models_left_out(n_front: int, n_kept: int) -> str | None:
-    """A message if the models of some trials on the Pareto front are not kept, or None."""
-    if not 0 < n_kept < n_front:
+def models_left_out(n_front: int, n_models: int, n_asked: int) -> str | None:
+    """A message if some of the `n_front` trials on the Pareto front have no model, or None.
+
+    `n_models` of them have one, and `n_asked` is `results.keep_models`; nobody misses a model if
+    that is 0.
+    """
+    if not n_asked or n_models >= n_front:
         return None
-    return (
-        f"the Pareto front has {n_front} trials, but results.keep_models = {n_kept} keeps the "
-        f"models of {n_kept} only; refit trains any of the others again"
-    )
+    if n_models >= n_asked:
+        why = f"results.keep_models = {n_asked} keeps the models of {n_models} only"
+    else:
+        why = f"the models of only {n_models} exist: others were removed by an earlier session"
+    return f"the Pareto front has {n_front} trials, but {why}; refit trains any of the others again"
 
 
 def best_first(rows: Iterable[Row], directions: Sequence[str], n: int) -> list[Row]:
@@ -172,6 +177,21 @@ class BestTrials:
         """The best of the added trials and of `more`, which are not added."""
         kept = (one.row for one in self._kept)
         return best_first((*kept, *more), self._directions, self._n)
+
+    def candidates(self, more: Iterable[Row] = (), n: int | None = None) -> list[Row]:
+        """The trials that are among the best `n`, or may be once others are added, in any order.
+
+        They are those of the added trials and of `more`, which are not added. With several
+        objectives, a trial may move up: another that does not precede it may push back all that
+        were before it. `n` is at most that of these best trials, which is the default.
+        """
+        n = self._n if n is None else n
+        if len(self._directions) == 1:
+            return self.rows(more)[:n]
+        known = BestTrials(self._directions, self._n)
+        known._kept = [replace(one) for one in self._kept]
+        known.tell(more)
+        return [one.row for one in known._kept if one.behind < n]
 
     def _take_in(self, new: _Candidate) -> None:
         if len(self._directions) == 1:  # the order is total

@@ -61,6 +61,7 @@ class StudyRun:
         self._strategy = config.execution.strategy
         self._places = max(1, n_threads(config) or n_workers(config))
         self._kept = config.results.keep_models
+        self._has_front = len(config.study.objectives) > 1
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
@@ -149,9 +150,17 @@ class StudyRun:
         warnings = [ended_by(status)]
         if self._sweep.finished:
             warnings.append(repeats(self._sweep.state.ended.values()))
-            warnings.append(models_left_out(len(status.front), self._kept))
+            warnings.append(self._models_left_out())
         for warning in filter(None, warnings):
             self._observer(Warned(warning))
+
+    def _models_left_out(self) -> str | None:
+        """A message if trials on the front of several objectives have no model, or None."""
+        if not self._has_front:
+            return None
+        front = [row["trial_number"] for row in self._sweep.state.ended.front]
+        n_models = sum(self._run_dir.model(number).exists() for number in front)
+        return models_left_out(len(front), n_models, self._kept)
 
     def _record_failure(self, error: BaseException) -> None:
         """Publish what is committed and write the status after an error that ends the study."""

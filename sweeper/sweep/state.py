@@ -57,9 +57,18 @@ class EndedTrials(Mapping[int, Row]):
         self._best.tell(rows)
         self._front.tell(rows)
 
-    def best_with(self, ended: Mapping[int, Row]) -> list[int]:
-        """The best `n_best` of these and of trials that are about to end, best first."""
-        return [row["trial_number"] for row in self._best.rows(ended.values())]
+    @property
+    def best(self) -> list[int]:
+        """The best `n_best`, best first."""
+        return [row["trial_number"] for row in self._best.rows()]
+
+    def candidates_with(self, ended: Mapping[int, Row]) -> set[int]:
+        """The trials that may be among the best `n_best` when the study finishes.
+
+        They are those of these and of trials that are about to end. With one objective, they are
+        the best so far.
+        """
+        return {row["trial_number"] for row in self._best.candidates(ended.values())}
 
     @property
     def front(self) -> list[Row]:

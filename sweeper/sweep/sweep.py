@@ -84,10 +84,15 @@ class Sweep:
         return ending_reason(self._context.config, self.state) is Reason.MAX_FAILURES
 
     def tidy(self) -> None:
-        """Remove files that a crash left behind."""
+        """Remove files that a crash left behind, and models of trials that cannot be the best.
+
+        While the study goes on, the models of all candidates stay; once it has finished, those of
+        the best trials.
+        """
         with fault_points(Step.TIDY):
-            state = self.state
-            self._context.store.tidy(set(state.checkpoint_digests), set(state.ended.best_with({})))
+            state, has_finished = self.state, self.end_state == "finished"
+            models = {*state.ended.best} if has_finished else state.ended.candidates_with({})
+            self._context.store.tidy(set(state.checkpoint_digests), models)
 
     def open(self) -> Plan:
         """The plan of the round to train: the one that a crash left open, or the next one.
@@ -156,9 +161,9 @@ class Sweep:
         checkpoints: Mapping[int, str],
         digests: Mapping[str, str],
     ) -> None:
-        """Keep the models of those trials that end in this round and are among the best."""
+        """Keep the models of those trials that end in this round and may be among the best."""
         state = self.state
-        for trial in sorted({*state.ended.best_with(ended)} & ended.keys()):
+        for trial in sorted(state.ended.candidates_with(ended) & ended.keys()):
             file = checkpoints[trial]
             with fault_points(Step.KEEP_MODEL):
                 spec = state.running[trial].spec

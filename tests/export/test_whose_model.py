@@ -14,6 +14,7 @@ from sweeper.export import export
 from sweeper.programs.provenance import WHOSE
 from sweeper.programs.saved_file import MODEL_FILE, content_of, read_saved
 from sweeper.rundir import RunDir
+from sweeper.sweep.session.session import KEEPS_CANDIDATES
 from sweeper.sweep.verify import repair, verify
 from sweeper.sweep.verify.models import kept_trials
 from tests.command_line import STUDY
@@ -166,10 +167,11 @@ def test_weights_that_were_never_kept_do_not_count_as_damage(copied: RunDir) -> 
     assert found(copied) == {f"models/{copied.model(before[0]).name}": "it is missing"}
 
 
-def test_a_trial_may_become_one_of_the_best_after_its_weights_are_gone(
-    tmp_path: Path,
-) -> None:
-    """One trial that beats two others leaves their place to a third, which was behind them."""
+def test_weights_of_a_trial_that_may_become_one_of_the_best_must_exist(tmp_path: Path) -> None:
+    """One trial that beats two others leaves their place to a third, which was behind them.
+
+    Earlier versions had removed its weights by then.
+    """
     several = ("study.metric=['val_loss', 'n_parameters']", "results.keep_models=2")
     directions = "study.direction=['minimize', 'minimize']"
     config = study_in(tmp_path, STUDY, *several, directions, "study.sampler={name='random'}")
@@ -185,9 +187,17 @@ def test_a_trial_may_become_one_of_the_best_after_its_weights_are_gone(
         }
         for number, (loss, size) in enumerate(costs)
     ]
-    sessions = [{"run_id": "a", "study": config.canonical()}]
-    assert kept_trials(sessions, rows[:3], config) == {0, 1}
-    assert kept_trials(sessions, rows, config) == {3}
+    of_earlier = {"run_id": "a", "study": config.canonical()}
+    assert kept_trials([of_earlier], rows[:3], config, has_finished=True) == {0, 1}
+    assert kept_trials([of_earlier], rows, config, has_finished=True) == {3}
+    session = of_earlier | {KEEPS_CANDIDATES: True}
+    assert kept_trials([session], rows[:3], config, has_finished=True) == {0, 1}
+    assert kept_trials([session], rows[:3], config, has_finished=False) == {0, 1, 2}
+    assert kept_trials([session], rows, config, has_finished=True) == {2, 3}
+    # removed when the study finished, before it got more trials
+    longer = [session, session | {"run_id": "b"}]
+    more = [*rows[:3], rows[3] | {"run_id": "b"}]
+    assert kept_trials(longer, more, config, has_finished=True) == {3}
 
 
 def test_repair_leaves_models_alone(ended: RunDir, copied: RunDir) -> None:

@@ -23,9 +23,12 @@ def test_running_totals_equal_those_of_all_rows(
     for size in [*sizes, len(rows)]:
         some, rows = rows[:size], rows[size:]
         coming = {row["trial_number"]: row for row in some}
-        with_them = best_first([*known, *some], ways, n_best)
-        assert trials.best_with(coming) == [row["trial_number"] for row in with_them]
+        candidates = trials.candidates_with(coming)
         trials.add(coming)
+        assert trials.candidates_with({}) == candidates
+        best = best_first([*known, *some], ways, n_best)
+        assert trials.best == [row["trial_number"] for row in best]
+        assert {*trials.best} <= candidates
         known += some
         complete = [row for row in known if row["state"] == "COMPLETE" and is_feasible(row)]
         front = pareto_front(known, ways) if len(ways) > 1 else best_first(complete, ways, 1)

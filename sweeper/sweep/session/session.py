@@ -36,6 +36,9 @@ from sweeper.sweep.session.reconcile import (
 from sweeper.sweep.session.study_copy import copy_study
 from sweeper.trial import fields_of
 
+KEEPS_CANDIDATES = "keeps_candidates"
+"""Whether a session keeps the models of all trials that may be among the best until it finishes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -242,4 +245,5 @@ def _record(
         "pid": os.getpid(),
         "directory": str(Path.cwd()),
         "environment": dict(environment),
+        KEEPS_CANDIDATES: True,
     }

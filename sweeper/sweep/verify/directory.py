@@ -37,7 +37,7 @@ from sweeper.sweep.session.directory import check_obstacles, holds_study, obstac
 from sweeper.sweep.session.lock import hold, hold_for_reading
 from sweeper.sweep.session.reconcile import data_digest, xla_threads
 from sweeper.sweep.state import SweepState
-from sweeper.sweep.stopping import end_state, n_unasked
+from sweeper.sweep.stopping import Doing, end_state, n_unasked
 from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
 from sweeper.trial import Reason, TrialState
@@ -99,9 +99,7 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         counts = Learned.from_dict(ledger.learned()).counts
         began = run_id, n_trials, time.time(), len(state.ended)
         progress = SessionProgress(config, *began, threads, counts)
-        is_stopped = stopped_by(config, state.kept_with_study) is not None
-        doing = end_state(config, state, n_unasked(n_trials, state, is_stopped=is_stopped))
-        spent_s = _spent_s(ledger, run_id)
+        doing, spent_s = _doing(config, state), _spent_s(ledger, run_id)
         write_status(run_dir, progress.status(state, time.time(), doing, spent_s=spent_s))
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
 
@@ -176,6 +174,13 @@ def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
     return study_of(last["study"], _study_file(run_dir, last), run_dir), last["run_id"]
 
 
+def _doing(config: StudyConfig, state: SweepState) -> Doing:
+    """The state of a study that no process runs."""
+    is_stopped = stopped_by(config, state.kept_with_study) is not None
+    unasked = n_unasked(n_proposals(config), state, is_stopped=is_stopped)
+    return end_state(config, state, unasked)
+
+
 def _spent_s(ledger: Ledger, run_id: str) -> Mapping[str, float]:
     """Where the time of a session went; empty if not recorded."""
     names = Span._fields
@@ -199,7 +204,9 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
     config, _ = _study(run_dir, ledger)
     state = restore(ledger, config).state
     sessions = ledger.sessions()
-    found, digest = models(run_dir, config, sessions, state.ended), data_digest(sessions)
+    has_finished = _doing(config, state) == "finished"
+    found = models(run_dir, config, sessions, state.ended, has_finished=has_finished)
+    digest = data_digest(sessions)
     looked_at = (
         f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} finished trials, "
         f"{len(state.running)} unfinished",

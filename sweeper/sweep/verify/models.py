@@ -14,6 +14,7 @@ from sweeper.programs.provenance import misfits, whose
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.ranking import BestTrials, Row
 from sweeper.rundir import RunDir
+from sweeper.sweep.session.session import KEEPS_CANDIDATES
 from sweeper.sweep.state import EndedTrials
 
 
@@ -48,11 +49,13 @@ def models(
     config: StudyConfig,
     sessions: Sequence[Mapping[str, Any]],
     ended: EndedTrials,
+    *,
+    has_finished: bool,
 ) -> list[Model]:
-    """Every model that must be in a run directory, and those of the best trials that exist."""
-    kept = kept_trials(sessions, ended.values(), config)
+    """Every model that must be in a run directory, and those of candidates that exist."""
+    kept = kept_trials(sessions, ended.values(), config, has_finished=has_finished)
     members = range(len(config.members))
-    every = [(number, member) for number in ended.best_with({}) for member in members]
+    every = [(number, member) for number in sorted(ended.candidates_with({})) for member in members]
     return [
         Model(ended[number], member, number in kept)
         for number, member in every
@@ -61,12 +64,18 @@ def models(
 
 
 def kept_trials(
-    sessions: Sequence[Mapping[str, Any]], rows: Iterable[Row], config: StudyConfig
+    sessions: Sequence[Mapping[str, Any]],
+    rows: Iterable[Row],
+    config: StudyConfig,
+    *,
+    has_finished: bool,
 ) -> set[int]:
-    """The finished trials whose weights the sessions have kept.
+    """The finished trials whose weights the sessions have certainly kept.
 
-    Each session kept those of the best trials, as many as it was asked for, and removed the others:
-    removed weights stay gone, even if more are asked for later.
+    Each session kept those of the trials that might be among the best, as many as it was asked for,
+    and removed the others; if the study finished, those of the best. Removed weights stay gone,
+    even if more are asked for later. Sessions of earlier versions always kept those of the best
+    only. Whether the study finished in an earlier session is not recorded.
     """
     rounds: dict[str, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -77,8 +86,9 @@ def kept_trials(
         kept &= _numbers(best.rows()[:most])
         for _, new in sorted(rounds[session["run_id"]].items()):
             best.tell(new)
-            kept = (kept | _numbers(new)) & _numbers(best.rows()[:most])
-    return kept
+            left = best.candidates(n=most) if session.get(KEEPS_CANDIDATES) else best.rows()[:most]
+            kept = (kept | _numbers(new)) & _numbers(left)
+    return kept & _numbers(best.rows()[: asked[-1]]) if has_finished else kept
 
 
 def _keeps(session: Mapping[str, Any], config: StudyConfig) -> int:
