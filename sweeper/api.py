@@ -193,6 +193,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Past, Study
         from sweeper.sweep.baseline import stored_baseline
+        from sweeper.sweep.feasibility import Feasibility
         from sweeper.sweep.planning import make_forecast, plan_digests, structures
 
         data = prepared()
@@ -203,10 +204,13 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         forecast = make_forecast(config, data, None)
         devices = len(devices_of(config))
         policy = policy_of(config, options.rungs(config), forecast, config.study.n_trials, devices)
-        study = Study(config, Past(learned=learned.trials))
-        specs = study.ask(parallel.trials, told_through_round=0)
-        live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in specs]
         structure_of = structures(config, Programs(data_spec(config, data)), forecast.lane_loop)
+        feasibility = Feasibility(config, structure_of)
+        ask = partial(Study(config, Past(learned=learned.trials)).ask, told_through_round=0)
+        specs, n_trials = ask(parallel.trials), options.n_proposals(config)
+        specs = feasibility.with_replacements(specs, (), n_trials - len(specs), ask)
+        feasible = feasibility.feasible(specs)
+        live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in feasible]
         return Preview(
             config,
             data,
@@ -222,6 +226,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
             partly_idle(config, never_run(config, data)),
             of_models,
             learned,
+            tuple(spec.number for spec in specs if not feasibility.may_win(spec)),
         )
 
 

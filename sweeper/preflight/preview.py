@@ -117,6 +117,8 @@ def _of_trial(
     epochs: int, plan: Plan, forecast: Forecast
 ) -> tuple[list[_Programs], list[_Programs]]:
     """The program named by a study of one trial, and one with the trial's own size."""
+    if not plan.buckets:  # the trial violates a constraint, so it is not trained
+        return [], []
     (program,), (bucket,) = plan.classes, plan.buckets
     if program.predicted_compile_s is None or bucket.predicted_train_s is None:
         return [], []
@@ -269,7 +271,7 @@ class Preview:
     `digests` are those of the inputs of the forecast. `idle_rules` are weight decay rules that
     match no array in some trials' models, `of_models` warnings about models. `baseline` are simple
     models to compare trials with. `learned` are the trials of earlier studies that it would learn
-    from.
+    from. `infeasible` are the trials of the first round that would not be trained.
     """
 
     config: StudyConfig
@@ -286,6 +288,7 @@ class Preview:
     idle_rules: tuple[str, ...] = ()
     of_models: tuple[str, ...] = ()
     learned: Learned = field(default_factory=Learned)
+    infeasible: tuple[int, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The preview as JSON-able values; `run --plan` reads its `forecast` and `digests`."""
@@ -330,8 +333,10 @@ class Preview:
                 *notes(self.config, self.devices),
                 *idle_threads(self.parallel.trials, n_proposals(self.config), self.threads),
                 *self._left_out(),
+                *self._not_trained(),
             ],
             "first_round": {
+                "infeasible": list(self.infeasible),
                 "classes": [asdict(program) for program in self.plan.classes],
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
             },
@@ -414,6 +419,18 @@ class Preview:
                 "because their models cannot be padded, such as an MLP without hidden layers; each "
                 "of their structures has its own program, which the predicted times leave out"
             )
+
+    def _not_trained(self) -> Iterator[str]:
+        """A note on trials of the first round whose number of parameters violates a constraint."""
+        if not self.infeasible:
+            return
+        trained = {number for bucket in self.plan.buckets for number in bucket.numbers}
+        n_all = len(self.infeasible) + len(trained)
+        yield (
+            f"{len(self.infeasible)} of the first {counted(n_all, 'trial')} would not be trained, "
+            "because their number of parameters violates study.constraints; the lattice and the "
+            "predicted times count such trials, so the study may take less time"
+        )
 
     @property
     def predicted(self) -> DurationEstimate:

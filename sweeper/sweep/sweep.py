@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import n_proposals
 from sweeper.sweep.context import SweepContext
+from sweeper.sweep.feasibility import Feasibility
 from sweeper.sweep.requests import Asked
 from sweeper.sweep.resume import judged, restore
 from sweeper.sweep.rows import (
@@ -58,6 +60,7 @@ class Sweep:
         self.state: SweepState = restored.state
         self._open_plan = restored.open_plan
         self._crashes = context.crashes
+        self._feasibility = Feasibility(context.config, context.structure_of)
         self._study = Study(context.config, restored.past)
         self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(context.config)
@@ -183,9 +186,8 @@ class Sweep:
         with fault_points(Step.ASK):
             specs = self._next_specs()
         live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
-        live += [
-            Running(spec).live(self._epochs(spec)) for spec in specs if self._is_feasible(spec)
-        ]
+        feasible = self._feasibility.feasible(specs)
+        live += [Running(spec).live(self._epochs(spec)) for spec in feasible]
         with fault_points(Step.PLAN):
             plan = scheduler.plan(
                 live, state.classes.values(), context.structure_of, context.policy
@@ -267,36 +269,8 @@ class Sweep:
         left = self._left
         specs += self._study.ask(min(new, left), state.rounds)
         left -= min(new, left)
-        lost = sum(not self._is_feasible(spec) for spec in specs)
-        specs += waiting[:lost]
-        more = min(lost - len(waiting[:lost]), left)
-        return [*specs, *self._study.ask(more, state.rounds)]
-
-    def _is_feasible(self, spec: TrialSpec) -> bool:
-        """Whether a trial may win; otherwise it is not trained.
-
-        A trial with too many parameters may not, unless their number is an objective, whose values
-        the sampler learns from. Before edition 3, all trials are trained.
-        """
-        config = self._context.config
-        if config.edition < 3 or N_PARAMETERS in config.study.objectives:
-            return True
-        return all(excess <= 0 for excess in self._known_excesses(spec).values())
-
-    def _known_excesses(self, spec: TrialSpec) -> Mapping[str, float]:
-        """By how much a trial violates each constraint, as far as is known before training.
-
-        If the function that builds its model raises, nothing is known, and the trial is trained, so
-        that it fails with the error. Before edition 4 it counts as a model without parameters.
-        """
-        config = self._context.config
-        constraints = config.study.constraints
-        if not any(one.metric == N_PARAMETERS for one in constraints):
-            return {}
-        n_parameters = self._context.structure_of(spec).n_parameters
-        if not n_parameters and config.edition > 3:
-            return {}
-        return excesses(constraints, {N_PARAMETERS: float(n_parameters)})
+        ask = partial(self._study.ask, told_through_round=state.rounds)
+        return self._feasibility.with_replacements(specs, waiting, left, ask)
 
     @property
     def _asks_ahead(self) -> bool:
@@ -358,10 +332,9 @@ class Sweep:
 
     def _infeasible(self) -> dict[int, Verdict]:
         """The verdicts of the open round's trials that are not trained."""
+        known = self._feasibility.known_excesses
         return {
-            number: Verdict(
-                TrialState.PRUNED, Reason.INFEASIBLE, (), self._known_excesses(trial.spec)
-            )
+            number: Verdict(TrialState.PRUNED, Reason.INFEASIBLE, (), known(trial.spec))
             for number, trial in self.state.running.items()
             if not trial.class_id
         }

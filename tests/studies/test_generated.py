@@ -62,7 +62,9 @@ def plan_all(path: Path, of: SearchStrategy[Study], count: int) -> None:
         live = preview["parallel"]["trials"]
         assert 1 <= live <= checked.n_trials
         assert live == min(checked.n_trials, config.schedule.parallel or live)
-        assert sorted(asked) == list(range(first, first + live))
+        lost = preview["first_round"]["infeasible"]
+        more = min(sum(number < first + live for number in lost), checked.n_trials - live)
+        assert sorted(asked + lost) == list(range(first, first + live + more))
         planned += 1
 
     each()

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import sweeper
+from sweeper import api
 from sweeper.config import parse
 from sweeper.dashboard.page import Page
 from sweeper.dashboard.study import PublishedStudy
@@ -58,6 +59,31 @@ def test_they_end_as_infeasible_without_an_epoch(trials: pd.DataFrame) -> None:
 def test_another_is_drawn_in_the_same_round_for_each(trials: pd.DataFrame) -> None:
     n_first = (trials["first_round"] == 1).sum()
     assert n_first == 4 + (trials.iloc[:4]["epochs_done"] == 0).sum()
+
+
+def test_a_plan_leaves_them_out_and_draws_others_as_a_run_does(
+    trials: pd.DataFrame, run_dir: RunDir
+) -> None:
+    first = trials[trials["first_round"] == 1]
+    study = parse(DIGITS, run_dir.root / "study.toml", [*SMALL, LIMIT, f"results.dir={run_dir}/no"])
+    preview = api.plan(study)
+    planned = sorted(number for bucket in preview.plan.buckets for number in bucket.numbers)
+    assert planned == [*first[first["epochs_done"] > 0].index]
+    assert [*preview.infeasible] == [*first[first["epochs_done"] == 0].index]
+    shown = preview.as_dict()
+    assert shown["first_round"]["infeasible"] == [*preview.infeasible]
+    (note,) = [note for note in shown["notes"] if "study.constraints" in note]
+    assert note.startswith(f"{len(preview.infeasible)} of the first {len(first)} trials would not")
+
+
+def test_a_plan_without_a_feasible_trial_has_no_bucket(
+    tmp_path: Path, command: CommandLine
+) -> None:
+    command.write(DIGITS)
+    limited = settings(*SMALL, "study.constraints=[{metric='n_parameters',max=1}]")
+    shown = command("plan", "study.toml", *limited)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "8 of the first 8 trials would not be trained" in " ".join(shown.stdout.split())
 
 
 def test_an_objective_that_counts_parameters_learns_from_all(tmp_path: Path) -> None:
