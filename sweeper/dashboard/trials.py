@@ -14,7 +14,7 @@ import pyarrow as pa
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
 from sweeper.results import formatting
 from sweeper.results.light import floats, texts
-from sweeper.results.ranking import value_columns
+from sweeper.results.ranking import best_first, value_columns
 
 # Useless in a table, or too long for one: errors are shown by the line that says why.
 _OF_THE_STUDY = {"schema_version", "study", "objective", "direction"}  # the same in all rows
@@ -54,6 +54,7 @@ class PublishedTrials:
     class_names: Mapping[str, str] = field(default_factory=dict[str, str])
     first_round_at: float | None = None
     _numbers: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], repr=False)
+    _ranked: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray], repr=False)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -144,11 +145,34 @@ class PublishedTrials:
         return complete & (self.numbers("feasible") != 0) if has_limits else complete
 
     def best(self, n: int) -> np.ndarray:
-        """The indices of the best feasible complete trials, by the first objective."""
+        """The indices of the best feasible complete trials, the best first.
+
+        With several objectives, they are ranked front by front, then by the first.
+        """
+        if len(self.objectives) > 1:
+            return self._best_of_fronts(n)
         value = self.numbers("value")
         places = np.flatnonzero(self.feasible & np.isfinite(value))
         cost = value[places] if self.directions[0] == "minimize" else -value[places]
         return places[np.lexsort((self.numbers("trial_number")[places], cost))][:n]
+
+    def _best_of_fronts(self, n: int) -> np.ndarray:
+        if n not in self._ranked:
+            values = np.stack([self.numbers(name) for name in self.objectives], axis=1)
+            places = np.flatnonzero(self.feasible & np.isfinite(values).all(axis=1))
+            numbers = self.numbers("trial_number")
+            rows = [
+                {
+                    "place": place,
+                    "trial_number": numbers[place],
+                    "state": "COMPLETE",
+                    **dict(zip(self.objectives, values[place].tolist(), strict=True)),
+                }
+                for place in places.tolist()
+            ]
+            best = best_first(rows, self.directions, n)
+            self._ranked[n] = np.array([row["place"] for row in best], int)
+        return self._ranked[n]
 
     def tested(self, number: int) -> dict[str, float]:
         """The test metrics of one trial; empty if it has not been published or has none."""

@@ -139,10 +139,14 @@ _Ranked = tuple[Costs, Row]
 
 
 def _undominated(ranked: Sequence[_Ranked]) -> list[_Ranked]:
-    """The trials that no other dominates; a dominating trial always comes earlier in order."""
+    """The trials that no other dominates; a dominating trial always comes earlier in order.
+
+    Of two objectives, the second falls along the front, so its last trial dominates if any does.
+    """
     front: list[_Ranked] = []
     for costs, row in ranked:
-        if not any(_beats(other, costs) for other, _ in front):
+        others = front[-1:] if len(costs) == 2 else front
+        if not any(_beats(other, costs) for other, _ in others):
             front.append((costs, row))
     return front
 

@@ -114,6 +114,23 @@ def test_best_trials_at_an_end_of_the_range_are_reported() -> None:
     assert bound_hint(lr_at(9.9e-3, 2e-4, 1e-3, 2e-3, 3e-3), "params_lr") is None
 
 
+def test_trials_are_the_best_by_all_objectives() -> None:
+    """Most of the best by the first alone are at an end of the range, but not on the front.
+
+    Which lines are drawn, and whose curves a report contains, is decided in the same way.
+    """
+    middle = [{"value": 2.0 + i, "value_1": -float(i), "params_lr": 1e-3} for i in range(10)]
+    dominated = [{"value": 2.5, "value_1": 5.0 + i, "params_lr": 9.9e-3} for i in range(10)]
+    both = ["val_loss", "n_parameters"], ["minimize", "minimize"]
+    trials = trials_of([*dominated, *middle], SEARCH, *both)
+    assert trials.best(10).tolist() == [*range(10, 20)]
+    assert trials.best(12).tolist() == [*range(10, 20), 0, 1]
+    assert bound_hint(trials, "params_lr") is None
+    poor = {"value": 1.0, "value_1": -99.0, "params_lr": 1e-3, "feasible": False}
+    limited = trials_of([{**row, "feasible": True} for row in middle] + [poor], SEARCH, *both)
+    assert limited.best(20).tolist() == [*range(10)]
+
+
 def test_a_short_range_of_integers_gets_no_hint_by_itself() -> None:
     search = {"model.depth": {"type": "int", "low": 1, "high": 2}}
     rows = [{"value": float(i), "params_depth": 1 + i // 12} for i in range(24)]

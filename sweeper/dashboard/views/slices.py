@@ -34,7 +34,7 @@ from sweeper.results import formatting
 _AT_ONCE = 9
 _SMALL = 240
 _BEST_SHARE = 0.1
-_LEAST_BEST = 5
+_LEAST_BEST, _MOST_BEST = 5, 1000
 _NEAR = 0.05  # as a share of the drawn range
 # what sweeper's own settings cannot be lower than, if it is a value that they may have
 LEAST = {
@@ -75,7 +75,7 @@ def bound_hint(trials: PublishedTrials, name: str) -> str | None:
     entry = trials.parameters[name]
     low, high = entry.get("low"), entry.get("high")
     complete = int(trials.are("COMPLETE").sum())
-    best = trials.best(max(_LEAST_BEST, round(_BEST_SHARE * complete)))
+    best = trials.best(min(_MOST_BEST, max(_LEAST_BEST, round(_BEST_SHARE * complete))))
     if low is None or high is None or low >= high or complete < 4 * _LEAST_BEST:
         return None
     values = trials.numbers(name)[best]
