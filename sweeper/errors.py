@@ -158,6 +158,19 @@ _MAX_LISTED = 20
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def number_runs(numbers: Iterable[int]) -> str:
+    """Numbers as runs without gaps: `0 to 3, 5, 7 to 9`; many runs are cut off, with the count."""
+    runs: list[list[int]] = []
+    for number in sorted({*numbers}):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in runs[:_MAX_LISTED])
+    n_left = sum(b - a + 1 for a, b in runs[_MAX_LISTED:])
+    return f"{shown} and {n_left} more" if n_left else shown
+
+
 def listed(names: Sequence[str], last: str = "and") -> str:
     """The names as in a sentence: "a, b and c"; a long list is cut short."""
     if len(names) > _MAX_LISTED:

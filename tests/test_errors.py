@@ -9,7 +9,7 @@ import pytest
 
 import sweeper
 from sweeper import errors
-from sweeper.errors import SweeperError, size_text
+from sweeper.errors import SweeperError, number_runs, size_text
 from tests.documents import GUIDES
 
 
@@ -28,6 +28,13 @@ from tests.documents import GUIDES
 )
 def test_sizes_have_three_digits_and_no_exponent(n_bytes: float, expected: str) -> None:
     assert size_text(n_bytes) == expected
+
+
+def test_numbers_are_listed_as_runs_without_gaps() -> None:
+    assert number_runs([]) == ""
+    assert number_runs([7]) == "7"
+    assert number_runs([3, 0, 1, 2, 5, 9, 8, 7]) == "0 to 3, 5, 7 to 9"
+    assert number_runs(range(0, 100, 2)).endswith(", 36, 38 and 30 more")
 
 
 def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.trust import Code, texts_of
-from sweeper.errors import LedgerError, Problem, SetupError, StudyError
+from sweeper.errors import LedgerError, Problem, SetupError, StudyError, number_runs
 from sweeper.export.card import CARD, model_card
 from sweeper.export.script import load_script, needed, preprocess
 from sweeper.export.trial_file import portable, trial_of, trial_tables, trial_text
@@ -231,8 +231,8 @@ def _not_kept(config: StudyConfig, run_dir: RunDir, row: Mapping[str, Any], memb
         found = f"trial {number} has {len(config.members)} members, but no member {member}"
         return Problem("", "--member", found, f"write 0 to {len(config.members) - 1}")
     saved = [path for path in run_dir.own_models() if path.suffix == ".safetensors"]
-    kept = sorted({int(path.stem.split("-")[1]) for path in saved})
-    few = ", ".join(map(str, kept))
+    kept = {int(path.stem.split("-")[1]) for path in saved}
+    few = number_runs(kept)
     found = f"the weights of trial {number} are not kept"
     if row["state"] != "COMPLETE":
         why = row["reason"] or "failed"

@@ -19,7 +19,7 @@ from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results import formatting
-from sweeper.results.read import Results, open_results, trial_problem
+from sweeper.results.read import Results, open_results, trained_trial
 from sweeper.results.status import hint_if_none_complete, read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
@@ -124,10 +124,7 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
             found, run_dir = "no trial is complete, so none is the best", results.run_dir
             raise StudyError(Problem(str(run_dir.root), "", found, hint_if_none_complete(run_dir)))
         number = int(best["trial_number"].iloc[0])
-    row = results.trial(number)
-    if row["class_id"] is None or row["device"] is None:
-        raise StudyError(trial_problem(results, f"trial {number} was never trained"))
-    return row
+    return trained_trial(results, number)
 
 
 def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,13 +94,7 @@ class Results:
         Raises:
             StudyError: no trial with this number has ended.
         """
-        if not isinstance(number, Integral) or isinstance(number, bool):
-            raise StudyError(trial_problem(self, f"{number!r} is not a trial number"))
-        chosen = [("trial_number", "==", int(number))]
-        rows = _table(self.run_dir.trials, filters=chosen).to_pylist()
-        if not rows:
-            raise StudyError(trial_problem(self, f"no trial {number} has ended"))
-        return rows[0]
+        return _row_of(self, number)
 
     def metrics(self) -> pd.DataFrame:
         """One row per trial, epoch and metric."""
@@ -150,10 +144,41 @@ def open_results(path: Path | str) -> Results:
     return Results(run_dir, study)
 
 
-def trial_problem(results: Results, found: str) -> Problem:
-    """The problem `found` with the number of a trial, and which to use."""
-    numbers = results.trials()["trial_number"].tolist()
-    return Problem(str(results.run_dir.root), "", found, hint_of_finished(numbers))
+def trained_trial(results: Results, number: int) -> dict[str, Any]:
+    """The row of one trial, by column.
+
+    Raises:
+        StudyError: no trial with this number has ended, or it was not trained.
+    """
+    return _row_of(results, number, is_trained=True)
+
+
+def _row_of(results: Results, number: int, *, is_trained: bool = False) -> dict[str, Any]:
+    """The row of a trial, which must have been trained if `is_trained`."""
+    rows: list[dict[str, Any]] = []
+    if not isinstance(number, Integral) or isinstance(number, bool):
+        found = f"{number!r} is not a trial number"
+    else:
+        chosen = [("trial_number", "==", int(number))]
+        rows = _table(results.run_dir.trials, filters=chosen).to_pylist()
+        found = f"no trial {number} has ended"
+    if rows and is_trained and not _was_trained(rows[0]):
+        rows, found = [], f"trial {number} was never trained"
+    if not rows:
+        columns = ["trial_number", *(_OF_TRAINED if is_trained else ())]
+        ended = _table(results.run_dir.trials, columns=columns).to_pylist()
+        usable = [row["trial_number"] for row in ended if not is_trained or _was_trained(row)]
+        hint = hint_of_finished(usable, are_trained=is_trained)
+        raise StudyError(Problem(str(results.run_dir.root), "", found, hint))
+    return rows[0]
+
+
+# columns that are null for a trial that was not trained here
+_OF_TRAINED = ("class_id", "device")
+
+
+def _was_trained(row: Mapping[str, Any]) -> bool:
+    return all(row[name] is not None for name in _OF_TRAINED)
 
 
 def _columns_by_importance(columns: Iterable[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 
-from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted, printable
+from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted, number_runs, printable
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
@@ -188,10 +188,13 @@ def read_status(run_dir: RunDir) -> Status:
     return status
 
 
-def hint_of_finished(numbers: Sequence[int]) -> str:
-    """Which trials to name instead of one that has not ended; `numbers` are those that have."""
-    known = f"{min(numbers)} to {max(numbers)}" if numbers else "none yet"
-    return f"use a finished trial: {known}"
+def hint_of_finished(numbers: Sequence[int], *, are_trained: bool = False) -> str:
+    """Which trials to name instead of one that has not ended, or `are_trained`, was not trained.
+
+    `numbers` are those that can be named.
+    """
+    kind = "trained" if are_trained else "finished"
+    return f"use a {kind} trial: {number_runs(numbers) or 'none yet'}"
 
 
 def hint_if_none_complete(run_dir: RunDir) -> str:

@@ -129,7 +129,7 @@ def test_the_best_trial_can_be_named_as_best(command: CommandLine) -> None:
     )
     nothing = command("trial", "runs/wine", "7", "-o", "other.toml")
     assert nothing.returncode == 2
-    assert nothing.stderr == "runs/wine: no trial 7 has ended; use a finished trial: 0 to 2\n"
+    assert nothing.stderr == "runs/wine: no trial 7 has ended; use a trained trial: 0 to 2\n"
     assert not (command.directory / "other.toml").exists()
 
 

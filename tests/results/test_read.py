@@ -16,7 +16,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.formatting import number
 from sweeper.results.listing import listed
 from sweeper.results.publish import Publisher
-from sweeper.results.read import Results, open_results
+from sweeper.results.read import Results, open_results, trained_trial
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from tests.in_process import study_in
@@ -82,6 +82,24 @@ def test_a_trial_without_a_row_is_refused(run_dir: RunDir, ledger: Ledger) -> No
     for asked, found in [(99, "no trial 99 has ended"), ("x", "'x' is not a trial number")]:
         with pytest.raises(StudyError, match=f"{found}; use a finished trial: 0 to 9$"):
             results.trial(asked)  # type: ignore[arg-type]
+
+
+def test_a_hint_names_only_trials_that_can_be_used(run_dir: RunDir, ledger: Ledger) -> None:
+    """Not those that have not ended, nor, for what needs a trained trial, infeasible ones."""
+    results = published(run_dir, ledger)
+    rows = parquet.read_table(run_dir.trials)
+    for name in ("class_id", "device"):
+        index = rows.schema.get_field_index(name)
+        field = rows.schema.field(index)
+        values = [None if number == 6 else "a" for number in range(len(rows))]
+        rows = rows.set_column(index, field, pa.array(values, field.type))
+    parquet.write_table(rows.take([0, 1, 2, 4, 5, 6, 7]), run_dir.trials)
+    with pytest.raises(StudyError, match=r"use a finished trial: 0 to 2, 4 to 7$"):
+        results.trial(3)
+    assert trained_trial(results, 5)["trial_number"] == 5
+    for asked, found in ((3, "no trial 3 has ended"), (6, "trial 6 was never trained")):
+        with pytest.raises(StudyError, match=f"{found}; use a trained trial: 0 to 2, 4 to 5, 7$"):
+            trained_trial(results, asked)
 
 
 def test_tables_have_one_row_per_trial_value_or_bucket(run_dir: RunDir, ledger: Ledger) -> None:
