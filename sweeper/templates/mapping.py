@@ -7,6 +7,7 @@ without `search` gets everything that `init` writes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -118,14 +119,15 @@ def _parse_or_report(
     try:
         config = _parse(raw, texts)
     except StudyError as error:
-        known = {problem.key for problem in (*problems, *of_data)}
+        no_rows = [*_without_rows(error.problems)]
+        known = {problem.key for problem in (*problems, *of_data, *no_rows)}
         # what follows from rows that cannot be read is missing, too
         others = [
             problem
             for problem in error.problems
-            if problem.key not in known and not (of_data and problem.found == MISSING)
+            if problem.key not in known and not ((of_data or no_rows) and problem.found == MISSING)
         ]
-        raise StudyError((*problems, *others, *of_data)) from None
+        raise StudyError((*no_rows, *problems, *others, *of_data)) from None
     if problems:
         raise StudyError((*problems, *of_data))
     if of_data:
@@ -149,6 +151,13 @@ def _other_sources(raw: RawTable) -> Iterator[Flaw]:
         if is_table(table) and name in table:
             hint = "remove it, or the argument data"
             yield Flaw(f"data.{name}", "the rows are given as the argument data", hint)
+
+
+def _without_rows(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """The problem that nothing says where the rows are, from which all else is guessed."""
+    for problem in problems:
+        if problem.key == "data.source" and problem.found == MISSING:
+            yield replace(problem, hint=f"pass the rows as data=..., or {problem.hint}")
 
 
 def _rows(settings: RawTable, data: Any, *, by_argument: bool) -> RowsInMemory:

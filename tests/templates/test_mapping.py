@@ -242,6 +242,14 @@ ARRAYS = np.ones((3, 2)), np.ones(3)
 AS_TEXT = "name it by a string, as in df.columns = df.columns.astype(str)"
 
 
+def test_a_mapping_without_rows_is_refused_by_what_to_pass() -> None:
+    with pytest.raises(StudyError) as caught:
+        sweeper.load_study({"search": SEARCH})
+    [problem] = caught.value.problems
+    assert problem.key == "data.source"
+    assert problem.hint.startswith("pass the rows as data=..., or write one of sklearn, csv")
+
+
 @pytest.mark.parametrize(
     ("data", "target", "found"),
     [
