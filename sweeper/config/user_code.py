@@ -75,14 +75,33 @@ def forget_changed(base_dir: Path) -> None:
     """
     base_dir = base_dir.resolve()
     with _loading:
-        for (name, place), loaded in [*_loaded.items()]:
-            digests = source_digests(name, base_dir) if place == base_dir else loaded.digests
-            if digests == loaded.digests:
-                continue
-            files = {base_dir / file for file in (*digests, *loaded.digests)}
+        stale, files = _stale(base_dir)
+        for name, loaded in stale.items():
             for other in _modules_of(loaded, files):
                 del sys.modules[other]
-            del _loaded[name, place]
+            del _loaded[name, base_dir]
+
+
+def _stale(base_dir: Path) -> tuple[Mapping[str, _Loaded], Collection[Path]]:
+    """The modules to load again, and the files that they are loaded from.
+
+    If two modules import the same file, both are loaded again: otherwise each of them would have
+    its own version of the classes in it.
+    """
+    here = {name: loaded for (name, place), loaded in _loaded.items() if place == base_dir}
+    stale: dict[str, _Loaded] = {}
+    files: set[Path] = set()
+    for name, loaded in here.items():
+        digests = source_digests(name, base_dir)
+        if digests != loaded.digests:
+            stale[name] = loaded
+            files |= {base_dir / file for file in (*digests, *loaded.digests)}
+    own = {name: {base_dir / file for file in here[name].digests} for name in here}
+    own = {name: {file for file in paths if file.is_file()} for name, paths in own.items()}
+    while sharing := [name for name in own.keys() - stale.keys() if own[name] & files]:
+        stale |= {name: here[name] for name in sharing}
+        files |= {file for name in sharing for file in own[name]}
+    return stale, files
 
 
 @contextmanager
@@ -108,6 +127,7 @@ def imported_again(name: str, base_dir: Path) -> Generator[None]:
             for other in _modules_of(_loaded.get((name, base_dir), loaded), files):
                 del sys.modules[other]
             sys.modules.update(first)
+            _loaded.clear()
             _loaded.update(known)
 
 

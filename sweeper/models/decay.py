@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,8 @@ def decisions(parameters: PyTree, decay: Decay) -> tuple[Decision, ...]:
     Raises:
         LoadError: a rule names a class that does not exist.
     """
-    return tuple(Decision(leaf, _deciding(leaf, decay)) for leaf in leaves_of(parameters))
+    class_of = _lookup(decay.base_dir)
+    return tuple(Decision(leaf, _deciding(leaf, decay, class_of)) for leaf in leaves_of(parameters))
 
 
 def amounts(parameters: PyTree, decay: Decay) -> tuple[float, ...]:
@@ -83,12 +84,14 @@ def amounts(parameters: PyTree, decay: Decay) -> tuple[float, ...]:
 
 def any_decays(leaves: Iterable[Leaf], decay: Decay) -> bool:
     """Whether any of `leaves` decays."""
-    return any(_deciding(leaf, decay).amount for leaf in leaves)
+    class_of = _lookup(decay.base_dir)
+    return any(_deciding(leaf, decay, class_of).amount for leaf in leaves)
 
 
 def matching(leaves: Iterable[Leaf], rule: Rule, base_dir: Path) -> Iterator[Leaf]:
     """Those of `leaves` that a rule matches, whether or not it decides on them."""
-    return (leaf for leaf in leaves if _specificity(leaf, rule, base_dir) is not None)
+    class_of = _lookup(base_dir)
+    return (leaf for leaf in leaves if _specificity(leaf, rule, class_of) is not None)
 
 
 def tree_of(parameters: PyTree, marks: Iterable[Any]) -> PyTree:
@@ -96,7 +99,14 @@ def tree_of(parameters: PyTree, marks: Iterable[Any]) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(parameters), marks)
 
 
-@cache
+def _lookup(base_dir: Path) -> _ClassOf:
+    """`layer_class` for one pass over a model, in which each class is looked up once.
+
+    Between two passes, a user-defined module may be imported again, with new classes.
+    """
+    return cache(partial(layer_class, base_dir=base_dir))
+
+
 def layer_class(name: str, base_dir: Path) -> type:
     """The class with this name in `eqx.nn`, in snake_case too, or `module:Class`.
 
@@ -130,13 +140,13 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _deciding(leaf: Leaf, decay: Decay) -> Rule:
+def _deciding(leaf: Leaf, decay: Decay, class_of: _ClassOf) -> Rule:
     """The most specific rule for `leaf`; one of the study's own rules if any matches."""
     for rules in (decay.rules, _OF_EVERY_STUDY):
         about = [
             ((*specificity, place), rule)
             for place, rule in enumerate(rules)
-            if (specificity := _specificity(leaf, rule, decay.base_dir)) is not None
+            if (specificity := _specificity(leaf, rule, class_of)) is not None
         ]
         if about:
             return max(about, key=lambda one: one[0])[1]
@@ -145,18 +155,20 @@ def _deciding(leaf: Leaf, decay: Decay) -> Rule:
 
 # a condition returns how closely it fits an array, or None if it does not fit
 _Fit = tuple[int, ...]
+# the class that a rule names
+_ClassOf = Callable[[str], type]
 
 
-def _specificity(leaf: Leaf, rule: Rule, base_dir: Path) -> tuple[_Fit, ...] | None:
+def _specificity(leaf: Leaf, rule: Rule, class_of: _ClassOf) -> tuple[_Fit, ...] | None:
     """How specific a rule is for an array, to be compared; None if it does not match."""
     fits = [
-        fit(leaf, rule, base_dir) if getattr(rule, name) else ()
+        fit(leaf, rule, class_of) if getattr(rule, name) else ()
         for name, fit in _CONDITIONS.items()
     ]
     return None if None in fits else tuple(fit for fit in fits if fit is not None)
 
 
-def _path_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
+def _path_fit(leaf: Leaf, rule: Rule, class_of: _ClassOf) -> _Fit | None:
     """The path with more literal text fits more closely."""
     pattern = _pattern(rule.path)
     if not any(pattern.fullmatch(path) for path in leaf.paths):
@@ -171,9 +183,9 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(rf"{text}([.\[].*)?", re.DOTALL)
 
 
-def _layer_fit(leaf: Leaf, rule: Rule, base_dir: Path) -> _Fit | None:
+def _layer_fit(leaf: Leaf, rule: Rule, class_of: _ClassOf) -> _Fit | None:
     """The closest layer of the class that has the array under the name in the rule."""
-    layer = layer_class(rule.layer, base_dir)
+    layer = class_of(rule.layer)
     for steps, holder in enumerate(leaf.holders):
         ancestry = holder.layer.__mro__
         if layer in ancestry and (not rule.leaf or rule.leaf in holder.fields):
@@ -186,7 +198,7 @@ def _fit_if(holds: bool) -> _Fit | None:
 
 
 # the conditions of a rule by the name of their field, in order of importance
-_CONDITIONS: Mapping[str, Callable[[Leaf, Rule, Path], _Fit | None]] = {
+_CONDITIONS: Mapping[str, Callable[[Leaf, Rule, _ClassOf], _Fit | None]] = {
     "path": _path_fit,
     "depth": lambda leaf, rule, _: _fit_if(bool({*(leaf.depth or ())} & {*rule.depth})),
     "layer": _layer_fit,

@@ -16,7 +16,6 @@ from sweeper.config.user_code import (
     full_error_text,
     load_function,
 )
-from sweeper.models.decay import layer_class
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
@@ -174,7 +173,6 @@ def test_a_study_without_user_code_imports_none(
     for module in ("__init__", "models/__init__", "models/adapters"):
         (tmp_path / "sweeper" / f"{module}.py").write_text("raise OSError", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    layer_class.cache_clear()
     looked_up: list[str] = []
     monkeypatch.setattr(user_code, "_module", lambda name, directory: looked_up.append(name))
 

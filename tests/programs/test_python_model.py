@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,6 +21,7 @@ from sweeper.config.user_code import load_function
 from sweeper.data.order import epoch_order
 from sweeper.models.decay import Decay
 from sweeper.models.user_network import UserNetwork, each_of
+from sweeper.preflight.user_functions import check_training
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.scheduler.signature import Structures
@@ -101,8 +104,15 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @compiled_hastily()
-def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
-    """The trial in plain Equinox and Optax: same initial weights, same data, same order."""
+def plain_curve(
+    bench: Bench,
+    trial: TrialSpec,
+    decayed: Callable[[Any], Any] = lambda net: (net.convolution.weight, net.head.linear.weight),
+) -> NDArray[np.float64]:
+    """The trial in plain Equinox and Optax: same initial weights, same data, same order.
+
+    `decayed` returns the arrays of the network that decay.
+    """
     config, data = bench.config, bench.data
     settings = config.filled(trial.params)
     program = Programs(data_spec(config, data)).exact(settings)
@@ -111,11 +121,8 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> NDArray[np.float64]:
         program.saver.model(program.init(trial.number, settings)),
     )
     parameters = eqx.filter(net, eqx.is_inexact_array)
-    mask = eqx.tree_at(
-        lambda net: (net.convolution.weight, net.head.linear.weight),
-        jax.tree.map(lambda _: False, parameters),
-        (True, True),
-    )
+    undecayed = jax.tree.map(lambda _: False, parameters)
+    mask = eqx.tree_at(decayed, undecayed, replace_fn=lambda _: True)
     optimizer = optax.adamw(
         settings.optimizer.lr, weight_decay=settings.optimizer.weight_decay, mask=lambda _: mask
     )
@@ -155,6 +162,22 @@ def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) 
     curve = bench.curves([companion, TRIAL], lane_loop=lane_loop)[TRIAL.number]
 
     np.testing.assert_allclose(curve, plain_curve(bench, TRIAL), rtol=RELATIVE)
+
+
+@pytest.mark.parametrize(
+    "rules", ["'nets:Head'={norm=true}", "where=[{class='nets:Head',leaf='norm',decay=true}]"]
+)
+def test_a_decay_rule_for_a_user_defined_class_equals_a_mask_in_plain_optax(
+    rules: str, tmp_path: Path
+) -> None:
+    config = study(tmp_path, f"optimizer.decay={{other=false,{rules}}}")
+    bench = Bench(config, tmp_path)
+    check_training(config, bench.data)
+
+    curve = bench.curves([TRIAL])[TRIAL.number]
+
+    plain = plain_curve(bench, TRIAL, lambda net: (net.head.norm.weight, net.head.norm.bias))
+    np.testing.assert_allclose(curve, plain, rtol=RELATIVE)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 
 import sweeper
 from sweeper.config.user_code import forget_changed, load_function
+from sweeper.models.decay import layer_class
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
 
@@ -54,3 +55,27 @@ def test_unchanged_modules_are_imported_once(tmp_path: Path) -> None:
 
     assert load_function("kept:one", tmp_path) is kept
     assert load_function("edited:one", tmp_path)() == 1
+
+
+def test_modules_that_share_a_file_are_imported_again_together(tmp_path: Path) -> None:
+    (tmp_path / "shared_layers.py").write_text("class Layer: ...\n")
+    for name in ("first_model", "second_model"):
+        (tmp_path / f"{name}.py").write_text("from shared_layers import Layer\n")
+    names = ("shared_layers:Layer", "first_model:Layer", "second_model:Layer")
+    before = [load_function(name, tmp_path) for name in names]
+
+    (tmp_path / "second_model.py").write_text("from shared_layers import Layer\nEDITED = 1\n")
+    forget_changed(tmp_path)
+    after = [load_function(name, tmp_path) for name in names]
+
+    assert len({*before}) == len({*after}) == 1
+
+
+def test_a_class_that_a_decay_rule_names_is_imported_again(tmp_path: Path) -> None:
+    (tmp_path / "edited_layers.py").write_text("class Layer: ...\n")
+    before = layer_class("edited_layers:Layer", tmp_path)
+
+    (tmp_path / "edited_layers.py").write_text("class Layer: ...\n\nEDITED = 1\n")
+    forget_changed(tmp_path)
+
+    assert layer_class("edited_layers:Layer", tmp_path) is not before
