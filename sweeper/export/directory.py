@@ -57,13 +57,17 @@ def export(
         StudyError: the trial or member does not exist, its weights are not kept, or the source of
         its model has changed.
     """
-    refuse_existing(output)
+    refuse_output(output, RunDir(directory))
     with staged_at(output) as staged:
         return write_model(RunDir(directory), number, member, staged, output, trust_code)
 
 
-def refuse_existing(output: Path) -> None:
-    """Refuse to write to what exists already."""
+def refuse_output(output: Path, run_dir: RunDir) -> None:
+    """Refuse to write to what exists already, or to a place that the study itself uses."""
+    place = output.resolve()
+    if any(place.is_relative_to(name.resolve()) for name in run_dir.names()):
+        found = "the study keeps its own files here"
+        raise StudyError(Problem(str(output), "", found, "choose another directory with --to"))
     if output.exists():
         found = f"this {'directory' if output.is_dir() else 'file'} already exists"
         raise StudyError(Problem(str(output), "", found, "choose another with --to, or remove it"))

@@ -13,7 +13,7 @@ from shlex import quote
 
 from sweeper.errors import StudyError
 from sweeper.export.card import CARD, USE, in_cell
-from sweeper.export.directory import refuse_existing, staged_at, write_model
+from sweeper.export.directory import refuse_output, staged_at, write_model
 from sweeper.export.ensemble import not_measured
 from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
@@ -29,8 +29,8 @@ def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) 
         SetupError: kept files are damaged, or code is not trusted.
         StudyError: none was selected, or the weights of a trial in it are not kept.
     """
-    refuse_existing(output)
     run_dir = RunDir(directory)
+    refuse_output(output, run_dir)
     record = read_ensemble(run_dir)
     if record is None:
         raise StudyError(not_measured(run_dir))

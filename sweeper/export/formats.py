@@ -23,12 +23,13 @@ from sweeper.errors import DataError, SetupError
 from sweeper.executors.jax_setup import configure_jax, jax_restored, with_pins
 from sweeper.export.card import CARD, with_use
 from sweeper.export.conversion import Checked, missing
-from sweeper.export.directory import export, refuse_existing, staged_at
+from sweeper.export.directory import export, refuse_output, staged_at
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.export.members import first_model
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.export.trial_file import trial_of
 from sweeper.programs.saved_file import read_saved
+from sweeper.rundir import RunDir
 
 Format = Literal["onnx", "stablehlo"]
 _MOST_ROWS = 1000  # of the validation part, to compare predictions
@@ -62,7 +63,7 @@ def export_as(
         StudyError: the model cannot be converted, or as `export`.
     """
     name, write = _WRITERS[kind]()
-    refuse_existing(output)
+    refuse_output(output, RunDir(directory))
     with tempfile.TemporaryDirectory() as scratch, staged_at(output) as staged:
         place, trial = Path(scratch) / output.name, None
         if number == "ensemble":

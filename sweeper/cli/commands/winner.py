@@ -197,7 +197,9 @@ def refit(
     on: Annotated[
         Literal["train+val", "all"], typer.Option("--on", help="The rows to train on.")
     ] = "train+val",
-    output: ModelDirectory = Path("refit"),  # next to `best`, which export writes
+    output: ModelDirectory = Path(
+        "refit-model"
+    ),  # not `refit`, where the run directory has its trainings
     fresh: Fresh = False,
     trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
@@ -208,12 +210,10 @@ def refit(
     trained on say nothing about its quality; with `train+val`, the test rows are still unseen.
     """
     run_dir, number = trial_asked(directory, trial)
-    if output.exists():
-        hint = "choose another with --to, or remove it"
-        raise StudyError(Problem(str(output), "", "this directory already exists", hint))
-    from sweeper.export import export
+    from sweeper.export.directory import export, refuse_output
     from sweeper.export.reproduce import refit_study, refuse_another
 
+    refuse_output(output, run_dir)
     spec = refuse_another(run_dir, trust_code=trust_code)
     config, row = refit_study(run_dir, number, on)
     _, code = _train_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
