@@ -121,6 +121,11 @@ class AlternatingTable(Named, EpochsTable):
         return self.by_loss[self.of_data].kind if self.of_data is not None else "mse"
 
     @property
+    def loss_keys(self) -> tuple[str, ...]:
+        losses = self.by_loss.items()
+        return tuple(f"losses.{name}.kind" for name, loss in losses if loss.against == DATA)
+
+    @property
     def functions(self) -> Mapping[str, str]:
         own = {
             loss.kind: f"losses.{name}.kind"

@@ -99,6 +99,10 @@ class CoupledTable(Named, EpochsTable):
         return self.objective
 
     @property
+    def loss_keys(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of generated rows."""
         if not self.generates:

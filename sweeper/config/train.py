@@ -121,6 +121,33 @@ def idle_of_loss(loss: object, setting: str) -> Iterable[Flaw]:
         yield Flaw(setting, f"the loss {loss} does not use it", hint)
 
 
+class _WithTarget(Protocol):
+    """What the tables of all programs declare about their target."""
+
+    @property
+    def task(self) -> Task | None: ...
+    @property
+    def loss(self) -> str: ...
+    @property
+    def loss_keys(self) -> tuple[str, ...]: ...
+
+
+def target_key(train: _WithTarget) -> str:
+    """The setting that determines the kind of target, or one of several."""
+    return f"train.{(*train.loss_keys, 'task')[0]}"
+
+
+def with_loss(train: _WithTarget, loss: str) -> str:
+    """What to write in a study file so that trials train with `loss`, or on its kind of target."""
+    task = TASK_OF_LOSS[loss]
+    written = [f"train.{key} = '{loss}'" for key in train.loss_keys]
+    if not written:
+        return f"train.task = '{task}' if {train.loss} can train on {task}"
+    if train.task not in (None, task):
+        written.append(f"train.task = '{task}'")
+    return " and ".join(written)
+
+
 class EarlyStopTable(Table):
     """`[train.early_stop]`: ends a trial whose metric no longer improves."""
 
@@ -180,6 +207,11 @@ class EpochsTable(Table):
         target = TASK_OF_LOSS.get(self.loss) or self.task
         assert target is not None, "checked by a rule of this table"
         return target
+
+    @property
+    def loss_keys(self) -> tuple[str, ...]:
+        """The settings of the losses on the target; none if the program determines them."""
+        return ("loss",)
 
     @property
     def functions(self: _Measured) -> Mapping[str, str]:
@@ -278,6 +310,10 @@ class OwnProgramTable(EpochsTable):
     def loss(self) -> str:
         """What messages call the objective."""
         return self.program
+
+    @property
+    def loss_keys(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def functions(self) -> Mapping[str, str]:

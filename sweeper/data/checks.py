@@ -10,7 +10,7 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.toml import toml_value
-from sweeper.config.train import WEIGHED
+from sweeper.config.train import WEIGHED, target_key, with_loss
 from sweeper.data.columns import (
     check_kind,
     has_too_many_values,
@@ -150,7 +150,9 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             yield from _changed_problems(config, raw, name, "")
             rows = _rows(strays(raw.frame[name], raw.decimal))
             what = f"text, but {config.train.loss} needs numbers"
-            instead = "write numbers, or train.loss = 'cross_entropy'"
+            instead = "write numbers"
+            if len(raw.targets) == 1 and not _has_strays(raw, name, rows):
+                instead += f", or {with_loss(config.train, 'cross_entropy')}"
             if numbers := raw.text_numbers(name):
                 instead = f"{text_fix(raw, name, numbers)}; or {instead}"
             yield from _cell_problem(config, raw, name, rows, what, instead)
@@ -175,7 +177,9 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
         found = (
             f"{config.train.loss} predicts one column, not {counted(len(raw.targets), 'target')}"
         )
-        yield config.problem(raw.target_key, found, "write one, or train.loss = 'mse'")
+        are_numbers = all(is_numeric_dtype(raw.frame[name].dtype) for name in raw.targets)
+        other = f", or {with_loss(config.train, 'mse')}" if are_numbers else ""
+        yield config.problem(raw.target_key, found, f"write one{other}")
         return
     if raw.csv is not None:
         yield from _stray_problems(config, raw, name, hint)
@@ -186,24 +190,29 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
     if is_float_dtype(target.dtype) and n_values > _MAX_FLOAT_CLASSES:
         numbers = f"'{name}' has {n_values} different numbers"
         found = f"{config.train.loss} needs classes, but {numbers}"
-        hint = "write train.loss = 'mse', or integers or text as classes"
-        yield config.problem("train.loss", found, hint)
+        hint = f"write {with_loss(config.train, 'mse')}, or integers or text as classes"
+        yield config.problem(target_key(config.train), found, hint)
     elif n_values == 1:
         value = bool(target.iloc[0]) if name in raw.of_truth else target.iloc[0]
         found = f"column '{name}' of {raw.name} is '{value}' in every row"
         yield config.problem(raw.key, found, "add rows of another class")
     elif config.train.loss == "binary_cross_entropy" and n_values != 2:
         found = f"binary_cross_entropy needs two classes, but '{name}' has {n_values}"
-        yield config.problem("train.loss", found, "write train.loss = 'cross_entropy'")
+        hint = f"write {with_loss(config.train, 'cross_entropy')}"
+        yield config.problem(target_key(config.train), found, hint)
 
 
 def _stray_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> Iterator[Problem]:
     rows = _rows(strays(raw.frame[name], raw.decimal))
-    if len(rows) < raw.frame[name].count() / 2:
-        # otherwise the column is meant to be text
+    if _has_strays(raw, name, rows):
         numbers = raw.text_numbers(name)
         hint = hint if numbers is None else f"{text_fix(raw, name, numbers)}; or {hint}"
         yield from _cell_problem(config, raw, name, rows, "text among numbers", hint)
+
+
+def _has_strays(raw: RawData, name: str, rows: Sequence[int]) -> bool:
+    """Whether text in these `rows` is among numbers; otherwise the column is meant to be text."""
+    return raw.csv is not None and len(rows) < raw.frame[name].count() / 2
 
 
 def _gap_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> Iterator[Problem]:

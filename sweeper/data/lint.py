@@ -16,6 +16,7 @@ from sweeper.config.data import CsvTable
 from sweeper.config.kinds import is_function
 from sweeper.config.search import ends
 from sweeper.config.toml import toml_value
+from sweeper.config.train import with_loss
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import means_missing, number_of
 from sweeper.data.metric_checks import undefined_on
@@ -289,7 +290,8 @@ def _skewed(config: StudyConfig, data: Dataset) -> Iterator[str]:
             yield (
                 f"the target '{name}' is skewed: half of its values are below {middle}, but the "
                 f"greatest is {most}, so a few rows decide the loss; write "
-                f'data.target_transform = "{_logarithm(values)}", or train.loss = "huber"'
+                f"data.target_transform = '{_logarithm(values)}', or "
+                f"{with_loss(config.train, 'huber')}"
             )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sweeper.config import parse
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 
@@ -288,7 +290,7 @@ def test_a_text_target_is_refused_if_numbers_are_needed(make_study) -> None:
 
     assert refusal(make_study(CSV, table, loss="mse")) == [
         "study.toml:11: data.path: column 'kind' of rows.csv: 1 value is text, but mse needs "
-        "numbers (line 10); write numbers, or train.loss = 'cross_entropy'",
+        "numbers (line 10); write numbers",
     ]
 
 
@@ -297,6 +299,69 @@ def test_a_measured_target_is_refused_if_classes_are_needed(make_study) -> None:
         "study.toml:5: train.loss: cross_entropy needs classes, but 'target' has 214 different "
         "numbers; write train.loss = 'mse', or integers or text as classes",
     ]
+
+
+TRAIN = 'train = { program = "supervised", loss = "LOSS", epochs = 2, batch_size = 2 }'
+WITH_TASK = TRAIN.replace(" }", ', task = "TASK" }')
+PARTS = (
+    'a = { depth = 1, width = 4, out_size = 2 }, b = { input = "a", depth = 0, width = 4 }, '
+    'c = { input = "a", depth = 0, width = 4 }'
+)
+ALTERNATING = (
+    'train = { program = "alternating", epochs = 2, batch_size = 2, cycle = ["fit"], '
+    'losses = { data = { of = "b", kind = "LOSS" }, other = { of = "c", kind = "LOSS" } }, '
+    'phases = { fit = { epochs = 1, loss = "data", trains = ["a", "b"] } } }'
+)
+TEXT_TARGET = "size,kind\n" + "1,low\n2,high\n3,higher\n" * 8
+NUMBER_TARGET = "size,kind\n" + "".join(f"{i},{i / 7}\n" for i in range(24))
+# for each program: what replaces its setting of `[train]`, and the task if it is user-defined
+PROGRAMS = {
+    "built-in loss": (TRAIN, False),
+    "built-in loss with a task": (TRAIN.replace(" }", ', task = "TASK" }'), False),
+    "user-defined loss": (
+        TRAIN.replace("LOSS", "own:loss").replace(" }", ', task = "TASK" }'),
+        True,
+    ),
+    "alternating": (ALTERNATING, False),
+    "alternating with a user-defined loss": (
+        ALTERNATING.replace('"LOSS"', '"own:loss"', 1).replace(" } } }", ' } }, task = "TASK" }'),
+        True,
+    ),
+    "user-defined program": (
+        'train = { program = "own:Program", task = "TASK", epochs = 2, batch_size = 2 }',
+        True,
+    ),
+}
+KINDS = {
+    "text instead of numbers": (TEXT_TARGET, "mse", "numbers"),
+    "numbers instead of classes": (NUMBER_TARGET, "cross_entropy", "classes"),
+    "three classes instead of two": (TEXT_TARGET, "binary_cross_entropy", "classes"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_study_passes_with_the_loss_that_the_hint_about_its_target_names(
+    make_study, tmp_path: Path, program: str, kind: str
+) -> None:
+    (table, loss, task), (train, is_own) = KINDS[kind], PROGRAMS[program]
+    text = make_study(CSV, table).source.text
+    given = TRAIN.replace("LOSS", "cross_entropy")
+    assert given in text
+    text = text.replace(given, train.replace("LOSS", loss).replace("TASK", task))
+    if program.startswith("alternating"):
+        text = text.replace('"val_loss"', '"val_loss_data"')
+        text = text.replace('kind = "mlp", depth = 1, width = 4', PARTS)
+    study = parse(text, tmp_path / "study.toml")
+    if is_own and loss == "binary_cross_entropy":  # then any number of classes is fine
+        prepare(study)
+        return
+
+    (problem,) = refusal(study)
+
+    settings = re.findall(r"(train\.[a-z_.]+) = '(\w+)'", problem)
+    assert settings
+    prepare(parse(text, tmp_path / "study.toml", [f"{key}={value}" for key, value in settings]))
 
 
 def test_a_single_class_is_refused(make_study) -> None:
