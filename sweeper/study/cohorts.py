@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 import numpy as np
 import optuna
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
@@ -48,8 +48,17 @@ def losers_of_percentile(
 
     Low values are good. This is Optuna's rule, applied to all trials instead of completed ones.
     """
-    limit = np.percentile(curves[:, -1], percentile, method="inverted_cdf")
-    return curves.min(axis=1) > limit
+    return curves.min(axis=1) > _limit(curves[:, -1], percentile)
+
+
+def spares_all(percentile: float, n_trials: int) -> bool:
+    """Whether none of `n_trials`, or of fewer, can be worse than the best `percentile` %."""
+    return _limit(np.arange(n_trials), percentile) == n_trials - 1
+
+
+def _limit(values: Num[np.ndarray, " trials"], percentile: float) -> float:
+    """The worst of the best `percentile` % of values."""
+    return float(np.percentile(values, percentile, method="inverted_cdf"))
 
 
 def forecasts(

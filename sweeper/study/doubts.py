@@ -53,6 +53,7 @@ def _idle_pruner(config: StudyConfig) -> Iterator[str]:
         or _no_values(config)
         or _no_epoch(config, ends)
         or _too_few_trials(config)
+        or _all_among_the_best(config)
         or _beyond_range(config)
     )
     if why is not None:
@@ -219,6 +220,24 @@ def _needed(config: StudyConfig) -> Iterator[tuple[str, int]]:
 def _ranks(config: StudyConfig, name: str) -> bool:
     """Whether this pruner compares trials that train side by side."""
     return name in _HALVING or (name in _MEDIAN and config.edition >= 3)
+
+
+def _all_among_the_best(config: StudyConfig) -> str | None:
+    """Why the share of trials that it spares is always all of them; None if it is not."""
+    if config.edition < 3 or all(name != "percentile" for name, _ in _pruners(config)):
+        return None
+    from sweeper.study.cohorts import spares_all  # imports Optuna, which takes 0.1 s
+
+    n_trials = n_proposals(config)
+    for depth, (name, given) in enumerate(_pruners(config)):
+        if name == "percentile" and spares_all(share := given["percentile"], n_trials):
+            largest = 100 * (n_trials - 1) // n_trials
+            return (
+                f"it spares the best {share:g} % of all trials, and with "
+                f"{counted(n_trials, 'trial')} these are all; write "
+                f"study.pruner.{'wrapped.' * depth}percentile = {largest} or less"
+            )
+    return None
 
 
 def _beyond_range(config: StudyConfig) -> str | None:

@@ -18,6 +18,7 @@ from sweeper.study.cohorts import (
     forecasts,
     losers_of_halving,
     losers_of_percentile,
+    spares_all,
 )
 from sweeper.study.options import given_options, rungs
 from sweeper.trial import TrialState
@@ -119,6 +120,14 @@ def test_a_percentile_keeps_its_share_and_ties() -> None:
     assert np.flatnonzero(losers).tolist() == [0, 4, 5]
     assert not losers_of_percentile(values, 100).any()
     assert np.flatnonzero(losers_of_percentile(values, 16)).tolist() == [0, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("n_trials", [2, 3, 7, 24, 100])
+def test_a_percentile_spares_all_only_if_no_trial_of_any_cohort_can_end(n_trials: int) -> None:
+    for percentile in (0.0, 50.0, 66.6, 85.7, 85.8, 95.8, 95.9, 99.0, 99.1, 100.0):
+        cohorts = (np.arange(1.0, size + 1)[:, None] for size in range(2, n_trials + 1))
+        may_end = any(losers_of_percentile(cohort, percentile).any() for cohort in cohorts)
+        assert spares_all(percentile, n_trials) is not may_end
 
 
 def test_forecasts_follow_power_laws() -> None:

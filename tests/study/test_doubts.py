@@ -149,6 +149,20 @@ def _first_pruned(config: StudyConfig) -> int | None:
             "it judges values of epochs, and n_parameters has none; remove study.pruner",
         ),
         ('name="mine:Pruner"', ["study.metric=n_parameters"], ""),
+        ('name="percentile",percentile=95.0', [], ""),
+        (
+            'name="percentile",percentile=96.0',
+            [],
+            "it spares the best 96 % of all trials, and with 24 trials these are all; write "
+            "study.pruner.percentile = 95 or less",
+        ),
+        (
+            'name="patient",patience=1,wrapped={name="percentile",percentile=100.0}',
+            ["study.n_trials=8"],
+            "it spares the best 100 % of all trials, and with 8 trials these are all; write "
+            "study.pruner.wrapped.percentile = 87 or less",
+        ),
+        ('name="percentile",percentile=96.0', ["edition=2"], ""),
         ('name="threshold",lower=-0.5', [], "no val_loss is beyond its thresholds"),
         ('name="threshold",lower=-0.5,upper=3.0', [], ""),
         ('name="mine:Pruner"', [], ""),
