@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.lint import not_averaged
 from sweeper.config.toml import IN_MAPPING, as_python
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
@@ -412,13 +413,13 @@ def run_prepared(
         begun = StudyRun(config, data, held, executor.train, watch, timeline)
 
         def average_models() -> None:
-            if config.results.ensemble is None:
+            if config.results.ensemble is None or not_averaged(config):  # which `doubts` report
                 return
             from sweeper.export.ensemble import average
 
             try:
                 average(config, run_dir, data)
-            except SweeperError as error:  # too few trials completed, or they cannot be averaged
+            except SweeperError as error:  # too few trials completed, or too few rows
                 observer(Warned(f"no ensemble: {error}"))
 
         return begun.run_to_end(stop, average_models)

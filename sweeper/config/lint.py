@@ -26,7 +26,7 @@ from sweeper.config.rules import inputs_of
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
-from sweeper.config.train import TASK_OF_LOSS, OwnProgramTable, better
+from sweeper.config.train import TASK_OF_LOSS, OwnProgramTable, SupervisedTable, better, column_of
 from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
 
@@ -233,6 +233,37 @@ def idle_settings(config: StudyConfig) -> Iterator[str]:
     yield from _of_execution(config)
 
 
+def not_averaged(config: StudyConfig) -> str:
+    """Why the predictions of trials cannot be averaged to an ensemble; empty if they can."""
+    train, (metric, *others) = config.train, config.study.objectives
+    if not isinstance(train, SupervisedTable):
+        return f'predictions of train.program = "{train.program}" cannot be averaged'
+    if others:
+        return "an ensemble is selected by one metric, and the study has several objectives"
+    name = metric.removeprefix("val_")
+    if metric == name or name not in {"loss", *map(column_of, train.metrics)}:
+        return f"{metric} is not measured on validation rows, which select an ensemble"
+    if name not in {"loss", *train.metrics}:
+        return f"{metric} is user-defined, so means may have another meaning"
+    if name == "loss" and config.entry("train.huber_delta") is not None:
+        return "val_loss depends on train.huber_delta, which differs between trials"
+    return not_comparable(config)
+
+
+def not_comparable(config: StudyConfig) -> str:
+    """Why simple models cannot be compared with the trials of a study; empty if they can."""
+    train = config.train
+    if not isinstance(train, SupervisedTable | AlternatingTable):
+        return f'train.program = "{train.program}" has no target that they could predict'
+    if is_function(train.loss):
+        return f"the loss {train.loss} is user-defined, so outputs may mean anything"
+    if config.data.split.train_on != "train":
+        return "trials train on rows that they are measured on"
+    if config.trial is not None:
+        return "the study repeats one trial"
+    return ""
+
+
 def is_within(config: StudyConfig, metric: str, low: float | None, high: float | None) -> bool:
     """Whether all values that a metric may have are from `low` to `high`."""
     least, greatest = _range_of(config, metric)
@@ -421,11 +452,16 @@ def _of_execution(config: StudyConfig) -> Iterator[str]:
             "results.save_optimizer changes nothing: results.keep_models = 0 keeps no model; "
             "write results.keep_models = 1 or more"
         )
-    if config.results.ensemble and config.results.keep_models * config.study.replicates < 2:
-        yield (
-            f"results.ensemble = {config.results.ensemble} changes nothing: results.keep_models = "
-            f"{config.results.keep_models} keeps no two models; write results.keep_models = 20"
-        )
+    if config.results.ensemble:
+        idle = f"results.ensemble = {config.results.ensemble} changes nothing"
+        kept = config.results.keep_models
+        if why := not_averaged(config):
+            yield f"{idle}: {why}; remove it"
+        elif kept * config.study.replicates < 2:
+            yield (
+                f"{idle}: results.keep_models = {kept} keeps no two models; "
+                "write results.keep_models = 20"
+            )
     retries = type(execution).model_fields["retries"].default
     if execution.workers == 0 and execution.retries != retries:
         yield (

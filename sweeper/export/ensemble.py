@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from sweeper.config import StudyConfig
+from sweeper.config.lint import not_averaged
 from sweeper.config.load import study_of
-from sweeper.config.train import SupervisedTable, column_of
 from sweeper.data.ahead import preparing
 from sweeper.data.dataset import Dataset, SplitName
 from sweeper.data.simple_models import Predict, as_outputs, boosted_trees
@@ -35,11 +35,10 @@ from sweeper.export.directory import refuse_misfit
 from sweeper.export.saved_model import in_blocks
 from sweeper.models.ensemble import Rescaled
 from sweeper.models.user_network import Outputs, each_of
-from sweeper.programs.baseline import not_comparable, scoring
+from sweeper.programs.baseline import scoring
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.jackknife import GROUPS, grouped_rows, jackknife_error, kept_rows
-from sweeper.programs.losses import HUBER_DELTA
 from sweeper.programs.saved_file import plain_state_of, read_saved
 from sweeper.results.ensemble import (
     MOST_CANDIDATES,
@@ -157,10 +156,11 @@ def candidates(
     config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
     if not trust_code:
         refuse_foreign(config, run_dir)
+    _refuse_unfit(config, run_dir)
     rows = _with_kept_models(config, run_dir, _best(known))
     with preparing(config) as prepared:
         data = prepared()
-    _refuse_unfit(config, run_dir, data)
+    _refuse_few(config, run_dir, data)
     _refuse_changed(run_dir, data)
     with jax_restored():
         claim_devices(config)
@@ -173,9 +173,9 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
     Raises:
         StudyError: as `measure_ensemble`.
     """
-    known = listed(run_dir)
-    rows = _with_kept_models(config, run_dir, _best(known))
-    _refuse_unfit(config, run_dir, data)
+    _refuse_unfit(config, run_dir)
+    rows = _with_kept_models(config, run_dir, _best(listed(run_dir)))
+    _refuse_few(config, run_dir, data)
     found = _predicted(config, run_dir, data, rows, trust_code=True)
     size = config.results.ensemble or 1
     record = _measured(config, data, found, size, score_of(config, data))
@@ -254,19 +254,19 @@ def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row])
     return kept
 
 
-def _refuse_unfit(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
-    """Refuse a study whose models cannot be averaged, or data of too few rows."""
-    where, objectives = str(run_dir.root), config.study.objectives
-    if found := _why_not(config):
-        raise StudyError(Problem(where, "", f"no ensemble: {found}", "export a single trial"))
-    if len(objectives) > 1:
-        found, hint = "an ensemble is selected by one metric", "search for one objective"
-        raise StudyError(Problem(where, "study.metric", found, hint))
+def _refuse_unfit(config: StudyConfig, run_dir: RunDir) -> None:
+    """Refuse a study whose models cannot be averaged."""
+    if found := not_averaged(config):
+        raise StudyError(Problem(str(run_dir.root), "", found, "export a single trial"))
+
+
+def _refuse_few(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
+    """Refuse data of too few rows."""
     n_rows = len(data.targets(_judged_split(data)))
     if n_rows < 2 * _LEAST_ROWS:
         found = f"{n_rows} validation rows are too few to select by"
         hint = f"use data with at least {2 * _LEAST_ROWS}"
-        raise StudyError(Problem(where, "data.split.val", found, hint))
+        raise StudyError(Problem(str(run_dir.root), "data.split.val", found, hint))
 
 
 def _refuse_changed(run_dir: RunDir, data: Dataset) -> None:
@@ -276,20 +276,6 @@ def _refuse_changed(run_dir: RunDir, data: Dataset) -> None:
     if began not in (None, data.digest):
         found, hint = "the data is not what the study was trained on", "restore it"
         raise StudyError(Problem(str(run_dir.root), "data", found, hint))
-
-
-def _why_not(config: StudyConfig) -> str:
-    if not isinstance(config.train, SupervisedTable):
-        return f'predictions of train.program = "{config.train.program}" cannot be averaged'
-    (metric, *_) = config.study.objectives
-    name = metric.removeprefix("val_")
-    if metric == name or name not in {"loss", *map(column_of, config.train.metrics)}:
-        return f"{metric} is not measured on validation rows"
-    if name not in {"loss", *config.train.metrics}:
-        return f"{metric} is user-defined, so means may have another meaning"
-    if name == "loss" and config.entry(HUBER_DELTA) is not None:
-        return "val_loss depends on train.huber_delta, which differs between trials"
-    return not_comparable(config)
 
 
 def score_of(config: StudyConfig, data: Dataset) -> Score:
@@ -433,7 +419,7 @@ def _measured(
     validation = _gain(_unseen(config, known, found, size, score), known, score, sign)
     if validation is None:
         what = f"{config.study.objectives[0]} has no value on validation rows"
-        raise StudyError(Problem("", "data.split", f"no ensemble: {what}", "use more rows"))
+        raise StudyError(Problem("", "data.split", what, "use more rows"))
     test = None
     if len(data.x_test):
         pair = np.stack([found.test[0], found.test[chosen].mean(axis=0)])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.config.alternating import DATA, AlternatingTable
 from sweeper.config.kinds import is_function
-from sweeper.config.train import SupervisedTable
+from sweeper.config.lint import not_comparable
 from sweeper.data.dataset import Dataset
 from sweeper.data.simple_models import Predict, Weights, constant_model, linear_model
 from sweeper.programs.data_spec import data_spec
@@ -46,20 +46,6 @@ def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
         return _measured(config, data)
     except Exception as error:  # any error of a library: the study goes on without
         return Baseline(data.digest, skipped=f"{type(error).__name__}: {error}")
-
-
-def not_comparable(config: StudyConfig) -> str:
-    """Why simple models cannot be compared with the trials of a study; empty if they can."""
-    train = config.train
-    if not isinstance(train, SupervisedTable | AlternatingTable):
-        return f'train.program = "{train.program}" has no target that they could predict'
-    if is_function(train.loss):
-        return f"the loss {train.loss} is user-defined, so outputs may mean anything"
-    if config.data.split.train_on != "train":
-        return "trials train on rows that they are measured on"
-    if config.trial is not None:
-        return "the study repeats one trial"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.config.lint import idle_settings
 from tests.config.conftest import VALID
-from tests.small_studies import PARTS
+from tests.small_studies import COUPLED, PARTS, bent
 
 _NAMES = 'search.optimizer.name={type="categorical",choices=["adam","sgd"]}'
 _FLAG = '{type="categorical",choices=[true,false]}'
@@ -140,6 +140,39 @@ _WRITTEN: dict[str, list[str]] = {
 def test_a_setting_without_effect_is_reported(said: str, overrides: list[str]) -> None:
     (found,) = _idle(*overrides)
     assert found.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "why"),
+    [
+        (PARTS, [], 'predictions of train.program = "alternating" cannot be'),
+        (COUPLED, [], 'predictions of train.program = "coupled" cannot be'),
+        (
+            VALID,
+            ["train={program='own:Program',task='classes',epochs=4,batch_size=8}"],
+            'predictions of train.program = "own:Program" cannot be averaged; remove it',
+        ),
+        (
+            VALID,
+            [
+                "study.metric=['val_loss','n_parameters']",
+                "study.direction=['minimize','minimize']",
+            ],
+            "an ensemble is selected by one metric, and the study has several objectives",
+        ),
+        (
+            VALID,
+            ["train.loss='own:loss'", "train.task='classes'"],
+            "the loss own:loss is user-defined",
+        ),
+    ],
+)
+def test_an_ensemble_that_cannot_be_selected_is_reported(
+    text: str, overrides: list[str], why: str
+) -> None:
+    config = parse(bent(text, *overrides), Path("study.toml"), ["results.ensemble=3"])
+    (found,) = [said for said in idle_settings(config) if "ensemble" in said]
+    assert found.startswith(f"results.ensemble = 3 changes nothing: {why}")
 
 
 def test_a_searched_rate_is_reported_if_every_phase_has_its_own() -> None:

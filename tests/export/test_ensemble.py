@@ -45,6 +45,7 @@ from sweeper.results.ensemble import (
     verdict,
     write_ensemble,
 )
+from sweeper.results.events import Warned
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
@@ -453,13 +454,16 @@ def test_the_page_says_what_the_ensemble_gains(study: Any) -> None:
     assert dict(shown["items"])["ensemble"].startswith(verdict(record))
 
 
-def test_a_study_that_cannot_be_averaged_ends_with_a_warning(tmp_path: Path) -> None:
+def test_a_study_that_cannot_be_averaged_begins_with_a_warning(tmp_path: Path) -> None:
     more = "study.metric=n_parameters", "results.ensemble=4"
     config = study_in(tmp_path, DIGITS, "study.n_trials=2", "train.epochs=1", *more)
     events: list[object] = []
     status = sweeper.run(config, observer=events.append)
     assert status.state == "finished"
-    assert any("no ensemble: " in str(one) and "n_parameters" in str(one) for one in events)
+    assert [one.message for one in events if isinstance(one, Warned)] == [
+        "results.ensemble = 4 changes nothing: n_parameters is not measured on "
+        "validation rows, which select an ensemble; remove it"
+    ]
     assert not RunDir(config.run_dir).ensemble.exists()
 
 
