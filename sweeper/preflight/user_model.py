@@ -123,6 +123,7 @@ class ModelCheck:
     out_size: int
     is_called: bool = True
     warnings: list[str] = field(default_factory=list[str])
+    _has_fixed_start: bool = False  # some model that was built
 
     def problems(self) -> list[Problem]:
         """What is wrong with the function and with its models."""
@@ -151,6 +152,11 @@ class ModelCheck:
                         f"search.{name}", f"with {setting} = {value!r}, {found[0]}", found[1]
                     )
                     break
+        table = self.filled({})
+        # the file of a trial names all settings, whether they have an effect or not
+        if table.fixed_start and not self._has_fixed_start and config.trial is None:
+            found = f"'{table.function}' returns other initial weights for every key"
+            self._warn(f"fixed_start = true changes nothing: {found}", "remove it")
 
     def splitting(self) -> Iterator[tuple[str, SearchEntry]]:
         """The searched settings of the table that need different programs."""
@@ -229,7 +235,10 @@ class ModelCheck:
             return
         if self.is_called:
             yield from _unlike_in_training(model, x)
-        if not draws_parameters(built) and not table.fixed_start:
+        if draws_parameters(built):
+            return
+        self._has_fixed_start = True
+        if not table.fixed_start:
             found = f"'{table.function}' returns the same initial weights for every key"
             hint = "draw them with the given key, or write fixed_start = true if that is intended"
             if self.config.study.replicates > 1:

@@ -111,6 +111,26 @@ def test_replicates_of_a_fixed_start_are_refused_unless_it_is_declared(tmp_path:
     assert check(tmp_path, source, "study.replicates=2", "model.fixed_start=true") == ()
 
 
+@pytest.mark.parametrize("case", DRAWN)
+def test_a_declared_fixed_start_of_weights_that_depend_on_the_key_is_reported(
+    case: str, tmp_path: Path
+) -> None:
+    (warning,) = check(tmp_path, HEAD + DRAWN[case], "model.fixed_start=true")
+    assert warning == (
+        "model.function: fixed_start = true changes nothing: 'nets:build' returns other initial "
+        "weights for every key; remove it"
+    )
+
+
+def test_a_declared_fixed_start_of_some_of_the_searched_models_is_not_reported(
+    tmp_path: Path,
+) -> None:
+    source = HEAD.replace("out_size, ", "out_size, scale, ", 1)
+    source += "Net(normal(key if scale else jax.random.key(7), shape))"
+    searched = 'search.model.scale={type="categorical",choices=[false,true]}'
+    assert check(tmp_path, source, "model.fixed_start=true", searched) == ()
+
+
 def test_a_study_of_edition_1_gets_a_warning_and_continues(tmp_path: Path) -> None:
     source = HEAD + UNREPEATABLE["NumPy's global numbers"]
     (warning,) = check(tmp_path, source, "edition=1", "study.replicates=2")
