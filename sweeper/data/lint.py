@@ -62,6 +62,7 @@ def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         *_equal_weights(config, data),
         *_constant(config, data),
         *_unseen_columns(config, data),
+        *_idle_encoding(config, data),
         *_skewed(config, data),
         *_untested(config, data),
         *_uneven_groups(config, data),
@@ -259,6 +260,21 @@ def _unseen_columns(config: StudyConfig, data: Dataset) -> Iterator[str]:
             f"data.split.as_feature changes nothing: '{dropped.pop()}' is in data.drop; remove one "
             "of them"
         )
+
+
+def _idle_encoding(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """How features of a kind are encoded, of which there are none."""
+    if config.trial is not None:  # its file names all settings
+        return
+    kinds = {column.kind for column in data.columns if column.role == "feature"}
+    if config.data.categorical == "ordinal" and "category" not in kinds:
+        yield (
+            'data.categorical = "ordinal" changes nothing: no feature is a category; remove it, or '
+            "name numbers that are categories in data.categorical_columns"
+        )
+    scale, has_no_number = config.data.scale, kinds == {"category"}
+    if has_no_number and config.data.categorical == "onehot" and scale not in ("standard", "none"):
+        yield f'data.scale = "{scale}" changes nothing: all features are categories; remove it'
 
 
 def _equal_weights(config: StudyConfig, data: Dataset) -> Iterator[str]:

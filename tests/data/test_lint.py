@@ -238,6 +238,24 @@ def test_balanced_classes_are_not_named(make_study) -> None:
     assert told_of(make_study(RARE_CSV, four)) == ()
 
 
+def test_encodings_of_features_that_do_not_exist_are_reported(make_study) -> None:
+    numbers = "size,kind\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(42))
+    texts = "size,kind\n" + "".join(f"{'abc'[i % 3]},{i % 2}\n" for i in range(40))
+    ordinal, robust = 'categorical = "ordinal"\n', 'scale = "robust"\n'
+    no_category = (
+        'data.categorical = "ordinal" changes nothing: no feature is a category; remove it, or '
+        "name numbers that are categories in data.categorical_columns"
+    )
+    no_number = 'data.scale = "robust" changes nothing: all features are categories; remove it'
+
+    assert told_of(make_study(CSV + ordinal, numbers)) == (no_category,)
+    named = f'{ordinal}categorical_columns = ["size"]\n'
+    assert told_of(make_study(CSV + named, numbers)) == ()
+    assert told_of(make_study(CSV + ordinal + robust, texts)) == ()
+    assert told_of(make_study(CSV + robust, texts)) == (no_number,)
+    assert told_of(make_study(CSV + robust, numbers)) == ()
+
+
 def test_targets_with_few_large_values_are_named(make_study) -> None:
     values = [*range(195), *(10**6 * n for n in range(1, 6))]
     skewed = "size,kind\n" + "".join(f"{i % 7},{value}\n" for i, value in enumerate(values))
