@@ -81,7 +81,7 @@ _Weight = Annotated[
 ]
 _Target = Annotated[
     ColumnNames,
-    Field(description="the column to predict; for mse, one or more", examples=["price"]),
+    Field(description="the column to predict, or several of numbers", examples=["price"]),
 ]
 
 
@@ -326,7 +326,8 @@ class FunctionTable(_ColumnsTable):
         default={}, description="arguments of the function", examples=[{"year": 2020}]
     )
     target: ColumnNames = Field(
-        default=("y",), description="the column or array to predict; for mse, one or more"
+        default=("y",),
+        description="the column or array to predict, or several of numbers",
     )
 
 

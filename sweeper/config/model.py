@@ -27,7 +27,7 @@ class _LayerKeys(Table):
     """The keys of every network of hidden layers."""
 
     depth: Annotated[int, Field(ge=0, le=1000)] = Field(
-        description="hidden layers; 0 is a linear model", examples=[2]
+        description="hidden layers; 0 is a linear model, and tabm needs 1 or more", examples=[2]
     )
     width: Count = Field(description="units of each hidden layer", examples=[64])
     activation: Activation = Field(default="relu", description="activation after each hidden layer")

@@ -266,8 +266,8 @@ class SupervisedTable(EpochsTable):
     )
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
         default=(),
-        description="metrics to report: accuracy, f1, auroc and log_loss for classes; r2, rmse and "
-        "mae for numbers; or your own functions",
+        description="metrics to report: accuracy, f1 (the mean over all classes, also of two), "
+        "auroc and log_loss for classes; r2, rmse and mae for numbers; or your own functions",
         examples=[["accuracy", "auroc"]],
     )
 
