@@ -128,7 +128,7 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Ta
         **({"ensemble": f"python -m sweeper ensemble {root}"} if averages else {}),
         "confirm": f"python -m sweeper confirm {root}",
         "reproduce": f"python -m sweeper reproduce {root} {number}",
-        "refit": f"python -m sweeper refit {root} {number} --to refit-model/",
+        "refit": f"python -m sweeper refit {root} {number} --to refit/",
         "export": f"python -m sweeper export {root} {number} --to best/",
     }
     if row["model_path"] is None:
@@ -234,7 +234,7 @@ def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
     """How to continue with the first finalist, if other commands would use another trial."""
     if first["rank_before"] != 1:
         root, number = quote(str(run_dir.root)), first["trial"]
-        again = f"python -m sweeper refit {root} {number} --to refit-model/"
+        again = f"python -m sweeper refit {root} {number} --to refit/"
         yield f"other commands still use the study's best; to continue with trial {number}: {again}"
 
 

@@ -144,11 +144,11 @@ def test_the_command_predicts_what_a_refit_model_returns(
     assert not again.data.standardizes_targets
 
     assert command("refit", "run").returncode == 0
-    done = command("predict", "refit-model", "visits.csv")
+    done = command("predict", "refit", "visits.csv")
     assert done.returncode == 0, done.stderr
     name, *values = done.stdout.split()
     assert name == "visits"
-    saved = sweeper.load(tmp_path / "refit-model", base_dir=tmp_path)
+    saved = sweeper.load(tmp_path / "refit", base_dir=tmp_path)
     np.testing.assert_allclose([float(value) for value in values], rates_of(saved), rtol=1e-4)
 
 

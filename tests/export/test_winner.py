@@ -106,7 +106,7 @@ def test_confirm_says_how_to_continue_with_another_winner(tmp_path: Path) -> Non
 
     assert [*after_confirming(run_dir, finalist(1, 15, 1, 0.96))] == []
     (told,) = after_confirming(run_dir, finalist(1, 3, 2, 0.93))
-    assert f"python -m sweeper refit '{run_dir.root}' 3 --to refit-model/" in told
+    assert f"python -m sweeper refit '{run_dir.root}' 3 --to refit/" in told
 
 
 def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dict[str, Any]:
@@ -228,17 +228,17 @@ def test_the_winner_is_trained_on_all_but_test_rows_and_exported(
     row = sweeper.open_results(RunDir(directory / "run").refit / str(number)).trials().iloc[0]
     assert row["epochs_done"] == best["best_epoch"]
     assert row["trial_number"] == number
-    saved = sweeper.load(command.directory / "refit-model")
+    saved = sweeper.load(command.directory / "refit")
     assert saved.params == {}
     assert saved.info["data"]["spec"]["train_rows"] == 178 - 36
-    card = (command.directory / "refit-model" / "README.md").read_text(encoding="utf-8")
+    card = (command.directory / "refit" / "README.md").read_text(encoding="utf-8")
     assert "It was trained on train+val: validation metrics are of rows" in card
     refused = command("refit", run)
     assert refused.returncode == 2
     assert "this directory already exists" in refused.stderr
 
 
-def test_a_refit_inside_its_run_directory_writes_a_model_next_to_the_training(
+def test_a_refit_refuses_the_places_of_its_study_before_it_trains(
     directory: Path, command: CommandLine
 ) -> None:
     run = command.directory / "run"
@@ -252,9 +252,10 @@ def test_a_refit_inside_its_run_directory_writes_a_model_next_to_the_training(
             f"{place}: the study keeps its own files here; choose another directory with --to\n"
         )
     assert not (run / "refit").exists()
-    done = inside("refit", ".", "--quiet")
+    assert inside("refit", ".", "--quiet").returncode == 2  # `refit` is the default
+    done = inside("refit", ".", "--to", "winner", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
-    assert sweeper.load(run / "refit-model").params == {}
+    assert sweeper.load(run / "winner").params == {}
     assert len(RunDir(run).nested()) == 1
 
 

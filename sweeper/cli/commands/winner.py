@@ -197,9 +197,7 @@ def refit(
     on: Annotated[
         Literal["train+val", "all"], typer.Option("--on", help="The rows to train on.")
     ] = "train+val",
-    output: ModelDirectory = Path(
-        "refit-model"
-    ),  # not `refit`, where the run directory has its trainings
+    output: ModelDirectory = Path("refit"),  # next to `best`, which export writes
     fresh: Fresh = False,
     trust_code: TrustCode = False,
     quiet: AnswerAlone = False,
