@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_integer_dtype
 
+from sweeper.config.study import EDITION
 from sweeper.config.toml import toml_value
 from sweeper.data.columns import is_number
 from sweeper.data.files import UnfitTableError
@@ -41,6 +42,8 @@ _UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 # lines to read to find out which decimal separator yields more numeric columns
 _ROWS = 100
 _LONGEST_FIELD = 2**31 - 1
+# as pandas calls a first column without a name
+_NAMELESS = "Unnamed: 0"
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?\s*")
 _SEP = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
@@ -86,6 +89,14 @@ class Dialect:
 USUAL = Dialect()
 
 
+class _Record(NamedTuple):
+    """The fields of a row, the number and the text of the line on which it starts."""
+
+    line: int
+    text: str
+    fields: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class CsvFile:
     """A CSV file, which may be compressed, and the format to read it in."""
@@ -113,8 +124,14 @@ class CsvFile:
             yield text
 
     def read(self, *, errors: str = "strict", **options: Any) -> pd.DataFrame:
-        """The result of `pandas.read_csv`, from its header on."""
+        """The result of `pandas.read_csv`, from its header on.
+
+        A first column that only R has named, by a number for each row, is called as if it had an
+        empty name.
+        """
         usual = {**self.dialect.options, "encoding_errors": errors, "compression": None}
+        if "header" not in options and self._has_row_names():
+            usual |= {"header": 0, "names": [_NAMELESS, *self.header()[1:]]}
         if not self.dialect.skip_rows and not is_packed(self.path):
             check_size(self.path)
             return pd.read_csv(self.path, **{**usual, **options})
@@ -126,24 +143,58 @@ class CsvFile:
         return self.read(dtype=str, **options)
 
     def header(self) -> list[str]:
-        """The fields of its first line."""
-        return self.as_text(header=None, nrows=1, keep_default_na=False).iloc[0].tolist()
+        """The names of its columns, empty for the row names of R."""
+        names = self.as_text(header=None, nrows=1, keep_default_na=False).iloc[0].tolist()
+        return ["", *names] if self._has_row_names() else names
 
     def row_lines(self) -> list[int]:
         """The line on which each row starts; the header is line 1."""
-        begins: list[int] = []
-        limit, skipped = csv.field_size_limit(_LONGEST_FIELD), self.dialect.skip_rows
+        return [record.line for record in self._records()][1:]
+
+    def n_fields(self) -> int:
+        """The number of fields in its first row, 0 without rows."""
+        records = self._first_records()
+        return len(records[1].fields) if len(records) > 1 else 0
+
+    def ends_with_separator(self) -> bool:
+        """Whether the last field of its first row is empty."""
+        records = self._first_records()
+        return len(records) > 1 and not records[1].fields[-1]
+
+    def _has_row_names(self) -> bool:
+        """Whether rows begin with a name that the header lacks, as R's `write.table` writes them.
+
+        It also puts all names in quotes.
+        """
+        records = self._first_records()
+        if len(records) < 2:
+            return False
+        names, row = records
+        is_named_once = len({*names.fields}) == len(names.fields)
+        is_longer = len(row.fields) == len(names.fields) + 1 and row.fields[-1] != ""
+        are_quoted = all(f'"{name}"' in names.text for name in names.fields)
+        return is_named_once and is_longer and are_quoted and row.text.startswith('"')
+
+    def _first_records(self) -> list[_Record]:
+        """The header and the first row, as far as there are any."""
+        with closing(self._records("replace")) as records:
+            return [*islice(records, 2)]
+
+    def _records(self, errors: str = "strict") -> Generator[_Record]:
+        """Its header and rows, without blank lines."""
+        limit, texts = csv.field_size_limit(_LONGEST_FIELD), list[str]()
+        line = 1 + self.dialect.skip_rows
         try:
-            with self.open_text() as text:
-                reader, line = csv.reader(text, delimiter=self.dialect.separator), 1 + skipped
-                for record in reader:
+            with self.open_text(errors) as text:
+                lines = (texts.append(one) or one for one in text)
+                for fields in csv.reader(lines, delimiter=self.dialect.separator):
                     # a blank line is not a row, and a quoted field may span several lines
-                    if len(record) > 1 or any(field.strip() for field in record):
-                        begins.append(line)
-                    line = reader.line_num + 1 + skipped
+                    if len(fields) > 1 or any(field.strip() for field in fields):
+                        yield _Record(line, texts[0], fields)
+                    line += len(texts)
+                    texts.clear()
         finally:
             csv.field_size_limit(limit)
-        return begins[1:]
 
     def missing_words(
         self, frame: pd.DataFrame, missing: Sequence[str] | None
@@ -321,6 +372,7 @@ def read_csv_table(
     missing: Sequence[str] | None = None,
     categories: Collection[str] | None = None,
     strict: bool = True,
+    edition: int = EDITION,
 ) -> pd.DataFrame:
     """The rows of a CSV file with a header, without the index that pandas wrote.
 
@@ -331,6 +383,7 @@ def read_csv_table(
     Columns in `categories` stay text if the numbers that pandas reads differ from what is written,
     such as 01234; other columns get the integers that are written. If None, all are as pandas reads
     them. If `strict`, cells with a NUL byte and quoted cells that contain whole rows are refused.
+    Up to `edition` 4, rows may have more fields than the header if pandas numbers the rows by them.
 
     Raises:
         UnfitTableError: it cannot be read, or was read with the wrong format.
@@ -347,7 +400,7 @@ def read_csv_table(
         raise
     except (OSError, ValueError, *DAMAGE) as error:
         raise _unreadable(file, error) from error
-    _check_shape(file, header, frame)
+    _check_shape(file, header, frame, edition)
     if strict:
         _check_cells(file, frame)
     first = frame.columns[0]
@@ -482,15 +535,15 @@ def _of_excel(file: CsvFile) -> str:
     return f" (line 1 is Excel's {first})" if _SEP.fullmatch(first) else ""
 
 
-def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame) -> None:
-    if not isinstance(frame.index, pd.RangeIndex):
+def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame, edition: int) -> None:
+    # pandas would use the first fields of longer rows as names of the rows
+    is_range = isinstance(frame.index, pd.RangeIndex)
+    if file.n_fields() > len(header) if edition > 4 else not is_range:
         _check_above(file)
         likely = likely_dialect(file.path)
         if likely.decimal == "," != file.dialect.decimal:
             raise _separated(file, likely)  # commas are not only in numbers
-        # pandas would use the first field as the name of the row
-        found = "has more fields in its rows than in its header"
-        raise UnfitTableError(found, "name every column")
+        raise _longer_than_header(file)
     columns = pd.Series(header, dtype="str")
     twice = [f"'{name}'" for name in columns[columns.duplicated()].unique() if name]
     if twice:
@@ -501,6 +554,16 @@ def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame) -> None:
         raise UnfitTableError(f"has several columns {listed(twice)}", hint)
     if frame.empty:
         raise UnfitTableError("has a header but no rows", "write one line per row")
+
+
+def _longer_than_header(file: CsvFile) -> UnfitTableError:
+    """The error of a file whose rows have more fields than its header."""
+    hint = "name every column"
+    if file.ends_with_separator():
+        hint = f"remove the {file.dialect.separator!r} at the end of each row, or {hint}"
+    elif file.dialect.separator == ",":
+        hint += ", and write decimal points if the numbers have decimal commas"
+    return UnfitTableError("has more fields in its rows than in its header", hint)
 
 
 def _check_cells(file: CsvFile, frame: pd.DataFrame) -> None:

@@ -98,6 +98,7 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
             missing=data.missing_values,
             categories=categories,
             strict=config.edition > 1,
+            edition=config.edition,
         )
         words = file.missing_words(frame, data.missing_values)
     except UnfitTableError as error:

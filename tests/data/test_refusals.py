@@ -44,7 +44,8 @@ def test_good_rows_are_accepted(make_study) -> None:
         ),
         (
             "a,kind\n1,2,3\n1,2,3\n",
-            "rows.csv has more fields in its rows than in its header; name every column",
+            "rows.csv has more fields in its rows than in its header; name every column, and write "
+            "decimal points if the numbers have decimal commas",
         ),
         (
             "a,kind,a\n1,2,3\n",

@@ -1,0 +1,109 @@
+"""Rows, column names and separators of CSV files: what is read, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.data.csv_reader import CsvFile, Dialect, read_csv_table
+from sweeper.data.files import UnfitTableError
+from sweeper.data.guess import guess
+from sweeper.data.new_rows import read_rows
+from sweeper.data.prepare import prepare
+from sweeper.data.transform import Transform
+from sweeper.errors import DataError
+
+CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
+HEADER = "id,size,kind\n"
+LONGER = "has more fields in its rows than in its header; name every column"
+
+
+def numbered(end: str, n_rows: int = 60, start: int = 1) -> str:
+    """Rows that begin with their number; each ends with its kind and `end`."""
+    rows = range(start, start + n_rows)
+    return "".join(f"{i},{i * i % 7}.5,{'pear' if i % 2 else 'fig'}{end}\n" for i in rows)
+
+
+@pytest.mark.parametrize("start", [0, 1, 7])
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (numbered(""), f"{LONGER}, and write decimal points if the numbers have decimal commas"),
+        (
+            numbered(","),
+            "has more fields in its rows than in its header; remove the ',' at the end of each "
+            "row, or name every column",
+        ),
+    ],
+)
+def test_rows_with_one_more_field_than_the_header_are_refused(
+    text: str, advice: str, start: int, make_study, tmp_path: Path
+) -> None:
+    counted = "".join(
+        f"{i + start},{line.partition(',')[2]}\n" for i, line in enumerate(text.splitlines())
+    )
+    table = HEADER + (counted if counted.endswith(",\n") else counted.replace(".5", ",5"))
+    study = make_study(CSV, table)
+    with pytest.raises(DataError) as caught:
+        prepare(study)
+    assert str(caught.value) == f"study.toml:11: data.path: rows.csv {advice}"
+    with pytest.raises(DataError) as guessed:
+        guess(tmp_path / "rows.csv")
+    assert str(guessed.value).endswith(advice)
+
+
+@pytest.mark.parametrize("text", ["size\n1,5\n2,5\n", "size\n1,5\n", "size,price\n1,5,2\n"])
+def test_new_rows_with_one_more_field_than_the_header_are_refused(
+    text: str, make_study, tmp_path: Path
+) -> None:
+    good = "size,price,kind\n" + numbered("")
+    transform = Transform.from_dict(prepare(make_study(CSV, good)).transform)
+    (tmp_path / "new.csv").write_text(text)
+    with pytest.raises(DataError, match=LONGER):
+        read_rows(tmp_path / "new.csv", transform, ())
+
+
+@pytest.mark.parametrize("row", [2, 1000, 1999])
+def test_a_later_row_with_one_more_field_is_refused(row: int, tmp_path: Path) -> None:
+    lines = (HEADER + numbered("", 1999)).splitlines()
+    lines[row] += ",1"
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    with pytest.raises(UnfitTableError, match=f"Expected 3 fields in line {row + 1}, saw 4"):
+        read_csv_table(CsvFile(tmp_path / "rows.csv"))
+
+
+def test_a_study_of_an_earlier_edition_still_numbers_its_rows_by_the_first_field(
+    make_study,
+) -> None:
+    study = make_study(CSV, "size,dose,kind\n" + numbered("").replace(".5", ",5"))
+    assert prepare(study.under(4)).feature_names == ("size", "dose")
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize("edition", [4, 5])
+def test_row_names_that_r_has_written_in_quotes_are_not_a_column(
+    edition: int, separator: str, make_study, tmp_path: Path
+) -> None:
+    rows = [(i % 7 + 0.5, "NA" if i == 5 else i % 3, "ab"[i % 2]) for i in range(60)]
+    text = "size,dose,kind\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows)
+    settings = CSV + f"separator = '{separator}'\nimpute = 'median'\n"
+    expected = prepare(make_study(settings, text.replace(",", separator)).under(edition))
+    of_r = '"size","dose","kind"\n' + "".join(
+        f'"{i + 1}",{a},{b},"{c}"\n' for i, (a, b, c) in enumerate(rows)
+    )
+    study = make_study(settings, of_r.replace(",", separator)).under(edition)
+    assert prepare(study).digest == expected.digest
+    assert (guess(tmp_path / "rows.csv").features, guess(tmp_path / "rows.csv").rows) == (2, 60)
+    new = read_rows(
+        tmp_path / "rows.csv", Transform.from_dict(expected.transform), {"kind"}, ["dose"],
+        Dialect(separator),
+    )  # fmt: skip
+    assert new.kept["dose"][4:7] == ["1", "NA", "0"]
+    assert new.unused == []
+
+
+def test_text_of_r_in_place_of_row_numbers_needs_a_name(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text('"size","kind"\n"Mazda",1,"a"\n"Fiat",2,"b"\n')
+    with pytest.raises(UnfitTableError, match="has no name for column 1"):
+        read_csv_table(CsvFile(tmp_path / "rows.csv"))
