@@ -383,7 +383,8 @@ def read_csv_table(
     Columns in `categories` stay text if the numbers that pandas reads differ from what is written,
     such as 01234; other columns get the integers that are written. If None, all are as pandas reads
     them. If `strict`, cells with a NUL byte and quoted cells that contain whole rows are refused.
-    Up to `edition` 4, rows may have more fields than the header if pandas numbers the rows by them.
+    Up to `edition` 4, rows may have more fields than the header if pandas numbers the rows by them,
+    and a header of several fields is not searched for other separators.
 
     Raises:
         UnfitTableError: it cannot be read, or was read with the wrong format.
@@ -392,7 +393,7 @@ def read_csv_table(
         header = file.header()
         if any("\0" in name for name in header):
             raise _undecodable(file)
-        _check_header(file, header)
+        _check_header(file, header, edition)
         kinds: Any = {name: "str" for name in texts if name in set(header)}
         options = _gaps(missing, header, kinds)
         frame = file.read(low_memory=False, dtype=kinds, **options)
@@ -506,13 +507,25 @@ def _undecodable(file: CsvFile) -> UnfitTableError:
     return UnfitTableError(f"is not {encoding.upper()}{where}", likely=likely)
 
 
-def _check_header(file: CsvFile, header: list[str]) -> None:
+def _check_header(file: CsvFile, header: list[str], edition: int) -> None:
     """Refuse other separators, and a comment or Excel's `sep=;` in place of the header."""
     others = [one for one in SEPARATORS if one != file.dialect.separator]
-    if len(header) == 1 and any(one in header[0] for one in others):
-        raise _separated(file, likely_dialect(file.path))
+    if any(one in name for name in header for one in others):
+        likely = likely_dialect(file.path)
+        if len(header) == 1 or (edition > 4 and _is_better(likely, file, header)):
+            raise _separated(file, likely)
     if len(header) == 1 or header[0].startswith("#") or header[0].lower().startswith("sep="):
         _check_above(file)
+
+
+def _is_better(likely: Dialect, file: CsvFile, header: Sequence[str]) -> bool:
+    """Whether another separator fits better: names may contain one, such as "City, State"."""
+    if likely.separator == file.dialect.separator:
+        return False
+    n_names = len(CsvFile(file.path, likely).header())
+    if file.n_fields() != len(header) or n_names > len(header):
+        return True
+    return n_names == len(header) and any(name.startswith(" ") for name in header)
 
 
 def _separated(file: CsvFile, likely: Dialect) -> UnfitTableError:

@@ -107,3 +107,63 @@ def test_text_of_r_in_place_of_row_numbers_needs_a_name(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text('"size","kind"\n"Mazda",1,"a"\n"Fiat",2,"b"\n')
     with pytest.raises(UnfitTableError, match="has no name for column 1"):
         read_csv_table(CsvFile(tmp_path / "rows.csv"))
+
+
+@pytest.mark.parametrize(
+    ("header", "rows"),
+    [
+        ("size;City, State;kind\n", "{};Salem, OR;{}\n"),
+        ("size;City, State;kind\n", "{};Boston;{}\n"),
+        ("City, State;kind\n", "Salem, O{};{}\n"),
+        ("Price, EUR;Area, m2, rounded;kind\n", "3{};50;{}\n"),
+    ],
+)
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_a_comma_in_a_column_name_does_not_separate_columns(
+    separator: str, header: str, rows: str, make_study, tmp_path: Path
+) -> None:
+    text = header + "".join(rows.format(i % 9, "ab"[i % 2]) for i in range(60))
+    text = text.replace(";", separator)
+    study = make_study(CSV, text)
+    shown = separator.replace("\t", "\\t")
+    with pytest.raises(DataError) as caught:
+        prepare(study)
+    assert str(caught.value) == (
+        "study.toml:11: data.path: rows.csv has columns that seem to be separated by "
+        f'{separator!r}; write separator = "{shown}"'
+    )
+    guessed = guess(tmp_path / "rows.csv", "kind")
+    assert guessed.settings == {"separator": separator}
+    assert guessed.features + len(guessed.drop) == header.count(";")
+    right = prepare(make_study(f"{CSV}separator = '{separator}'\n"))
+    new = read_rows(tmp_path / "rows.csv", Transform.from_dict(right.transform), {"kind"})
+    assert [*new.frame] == header.strip().split(";")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("title,genres|tags,kind", "a,x|y"),
+        ("a;b,size,kind", "1,2"),
+        ("a|b,kind", "x|y"),
+        ('"a;b",kind', '"1;2"'),
+    ],
+)
+def test_another_separator_in_a_name_of_a_comma_separated_file_is_part_of_it(
+    header: str, row: str, tmp_path: Path
+) -> None:
+    lines = [header, *(f"{row},{'ab'[i % 2]}" for i in range(60))]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    frame = read_csv_table(CsvFile(tmp_path / "rows.csv"))
+    assert [*frame] == header.replace('"', "").split(",")
+
+
+def test_a_study_of_an_earlier_edition_keeps_its_separator(make_study) -> None:
+    rows = "".join(f"{i};Salem, {'OR'[i % 2]};{'ab'[i % 2]}\n" for i in range(60))
+    study = make_study(
+        CSV.replace("kind", " State;kind") + 'categorical_columns = ["size;City"]\n',
+        "size;City, State;kind\n" + rows,
+    )
+    assert prepare(study.under(4)).n_features > 10
+    with pytest.raises(DataError, match="seem to be separated by ';'"):
+        prepare(study)
