@@ -22,6 +22,7 @@ from sweeper.data.columns import (
     plain,
     strays,
     units_rows,
+    without_fractions,
 )
 from sweeper.data.csv_reader import SUFFIXES, USUAL, CsvFile, likely_dialect, read_csv_table
 from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
@@ -163,13 +164,16 @@ def _guess(
     may_be_constant: bool,
 ) -> Guess:
     table = whole.frame
-    as_read = replace(whole, frame=plain(table)[0])
+    read, declared = plain(table)
+    whole = replace(whole, categories=declared)
+    as_read = replace(whole, frame=read)
     target, because = _target(place, as_read, target, option)
     raw = replace(whole, targets=(target,)).with_targets()
-    of_target, n_rows = raw.frame[target], len(raw.frame)
+    n_rows, frame = len(raw.frame), plain(raw.frame)[0]
+    of_target = raw.frame[target] if target in declared else without_fractions(frame[target])
     words = sorted({word for of in whole.words.values() for word in of})
     words += gap_words(raw.frame, whole.decimal)
-    raw = replace(raw, frame=plain(raw.frame)[0])
+    raw = replace(raw, frame=frame)
     drop = _dropped(raw, words)
     raw = replace(raw, drop=(*drop,))
     kept, dates = raw.features, _dates(raw)
@@ -199,7 +203,7 @@ def _guess(
         as_text={**_gap_classes(raw, of_target, words), **_as_text(raw, words)},
         stray=stray,
         codes=_codes(of_target),
-        is_text=not stray and raw.is_category(target),
+        is_text=not stray and not is_numeric_dtype(frame[target].dtype),
         settings=whole.csv.dialect.instead_of(USUAL) if whole.csv else {},
         words=as_missing,
         missing_values=used.words_of_numbers if as_missing else (),
