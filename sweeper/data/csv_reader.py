@@ -306,18 +306,37 @@ def _header_line(lines: Sequence[str], separator: str) -> int:
         place -= 1
     if width < 2 or place > len(rows) - 2:
         return len(lines)
-    while place < len(rows) - 2 and _is_title(rows[place][1], rows[place + 1][1]):
+    while place < len(rows) - 2 and _is_title(*(fields for _, fields in rows[place:])):
         place += 1
     if place and any(_PLAIN.fullmatch(field) for field in rows[place][1]):
         return len(lines)
     return rows[place][0]
 
 
-def _is_title(record: Sequence[str], following: Sequence[str]) -> bool:
-    """Whether a line is above the header: a comment, or a title in one of its fields."""
-    is_text = not any(_PLAIN.fullmatch(field) for field in following)
+def _is_title(record: Sequence[str], following: Sequence[str], *rows: Sequence[str]) -> bool:
+    """Whether a line is above the header: a comment, or a title in one of its fields.
+
+    A line with a # and as many fields as the others is the header unless the next one must be it.
+    """
+    if any(_PLAIN.fullmatch(field) for field in following):
+        return False
     is_alone = len(record) > 2 and sum(bool(field.strip()) for field in record) == 1
-    return is_text and (record[0].startswith("#") or is_alone)
+    return is_alone or (record[0].startswith("#") and _is_unlike(following, rows))
+
+
+def _is_unlike(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether these texts cannot be a row: numbers or texts that are repeated follow below them.
+
+    Gaps may be in a row, but not in a header.
+    """
+    if any(name.strip() in MISSING_WORDS for name in names):
+        return False
+    columns = [[row[place] for row in rows] for place in range(len(names))]
+    if any(name in column for name, column in zip(names, columns, strict=True)):
+        return False
+    return any(
+        len({*column}) < len(column) or any(map(_PLAIN.fullmatch, column)) for column in columns
+    )
 
 
 def _likely_encoding(path: Path) -> str:

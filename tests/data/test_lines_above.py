@@ -50,6 +50,39 @@ def test_a_file_without_lines_above_is_read(above: str, make_study, tmp_path: Pa
     assert guess(tmp_path / "rows.csv").settings == {"separator": ";"}
 
 
+TEXTS = "".join(f"{'stu'[i % 3]};{'red' if i % 4 else 'blue'};{'ab'[i % 2]}\n" for i in range(40))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        TEXTS,
+        "fig;red;a\npear;blue;b\napple;green;a\nplum;black;b\n",
+        *(f"v;{gap};c\n" + TEXTS.replace("red", "5").replace("blue", "3") for gap in ("", "NA")),
+    ],
+)
+def test_a_column_whose_name_begins_with_a_hash_is_not_a_comment(
+    rows: str, make_study, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("#sample;colour;kind\n" + rows)
+    guessed = guess(tmp_path / "rows.csv", "kind")
+    assert (guessed.settings, guessed.rows) == ({"separator": ";"}, rows.count("\n"))
+    if rows == TEXTS:
+        names = prepare(make_study(CSV)).feature_names
+        assert names[:3] == ("#sample_s", "#sample_t", "#sample_u")
+
+
+@pytest.mark.parametrize("above", ["# made; by; me\n", "# made; by; me\n# on; some; day\n"])
+def test_a_comment_with_separators_is_above_the_header_of_texts(
+    above: str, make_study, tmp_path: Path
+) -> None:
+    expected = prepare(make_study(CSV, "sample;colour;kind\n" + TEXTS)).digest
+    (tmp_path / "rows.csv").write_text(f"{above}sample;colour;kind\n{TEXTS}")
+    lines = above.count("\n")
+    assert guess(tmp_path / "rows.csv").settings == {"separator": ";", "skip_rows": lines}
+    assert prepare(make_study(f"{CSV}skip_rows = {lines}\n")).digest == expected
+
+
 def test_data_in_place_of_column_names_is_reported(make_study, tmp_path: Path) -> None:
     rows = "".join(f"{i % 7}.5,{i % 3},{'ab'[i % 2]}\n" for i in range(40))
     commas = CSV.replace(";", ",")
