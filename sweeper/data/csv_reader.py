@@ -188,8 +188,8 @@ class CsvFile:
             with self.open_text(errors) as text:
                 lines = (texts.append(one) or one for one in text)
                 for fields in csv.reader(lines, delimiter=self.dialect.separator):
-                    # a blank line is not a row, and a quoted field may span several lines
-                    if len(fields) > 1 or any(field.strip() for field in fields):
+                    # a blank line is not a row, but "" is one; a field may span several lines
+                    if len(fields) > 1 or texts[0].strip():
                         yield _Record(line, texts[0], fields)
                     line += len(texts)
                     texts.clear()

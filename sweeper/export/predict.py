@@ -79,30 +79,34 @@ def _predicted(
     if found.unused:
         names = listed([f"'{name}'" for name in found.unused])
         warn(f"{rows.name}: not used, since the study does not have them: {names}")
-    with as_written(str(model)), warnings.catch_warnings(record=True) as doubts:
+    with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
-        columns = dict(_columns(saved, _outputs(saved, rows, found), targets))
-        notes = [*_notes_on_numbers(found, transform, data)]
-    for doubt in doubts:
-        at = _at(found, getattr(doubt.message, "rows", ()))
-        warn(f"{rows.name}: {doubt.message}{at}")
-    for note in notes:
-        warn(f"{rows.name}: {note}")
+        outputs = _outputs(model, saved, rows, found)
+        with as_written(str(model)):
+            columns = dict(_columns(saved, outputs, targets))
+            notes = [*_notes_on_numbers(found, transform, data)]
+    doubtful = [(str(doubt.message), getattr(doubt.message, "rows", ())) for doubt in doubts]
+    for note, places in (*doubtful, *notes):
+        warn(f"{rows.name}: {note}{_at(found, places)}")
     named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
     return {**found.kept, **named}, len(found.frame)
 
 
-def _outputs(saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
-    """The model outputs for the rows that were read from the table `rows`.
+def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
+    """The outputs of the `model`, loaded as `saved`, for rows that were read from the table `rows`.
 
     Raises:
         DataError: they do not fit the model.
     """
-    try:
-        return saved.outputs(found.frame)
-    except UnfitRowsError as error:
-        where = f"{error.found}{_at(found, error.rows)}"
-        raise DataError(Problem(rows.name, "", where, error.hint)) from error
+    unfit: UnfitRowsError | None = None
+    with as_written(str(model)):
+        try:
+            return saved.outputs(found.frame)
+        except UnfitRowsError as error:
+            unfit = error
+    assert unfit is not None
+    where = f"{unfit.found}{_at(found, unfit.rows)}"
+    raise DataError(Problem(rows.name, "", where, unfit.hint)) from unfit
 
 
 def _at(found: NewRows, rows: Sequence[int]) -> str:
@@ -112,24 +116,27 @@ def _at(found: NewRows, rows: Sequence[int]) -> str:
 
 def _notes_on_numbers(
     found: NewRows, transform: Transform, data: Mapping[str, Any]
-) -> Iterator[str]:
-    """Which gaps were filled, and which numbers are beyond those of the training rows."""
+) -> Iterator[tuple[str, Sequence[int]]]:
+    """Which gaps were filled, and which numbers are beyond those of the training rows.
+
+    Each message has the rows that it is about; those of filled gaps have none.
+    """
     names = [*(transform.numbers if transform.fills else ())]
     names += [one.name for one in transform.categories if one.fill is not None]
     gaps = {name: int(found.frame[name].isna().sum()) for name in names}
     if filled := [f"{count} of '{name}'" for name, count in gaps.items() if count]:
-        yield f"missing values are filled as in training: {listed(filled)}"
+        yield f"missing values are filled as in training: {listed(filled)}", ()
     if transform.numbers and "ranges" in data:  # models of earlier versions do not have them
         beyond = sorted(_beyond(found, transform, data), reverse=True)
-        yield from (note for _, note in beyond[:_COLUMNS_SHOWN])
+        yield from ((note, rows) for _, note, rows in beyond[:_COLUMNS_SHOWN])
         if more := len(beyond[_COLUMNS_SHOWN:]):
-            yield f"{counted(more, 'more column')} beyond the training range"
+            yield f"{counted(more, 'more column')} beyond the training range", ()
 
 
 def _beyond(
     found: NewRows, transform: Transform, data: Mapping[str, Any]
-) -> Iterator[tuple[float, str]]:
-    """For each column with numbers beyond the training range, how far, and a message."""
+) -> Iterator[tuple[float, str, list[int]]]:
+    """For each column with numbers beyond the training range, how far, a message, and the rows."""
     x = transform.scaled_numbers(found.frame, data["spec"]["dtype"])
     low, high = (np.array(data["ranges"][end], x.dtype) for end in ("low", "high"))
     distance = np.maximum(low - x, x - high)
@@ -144,7 +151,8 @@ def _beyond(
         yield (
             float(far.max()) / max(float(high[place] - low[place]), _LEAST_RANGE),
             f"column '{name}': {counted(len(rows), 'row')} beyond the training range, {between}, "
-            f"such as {written(found.frame[name].iloc[int(far.argmax())])}{_at(found, rows)}",
+            f"such as {written(found.frame[name].iloc[int(far.argmax())])}",
+            rows,
         )
 
 

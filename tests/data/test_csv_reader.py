@@ -167,3 +167,12 @@ def test_a_study_of_an_earlier_edition_keeps_its_separator(make_study) -> None:
     assert prepare(study.under(4)).n_features > 10
     with pytest.raises(DataError, match="seem to be separated by ';'"):
         prepare(study)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_gap_in_quotes_is_a_row_and_a_blank_line_is_none(end: str, tmp_path: Path) -> None:
+    lines = ["size", "0.5", '""', "", "  ", '"1', '2"', '""', "9"]
+    (tmp_path / "rows.csv").write_bytes(end.join([*lines, ""]).encode())
+    file = CsvFile(tmp_path / "rows.csv")
+    assert file.row_lines() == [2, 3, 6, 8, 9]
+    assert len(read_csv_table(file)) == 5

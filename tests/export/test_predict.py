@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import sweeper
+from sweeper.data.csv_reader import CsvFile
 from sweeper.data.prepare import read
 from sweeper.data.split import split
 from sweeper.errors import DataError, SetupError
@@ -227,6 +228,19 @@ def test_filled_gaps_and_numbers_beyond_the_training_range_are_named(
         f"{number(x.min())} to {number(x.max())}, such as 999999 (lines 3, 4)",
     ]
     assert all(len(field) <= 12 for line in lines[1:] for field in line.split(",")[1:])
+
+
+def test_an_error_in_finding_lines_is_not_blamed_on_the_model(
+    best: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: CsvFile) -> list[int]:
+        raise LookupError("lines")
+
+    monkeypatch.setattr(CsvFile, "row_lines", fail)
+    for text in (rows_of("True", "maybe", "False").replace("0.5", "999"), rows_of("a", "b", "c")):
+        (tmp_path / "new.csv").write_text(text, encoding="utf-8")
+        with pytest.raises(LookupError, match=r"^lines$"):
+            predicted(best, tmp_path / "new.csv", lambda _: None)
 
 
 def test_load_py_warns_of_what_predict_reports(alone: ModuleType) -> None:
