@@ -23,7 +23,7 @@ from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER, describe_excess
-from sweeper.data.npz import UNREADABLE, stored_bytes
+from sweeper.data.npz import UNREADABLE, stored_bytes, table_of
 from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
@@ -95,7 +95,7 @@ def _read(
             return _csv(file, transform)
         if suffix == ".parquet":
             return None, _parquet(path, transform, keep)
-        return None, native(_arrays(path, transform.columns))
+        return None, native(_arrays(path, transform.columns, keep))
     except UnfitTableError as error:
         place = str(path) if file is None else path.name
         near = "" if path.exists() else _near_table(path)
@@ -187,16 +187,60 @@ def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.Data
     return parquet_table(paths, partitions=wanted, texts=texts)
 
 
-def _arrays(path: Path, columns: Collection[str]) -> pd.DataFrame:
-    """The rows of an array, or of named arrays of which `x` has all columns."""
+def _arrays(path: Path, columns: Collection[str], keep: Collection[str]) -> pd.DataFrame:
+    """The rows of an array, or of the named arrays that have the columns of the study.
+
+    If these are not there, `x` has all of them, in order.
+    """
     if path.suffix.lower() == ".npy":
         _check_fits(path.stat().st_size)
         return _of_array(np.load(path, allow_pickle=False), columns)
     with np.load(path, allow_pickle=False) as file:
-        _check_fits(stored_bytes(path, ["x"] if "x" in file.files else file.files))
-        if "x" in file.files:
-            return _of_array(file["x"], columns)
-        return pd.DataFrame({name: file[name] for name in file.files})
+        names = _arrays_to_read(file.files, columns, keep)
+        _check_fits(stored_bytes(path, names))
+        return _of_arrays({name: file[name] for name in names}, columns)
+
+
+def _arrays_to_read(
+    there: Sequence[str], columns: Collection[str], keep: Collection[str]
+) -> list[str]:
+    """The arrays `x` and those that can have wanted columns; all if there is no `x`."""
+    if "x" not in there or ALL in keep:
+        return [*there]
+    wanted = {name for column in (*columns, *keep) for name in (column, column.rpartition("_")[0])}
+    return [name for name in there if name in {"x", *wanted}]
+
+
+def _of_arrays(arrays: Mapping[str, Any], columns: Collection[str]) -> pd.DataFrame:
+    """One table of named arrays, as a study reads them; or with the columns of the study in `x`."""
+    tables = {name: table_of(name, values) for name, values in arrays.items() if values.ndim}
+    having = {one: [name for name in tables if one in tables[name]] for one in columns}
+    found = {name for names in having.values() for name in names}
+    is_like_study = "x" in tables and tables["x"].shape[1] == len(columns)
+    if "x" in tables and not all(having.values()) and (is_like_study or not found):
+        x = _of_array(arrays["x"], columns)
+        tables = {name: one for name, one in tables.items() if not {*one} & {*columns}}
+        tables["x"], having = x, dict.fromkeys(columns, ("x",))
+    return _join(tables, having)
+
+
+def _join(tables: Mapping[str, pd.DataFrame], having: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """One table of those with as many rows as the tables that have the columns of the study.
+
+    Raises:
+        ValueError: two tables have such a column, or their numbers of rows differ.
+    """
+    for column, names in having.items():
+        if len(names) > 1:
+            found = f"the arrays {listed([repr(name) for name in names])} both have a column"
+            raise ValueError(f"{found} '{column}'; leave one of them out")
+    needed = dict.fromkeys(name for names in having.values() for name in names)
+    rows = {name: len(tables[name]) for name in needed or tables}
+    if needed and len({*rows.values()}) > 1:
+        counts = [f"'{name}' has {counted(count, 'row')}" for name, count in rows.items()]
+        raise ValueError(f"{listed(counts)}; give each array one element per row")
+    alike = [one for one in tables.values() if len(one) in rows.values()]
+    return pd.concat(alike, axis=1) if alike else pd.DataFrame()
 
 
 def _check_fits(needed_bytes: int) -> None:

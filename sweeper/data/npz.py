@@ -78,7 +78,7 @@ def tabled(
         counts = listed([f"'{array}' has {counted(count, 'row')}" for array, count in rows.items()])
         hint = "give each array one element per row"
         raise DataError(config.problem(key, f"{name}: {counts}", hint))
-    frames = [_table(array, values) for array, values in arrays]
+    frames = [table_of(array, values) for array, values in arrays]
     columns = {array: tuple(t.columns) for (array, _), t in zip(arrays, frames, strict=True)}
     check_columns(config, key, name, columns)
     return pd.concat(frames, axis=1), columns
@@ -98,7 +98,8 @@ def check_columns(
         raise DataError(config.problem(key, found, "give each array at least one column"))
 
 
-def _table(name: str, values: Any) -> pd.DataFrame:
+def table_of(name: str, values: Any) -> pd.DataFrame:
+    """The columns of an array of at least one axis: its own name, or one per element of a row."""
     if values.ndim == 1:
         return pd.DataFrame({name: values})
     flat = values.reshape(len(values), -1)

@@ -1,0 +1,106 @@
+"""New rows to predict from arrays, which are called as in the study or have all columns in `x`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.data.new_rows import NewRows, read_rows
+from sweeper.data.prepare import prepare
+from sweeper.data.transform import Transform
+from sweeper.errors import DataError
+
+ROWS = np.random.default_rng(0).normal(size=(20, 3))
+FEATURES = 'source = "npz"\npath = "rows.npz"\nx = "features"\n'
+NPZ = FEATURES.replace('x = "features"\n', "")
+CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "t"\n'
+NEW = ROWS[:4] + 1
+OTHER = -NEW
+
+
+@pytest.fixture
+def transforms(make_study, tmp_path: Path) -> Mapping[str, Transform]:
+    """What the studies of a CSV file, of `x`, and of the array `features` do with new rows."""
+    np.savez(tmp_path / "rows.npz", x=ROWS, features=ROWS, y=ROWS[:, 0])
+    table = pd.DataFrame(ROWS, columns=[*"xyz"]).assign(t=ROWS[:, 0]).to_csv(index=False)
+    studies = {"csv": make_study(CSV, table, loss="mse")}
+    studies |= {"x": make_study(NPZ, loss="mse"), "features": make_study(FEATURES, loss="mse")}
+    made = {name: prepare(one).transform for name, one in studies.items()}
+    return {name: Transform.from_dict(one) for name, one in made.items()}
+
+
+def read(transform: Transform, path: Path, keep: tuple[str, ...] = (), **arrays: Any) -> NewRows:
+    np.savez(path / "new.npz", **arrays)
+    return read_rows(path / "new.npz", transform, {"y", "t"}, keep)
+
+
+@pytest.mark.parametrize(
+    ("study", "arrays"),
+    [
+        ("features", {"features": NEW}),
+        ("features", {"features": NEW, "prices": NEW[:, 0]}),
+        ("features", {"x": NEW}),
+        ("features", {"x": NEW, "y": NEW[:, 0]}),
+        ("features", {"x": OTHER, "features": NEW}),
+        ("x", {"x": NEW}),
+        ("x", {"x": NEW.reshape(4, 3, 1), "y": NEW[:, 0], "map": np.zeros((2, 2))}),
+        ("csv", {"x": NEW[:, 0], "y": NEW[:, 1], "z": NEW[:, 2]}),
+        ("csv", {"x": NEW, "y": NEW[:, 0]}),
+    ],
+)
+def test_arrays_of_the_study_are_preferred_to_x(
+    study: str, arrays: Mapping[str, Any], transforms: Mapping[str, Transform], tmp_path: Path
+) -> None:
+    found = read(transforms[study], tmp_path, **arrays)
+    np.testing.assert_array_equal(found.frame.to_numpy(), NEW)
+
+
+def test_an_x_that_is_not_used_is_named(
+    transforms: Mapping[str, Transform], tmp_path: Path
+) -> None:
+    found = read(transforms["features"], tmp_path, x=OTHER, features=NEW)
+    assert found.unused == ["x_0", "x_1", "x_2"]
+
+
+@pytest.mark.parametrize("array", ["features", "x"])
+def test_arrays_are_kept_next_to_those_of_the_study(
+    array: str, transforms: Mapping[str, Transform], tmp_path: Path
+) -> None:
+    arrays = {array: NEW, "id": np.arange(4), "more": np.zeros(9)}
+    found = read(transforms["features"], tmp_path, ("id",), **arrays)
+    assert found.kept == {"id": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("study", "arrays", "problem"),
+    [
+        (
+            "features",
+            {"features": NEW, "features_1": NEW[:, 0]},
+            "the arrays 'features' and 'features_1' both have a column 'features_1'; leave one",
+        ),
+        (
+            "csv",
+            {"x": NEW[:, 0], "y": NEW[:2, 1], "z": NEW[:, 2]},
+            "'x' has 4 rows, 'y' has 2 rows and 'z' has 4 rows; give each array one element",
+        ),
+        ("csv", {"x": NEW[:, 0], "y": NEW[:, 1]}, "no column 'z'"),
+        ("features", {"x": NEW[:, :2]}, "rows of 2 numbers, but the model needs 3"),
+        ("features", {"inputs": NEW, "more": np.zeros(2)}, "no column 'features_0'"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_study_are_refused(
+    study: str,
+    arrays: Mapping[str, Any],
+    problem: str,
+    transforms: Mapping[str, Transform],
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DataError) as caught:
+        read(transforms[study], tmp_path, **arrays)
+    assert problem in str(caught.value)
