@@ -443,6 +443,12 @@ def _gaps(
     return {"na_values": by_column, "keep_default_na": False}
 
 
+def codes_of(file: CsvFile, column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of the file, as text if its numbers are codes such as 01."""
+    name = str(column.name)
+    return _as_written(file, column.to_frame(), [name], {})[name]
+
+
 def _as_written(
     file: CsvFile, frame: pd.DataFrame, categories: Collection[str], options: Mapping[str, Any]
 ) -> pd.DataFrame:

@@ -24,7 +24,14 @@ from sweeper.data.columns import (
     units_rows,
     without_fractions,
 )
-from sweeper.data.csv_reader import SUFFIXES, USUAL, CsvFile, likely_dialect, read_csv_table
+from sweeper.data.csv_reader import (
+    SUFFIXES,
+    USUAL,
+    CsvFile,
+    codes_of,
+    likely_dialect,
+    read_csv_table,
+)
 from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
@@ -181,12 +188,13 @@ def _guess(
         raise DataError(_without_features(place, raw, drop, dates))
     used = replace(whole, frame=table[[target, *kept]])
     as_missing = _words(used)
+    stray = _stray(raw, of_target)
+    is_classes = not stray and _is_classes(of_target)
+    of_target = _as_codes(raw, of_target, whole) if is_classes else of_target
     counts = of_target.value_counts()
     if len(counts) == 1 and not may_be_constant:
         found = f"the target '{target}' has the same value in all rows, '{counts.index[0]}'"
         raise DataError(Problem(place, "", found, f"choose another column with {option}"))
-    stray = _stray(raw, of_target)
-    is_classes = not stray and _is_classes(of_target)
     return Guess(
         source,
         target,
@@ -212,6 +220,15 @@ def _guess(
         has_gaps=raw.has_gaps_in_numbers,
         weight=next((name for name in kept if _may_be_weights(raw.frame[name])), ""),
     )
+
+
+def _as_codes(raw: RawData, target: pd.Series[Any], whole: RawData) -> pd.Series[Any]:
+    """Classes as a study reads them from a CSV file: as text if they are codes such as 01 and 1."""
+    if raw.csv is None or raw.kept is None:
+        return target
+    codes = codes_of(raw.csv, whole.frame[raw.targets[0]])
+    is_text = isinstance(codes.dtype, pd.StringDtype)
+    return codes.iloc[raw.kept].reset_index(drop=True) if is_text else target
 
 
 def _without_features(

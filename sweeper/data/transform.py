@@ -298,7 +298,7 @@ class Transform:
         except NotNumbersError as error:
             found = f"column '{name}' has non-numbers in {counted(len(error.rows), 'row')}"
             hint = "write numbers, or leave them empty" if self.fills else "write numbers"
-            if any(f"'{word}'" in error.found for word in ("True", "False", "true", "false")):
+            if any(f"'{word}'" in error.found.lower() for word in ("true", "false")):
                 hint = f"{hint}; for booleans, use a column of type bool, or 1 and 0"
             raise UnfitRowsError(f"{found}: {error.found}", hint, error.rows) from None
 

@@ -57,3 +57,20 @@ def test_features_that_are_all_categories_of_numbers_are_not_numbers(tmp_path: P
     assert (guessed.features, guessed.numbers) == (3, 0)
     study = sweeper.load_study({"study": {"name": "zones"}}, data=frame, target="kind")
     assert len(prepare(study).feature_names) == 5 + 2 + 3
+
+
+@pytest.mark.parametrize("gap", ["", "NA"])
+@pytest.mark.parametrize(
+    ("codes", "n_classes"), [(["01", "1"], 2), (["01", "1", "02"], 3), (["1", "2"], 2)]
+)
+def test_classes_of_a_csv_file_are_counted_as_they_are_written(
+    codes: list[str], n_classes: int, gap: str, make_study, tmp_path: Path
+) -> None:
+    kinds = [codes[i % len(codes)] for i in range(60)] + [gap]
+    table = "size,kind\n" + "".join(f"{i % 7}.5,{kind}\n" for i, kind in enumerate(kinds))
+    data = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\nmissing_target = "drop"\n'
+    study = make_study(data, table)
+    guessed = guess(tmp_path / "rows.csv")
+    assert (guessed.is_classes, guessed.values, guessed.rows) == (True, n_classes, 60)
+    assert (guessed.rarest, guessed.commonest) == (60 // n_classes, 60 // n_classes)
+    assert len(prepare(study).class_names) == n_classes

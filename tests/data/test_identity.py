@@ -449,13 +449,16 @@ def test_text_among_new_numbers_is_refused_with_its_row() -> None:
             CLEAN.to_dict("records"),
             "a list of dicts; convert it to a table: pandas.DataFrame(rows)",
         ),
-        (
-            CLEAN.assign(size=["True", "1"]),
-            "column 'size' has non-numbers in 1 row: 'True' is not a number; write numbers, or "
-            "leave them empty; for booleans, use a column of type bool, or 1 and 0",
+        *(
+            (
+                CLEAN.assign(size=[word, "1"]),
+                f"column 'size' has non-numbers in 1 row: '{word}' is not a number; write numbers, "
+                "or leave them empty; for booleans, use a column of type bool, or 1 and 0",
+            )
+            for word in ("True", "TRUE")
         ),
     ],
-    ids=["repeated column", "list of dicts", "booleans as text"],
+    ids=["repeated column", "list of dicts", "booleans as text", "booleans of R as text"],
 )
 def test_rows_that_do_not_match_the_table_are_refused(rows: Any, expected: str) -> None:
     with pytest.raises(UnfitRowsError) as refusal:
