@@ -93,7 +93,7 @@ class Guess:
     if only `missing_values` meant missing. `hints` are further remarks about columns. `time` is
     a column by which the rows can be split in the order of time; else it is empty. `weight` is a
     column with the name and the values of weights of rows; else it is empty. `has_gaps` says
-    whether a number that is left is missing in some row.
+    whether a number that is left, or a category of numbers, is missing in some row.
     """
 
     source: str
@@ -217,7 +217,8 @@ def _guess(
         missing_values=used.words_of_numbers if as_missing else (),
         hints=(*_hints(raw, as_read, dates, is_classes=is_classes),),
         time=next((name for name in dates if times(raw.frame[name]).notna().all()), ""),
-        has_gaps=raw.has_gaps_in_numbers,
+        # a category of numbers would be refused, too
+        has_gaps=replace(raw, categories=frozenset[str]()).has_gaps_in_numbers,
         weight=next((name for name in kept if _may_be_weights(raw.frame[name])), ""),
     )
 
