@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from keyword import iskeyword
 from math import isfinite
@@ -43,7 +44,7 @@ def preprocess(record: Mapping[str, Any], networks: Mapping[str, Network]) -> di
     spec, transform = data["spec"], data["transform"]
     kept = ("columns", "numbers", "fills", "scaling", "categories", "one_hot", "place_scaling")
     generated = {name: spec[name] for name in ("x_mean", "x_scale") if spec[name]}
-    encoded = {"edges": encoding.edges} if encoding is not None else {}
+    encoded = {} if encoding is None else asdict(encoding)
     return {
         **encoded,
         **{name: transform[name] for name in (*kept, "classes")},
@@ -235,7 +236,7 @@ class TabM(eqx.Module):
 """
 _ENCODED = """\
 def encoded(x):
-    \"""Each number as its place in each of its bins; the first and the last bin have no end.\"""
+    \"""Each number as its place in each of its bins.\"""
     place, start, slope, low, high = BINS
     parts = jax.numpy.clip((x[place.astype(int)] - start) * slope, low, high)
     return jax.numpy.concatenate([parts, x[len(DATA["edges"]) :]])
@@ -245,7 +246,8 @@ def bins():
     for number, edges in enumerate(DATA["edges"]):
         ends = list(zip(edges[:-1], edges[1:]))
         for place, (start, end) in enumerate(ends):
-            low, high = 0 if place else -np.inf, 1 if place < len(ends) - 1 else np.inf
+            low = -np.inf if DATA["open_ended"] and place == 0 else 0
+            high = np.inf if DATA["open_ended"] and place == len(ends) - 1 else 1
             yield number, start, 1 / (end - start), low, high
 
 

@@ -27,12 +27,15 @@ Edges = tuple[tuple[float, ...], ...]
 class PiecewiseLinear:
     """Each number as one component per bin between its `edges`; other features stay as they are.
 
-    A component is 0 below its bin, rises linearly within it, and is 1 above. The first one also
-    falls below 0, and the last one rises above 1. Numbers are the first features. A number with
-    fewer than two edges is constant, and has no component.
+    A component is 0 below its bin, rises linearly within it, and is 1 above, so that a number
+    beyond the training rows counts as the least or the greatest of them. If the encoding is
+    `open_ended`, as in the paper, the first component falls below 0 and the last one rises above 1
+    there. Numbers are the first features. A number with fewer than two edges is constant, and has
+    no component.
     """
 
     edges: Edges
+    open_ended: bool = False
 
     def size(self, n_features: int) -> int:
         """How many numbers the encoding of `n_features` features has."""
@@ -53,8 +56,8 @@ class PiecewiseLinear:
         for place, own in enumerate(self.edges):
             bins = [*pairwise(own)]
             for index, (start, end) in enumerate(bins):
-                least = -np.inf if index == 0 else 0.0
-                most = np.inf if index == len(bins) - 1 else 1.0
+                least = -np.inf if self.open_ended and index == 0 else 0.0
+                most = np.inf if self.open_ended and index == len(bins) - 1 else 1.0
                 found.append((place, start, 1 / (end - start), least, most))
         return found
 

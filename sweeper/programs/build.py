@@ -185,7 +185,7 @@ class Programs:
     ) -> LayeredNetwork:
         model = settings.model
         assert isinstance(model, MlpTable | TabMTable)
-        size, embedding, encoding = self._taken(model, in_size)
+        size, embedding, encoding = self._taken(model, in_size, settings.edition)
         sizes = size, out_size, model.width, model.depth
         if isinstance(model, TabMTable):
             shape = TabMShape(*sizes, model.ensemble_size, embedding=embedding)
@@ -205,7 +205,7 @@ class Programs:
         )
 
     def _taken(
-        self, model: LayersTable, in_size: int
+        self, model: LayersTable, in_size: int, edition: int
     ) -> tuple[int, PeriodicShape | None, PiecewiseLinear | None]:
         """How a model embeds or encodes numbers, after the size of what its first layer gets."""
         if not isinstance(model, RowModelTable):
@@ -214,14 +214,14 @@ class Programs:
             sizes = self._data.n_numbers, model.n_frequencies, model.embedding_size
             embedding = PeriodicShape(*sizes)
             return embedding.size(in_size), embedding, None
-        encoding = self._encoding(model)
+        encoding = self._encoding(model, open_ended=edition < 5)
         return in_size if encoding is None else encoding.size(in_size), None, encoding
 
-    def _encoding(self, model: RowModelTable) -> PiecewiseLinear | None:
+    def _encoding(self, model: RowModelTable, *, open_ended: bool) -> PiecewiseLinear | None:
         """How a model encodes numbers: the same for all with the same bins."""
         name = model.encoded_by
         if name is not None and name not in self._encodings:
-            self._encodings[name] = PiecewiseLinear(dict(self._data.bins)[name])
+            self._encodings[name] = PiecewiseLinear(dict(self._data.bins)[name], open_ended)
         return None if name is None else self._encodings[name]
 
 

@@ -43,8 +43,14 @@ NUMBERS = (
 TRIAL = spec(5, depth=2, width=12, activation="tanh", lr=1e-3, weight_decay=0.1)
 
 
-def plain_encoding(x: NDArray[Any], edges: Any) -> NDArray[Any]:
-    """Equation 1 of Gorishniy et al. 2022, number by number and bin by bin."""
+def plain_encoding(x: NDArray[Any], edges: Any, *, open_ended: bool) -> NDArray[Any]:
+    """Equation 1 of Gorishniy et al. 2022, number by number and bin by bin.
+
+    Unless it is `open_ended`, of numbers that are moved into the range of the edges.
+    """
+    if not open_ended:
+        ends = np.array([(own[0], own[-1]) for own in edges]).T
+        x = np.concatenate([x[:, : len(edges)].clip(*ends), x[:, len(edges) :]], axis=1)
     found = []
     for place, own in enumerate(edges):
         for t in range(1, len(own)):
@@ -57,17 +63,22 @@ def plain_encoding(x: NDArray[Any], edges: Any) -> NDArray[Any]:
     return np.stack([*found, *x.T[len(edges) :]], axis=1)
 
 
-@pytest.mark.parametrize(("way", "bins"), [("exact", "tree"), ("padded", "quantile")])
+@pytest.mark.parametrize(
+    ("way", "bins", "edition"), [("exact", "tree", 5), ("padded", "quantile", 4)]
+)
 def test_training_equals_that_on_encoded_rows(
-    way: str, bins: str, bench: Callable[..., Bench]
+    way: str, bins: str, edition: int, bench: Callable[..., Bench]
 ) -> None:
-    study = bench(*NUMBERS, f"model.bins={bins}")
+    study = bench(*NUMBERS, f"model.bins={bins}", f"edition={edition}")
     data = study.data
     edges = data.bins[f"{bins} 6"]
     curve = study.curves([TRIAL, spec(6, **{**TRIAL.params, "lr": 3e-3})], **WAYS[way])[5]
 
     net = first_net(study, TRIAL)
-    encoded = {n: plain_encoding(getattr(data, n), edges) for n in ("x_train", "x_val")}
+    encoded = {
+        name: plain_encoding(getattr(data, name), edges, open_ended=edition < 5)
+        for name in ("x_train", "x_val")
+    }
     study.data = replace(data, **encoded)
     optimizer = optax.adamw(1e-3, weight_decay=0.1, mask=lambda _: weights_only(net))
     units = (data.y_scale[0] ** 2,) * 2
@@ -93,9 +104,18 @@ def test_edges_are_quantiles_or_splits_of_the_training_rows(bench: Callable[...,
 
 def test_numbers_with_few_values_have_few_bins() -> None:
     encoding = PiecewiseLinear(((0.0, 1.0), (5.0,), (0.0, 1.0, 3.0)))
-    rows = np.array([[-1.0, 5.0, 2.0, 9.0], [2.0, 5.0, 5.0, 8.0]])
+    rows = np.array([[0.5, 5.0, 2.0, 9.0], [1.0, 5.0, 3.0, 8.0]])
     assert encoding.size(4) == 4
-    np.testing.assert_allclose(encoding(rows), [[-1.0, 1.0, 0.5, 9.0], [2.0, 1.0, 2.0, 8.0]])
+    np.testing.assert_allclose(encoding(rows), [[0.5, 1.0, 0.5, 9.0], [1.0, 1.0, 1.0, 8.0]])
+
+
+def test_numbers_beyond_the_training_rows_count_as_their_ends_unless_open_ended() -> None:
+    edges = ((0.0, 1.0), (0.0, 1.0, 3.0))
+    beyond, ends = np.array([[-1.0, -2.0], [2.0, 5.0]]), np.array([[0.0, 0.0], [1.0, 3.0]])
+    encoding = PiecewiseLinear(edges)
+    np.testing.assert_array_equal(encoding(beyond), encoding(ends))
+    as_published = PiecewiseLinear(edges, open_ended=True)(beyond)
+    np.testing.assert_allclose(as_published, [[-1.0, -2.0, 0.0], [2.0, 1.0, 2.0]])
 
 
 def test_only_numbers_are_encoded(tmp_path: Path) -> None:
