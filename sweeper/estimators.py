@@ -32,8 +32,10 @@ from sklearn.utils.validation import (
 
 from sweeper import api
 from sweeper.config.kinds import is_function
+from sweeper.config.study import EDITION
 from sweeper.config.toml import IN_MAPPING
 from sweeper.config.train import better, column_of
+from sweeper.data.identity import written
 from sweeper.errors import (
     FRESH,
     DataError,
@@ -49,6 +51,7 @@ from sweeper.results.events import Event, Observer, RoundClosed, Warned
 from sweeper.results.formatting import best_trial, none_feasible, states
 from sweeper.results.read import Results
 from sweeper.rundir import ScratchDirectory
+from sweeper.sweep.session import session
 from sweeper.templates.mapping import load_study
 
 if TYPE_CHECKING:
@@ -71,6 +74,8 @@ _ARGUMENTS = {
     "results.ensemble": "ensemble",
 }
 _CLASS_WEIGHTS = "data.class_weights"
+# studies of earlier editions get codes of classes that are not text
+_LABELS_SINCE = 5
 _OF_METRIC = {"train.metrics": "metric"}
 # a setting of a mapping with its value, what goes with a metric, and the key of an argument
 _PAIR = re.compile(r"""'(\w+\.[\w.]+)': ('[^']*'|"[^"]*"|\[[^]]*]|{[^}]*}|[^\s,;)]+)""")
@@ -234,10 +239,9 @@ class _Sweep(BaseEstimator, ABC):
             data[table["data.weight"]] = weights[rows]
         directory = ScratchDirectory() if self.run_dir is None else None
         run_dir = self.run_dir if directory is None else directory.path / "run"
-        settings = self._of_targets(self._checked_settings())
+        settings = self._checked_settings()
         with _as_value_errors(settings):
-            study = self._study(settings, table, data, targets, run_dir)
-            self._run(study)
+            self._run(self._study(settings, table, data, names, run_dir))
         self._kept = directory
         return self
 
@@ -335,10 +339,29 @@ class _Sweep(BaseEstimator, ABC):
         settings: Mapping[str, Any],
         table: Mapping[str, Any],
         data: pd.DataFrame,
-        targets: pd.DataFrame,
+        targets: Sequence[str],
         run_dir: Path | str | None,
     ) -> StudyConfig:
-        """The study of the rows of `data`."""
+        """The study of the rows of `data`, whose columns `targets` are to be predicted.
+
+        A study that began under an earlier edition gets the targets in the form of that edition.
+        """
+        given = settings, table, data, targets, run_dir
+        study = self._study_of_edition(EDITION, *given)
+        edition = session.with_recorded_rules(study).edition
+        return study if edition == EDITION else self._study_of_edition(edition, *given)
+
+    def _study_of_edition(
+        self,
+        edition: int,
+        settings: Mapping[str, Any],
+        table: Mapping[str, Any],
+        data: pd.DataFrame,
+        targets: Sequence[str],
+        run_dir: Path | str | None,
+    ) -> StudyConfig:
+        learnt = self._as_learnt(data[[*targets]], edition)
+        settings = self._of_targets(settings, edition)
         seed = self._seed()
         own = {
             "study.name": type(self).__name__,
@@ -356,7 +379,7 @@ class _Sweep(BaseEstimator, ABC):
             "results.keep_models": MOST_CANDIDATES if self.ensemble else 1,
             "results.ensemble": (USUAL_SIZE if self.ensemble is True else self.ensemble) or None,
             **table,
-            **self._of_task(targets, None if _changes_split(settings) else seed),
+            **self._of_task(learnt, None if _changes_split(settings) else seed),
         }
         if self.search is not None:
             own["search"] = self.search
@@ -364,7 +387,7 @@ class _Sweep(BaseEstimator, ABC):
             own.pop("data.split.stratify", None)
         replaced = {key for key in own for other in settings if f"{other}.".startswith(f"{key}.")}
         own = {key: value for key, value in own.items() if key not in replaced}
-        return load_study({**own, **settings}, data=data)
+        return load_study({**own, **settings}, data=data.assign(**_by_name(learnt)))
 
     @abstractmethod
     def _of_task(self, targets: pd.DataFrame, seed: int | None) -> dict[str, Any]:
@@ -373,8 +396,12 @@ class _Sweep(BaseEstimator, ABC):
         `seed` is that of the split, None if `settings` change how the rows are split.
         """
 
-    def _of_targets(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """`settings`, by the targets as the study gets them."""
+    def _as_learnt(self, targets: pd.DataFrame, edition: int) -> pd.DataFrame:
+        """The targets in the form in which a study of this edition gets them."""
+        return targets
+
+    def _of_targets(self, settings: Mapping[str, Any], edition: int) -> Mapping[str, Any]:
+        """`settings`, by the targets as a study of this edition gets them."""
         return settings
 
     def _seed(self) -> int:
@@ -442,14 +469,12 @@ class SweepClassifier(ClassifierMixin, _Sweep):
 
     def _check_rows(self, targets: pd.DataFrame, which: str) -> None:
         super()._check_rows(targets, which)
-        classes, codes = np.unique(targets.iloc[:, 0].to_numpy(), return_inverse=True)
+        classes = np.unique(targets.iloc[:, 0].to_numpy())
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes, but the data "
                 f"contains only one class{which}: {classes[0]!r}"
             )
-        if not all(isinstance(name, str) for name in classes):
-            targets[targets.columns[0]] = codes  # results call text classes by their names
         self.classes_ = classes
         self.n_classes_ = len(classes)
 
@@ -463,21 +488,41 @@ class SweepClassifier(ClassifierMixin, _Sweep):
             **_judged_by(self.metric or "accuracy", ["accuracy"]),
         }
 
-    def _of_targets(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """`settings` with the weights of classes by their codes, if the study gets codes.
+    @property
+    def _is_text(self) -> bool:
+        return all(isinstance(name, str) for name in self.classes_)
+
+    def _classes_as_learnt(self, edition: int) -> NDArray[Any]:
+        """`classes_` in the form in which a study of this edition gets them."""
+        if self._is_text:
+            return self.classes_
+        kind = self.classes_.dtype.kind
+        if edition < _LABELS_SINCE or kind not in "biuf":  # a study refuses days as classes
+            return np.arange(self.n_classes_)
+        return self.classes_.astype(np.float64) if kind == "f" else self.classes_
+
+    def _as_learnt(self, targets: pd.DataFrame, edition: int) -> pd.DataFrame:
+        if self._is_text:
+            return targets
+        codes = np.searchsorted(self.classes_, targets.iloc[:, 0].to_numpy())
+        return targets.assign(**{targets.columns[0]: self._classes_as_learnt(edition)[codes]})
+
+    def _of_targets(self, settings: Mapping[str, Any], edition: int) -> Mapping[str, Any]:
+        """`settings` with the weights of classes by the names that the study gives them.
 
         Raises:
             FitError: a weight is that of an unknown class.
         """
-        if all(isinstance(name, str) for name in self.classes_):
+        if self._is_text:
             return settings
+        names = [*map(written, self._classes_as_learnt(edition).tolist())]
         found: dict[str, Any] = {}
         for key, value in settings.items():
             name = key.removeprefix(f"{_CLASS_WEIGHTS}.")
             if key == _CLASS_WEIGHTS and isinstance(value, Mapping):
-                found[key] = {str(self._code_of(name)): weight for name, weight in value.items()}
+                found[key] = {names[self._code_of(name)]: weight for name, weight in value.items()}
             elif name != key:
-                found[f"{_CLASS_WEIGHTS}.{self._code_of(name)}"] = value
+                found[f"{_CLASS_WEIGHTS}.{names[self._code_of(name)]}"] = value
             else:
                 found[key] = value
         return found
@@ -499,8 +544,10 @@ class SweepClassifier(ClassifierMixin, _Sweep):
         features = self._features(X, reset=False)
         found = self.model_.probabilities(features).astype(np.float64)
         order = [*self.model_.info["data"]["transform"]["classes"]]
-        names = self.classes_ if isinstance(order[0], str) else range(self.n_classes_)
-        found = found[:, [order.index(name) for name in names]]
+        classes = self._classes_as_learnt(EDITION).tolist()
+        if {*order} != {*classes}:
+            classes = [*range(self.n_classes_)]  # in studies of earlier editions
+        found = found[:, [order.index(one) for one in classes]]
         return found / found.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
@@ -612,6 +659,10 @@ def _judged_by(metric: str, reported: Sequence[str]) -> dict[str, Any]:
         "study.direction": better(column),
         "train.metrics": metrics,
     }
+
+
+def _by_name(table: pd.DataFrame) -> dict[str, pd.Series[Any]]:
+    return {str(name): column for name, column in table.items()}
 
 
 def _unused(name: str, taken: Sequence[str]) -> str:

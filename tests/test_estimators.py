@@ -384,8 +384,50 @@ def test_weights_of_classes_are_by_their_labels(labels: list[Any], given: dict[s
     given = {**SMALL["settings"], **given}
     estimator = sweeper.SweepClassifier(**{**SMALL, "epochs": 1, "settings": given})
     fitted = estimator.fit(X, np.array(labels)[(Y == 2).astype(int)])
-    second = labels[1] if isinstance(labels[1], str) else "1"
+    second = str(int(labels[1])) if isinstance(labels[1], float) else str(labels[1])
     assert fitted.results_.study["settings"]["data"]["class_weights"] == {second: 9.0}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [10, 20],
+        [-1, 1],
+        [9.0, 10.0],
+        [False, True],
+        ["b", "c"],
+        np.array([9, 10], np.uint8),
+        np.array([2**60, 2**60 + 1]),
+    ],
+)
+def test_the_model_of_a_classifier_predicts_labels(labels: Any) -> None:
+    fitted = sweeper.SweepClassifier(**SMALL | {"epochs": 30, "ensemble": 2})
+    fitted.fit(X, (y := np.array(labels)[(Y > 0).astype(int)]))
+    assert fitted.score(X, y) > 0.8
+    assert fitted.classes_.tolist() == [*np.array(labels)]
+    assert fitted.model_.predict(X).tolist() == fitted.predict(X).tolist()
+
+
+def test_a_classifier_predicts_days_though_its_study_gets_their_codes() -> None:
+    days = np.array(["2026-01-31", "2026-02-01"], "datetime64[D]")[(Y > 0).astype(int)]
+    fitted = sweeper.SweepClassifier(**SMALL).fit(X, days)
+    assert fitted.classes_.tolist() == [*np.unique(days).astype("datetime64[s]").tolist()]
+    codes = fitted.model_.predict(X)
+    assert np.array_equal(fitted.classes_[codes], fitted.predict(X))
+
+
+def test_a_study_of_an_earlier_edition_resumes_with_codes_of_classes(tmp_path: Path) -> None:
+    y = np.array([10, 20, 30])[Y]
+    given = {**SMALL["settings"], "data.class_weights": {20: 9.0}}
+    estimator = sweeper.SweepClassifier(**SMALL | {"settings": given}, run_dir=tmp_path / "run")
+    earlier = clone(estimator).set_params(settings={**given, "edition": 4}).fit(X, y)
+    resumed = clone(estimator).fit(X, y)
+    pd.testing.assert_frame_equal(resumed.results_.trials(), earlier.results_.trials())
+    weights = resumed.results_.study["settings"]["data"]["class_weights"]
+    assert ({*resumed.model_.predict(X)} <= {0, 1, 2}, weights) == (True, {"1": 9.0})
+    assert {*resumed.predict(X)} <= {*y.tolist()}
+    new = clone(estimator).set_params(run_dir=None).fit(X, y)
+    assert np.array_equal(new.predict_proba(X), resumed.predict_proba(X))
 
 
 @pytest.mark.parametrize(
