@@ -115,10 +115,14 @@ COMPARISON = ("comparison", "Comparison of studies")
 
 @dataclass(slots=True)
 class Page:
-    """The page of some studies; blocks are built once for each state of their sources."""
+    """The page of some studies; blocks are built once for each state of their sources.
+
+    `left_out` says why other studies are not shown.
+    """
 
     studies: Sequence[PublishedStudy]
     is_report: bool = False
+    left_out: Sequence[str] = ()
     _made: dict[tuple[int, str], tuple[object, str, dict[str, Any]]] = field(
         default_factory=dict[tuple[int, str], tuple[object, str, dict[str, Any]]]
     )
@@ -180,7 +184,10 @@ class Page:
     ) -> tuple[str, dict[str, Any]]:
         before, digest, content = self._made.get((index, name), (None, "", {}))
         if before != version:
-            blocks = view.blocks(self.studies[index]) if view else comparison_view(self.studies)
+            if view is None:
+                blocks = comparison_view(self.studies, self.left_out)
+            else:
+                blocks = view.blocks(self.studies[index])
             if name == "curves" and self.is_report:
                 study = self.studies[index]
                 blocks = [*kept_note(study.curves, len(study.trials or ())), *blocks]

@@ -18,7 +18,7 @@ from sweeper.results.baseline import Baseline, read_baseline
 from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, refuse_links
 from sweeper.sweep.unpublished import unpublished
 
 PublishedFile = Literal["status", "trials", "buckets", "importance", "curves"]
@@ -57,7 +57,7 @@ class PublishedStudy:
         """Read what has changed.
 
         Raises:
-            SetupError: the study has no status, or a file of it cannot be read.
+            SetupError: the study has no status, a file of it is a link, or one cannot be read.
         """
         try:
             self._read()
@@ -77,6 +77,7 @@ class PublishedStudy:
         self.problem = problem
 
     def _read(self) -> None:
+        refuse_links(self.run_dir)
         status = read_status(self.run_dir)
         if self._versions["status"] == 0 or status != self.status:
             self.status = status

@@ -63,8 +63,10 @@ class Results:
         """The status of the study: its state, trials by state, and the best one as a mapping.
 
         Raises:
-            SetupError: the status file does not exist, or has another version.
+            SetupError: the status file does not exist or has another version, or the run directory
+                contains a link.
         """
+        refuse_links(self.run_dir)
         return read_status(self.run_dir)
 
     @property
@@ -86,7 +88,7 @@ class Results:
 
     def trials(self) -> pd.DataFrame:
         """One row per finished trial, by trial number."""
-        return _frame(self.run_dir.trials)
+        return _pandas(_table(self.run_dir, self.run_dir.trials))
 
     def trial(self, number: int) -> dict[str, Any]:
         """The row of one trial, by column.
@@ -98,15 +100,15 @@ class Results:
 
     def metrics(self) -> pd.DataFrame:
         """One row per trial, epoch and metric."""
-        return _frame(self.run_dir.metrics)
+        return _pandas(_table(self.run_dir, self.run_dir.metrics))
 
     def buckets(self) -> pd.DataFrame:
         """One row per bucket and round."""
-        return _frame(self.run_dir.buckets)
+        return _pandas(_table(self.run_dir, self.run_dir.buckets))
 
     def spans(self) -> pd.DataFrame:
         """What the program, its threads and its workers did and when: one row per span of time."""
-        return _frame(self.run_dir.spans)
+        return _pandas(_table(self.run_dir, self.run_dir.spans))
 
     def best(self, n: int = 1) -> pd.DataFrame:
         """The `n` best COMPLETE trials, best first; the earliest among equals.
@@ -114,7 +116,7 @@ class Results:
         Feasible trials come first; with several objectives, the Pareto front, then the rest.
         Columns are those of trials() that distinguish them: parameters, metrics, weights.
         """
-        table = _table(self.run_dir.trials)
+        table = _table(self.run_dir, self.run_dir.trials)
         directions = names(self.study["direction"])
         criteria = {"trial_number", "state", "feasible", *value_columns(len(directions))}
         ranking = [name for name in table.column_names if name in criteria]
@@ -160,13 +162,13 @@ def _row_of(results: Results, number: int, *, is_trained: bool = False) -> dict[
         found = f"{number!r} is not a trial number"
     else:
         chosen = [("trial_number", "==", int(number))]
-        rows = _table(results.run_dir.trials, filters=chosen).to_pylist()
+        rows = _table(results.run_dir, results.run_dir.trials, filters=chosen).to_pylist()
         found = f"no trial {number} has ended"
     if rows and is_trained and not _was_trained(rows[0]):
         rows, found = [], f"trial {number} was never trained"
     if not rows:
         columns = ["trial_number", *(_OF_TRAINED if is_trained else ())]
-        ended = _table(results.run_dir.trials, columns=columns).to_pylist()
+        ended = _table(results.run_dir, results.run_dir.trials, columns=columns).to_pylist()
         usable = [row["trial_number"] for row in ended if not is_trained or _was_trained(row)]
         hint = hint_of_finished(usable, are_trained=is_trained)
         raise StudyError(Problem(str(results.run_dir.root), "", found, hint))
@@ -193,15 +195,12 @@ def _columns_by_importance(columns: Iterable[str]) -> Iterator[str]:
     yield from (name for name in names if name == "feasible")
 
 
-def _frame(path: Path) -> pd.DataFrame:
-    return _pandas(_table(path))
+def _pandas(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(types_mapper=_PANDAS_TYPES.get)
 
 
-def _table(path: Path, **chosen: Any) -> pa.Table:
+def _table(run_dir: RunDir, path: Path, **chosen: Any) -> pa.Table:
+    refuse_links(run_dir)
     with refusing_damage(path):
         check_published(path)
         return parquet.read_table(path, **chosen)
-
-
-def _pandas(table: pa.Table) -> pd.DataFrame:
-    return table.to_pandas(types_mapper=_PANDAS_TYPES.get)

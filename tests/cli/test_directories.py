@@ -49,6 +49,21 @@ def test_run_directories_are_listed_with_their_facts(
         command("list", str(run / "models"))
 
 
+def test_a_run_directory_with_a_link_is_listed_and_the_link_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(run, run.parent / "b")
+    (run / "status.json").rename(tmp_path / "status.json")
+    (run / "status.json").symlink_to(tmp_path / "status.json")
+    command("list", str(run.parent), "--json")
+    found = capsys.readouterr()
+    listed = {Path(one["run_dir"]).name: one for one in json.loads(found.out)["runs"]}
+    assert {name: one["state"] for name, one in listed.items()} == {"a": "unknown", "b": "finished"}
+    assert "study" not in listed["a"]
+    assert found.err == listed["a"]["problem"] + "\n"
+    assert found.err.startswith(f"{run / 'status.json'}: it is a link")
+
+
 def test_everything_that_a_study_wrote_is_deleted(run: Path) -> None:
     for inner in ("confirm", "confirm.20260101-000000-000000", "refit/trial-1"):
         shutil.copytree(run, run.parent / "inner", dirs_exist_ok=True)

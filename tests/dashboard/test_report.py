@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,23 @@ def test_the_command_writes_a_report(run_dir: RunDir, command: CommandLine) -> N
     assert held(html)["studies"][0]["name"] == "large"
     again = command("report", str(run_dir.root), "-o", "page.html")
     assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_a_report_leaves_out_a_study_with_a_link_and_says_so(
+    run_dir: RunDir, tmp_path: Path, command: CommandLine
+) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(run_dir.root, tmp_path / "runs" / name)
+    (tmp_path / "outside.json").write_text('{"secret": 1}')
+    linked = tmp_path / "runs" / "a" / "ensemble.json"
+    linked.symlink_to(tmp_path / "outside.json")
+    done = command("report", str(tmp_path / "runs"), "-o", "page.html")
+    refusal = f"{linked}: it is a link, and sweeper follows no link inside a run directory; "
+    assert (done.returncode, refusal in done.stderr) == (0, True)
+    (shown,) = held((command.directory / "page.html").read_text("utf-8"))["studies"]
+    assert "follows no link" in shown["views"][-1]["html"]
+    alone = command("report", str(tmp_path / "runs" / "a"), "-o", "page.html")
+    assert (alone.returncode, refusal in alone.stderr) == (3, True)
 
 
 def test_a_report_does_not_replace_another_file(run_dir: RunDir, command: CommandLine) -> None:

@@ -162,6 +162,21 @@ def test_a_damaged_file_is_reported_until_it_is_restored(
     assert client.get("/studies/0").status_code == 200
 
 
+@pytest.mark.parametrize("name", ["ensemble.json", "status.json", "metrics/other.parquet"])
+def test_a_link_that_is_made_later_is_refused_and_not_followed(
+    name: str, study: PublishedStudy, tmp_path: Path
+) -> None:
+    shutil.copytree(study.run_dir.root, tmp_path / "other")
+    other = PublishedStudy(type(study.run_dir)(tmp_path / "other"))
+    client = TestClient(make_app(Page([study, other])), base_url="http://localhost")
+    linked = other.run_dir.root / name
+    linked.unlink(missing_ok=True)
+    linked.symlink_to(tmp_path / "nonsuch")
+    refused = client.get("/studies/1")
+    assert (refused.status_code, "follows no link" in refused.text) == (503, True)
+    assert "follows no link" in client.get("/studies/0").json()["views"][-1]["html"]
+
+
 @pytest.mark.parametrize(
     ("name", "host", "own"),
     [

@@ -15,10 +15,11 @@ import typer
 from sweeper.cli import tables
 from sweeper.cli.commands.arguments import AsJson, RunDirectory, refuse_a_file, refuse_misspelt
 from sweeper.cli.commands.printing import print_json, print_shown
+from sweeper.cli.console import console_on
 from sweeper.errors import Problem, SetupError, StudyError, counted, printable, size_text
 from sweeper.results import formatting
 from sweeper.results.status import newest_run, read_status, runs_in
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, refuse_links
 
 _LEFT_SHOWN = 5
 _DAY = 86400
@@ -40,16 +41,20 @@ def list(
     else:
         headings = ("directory", "study", "state", "trials", "best", "size", "age")
         print_shown(tables.rows("run directories", headings, [*map(_row, found)]))
+    for problem in (run["problem"] for run in found if "problem" in run):
+        console_on(sys.stderr).print(problem, soft_wrap=True)
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """A run directory in numbers; without a readable status, what is known of its files."""
+    """A run directory in numbers; if its status cannot be read, why, and what its files say."""
     run_dir = RunDir(path)
     record: dict[str, Any] = {"run_dir": str(path), "bytes": _size(path)}
     try:
+        refuse_links(run_dir)
         status = read_status(run_dir)
-    except SetupError:
-        return {**record, "state": "unknown", "updated_at": run_dir.status.stat().st_mtime}
+    except SetupError as error:
+        updated_at = run_dir.status.lstat().st_mtime
+        return {**record, "state": "unknown", "problem": str(error), "updated_at": updated_at}
     return {
         **record,
         "study": status.study,

@@ -6,6 +6,7 @@ These are status, verify, dashboard, report, doctor and calibrate.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -27,8 +28,9 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import answers, console_on
+from sweeper.errors import SetupError
 from sweeper.results.status import Status, near_run, newest_run, read_status, runs_in
-from sweeper.rundir import RunDir
+from sweeper.rundir import RunDir, refuse_links
 
 if TYPE_CHECKING:
     from sweeper.dashboard.page import Page
@@ -88,6 +90,7 @@ def _watch(run_dir: RunDir, current: Status) -> None:
     with Live(shown, console=console_on(answers()), auto_refresh=False) as live:
         while current.is_running:
             time.sleep(WATCHED_EVERY_S)
+            refuse_links(run_dir)
             current = read_status(run_dir)
             live.update(tables.status_table(run_dir, current), refresh=True)
 
@@ -242,4 +245,17 @@ def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
     from sweeper.dashboard.page import Page
     from sweeper.dashboard.study import PublishedStudy
 
-    return Page([PublishedStudy(RunDir(directory)) for directory in chosen], is_report)
+    studies: list[PublishedStudy] = []
+    refusals: list[SetupError] = []
+    for directory in chosen:
+        try:
+            studies.append(PublishedStudy(RunDir(directory)))
+        except SetupError as error:
+            if not os.path.lexists(RunDir(directory).status):
+                raise
+            refusals.append(error)
+    if not studies:
+        raise SetupError(problem for error in refusals for problem in error.problems)
+    for error in refusals:
+        console_on(sys.stderr).print(str(error), soft_wrap=True)
+    return Page(studies, is_report, [*map(str, refusals)])

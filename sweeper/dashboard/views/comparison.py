@@ -18,14 +18,16 @@ _TONES = 6  # number of distinguishable line colours; more lines repeat them wit
 _DASHES = ("solid", "dashed", "dotted")
 
 
-def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
+def comparison_view(studies: Sequence[PublishedStudy], left_out: Sequence[str] = ()) -> list[Block]:
     """One row per study, and the best so far of studies that share an objective.
 
     Data, targets and weights of rows are shown if they differ: then values cannot be compared. A
-    study that cannot be read any more is reported.
+    study that cannot be read any more is reported, and so is why others are `left_out`.
     """
+    missing = [note(f"A study is not shown: {why}", is_warning=True) for why in left_out]
     if len(studies) == 1:
-        return [note("One study is shown. Give several run directories to compare them.")]
+        alone = "One study is shown. Give several run directories to compare them."
+        return [*missing, note(alone)]
     names = unique_names(studies)
     records = [_record(name, study) for name, study in zip(names, studies, strict=True)]
     sources = [_source(study) for study in studies]
@@ -50,7 +52,7 @@ def comparison_view(studies: Sequence[PublishedStudy]) -> list[Block]:
         if study.problem is not None:
             said = f"{name} cannot be read, and is shown as it was before: {study.problem}"
             warnings.append(note(said, is_warning=True))
-    return [*warnings, rows("studies", headings, records), *_charts(names, studies)]
+    return [*missing, *warnings, rows("studies", headings, records), *_charts(names, studies)]
 
 
 def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:

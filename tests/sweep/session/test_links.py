@@ -12,6 +12,7 @@ import pytest
 
 import sweeper
 from sweeper.cli.commands.arguments import run_asked
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import SetupError, SweeperError
 from sweeper.results.events import Event, RoundClosed
 from sweeper.rundir import (
@@ -90,6 +91,7 @@ def test_a_link_is_refused_by_every_command(
         lambda: verify.repair(study.run_dir),
         lambda: verify.restore_ledger(study.run_dir),
         lambda: sweeper.open_results(study.run_dir.root),
+        lambda: PublishedStudy(study.run_dir),
         lambda: run_asked(study.run_dir.root),
     )
     for act in acts:
