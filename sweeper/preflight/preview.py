@@ -22,7 +22,7 @@ from sweeper.preflight.program_memory import memory_bytes
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline, describe_leak
 from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared, long_round
-from sweeper.scheduler.forecast import Forecast, traced_structure
+from sweeper.scheduler.forecast import REST, Forecast, digest_of_rest, traced_structure
 from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
 from sweeper.scheduler.policy import Parallel
 from sweeper.scheduler.population import partnered_share
@@ -295,7 +295,7 @@ class Preview:
         engine = self.config.execution.engine
         no_use = no_effect(self.config, self.learned)
         learning = [*self.learned.messages, *learning_gaps(self.learned), *filter(None, [no_use])]
-        return {
+        plan = {
             "study": self.config.study.name,
             "metric": self.config.study.metric,
             "n_trials": n_proposals(self.config),
@@ -341,8 +341,8 @@ class Preview:
                 "buckets": [self._bucket(bucket) for bucket in self.plan.buckets],
             },
             "forecast": self.forecast.as_dict(),
-            "digests": dict(self.digests),
         }
+        return {**plan, "digests": {**self.digests, REST: digest_of_rest(plan)}}
 
     def _space(self) -> list[dict[str, Any]]:
         """Each searched setting, and whether trials with different values can share a bucket."""

@@ -6,6 +6,7 @@ recorded. It assumes that trials are drawn at random, without knowledge of resul
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -29,9 +30,12 @@ from sweeper.scheduler.lattice import (
     plain_size,
 )
 from sweeper.scheduler.population import cells_by_family, chances
-from sweeper.scheduler.signature import Structure
+from sweeper.scheduler.signature import Structure, canonical, short_hash
 from sweeper.scheduler.width_lattice import Prices, width_lattice
 from sweeper.trial import Scalar
+
+REST = "other contents"
+"""The name of `digest_of_rest` among the digests of a plan file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,12 @@ class Forecast:
             {name: _read_family(**family) for name, family in families.items()},
             values.get("devices", 1),
         )
+
+
+def digest_of_rest(plan: Mapping[str, Any]) -> str:
+    """The digest of what a plan says besides its forecast, without the digests of a plan file."""
+    rest = {name: value for name, value in plan.items() if name not in ("forecast", "digests")}
+    return short_hash(canonical(json.loads(json.dumps(rest, default=str))))
 
 
 def _size_or_own(structure: Structure, size: PaddedSize) -> PaddedSize:

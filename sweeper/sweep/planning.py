@@ -22,7 +22,14 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import LiveTrial, Policy, ProgramClass
 from sweeper.scheduler.cost import CostModel, shipped
-from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
+from sweeper.scheduler.forecast import (
+    REST,
+    DataSizes,
+    Forecast,
+    digest_of_rest,
+    forecast,
+    traced_structure,
+)
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures, short_hash
 from sweeper.study.options import n_proposals, rungs
@@ -85,6 +92,8 @@ def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]
 def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:
     """The forecast in a file that `plan --json` wrote for this study, data and device.
 
+    What else the file says is not read, but must be as it was written.
+
     Raises:
         StudyError: it is not such a file, was written for something else, or was edited.
     """
@@ -93,6 +102,8 @@ def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:
         plan = read_json(path)
         written = dict[str, str](plan["digests"])
         digests = plan_digests(config, data, plan["forecast"])
+        # the files of earlier versions have none
+        digests |= {name: digest_of_rest(plan) for name in written if name == REST}
         changed = [name for name, digest in digests.items() if written.get(name) != digest]
         read = None if changed else Forecast.from_dict(plan["forecast"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sweeper
+from sweeper import api
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError
@@ -87,6 +88,18 @@ def test_a_plan_for_other_costs_is_refused(
 def test_an_edited_plan_is_refused(study: StudyConfig, data: Dataset, plan: dict[str, Any]) -> None:
     edited = {**plan, "forecast": {**plan["forecast"], "capacity": 0}}
     assert "forecast changed since" in refusal(edited, study, data)
+
+
+@pytest.mark.parametrize("study", ["mlp"], indirect=True)
+def test_a_plan_whose_other_contents_were_edited_is_refused(study: StudyConfig) -> None:
+    data = prepared(study)
+    whole = json.loads(json.dumps(api.plan(study).as_dict(), default=str))
+    assert read_plan(written(whole, study.base_dir), study, data)
+    for edit in ({"lattice": []}, {"lane_loop": "vmap"}, {"trials_outside_lattice": 3.0}):
+        assert "other contents changed since" in refusal({**whole, **edit}, study, data)
+    digests = {key: one for key, one in whole["digests"].items() if key != "other contents"}
+    earlier = {**whole, "notes": ["of an earlier version"], "digests": digests}
+    assert read_plan(written(earlier, study.base_dir), study, data)
 
 
 def test_everything_that_changed_is_named(
