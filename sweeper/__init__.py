@@ -20,11 +20,14 @@ from sweeper.cli.address_space import check_address_space
 from sweeper.errors import (
     DamagedLedgerError,
     DataError,
+    FitError,
     LedgerError,
     SetupError,
     StudyError,
     StudyHeldError,
     SweeperError,
+    UnfitRowsError,
+    UnsupportedError,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DamagedLedgerError",
     "DataError",
+    "FitError",
     "LedgerError",
     "SetupError",
     "StudyError",
@@ -46,6 +50,8 @@ __all__ = [
     "SweepClassifier",
     "SweepRegressor",
     "SweeperError",
+    "UnfitRowsError",
+    "UnsupportedError",
     "command",
     "decay_mask",
     "load",

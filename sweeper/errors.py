@@ -4,11 +4,16 @@ Each class ends the program with its own exit code:
 
 SweeperError                 1
 ├── StudyError               2   the study file, or the way a command was called
+├── FitError                 2   the arguments of an estimator
+├── UnsupportedError         2   what a saved model cannot do
 ├── SetupError               3   the machine: device, data, disk
 │   ├── DataError
+│   │   └── UnfitRowsError
 │   └── LedgerError
 │       └── DamagedLedgerError
 └── StudyHeldError           4   another process holds the study
+
+`FitError`, `UnsupportedError` and `UnfitRowsError` are ValueErrors, too.
 """
 
 from __future__ import annotations
@@ -109,6 +114,18 @@ class StudyError(SweeperError):
     exit_code = 2
 
 
+class FitError(SweeperError, ValueError):
+    """The arguments of an estimator or of its `fit` do not make a study."""
+
+    exit_code = 2
+
+
+class UnsupportedError(SweeperError, ValueError):
+    """A saved model cannot do what was asked of it."""
+
+    exit_code = 2
+
+
 class SetupError(SweeperError):
     """The machine cannot run the study: a device, the data or the disk is at fault."""
 
@@ -117,6 +134,17 @@ class SetupError(SweeperError):
 
 class DataError(SetupError):
     """The data of a study is missing or does not fit the study."""
+
+
+class UnfitRowsError(DataError, ValueError):
+    """Rows that a model was not trained for: what was found, the fix, and row indices from 0."""
+
+    def __init__(self, found: str, hint: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(Problem("", "", found, hint))
+        self.found, self.hint, self.rows = found, hint, rows
+
+    def __reduce__(self) -> tuple[type[UnfitRowsError], tuple[str, str, Sequence[int]]]:  # type: ignore[override]
+        return type(self), (self.found, self.hint, self.rows)
 
 
 class LedgerError(SetupError):

@@ -39,9 +39,9 @@ from sweeper.data.identity import written
 from sweeper.errors import (
     FRESH,
     DataError,
+    FitError,
     Problem,
     StudyError,
-    SweeperError,
     did_you_mean,
     listed,
     warn_caller,
@@ -87,12 +87,6 @@ _DERIVED = ("data.source", "data.path", "data.target", "data.weight")
 
 class SweepWarning(UserWarning):
     """A warning of the study that an estimator runs."""
-
-
-class FitError(SweeperError, ValueError):
-    """The arguments of an estimator or of its `fit` do not make a study."""
-
-    exit_code = 2
 
 
 class _Exported:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 
@@ -43,10 +44,18 @@ def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:
         for name, found in vars(errors).items()
         if isinstance(found, type) and issubclass(found, SweeperError)
     }
-    assert len(named) == 7
+    assert len(named) == 10
     assert named <= {*sweeper.__all__}
     assert all(getattr(sweeper, name) is getattr(errors, name) for name in named)
     assert all(f"`{name}`" in GUIDES["python"] for name in named)
+
+
+def test_rows_that_do_not_fit_are_an_error_of_the_data_and_a_value_error() -> None:
+    error = sweeper.UnfitRowsError("no column 'x'", "add it", [3])
+    assert isinstance(error, sweeper.DataError) and isinstance(error, ValueError)
+    assert (str(error), error.rows) == ("no column 'x'; add it", [3])
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.rows) == (type(error), str(error), error.rows)
 
 
 def test_the_package_offers_its_public_names_only() -> None:

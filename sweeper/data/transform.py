@@ -24,7 +24,7 @@ from sweeper.data.identity import (
     values_of,
     written,
 )
-from sweeper.errors import counted
+from sweeper.errors import UnfitRowsError, counted
 from sweeper.trial import Scalar
 
 # ordinal number of a missing value; values that no training row has are UNKNOWN
@@ -37,14 +37,6 @@ _SHOWN = 5  # columns or values to list in a message
 
 Doubt = Callable[[str, Sequence[int]], None]
 """Called with what was found, and in which rows, counted from 0."""
-
-
-class UnfitRowsError(ValueError):
-    """Rows that a model was not trained for: what was found, the fix, and row indices from 0."""
-
-    def __init__(self, found: str, hint: str, rows: Sequence[int] = ()) -> None:
-        super().__init__(f"{found}; {hint}")
-        self.found, self.hint, self.rows = found, hint, rows
 
 
 @dataclass(frozen=True, slots=True)

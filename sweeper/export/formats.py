@@ -18,8 +18,12 @@ import jax
 
 from sweeper.config import StudyConfig
 from sweeper.data.sample import odd_rows, validation_rows
-from sweeper.data.transform import Transform, UnfitRowsError
-from sweeper.errors import DataError, SetupError
+from sweeper.data.transform import Transform
+from sweeper.errors import (
+    DataError,
+    SetupError,
+    UnfitRowsError,
+)
 from sweeper.executors.jax_setup import configure_jax, jax_restored, with_pins
 from sweeper.export.card import CARD, with_use
 from sweeper.export.conversion import Checked, missing

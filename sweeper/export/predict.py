@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 from sweeper.data.csv_reader import USUAL, Dialect, format_settings
 from sweeper.data.identity import written
 from sweeper.data.new_rows import NewRows, read_rows
-from sweeper.data.transform import Transform, UnfitRowsError
-from sweeper.errors import DataError, Problem, StudyError, counted, listed
+from sweeper.data.transform import Transform
+from sweeper.errors import (
+    DataError,
+    Problem,
+    StudyError,
+    UnfitRowsError,
+    counted,
+    listed,
+)
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.export.members import first_model
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load

@@ -23,8 +23,14 @@ from sweeper.config.model import PartsTable
 from sweeper.config.trust import Code, building
 from sweeper.config.user_code import LoadError, describe_error
 from sweeper.data.target import in_unit
-from sweeper.data.transform import Transform, UnfitRowsError
-from sweeper.errors import Problem, SetupError, warn_caller
+from sweeper.data.transform import Transform
+from sweeper.errors import (
+    Problem,
+    SetupError,
+    UnfitRowsError,
+    UnsupportedError,
+    warn_caller,
+)
 from sweeper.executors.jax_setup import with_pins
 from sweeper.export.members import SavedMember, members_in
 from sweeper.models.ensemble import Ensemble, Rescaled
@@ -155,14 +161,13 @@ class SavedModel:
         """The model outputs for rows as the study read them: logits, or scaled targets.
 
         Raises:
-            ValueError: there are several models, trained by `coupled`.
+            UnsupportedError: there are several models, trained by `coupled`.
         """
         if isinstance(self.settings.train, CoupledTable):
-            raise ValueError(
-                "models of `coupled` make no joint predictions; `model` returns the outputs of "
-                "each "
-                "for one example, `model.parts[NAME]` is one of them, `generate` returns rows"
-            )
+            found = "models of `coupled` make no joint predictions"
+            hint = "`model` returns the outputs of each for one example, `model.parts[NAME]` is "
+            hint += "one of them, `generate` returns rows"
+            raise UnsupportedError(Problem("", "", found, hint))
         x = self.features(rows)
         with self._as_trained():
             outputs = in_blocks(self._of_each, x)
@@ -183,10 +188,11 @@ class SavedModel:
         """The probability of each class, shaped (rows, classes).
 
         Raises:
-            ValueError: the model predicts numbers.
+            UnsupportedError: the model predicts numbers.
         """
         if not self.info["data"]["class_names"]:
-            raise ValueError("the model predicts numbers, which have no probabilities; use predict")
+            found = "the model predicts numbers, which have no probabilities"
+            raise UnsupportedError(Problem("", "", found, "use predict"))
         return self.probabilities_by(self.outputs(rows))
 
     def numbers_by(self, outputs: NDArray[Any]) -> NDArray[Any]:
@@ -218,13 +224,14 @@ class SavedModel:
         They are shaped (rows, features), with the names in `feature_names`.
 
         Raises:
-            ValueError: no model generates rows.
+            UnsupportedError: no model generates rows.
         """
         from sweeper.models.user_network import each_of
 
         train, model = self.settings.train, self.settings.model
         if not (isinstance(train, CoupledTable) and train.generates):
-            raise ValueError("none of the models generates rows")
+            found, hint = "none of the models generates rows", "use predict or model"
+            raise UnsupportedError(Problem("", "", found, hint))
         assert isinstance(model, PartsTable)
         spec, generator = self.info["data"]["spec"], self.model.parts[GENERATOR]
         latent_size = model.parts[GENERATOR].in_size

@@ -28,8 +28,8 @@ from sweeper.data.identity import (
     written,
 )
 from sweeper.data.prepare import prepare
-from sweeper.data.transform import Category, Transform, UnfitRowsError
-from sweeper.errors import DataError
+from sweeper.data.transform import Category, Transform
+from sweeper.errors import DataError, UnfitRowsError
 from tests.data.conftest import MakeStudy
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'

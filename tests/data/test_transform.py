@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from sweeper.data.prepare import prepare
-from sweeper.data.transform import Transform, UnfitRowsError
+from sweeper.data.transform import Transform
+from sweeper.errors import UnfitRowsError
 from tests.data.conftest import MakeStudy
 from tests.data.test_encoding import CSV, DROP, FRAME, PARTS, TABLE, x_of
 
