@@ -25,6 +25,7 @@ from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
 from sweeper.scheduler.policy import lane_loop_of
+from sweeper.trial import Reason, TrialState
 
 # settings of how trials are proposed, placed and cut into rounds, which do not matter for one given
 # trial
@@ -247,6 +248,24 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
             yield from _texts(inner, key)
 
 
+def _expectation(config: StudyConfig, row: Mapping[str, Any], ended: str) -> str:
+    """What the trial gives if it is trained again: all of its epochs, without a pruner."""
+    value, keeps = row["value"], config.keeps
+    if value is None and row["reason"] in (Reason.DIVERGED, Reason.ERROR):
+        return f"Expect: {ended} again, without a value, on the same machine and versions."
+    if value is None:
+        return f"It had no value, since it was {ended}; this may not happen again."
+    if row["state"] == TrialState.PRUNED and keeps is not None:
+        # its value is that of its last epoch; a complete trial has that of the epoch it keeps
+        if len(config.members) > 1 or keeps.metric != config.study.objectives[0]:
+            return (
+                f"Expect: another value than {value}, that of its last epoch: a trial that is not "
+                f"pruned has that of the epoch with the best {keeps.metric}."
+            )
+        value = row["best_value"]
+    return f"Expect: a value of {value}, bit for bit on the same machine and versions."
+
+
 def _heading(config: StudyConfig, row: Mapping[str, Any], command: str, learned: str | None) -> str:
     """The comments at the start of the file; `command` runs it.
 
@@ -260,6 +279,6 @@ def _heading(config: StudyConfig, row: Mapping[str, Any], command: str, learned:
         f"Run: {command}",
         f"It was {ended} after {row['epochs_done']} epochs and {train_s:.1f} s of training.",
         *learnt,
-        f"Expect: a value of {row['value']}, bit for bit on the same machine and versions.",
+        _expectation(config, row, ended),
     )
     return "".join(f"# {printable(line)}\n" for line in lines)

@@ -17,7 +17,7 @@ from sweeper.config.settings import OPTIONAL_PARTS
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
 from sweeper.export import export
-from sweeper.export.trial_file import trial_file, trial_tables
+from sweeper.export.trial_file import _heading, trial_file, trial_tables
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings
 from tests.digest import deterministic_columns
@@ -109,6 +109,47 @@ def test_a_trial_is_run_again_bit_for_bit(
     assert outcome(first, number) == outcome(again, number)
     assert set(results.trials()["state"]) == {"COMPLETE"}
     pd.testing.assert_frame_equal(curves(first, number), curves(again, number), check_exact=True)
+
+
+def test_the_file_of_a_pruned_trial_states_the_value_that_the_trial_gives_again(
+    tmp_path: Path,
+) -> None:
+    steep = "search.optimizer.lr={type='float', low=0.3, high=1.0}", "train.epochs=6"
+    space = (one for one in SPACE if not one.startswith("search.optimizer.lr"))
+    late = STRICT.replace("}", ", n_warmup_steps=2}")
+    forced = (*space, "search.model.depth.high=1", *steep, late, "study.value=best")
+    results = trained(study_in(tmp_path, STUDY, *forced))
+    trials = results.trials()
+    row = trials[(trials["state"] == "PRUNED") & (trials["value"] != trials["best_value"])].iloc[-1]
+    begin_again(tmp_path / "run", int(row["trial_number"]), tmp_path / "again.toml")
+    again = trained(load(tmp_path / "again.toml", [f"results.dir={tmp_path / 'again'}"]))
+    value = again.trial(int(row["trial_number"]))["value"]
+    assert value != row["value"]
+    assert f"\n# Expect: a value of {value}, bit" in (tmp_path / "again.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "more", "expected"),
+    [
+        ("COMPLETE", None, [], "Expect: a value of 0.5, bit for bit on the same "),
+        ("PRUNED", "pruned", [], "Expect: a value of 0.5, bit for bit on the same "),
+        ("PRUNED", "pruned", ["study.value=best"], "Expect: a value of 0.25, bit for bit "),
+        (
+            *("PRUNED", "pruned", ["study.value=best", "study.folds=2"]),
+            "Expect: another value than 0.5, that of its last epoch: a trial that is not pruned "
+            "has that of the epoch with the best val_loss.",
+        ),
+        ("FAIL", "diverged", [], "Expect: FAIL, diverged again, without a value, "),
+        ("FAIL", "oom", [], "It had no value, since it was FAIL, oom; this may not happen again."),
+    ],
+)
+def test_the_file_of_a_trial_states_what_to_expect(
+    state: str, reason: str | None, more: list[str], expected: str
+) -> None:
+    config = parse(STUDY, Path("study.toml"), more)
+    row = {"trial_number": 3, "state": state, "reason": reason, "epochs_done": 2, "train_s": 1.0}
+    row |= {"value": None if state == "FAIL" else 0.5, "best_value": 0.25}
+    assert f"\n# {expected}" in _heading(config, row, "sweeper run x.toml", None)
 
 
 def test_the_best_trial_can_be_named_as_best(command: CommandLine) -> None:
