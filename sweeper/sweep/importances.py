@@ -66,10 +66,8 @@ class Importances:
             self._publish(rounds, _new(ended, self._told))
 
     def _are_due(self, ended: EndedTrials, growth: float = _GROWTH) -> bool:
-        if not self._config.search:
-            return False
-        count = ended.counts["COMPLETE"]
-        return count >= LEAST_TRIALS and count > growth * self._published
+        is_more = ended.counts["COMPLETE"] > growth * self._published
+        return is_more and has_importances(self._config, ended)
 
     def _publish(self, rounds: int, rows: list[Mapping[str, Any]]) -> None:
         started = self._clock()
@@ -90,6 +88,11 @@ class Importances:
         self._published = len(self._told)
         self._at = self._clock()
         self._cost_s = self._at - started
+
+
+def has_importances(config: StudyConfig, ended: EndedTrials) -> bool:
+    """Whether importances can be computed of a study with these finished trials."""
+    return bool(config.search) and ended.counts["COMPLETE"] >= LEAST_TRIALS
 
 
 def _new(ended: Mapping[int, Mapping[str, Any]], added: set[int]) -> list[Mapping[str, Any]]:

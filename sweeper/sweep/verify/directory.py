@@ -220,7 +220,7 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
         *_damaged_views(run_dir, config, ledger),
         *_damaged_status(run_dir, state.rounds),
         # after a session that was killed before its first round, some do not exist yet
-        *(damaged_files(run_dir, config, ledger, trusted) if state.rounds else ()),
+        *(damaged_files(run_dir, config, ledger, state, trusted) if state.rounds else ()),
     )
     return Verified(looked_at, damage)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.data.ahead import preparing
-from sweeper.errors import DataError, SweeperError
+from sweeper.errors import DataError, SetupError, SweeperError
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -17,8 +17,9 @@ from sweeper.programs.saved_file import read_saved
 from sweeper.results.baseline import read_baseline
 from sweeper.results.importance import is_importance
 from sweeper.results.schema import is_schema_text, write_schema_text
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.sweep.importances import Importances
+from sweeper.sweep.importances import Importances, has_importances
 from sweeper.sweep.session.ownership import foreign
 from sweeper.sweep.session.reconcile import data_digest
 from sweeper.sweep.session.study_copy import restore_copy, study_copy_fault
@@ -34,7 +35,7 @@ def other_files(run_dir: RunDir) -> list[Path]:
 
 
 def damaged_files(
-    run_dir: RunDir, config: StudyConfig, ledger: Ledger, trusted: bool
+    run_dir: RunDir, config: StudyConfig, ledger: Ledger, state: SweepState, trusted: bool
 ) -> Iterator[Damage]:
     """What is wrong with the files that a session writes next to the tables, or with its notes."""
     hint = repair_hint(run_dir)
@@ -55,8 +56,11 @@ def damaged_files(
     if not is_schema_text(run_dir.schema):
         found = "it cannot be read" if run_dir.schema.exists() else "it is missing"
         yield Damage(run_dir.schema.name, found, hint)
-    if run_dir.importance.exists() and not is_importance(run_dir.importance):
-        yield Damage(run_dir.importance.name, "it cannot be read", hint)
+    if run_dir.importance.exists():
+        if not is_importance(run_dir.importance):
+            yield Damage(run_dir.importance.name, "it cannot be read", hint)
+    elif has_importances(config, state.ended) and _is_finished(run_dir):
+        yield Damage(run_dir.importance.name, "it is missing", hint)
     if _is_baseline_damaged(run_dir):
         again = f"{hint}, which removes it; the next run of the study writes it again"
         yield Damage(run_dir.baseline.name, "it cannot be read", again)
@@ -75,14 +79,22 @@ def repair_files(
     if not is_schema_text(run_dir.schema):
         run_dir.schema.unlink(missing_ok=True)
         write_schema_text(run_dir, config)
-    if run_dir.importance.exists() and not is_importance(run_dir.importance):
-        run_dir.importance.unlink()
+    if not is_importance(run_dir.importance):
+        run_dir.importance.unlink(missing_ok=True)
         Importances(config, run_dir).finish(state.rounds, state.ended)
     left = [*_prepare_again(run_dir, config, ledger, trust_code)]
     if _is_baseline_damaged(run_dir):
         run_dir.baseline.unlink()
         left.append(f"{run_dir.baseline.name} was removed: the next run writes it again")
     return tuple(left)
+
+
+def _is_finished(run_dir: RunDir) -> bool:
+    """Whether the study says that it has ended; while it trains, importances may come later."""
+    try:
+        return read_status(run_dir).state == "finished"
+    except SetupError:
+        return False
 
 
 def _is_baseline_damaged(run_dir: RunDir) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,8 @@ import pytest
 import sweeper
 from sweeper.errors import SetupError
 from sweeper.export import export
+from sweeper.results.importance import is_importance
+from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import STUDY, CommandLine
@@ -79,12 +82,20 @@ def test_damaged_files_are_named_and_rewritten(
 def test_missing_files_are_named_and_rewritten(
     repair_of: Callable[[RunDir], object], copied: RunDir
 ) -> None:
-    names = ("preparation.json", "SCHEMA.md", "study.toml")
+    names = ("preparation.json", "SCHEMA.md", "study.toml", "importance.parquet")
     for name in names:
         (copied.root / name).unlink()
     assert found(copied) == dict.fromkeys(names, GONE)
     repair_of(copied)
     assert found(copied) == {}
+
+
+def test_importances_may_be_missing_while_a_study_has_not_ended(copied: RunDir) -> None:
+    copied.importance.unlink()
+    write_status(copied, replace(read_status(copied), state="interrupted"))
+    assert "importance.parquet" not in found(copied)
+    repair(copied)
+    assert is_importance(copied.importance)
 
 
 def test_the_study_file_is_rewritten_from_the_ledger(copied: RunDir) -> None:
