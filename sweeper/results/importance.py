@@ -16,7 +16,7 @@ from sweeper.results.decoded import check_published
 from sweeper.results.tables import rows_table
 from sweeper.rundir import RunDir, swapped
 
-_SCHEMA = pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in IMPORTANCE])
+_NAMES = [column.name for column in IMPORTANCE]
 _LEAST_COLUMNS = 6  # in the first version
 
 
@@ -29,18 +29,20 @@ def is_importance(path: Path) -> bool:
     except (pa.ArrowException, OSError, ValueError, SetupError):
         return False
     names = table.schema.names
-    return names == _SCHEMA.names[: len(names)] and len(names) >= _LEAST_COLUMNS
+    return names == _NAMES[: len(names)] and len(names) >= _LEAST_COLUMNS
 
 
 def write_importance(
     run_dir: RunDir,
+    schema: pa.Schema,
     importances: Mapping[str, Mapping[str, Mapping[str, Any]]],
     rounds: int,
     n_trials: int,
 ) -> None:
-    """Replace the file by these importances: values by objective, parameter and column.
+    """Replace the file of a study by these importances: values by objective, parameter and column.
 
-    They were computed from `n_trials` complete trials after this many `rounds`.
+    They were computed from `n_trials` complete trials after this many `rounds`; `schema` describes
+    the study, too.
     """
     at = time.time()
     rows = [
@@ -56,5 +58,5 @@ def write_importance(
         for param, measures in by_param.items()
     ]
     sink = pa.BufferOutputStream()
-    parquet.write_table(rows_table(rows, _SCHEMA), sink, write_page_checksum=True)
+    parquet.write_table(rows_table(rows, schema), sink, write_page_checksum=True)
     swapped(run_dir.importance, run_dir.staging, sink.getvalue().to_pybytes())

@@ -80,12 +80,12 @@ class ImportedTables:
         run_dir = self._run_dir
         constants = constants_of(self._config)
         # all of them first, so that nothing is written if a row does not fit
-        metrics = rows_table(curves, self._schema(METRICS))
+        metrics = rows_table(curves, self.schema(METRICS))
         tables = {
-            run_dir.spans: rows_table([], self._schema(SPANS)),
-            run_dir.buckets: rows_table([], self._schema(BUCKETS)),
+            run_dir.spans: rows_table([], self.schema(SPANS)),
+            run_dir.buckets: rows_table([], self.schema(BUCKETS)),
             run_dir.trials: rows_table(
-                [{**constants, **row} for row in trials], self._schema(self._trials_columns())
+                [{**constants, **row} for row in trials], self.schema(self._trials_columns())
             ),
         }
         run_dir.make()
@@ -112,7 +112,8 @@ class ImportedTables:
             FEASIBLE,
         )
 
-    def _schema(self, columns: Sequence[Column]) -> Any:
+    def schema(self, columns: Sequence[Column]) -> Any:
+        """The schema of a table of the study with these columns."""
         study = self._config.study
         search = {
             key: entry.model_dump(mode="json", exclude_none=True)

@@ -67,6 +67,11 @@ def spans_schema(config: StudyConfig) -> pa.Schema:
     return _schema(config, SPANS)
 
 
+def importance_schema(config: StudyConfig) -> pa.Schema:
+    """The schema of importance.parquet: one row per objective and parameter."""
+    return _schema(config, IMPORTANCE)
+
+
 def columns_of_tables(config: StudyConfig | None) -> dict[str, list[dict[str, Any]]]:
     """The columns of each table as JSON-able values, for one study or for any.
 

@@ -33,7 +33,7 @@ from sweeper.config.space import SEARCHED_TABLES
 from sweeper.config.study import StudyTable
 from sweeper.config.tables import settings_of_searched_tables
 from sweeper.errors import Problem, StudyError, did_you_mean, listed
-from sweeper.results.columns import LEAST_TRIALS
+from sweeper.results.columns import IMPORTANCE, LEAST_TRIALS
 from sweeper.results.importance import write_importance
 from sweeper.results.imported import ImportedTables, imported_from, is_unfinished
 from sweeper.results.listing import listed as listed_in
@@ -86,8 +86,9 @@ def import_optuna(
     before = before_first_epoch(trials)
     _check_integers(place, trials, names, config, before)
     rows = [_row(config, trial, names, before) for trial in trials]
-    ImportedTables(run_dir, config, place).write(rows, [*_curves(config, trials, before)])
-    _write_importance(run_dir, config, rows)
+    tables = ImportedTables(run_dir, config, place)
+    tables.write(rows, [*_curves(config, trials, before)])
+    _write_importance(run_dir, config, tables, rows)
     write_status(run_dir, _status(config, rows))
     return run_dir, len(rows)
 
@@ -368,7 +369,9 @@ def _curves(
             }
 
 
-def _write_importance(run_dir: RunDir, config: StudyConfig, rows: Sequence[Row]) -> None:
+def _write_importance(
+    run_dir: RunDir, config: StudyConfig, tables: ImportedTables, rows: Sequence[Row]
+) -> None:
     complete = [row for row in rows if row["state"] == "COMPLETE"]
     if len(complete) < LEAST_TRIALS or not config.search:
         return
@@ -376,7 +379,7 @@ def _write_importance(run_dir: RunDir, config: StudyConfig, rows: Sequence[Row])
     importance.tell(complete)
     objectives = enumerate(config.study.objectives)
     found = {metric: importance.of(index) for index, metric in objectives}
-    write_importance(run_dir, found, 0, len(complete))
+    write_importance(run_dir, tables.schema(IMPORTANCE), found, 0, len(complete))
 
 
 def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeper.config import StudyConfig
 from sweeper.results.columns import LEAST_TRIALS
 from sweeper.results.importance import write_importance
+from sweeper.results.schema import importance_schema
 from sweeper.rundir import RunDir
 from sweeper.sweep.state import EndedTrials
 
@@ -82,7 +83,8 @@ class Importances:
                 metric: self._known.of(index)
                 for index, metric in enumerate(self._config.study.objectives)
             }
-            write_importance(self._run_dir, found, rounds, len(self._told))
+            schema = importance_schema(self._config)
+            write_importance(self._run_dir, schema, found, rounds, len(self._told))
         except Exception as error:  # any error of a library: the study continues without
             _log.warning("importance.parquet was not written: %s: %s", type(error).__name__, error)
         self._published = len(self._told)

@@ -9,6 +9,7 @@ import pytest
 
 from sweeper.results.schema import (
     buckets_schema,
+    importance_schema,
     metrics_schema,
     spans_schema,
     study_metadata,
@@ -129,7 +130,10 @@ def test_files_name_their_study() -> None:
     assert {"sweeper", "jax", "optuna", "pyarrow"} <= said["versions"].keys()
 
 
-@pytest.mark.parametrize("schema_of", [trials_schema, metrics_schema, buckets_schema, spans_schema])
+@pytest.mark.parametrize(
+    "schema_of",
+    [trials_schema, metrics_schema, buckets_schema, spans_schema, importance_schema],
+)
 def test_every_column_is_explained(schema_of: type) -> None:
     schema = schema_of(study())
     said = study_metadata(schema)["columns"]

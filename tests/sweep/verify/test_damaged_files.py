@@ -31,6 +31,7 @@ from sweeper.programs.saved_file import read_saved
 from sweeper.results.importance import is_importance, write_importance
 from sweeper.results.light import read_light
 from sweeper.results.read import Results, open_results
+from sweeper.results.schema import importance_schema
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.cost import shipped
@@ -95,7 +96,8 @@ def write_others(study: Study) -> None:
     """Write the files that such a small study lacks."""
     run_dir = study.run_dir
     measures = {"importance": 0.5, "fanova": 0.25, "rank_correlation": 0.0, "n_trials_with": 12}
-    write_importance(run_dir, {"val_loss": dict.fromkeys(("lr", "width"), measures)}, 3, 12)
+    schema = importance_schema(load(run_dir.study_file))
+    write_importance(run_dir, schema, {"val_loss": dict.fromkeys(("lr", "width"), measures)}, 3, 12)
     write_normal_end(run_dir)
     costs = {"model": asdict(shipped("cpu"))}
     (run_dir.root / "costs.json").write_text(json.dumps(costs), encoding="utf-8")

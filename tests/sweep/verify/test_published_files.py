@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pyarrow import parquet
 
 import sweeper
 from sweeper.errors import SetupError
 from sweeper.export import export
 from sweeper.results.importance import is_importance
+from sweeper.results.schema import study_metadata
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import repair, verify
@@ -88,6 +90,12 @@ def test_missing_files_are_named_and_rewritten(
     assert found(copied) == dict.fromkeys(names, GONE)
     repair_of(copied)
     assert found(copied) == {}
+
+
+def test_importances_describe_their_study_and_their_columns(copied: RunDir) -> None:
+    said = study_metadata(parquet.read_schema(copied.importance))
+    assert said["study"] == study_metadata(parquet.read_schema(copied.trials))["study"]
+    assert [*said["columns"]] == parquet.read_schema(copied.importance).names
 
 
 def test_importances_may_be_missing_while_a_study_has_not_ended(copied: RunDir) -> None:
