@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
@@ -362,6 +363,14 @@ def test_rows_that_cannot_be_learnt_are_a_value_error(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         sweeper.SweepClassifier(**SMALL).fit(rows, targets)
+
+
+def test_sparse_tables_are_refused() -> None:
+    dense = pd.DataFrame(X, columns=[*"abcd"])
+    with pytest.raises(ValueError, match=r"4 sparse columns, .*\.sparse\.to_dense\(\)"):
+        sweeper.SweepClassifier(**SMALL).fit(dense.astype(pd.SparseDtype(float, 0.0)), Y)
+    with pytest.raises(TypeError, match="dense data is required"):
+        sweeper.SweepClassifier(**SMALL).fit(csr_matrix(X), Y)
 
 
 def test_a_class_that_only_rows_of_weight_0_have_is_not_learnt() -> None:

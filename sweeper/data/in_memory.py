@@ -171,6 +171,13 @@ def _name_problems(table: pd.DataFrame | pa.Table, name: str) -> Iterator[Proble
 
 
 def _type_problems(table: pd.DataFrame, name: str) -> Iterator[Problem]:
+    sparse = [one for one, kind in table.dtypes.items() if isinstance(kind, pd.SparseDtype)]
+    if sparse:
+        named = listed([f"'{one}'" for one in sparse])
+        found = f"{name} has {counted(len(sparse), 'sparse column')}, {named}"
+        hint = f"make each dense, as in df['{sparse[0]}'] = df['{sparse[0]}'].sparse.to_dense()"
+        yield Problem("", "data", found, hint)
+        table = table.drop(columns=sparse)
     try:
         _write_row(table)
     except _UNFIT:
