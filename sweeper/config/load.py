@@ -17,6 +17,7 @@ from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import (
     COMMAND_LINE,
+    IN_PYTHON,
     MAX_WITHIN,
     SHORTEN,
     TOO_DEEP,
@@ -66,8 +67,15 @@ def read_overrides(texts: Sequence[str], given_by: str = COMMAND_LINE) -> list[t
 
 
 def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequence[str]:
-    """Overrides as texts `key=value`: one text, several, or values by dotted key or by table."""
+    """Overrides as texts `key=value`: one text, several, or values by dotted key or by table.
+
+    Raises:
+        StudyError: a value is None.
+    """
     if isinstance(overrides, Mapping):
+        hint = "pass a value, or remove the setting from the study"
+        if empty := [key for key, value in _by_setting(overrides) if value is None]:
+            raise StudyError(Problem(IN_PYTHON, key, "None is not a value", hint) for key in empty)
         return [f"{key}={toml_value(value)}" for key, value in _by_setting(overrides)]
     return [overrides] if isinstance(overrides, str) else overrides
 

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from sweeper.config.table import Flaw
 
 MISSING = "missing"
-_UNKNOWN = "no such setting"
+UNKNOWN = "no such setting"
 _MAX_LETTERS = 80  # of quoted text in a message
 
 # what was found, what to write; {value} is shown as in TOML, other names are pydantic's context
@@ -165,10 +165,10 @@ def unknown_setting(
     if near:
         around, _, name = near.rpartition(".")
         meant = f"{key.rpartition('.')[0]}.{name}" if table and table == around else near
-        return Flaw(key, _UNKNOWN, f"did you mean '{near}'?", meant)
+        return Flaw(key, UNKNOWN, f"did you mean '{near}'?", meant)
     there = ", ".join(_last(one) for one in known if one.rpartition(".")[0] == table)
     listed = f"[{table}] has {there}" if there and table else f"there are {', '.join(known)}"
-    return Flaw(key, _UNKNOWN, listed)
+    return Flaw(key, UNKNOWN, listed)
 
 
 def keys_around(key: str) -> Iterator[str]:
@@ -192,7 +192,7 @@ def without_consequences(flaws: Sequence[Flaw], kinds: Mapping[str, str]) -> lis
 
     def is_consequence(flaw: Flaw) -> bool:
         table = flaw.key.removeprefix("search.").partition(".")[0]
-        if flaw.found in (MISSING, _UNKNOWN) and table in of_another_kind:
+        if flaw.found in (MISSING, UNKNOWN) and table in of_another_kind:
             return flaw.meant != by[table]
         return flaw.found == MISSING and (
             not meant.isdisjoint(keys_around(flaw.key))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sweeper.config.load import load, override_texts, parse, read_overrides, study_path
 from sweeper.config.mapping import raw_tables
 from sweeper.config.reading import RawTable, is_table, with_value, written
-from sweeper.config.refusals import MISSING
+from sweeper.config.refusals import MISSING, UNKNOWN
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _UNNAMED = "<mapping>"
 _ROWS_FILE = RunDir(Path()).rows.name
 _MAX_SHOWN = 6
+# a function that cannot be used leaves open which settings its table has
+_NAMES_KIND = ".function", ".program", ".name"
 
 
 def load_study(
@@ -121,11 +123,17 @@ def _parse_or_report(
     except StudyError as error:
         no_rows = [*_without_rows(error.problems)]
         known = {problem.key for problem in (*problems, *of_data, *no_rows)}
-        # what follows from rows that cannot be read is missing, too
+        unnamed = [problem.key for problem in problems if problem.key.endswith(_NAMES_KIND)]
+
+        def is_consequence(problem: Problem) -> bool:
+            if problem.found == MISSING:  # it would follow from rows that can be read
+                return bool(of_data or no_rows)
+            return problem.found == UNKNOWN and _is_next_to(problem.key, unnamed)
+
         others = [
             problem
             for problem in error.problems
-            if problem.key not in known and not ((of_data or no_rows) and problem.found == MISSING)
+            if problem.key not in known and not is_consequence(problem)
         ]
         raise StudyError((*no_rows, *problems, *others, *of_data)) from None
     if problems:
@@ -133,6 +141,12 @@ def _parse_or_report(
     if of_data:
         raise DataError(of_data)
     return config
+
+
+def _is_next_to(key: str, others: Sequence[str]) -> bool:
+    """Whether a setting, or what is searched for it, is in the table of one of the others."""
+    tables = [other.rpartition(".")[0] for other in others]
+    return any(key.removeprefix("search.").startswith(f"{table}.") for table in tables)
 
 
 def _with_target(raw: RawTable, target: str | Sequence[str] | None) -> tuple[RawTable, list[Flaw]]:

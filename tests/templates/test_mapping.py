@@ -306,6 +306,38 @@ def test_columns_without_a_type_are_refused_by_name() -> None:
     )
 
 
+@pytest.mark.parametrize("function", ["model.function", "train.program", "optimizer.name"])
+def test_settings_of_a_function_that_cannot_be_named_are_not_called_unknown(function: str) -> None:
+    table = function.partition(".")[0]
+    search = {f"{table}.rate": {"type": "float", "low": 0.1, "high": 1.0}}
+    given = {function: lambda: None, "search": search, "schedule.rate": 1}
+    found = problems(given, data=HOUSES, target="price")
+    assert [one.split(": ")[1] for one in found] == [function, "schedule.rate"]
+
+
+def test_an_override_of_none_is_refused() -> None:
+    overrides = {"schedule.parallel": None, "study": {"seed": None}}
+    with pytest.raises(StudyError) as refused:
+        sweeper.load_study({}, overrides, data=HOUSES, target="price")
+    hint = "pass a value, or remove the setting from the study"
+    assert str(refused.value).splitlines() == [
+        f"overrides: schedule.parallel: None is not a value; {hint}",
+        f"overrides: study.seed: None is not a value; {hint}",
+    ]
+
+
+def test_sparse_columns_are_refused_with_the_way_to_make_them_dense() -> None:
+    sparse = HOUSES.assign(
+        area=HOUSES["area"].astype(pd.SparseDtype(float, 0.0)), odd=[1, "a"] * 150
+    )
+    first, second = problems({}, data=sparse, target="price")
+    assert first == (
+        "data: the DataFrame has 1 sparse column, 'area'; make each dense, as in "
+        "df['area'] = df['area'].sparse.to_dense()"
+    )
+    assert second.startswith("data: column 'odd' of the DataFrame holds values of type int and str")
+
+
 def test_rows_that_are_left_out_cause_a_warning_unless_the_mapping_says_so() -> None:
     data = HOUSES.assign(price=HOUSES["price"].where(HOUSES.index > 4))
     with pytest.warns(UserWarning, match="^5 of 300 rows have no target and are left out; "):
