@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 
-from sweeper.errors import FRESH, Problem, SetupError, StudyError, counted, number_runs, printable
+from sweeper.errors import FRESH, Problem, SetupError, counted, number_runs, printable
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
@@ -340,11 +340,11 @@ def newest_run(directory: Path) -> Path:
     """The run directory below `directory` whose status was written last.
 
     Raises:
-        StudyError: there is none.
+        SetupError: there is none.
     """
     written = [(RunDir(run).status.stat().st_mtime_ns, run) for run in runs_in(directory)]
     if not written:
         start = "start a study with 'python -m sweeper run study.toml'"
         hint = f"name a run directory, {start}, {_STARTING}"
-        raise StudyError(Problem(f"{directory}/", "", "no study has been run here", hint))
+        raise SetupError(Problem(f"{directory}/", "", "no study has been run here", hint))
     return max(written)[1]

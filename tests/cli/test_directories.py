@@ -45,7 +45,7 @@ def test_run_directories_are_listed_with_their_facts(
     assert found["a"]["bytes"] == sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
     command("list", str(run))
     assert "2 of 2" in capsys.readouterr().out
-    with pytest.raises(StudyError, match="no study has been run here"):
+    with pytest.raises(SetupError, match="no study has been run here"):
         command("list", str(run / "models"))
 
 
@@ -102,7 +102,9 @@ def test_without_anybody_to_answer_delete_names_the_option(
 
 def test_what_is_not_a_run_directory_is_not_deleted(run: Path, tmp_path: Path) -> None:
     (tmp_path / "status.json").write_text("{}")
-    for path in (tmp_path, run.parent, run / "models", tmp_path / "nonsuch"):
+    with pytest.raises(SetupError, match="it does not exist"):
+        command("delete", str(tmp_path / "nonsuch"), "--yes")
+    for path in (tmp_path, run.parent, run / "models"):
         with pytest.raises(StudyError, match="not a run directory"):
             command("delete", str(path), "--yes")
     with pytest.raises(StudyError, match="a file, not a run directory"):

@@ -18,7 +18,7 @@ import sweeper
 from sweeper.cli.commands.arguments import refuse_a_file
 from sweeper.cli.commands.training import exit_code
 from sweeper.cli.main import COMMANDS
-from sweeper.errors import StudyError
+from sweeper.errors import SetupError, StudyError
 from sweeper.process import DISTRIBUTION
 from sweeper.results.status import Status, newest_run, write_status
 from sweeper.rundir import RunDir
@@ -71,7 +71,7 @@ def test_the_newest_run_is_the_one_whose_status_was_written_last(tmp_path: Path)
 
 
 def test_the_newest_run_needs_at_least_one_run(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="no study has been run here; name a run directory"):
+    with pytest.raises(SetupError, match="no study has been run here; name a run directory"):
         newest_run(tmp_path / "runs")
 
 
@@ -114,7 +114,11 @@ def test_status_in_json_is_the_status_file_and_its_directory(command: CommandLin
         (("sweep",), 2, "No such command 'sweep'"),
         (("run",), 2, "Missing argument 'STUDY'"),
         (("run", "there.toml", "--set"), 2, "--set"),
-        (("status",), 2, "runs/: no study has been run here; name a run directory"),
+        *(
+            ((name,), 3, "runs/: no study has been run here; name a run directory")
+            for name in ("status", "best", "show", "list", "export", "report")
+        ),
+        (("delete", "there", "--yes"), 3, "there: it does not exist; name the run directory of a"),
         (("status", "[red]there[/red]"), 3, "[red]there[/red]: no study has been run here"),
     ],
 )

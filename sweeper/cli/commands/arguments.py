@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweeper.cli.console import console_on
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.results.status import near_run, newest_run
 from sweeper.rundir import RunDir, refuse_links
 
@@ -70,8 +70,8 @@ def run_asked(directory: str | Path | None) -> RunDir:
     """The run directory that a command names, or else the newest under runs/.
 
     Raises:
-        StudyError: it is a file, or does not exist and another one may be meant.
-        SetupError: it contains a link.
+        StudyError: it is a file.
+        SetupError: there is none, or it contains a link.
     """
     path = newest_run(Path("runs")) if directory is None else Path(directory)
     refuse_a_file(path)
@@ -101,7 +101,8 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
     A single argument that is a number or `best` is the trial.
 
     Raises:
-        StudyError: no run directory was found, or the trial is not a number.
+        StudyError: the trial is not a number.
+        SetupError: no run directory was found.
     """
     if trial is None and directory is not None and (directory == BEST or directory.isdecimal()):
         directory, trial = None, directory
@@ -128,9 +129,9 @@ def refuse_a_file(path: Path) -> None:
 
 
 def refuse_misspelt(path: Path) -> None:
-    """Raise a StudyError if a run directory does not exist, and another one may be meant."""
+    """Raise a SetupError if a run directory does not exist, and another one may be meant."""
     if near := near_run(path):
-        raise StudyError(Problem(str(path), "", "no such run directory", near))
+        raise SetupError(Problem(str(path), "", "no such run directory", near))
 
 
 def _run_dir_of(path: Path) -> Path | None:

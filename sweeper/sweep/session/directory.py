@@ -246,10 +246,12 @@ def check_deletable(run_dir: RunDir) -> None:
 
     Raises:
         StudyError: it is not the directory of a study.
-        SetupError: it is a link, or contains one.
+        SetupError: it does not exist, is a link, or contains one.
     """
+    hint = "name the run directory of a study"
+    if not run_dir.root.exists():
+        raise SetupError(Problem(str(run_dir.root), "", "it does not exist", hint))
     if not holds_study(run_dir):
-        hint = "name the run directory of a study"
         raise StudyError(Problem(str(run_dir.root), "", "not a run directory", hint))
     if run_dir.root.is_symlink():
         raise SetupError(Problem(str(run_dir.root), "", "it is a link", "name what it points to"))
