@@ -131,6 +131,21 @@ def test_an_error_prints_its_message_and_sets_the_exit_code(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (("stop", "--no-wait"), ["--no-wait"]),
+        (("stop", "--no-wait", "--timeout", "1"), ["--no-wait", "--timeout"]),
+        (("stop", "--trial", "3", "--no-wait", "--timeout", "1"), ["--timeout"]),
+        (("enqueue", "--no-wait", "--timeout", "1"), ["--timeout"]),
+    ],
+)
+def test_options_without_effect_are_refused(words: tuple[str, ...], refused: list[str]) -> None:
+    with pytest.raises(StudyError, match="has no effect with") as caught:
+        sweeper.command(*words)
+    assert [problem.key for problem in caught.value.problems] == refused
+
+
 def test_status_of_a_study_file_names_its_run_directory(command: CommandLine) -> None:
     command.write()
     done = command("status", "study.toml")

@@ -118,6 +118,11 @@ def stop(
     with the command that started it. A trial ends as PRUNED with the reason `stopped`, and the
     study goes on; the command waits for its answer.
     """
+    if trial is None:
+        why = "without --trial, since nothing is awaited"
+        _refuse_without_effect(why, no_wait=no_wait, timeout=timeout)
+    elif no_wait:
+        _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)
     run_dir = run_asked(directory)
     if trial is not None:
         _check_in_training(run_dir, trial)
@@ -147,6 +152,8 @@ def enqueue(
     The trial counts towards study.n_trials. The command waits for the study's answer. If nothing
     runs, the next `run` takes the request.
     """
+    if no_wait:
+        _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)
     run_dir = run_asked(directory)
     from sweeper.config.load import read_overrides
 
@@ -155,6 +162,17 @@ def enqueue(
     if problems:
         raise StudyError(problems)
     _ask(run_dir, new_request(None, params, waits=not no_wait), timeout)
+
+
+def _refuse_without_effect(why: str, *, no_wait: bool, timeout: float) -> None:
+    """Refuse options about the answer of a study that change nothing.
+
+    Raises:
+        StudyError: with each of them.
+    """
+    given = {"--no-wait": no_wait, "--timeout": timeout != _TIMEOUT_S}
+    if idle := [name for name, is_given in given.items() if is_given]:
+        raise StudyError(Problem("", name, f"has no effect {why}", "remove it") for name in idle)
 
 
 def _settings_of(run_dir: RunDir) -> StudyConfig:
