@@ -22,7 +22,6 @@ from sweeper.data.transform import Transform
 from sweeper.errors import (
     DataError,
     SetupError,
-    UnfitRowsError,
 )
 from sweeper.executors.jax_setup import configure_jax, jax_restored, with_pins
 from sweeper.export.card import CARD, with_use
@@ -118,7 +117,7 @@ _WRITERS: dict[Format, Callable[[], tuple[str, _Write]]] = {
 def _samples(saved: SavedModel, config: StudyConfig) -> Iterator[Any]:
     """Tables of rows to compare predictions on: odd ones, and validation rows if they are here."""
     yield odd_rows(Transform.of_record(saved.info))
-    with suppress(DataError, UnfitRowsError):
+    with suppress(DataError):
         rows = validation_rows(config, _MOST_ROWS)
         saved.features(rows)
         yield rows
