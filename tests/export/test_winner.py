@@ -242,7 +242,7 @@ def test_a_refit_refuses_the_places_of_its_study_before_it_trains(
     directory: Path, command: CommandLine
 ) -> None:
     run = command.directory / "run"
-    shutil.copytree(directory / "run", run, ignore=shutil.ignore_patterns("refit", "confirm"))
+    shutil.copytree(directory / "run", run, ignore=shutil.ignore_patterns("refit*", "confirm*"))
     inside = replace(command, directory=run)
 
     for place in ("refit", "refit/model", "models/0"):

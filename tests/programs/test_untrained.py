@@ -49,13 +49,13 @@ def test_untrained_arrays_are_carried_checkpointed_and_saved(
     settings = study.config.filled(TRIAL.params)
     exact: Any = study.trainer.classes.programs.exact(settings)
     program = Counting(exact.settings, exact.data, exact.parts)
-    parts = study.trainer.classes.parts(settings.train.batch_size, is_spread=False)
+    data = study.trainer.classes.data_on_device(settings.train.batch_size, is_spread=False)
     trained = jax.jit(partial(train_lane, program))
 
     def after(state: State, start: int, stop: int) -> Any:
         bounds = np.int32(start), np.int32(stop)
         lanes = Lanes(state, program.lane(5, settings), np.int32(0), *bounds)
-        return jax.device_get(trained(lanes, parts))
+        return jax.device_get(trained(lanes, data))
 
     path = tmp_path / "checkpoints" / "half"
     path.parent.mkdir()
@@ -64,7 +64,7 @@ def test_untrained_arrays_are_carried_checkpointed_and_saved(
     resumed, whole = after(half, 4, 14), after(program.init(5, settings), 0, 14)
 
     assert eqx.tree_equal(resumed.state, whole.state)
-    rows = parts.order.shape[2] * settings.train.batch_size
+    rows = data.order.shape[2] * settings.train.batch_size
     best = int(np.argmin(whole.curves[:, 1])) + 1
     assert 0 < best < 14, "else this test shows nothing"
     assert whole.state.untrained == {"rows": 14 * rows}
