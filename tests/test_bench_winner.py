@@ -59,6 +59,18 @@ def test_the_report_has_means_times_and_the_gain_of_the_ensemble(script: dict[st
     assert said.endswith("takes 4.0 s of a run (median), or 9 % of it (9 to 9).")
 
 
+def test_a_tool_that_ran_on_some_splits_is_compared_on_these(script: dict[str, Any]) -> None:
+    figure = script["Figure"]
+    runs = [figure("HI", seed, "sweeper", 0.8 + seed / 10, single=0.7) for seed in range(2)]
+    runs += [figure("HI", 1, "tabm", 0.85, wall_s=300.0)]
+
+    *_, (title, _, row) = [[*script["report"](runs)][-3:]]
+
+    assert "TabM" in title
+    assert row == "| `HI` | 1 | 0.7000 | 0.9000 | 0.8500 |"
+    assert not any("TabM" in line for line in [*script["report"](runs[:2])])
+
+
 @pytest.mark.slow
 def test_a_tool_gets_the_split_of_the_project(script: dict[str, Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
