@@ -390,10 +390,14 @@ def _target_fault(raw: RawData, name: str) -> str:
 def _in_days(column: pd.Series[Any]) -> str:
     """How to make numbers of the dates in a column."""
     name = f"df[{str(column.name)!r}]"
-    is_day_first = column.dropna().astype(str).str.match(_DAY_FIRST).any()
+    is_day_first = _is_day_first(column.dropna())
     dates = f"pd.to_datetime({name}, utc=True{', dayfirst=True' if is_day_first else ''})"
     days = f'({dates} - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)'
     return f"count days with pandas: {name} = {days}"
+
+
+def _is_day_first(column: pd.Series[Any]) -> bool:
+    return bool(column.astype(str).str.match(_DAY_FIRST).any())
 
 
 def _holds_dates(column: pd.Series[Any]) -> bool:
@@ -403,7 +407,8 @@ def _holds_dates(column: pd.Series[Any]) -> bool:
         return False
     kind = check_kind(column)
     is_date = kind == "times" or (not kind and "holds dates" in next(_text_faults(column), ""))
-    return is_date and bool(pd.to_datetime(first, errors="coerce", utc=True).notna().all())
+    options = {"dayfirst": _is_day_first(first), "errors": "coerce", "utc": True}
+    return is_date and bool(pd.to_datetime(first, **options).notna().all())
 
 
 def _dates(raw: RawData) -> list[str]:

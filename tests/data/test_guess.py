@@ -74,3 +74,12 @@ def test_classes_of_a_csv_file_are_counted_as_they_are_written(
     assert (guessed.is_classes, guessed.values, guessed.rows) == (True, n_classes, 60)
     assert (guessed.rarest, guessed.commonest) == (60 // n_classes, 60 // n_classes)
     assert len(prepare(study).class_names) == n_classes
+
+
+def test_days_before_months_are_dates_and_cause_no_warning(tmp_path: Path) -> None:
+    days = pd.date_range("2025-03-27", periods=200).strftime("%d.%m.%Y")
+    frame = pd.DataFrame({"area": RNG.normal(size=200), "day": days, "price": RNG.random(200)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    guessed = guess(tmp_path / "rows.csv")
+    assert [*guessed.drop] == ["day"]
+    assert any("dayfirst=True" in hint for hint in guessed.hints)
