@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.data.columns import native
+from sweeper.data.columns import native, strays
 from sweeper.data.csv_reader import (
     SUFFIXES,
     USUAL,
@@ -158,6 +158,11 @@ def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
             column = _with_points(frame[one.name], one.values, file.dialect.decimal)
             unknown = {*words}.difference(written(value) for value in one.values)
             changed[one.name] = column.mask(_are_any_of(column, unknown))
+    for name in transform.numbers:
+        # pandas leaves a column as it is written if any cell is text
+        if name in frame and isinstance(frame[name].dtype, pd.StringDtype):
+            plain = frame[name].str.replace(file.dialect.decimal, ".", regex=False)
+            changed[name] = frame[name].where(strays(frame[name], file.dialect.decimal), plain)
     return frame.assign(**changed)
 
 

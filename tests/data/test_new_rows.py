@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.data.csv_reader import Dialect
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform
@@ -104,3 +105,19 @@ def test_arrays_that_do_not_fit_the_study_are_refused(
     with pytest.raises(DataError) as caught:
         read(transforms[study], tmp_path, **arrays)
     assert problem in str(caught.value)
+
+
+def test_a_text_among_decimal_commas_is_the_only_cell_that_is_refused(
+    make_study, tmp_path: Path
+) -> None:
+    table = pd.DataFrame(ROWS, columns=[*"xyz"]).assign(t=ROWS[:, 0])
+    study = make_study(
+        CSV + 'separator = ";"\ndecimal = ","\n',
+        table.to_csv(index=False, sep=";", decimal=","),
+        loss="mse",
+    )
+    transform = Transform.from_dict(prepare(study).transform)
+    (tmp_path / "new.csv").write_text("x;y;z\n1,5;2,5;3,5\n1,5;heavy;3,5\n1,5;2,25;3,5\n")
+    dialect = Dialect(";", ",")
+    found = read_rows(tmp_path / "new.csv", transform, {"t"}, (), dialect)
+    assert found.frame["y"].tolist() == ["2.5", "heavy", "2.25"]
