@@ -20,7 +20,7 @@ ENDS = {
     "kill": (Reason.WORKER_DIED, "WorkerDiedError", "was killed by SIGKILL"),
     "exit": (Reason.WORKER_DIED, "WorkerDiedError", "ended with exit code 3"),
     "crash": (Reason.WORKER_DIED, "WorkerDiedError", "was killed by SIGSEGV"),
-    "hang": (Reason.TIMEOUT, "TrialTimeoutError", "gave no result in"),
+    "hang": (Reason.TIMEOUT, "TrialTimeoutError", "returned no result in"),
 }
 
 
