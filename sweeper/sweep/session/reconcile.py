@@ -61,7 +61,8 @@ Weights = Mapping[str, Mapping[str, str]]
 
 _FRESH = f"start over with {FRESH}, which moves the old directory aside"
 _ELSEWHERE = "change study.name (or results.dir if it is set)"
-_BACK = f"restore it, {_ELSEWHERE}, or {_FRESH}"
+_OTHERWISE = f"{_ELSEWHERE}, or {_FRESH}"
+_BACK = f"restore it, {_OTHERWISE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,12 +296,14 @@ def format_setting(value: object) -> str:
 
 def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
     """What to write instead of each change that prevents a resume."""
+    # it may have been given on the command line, which a user forgets more easily than a file
+    back = _BACK if config.source.place else f"restore it in the file or with --set, {_OTHERWISE}"
     return [
         config.problem(
             change.key,
             f"was {format_setting(change.before)} when the study in {config.run_dir} began, "
             f"now {format_setting(change.now)}",
-            _BACK,
+            back,
         )
         for change in changes
     ]

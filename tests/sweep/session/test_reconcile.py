@@ -157,10 +157,9 @@ def test_a_refusal_names_both_values_and_a_solution() -> None:
     config = parse(STUDY, Path("study.toml"))
     told = [str(problem) for problem in refusals(config, (Change("study.seed", 3, 0),))]
     assert told == [
-        "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; restore it, "
-        "change study.name (or results.dir if it is set), or start over with --fresh "
-        "(in Python fresh=True), which moves "
-        "the old directory aside"
+        "study.toml:3: study.seed: was 3 when the study in runs/wine began, now 0; "
+        "restore it in the file or with --set, change study.name (or results.dir if it is set), "
+        "or start over with --fresh (in Python fresh=True), which moves the old directory aside"
     ]
 
 
