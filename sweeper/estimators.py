@@ -493,7 +493,11 @@ class SweepClassifier(ClassifierMixin, _Sweep):
         kind = self.classes_.dtype.kind
         if edition < _LABELS_SINCE or kind not in "biuf":  # a study refuses days as classes
             return np.arange(self.n_classes_)
-        return self.classes_.astype(np.float64) if kind == "f" else self.classes_
+        if kind != "f":
+            return self.classes_
+        # scikit-learn takes whole numbers only
+        is_exact = (np.abs(self.classes_) < 2**53).all()
+        return self.classes_.astype(np.int64 if is_exact else np.float64)
 
     def _as_learnt(self, targets: pd.DataFrame, edition: int) -> pd.DataFrame:
         if self._is_text:

@@ -403,6 +403,7 @@ def test_weights_of_classes_are_by_their_labels(labels: list[Any], given: dict[s
         [10, 20],
         [-1, 1],
         [9.0, 10.0],
+        [2.0**60, 2.0**61],
         [False, True],
         ["b", "c"],
         np.array([9, 10], np.uint8),
@@ -415,6 +416,13 @@ def test_the_model_of_a_classifier_predicts_labels(labels: Any) -> None:
     assert fitted.score(X, y) > 0.8
     assert fitted.classes_.tolist() == [*np.array(labels)]
     assert fitted.model_.predict(X).tolist() == fitted.predict(X).tolist()
+
+
+def test_a_classifier_takes_many_labels_that_are_floats() -> None:
+    labels = np.arange(len(X)) % 25 * 1.0
+    fitted = sweeper.SweepClassifier(**SMALL).fit(X, labels)
+    assert {*fitted.predict(X)} <= {*labels}
+    assert fitted.predict_proba(X).shape == (len(X), 25)
 
 
 def test_a_classifier_predicts_days_though_its_study_gets_their_codes() -> None:

@@ -190,7 +190,8 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
     if is_float_dtype(target.dtype) and n_values > _MAX_FLOAT_CLASSES:
         numbers = f"'{name}' has {n_values} different numbers"
         found = f"{config.train.loss} needs classes, but {numbers}"
-        hint = f"write {with_loss(config.train, 'mse')}, or integers or text as classes"
+        loss = with_loss(config.train, "mse")
+        hint = f"write {loss}; or, if these are classes, write them as integers or text"
         yield config.problem(target_key(config.train), found, hint)
     elif n_values == 1:
         value = bool(target.iloc[0]) if name in raw.of_truth else target.iloc[0]

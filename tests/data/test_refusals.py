@@ -44,8 +44,8 @@ def test_good_rows_are_accepted(make_study) -> None:
         ),
         (
             "a,kind\n1,2,3\n1,2,3\n",
-            "rows.csv has more fields in its rows than in its header; name every column, and write "
-            "decimal points if the numbers have decimal commas",
+            "rows.csv has more fields in its rows than in its header; name every column, also that "
+            "of row names, and write decimal points if the numbers have decimal commas",
         ),
         (
             "a,kind,a\n1,2,3\n",
@@ -298,7 +298,8 @@ def test_a_text_target_is_refused_if_numbers_are_needed(make_study) -> None:
 def test_a_measured_target_is_refused_if_classes_are_needed(make_study) -> None:
     assert refusal(make_study('source = "sklearn"\nname = "diabetes"\n')) == [
         "study.toml:5: train.loss: cross_entropy needs classes, but 'target' has 214 different "
-        "numbers; write train.loss = 'mse', or integers or text as classes",
+        "numbers; write train.loss = 'mse'; or, if these are classes, write them as integers or "
+        "text",
     ]
 
 
