@@ -17,6 +17,7 @@ from sweeper.data.csv_reader import (
     USUAL,
     CsvFile,
     Dialect,
+    likely_dialect,
     read_csv_table,
 )
 from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
@@ -161,9 +162,26 @@ def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
     for name in transform.numbers:
         # pandas leaves a column as it is written if any cell is text
         if name in frame and isinstance(frame[name].dtype, pd.StringDtype):
-            plain = frame[name].str.replace(file.dialect.decimal, ".", regex=False)
-            changed[name] = frame[name].where(strays(frame[name], file.dialect.decimal), plain)
+            changed[name] = _with_decimal_points(file, frame[name])
     return frame.assign(**changed)
+
+
+def _with_decimal_points(file: CsvFile, texts: pd.Series[Any]) -> pd.Series[Any]:
+    """Numbers among text with decimal points; other text stays as it is.
+
+    Raises:
+        UnfitTableError: numbers have points though decimals are commas: 1.234 may be 1234.
+    """
+    decimal = file.dialect.decimal
+    if decimal == ".":
+        return texts
+    are_numbers = ~strays(texts, decimal) & texts.notna()
+    if (dotted := texts[are_numbers & texts.str.contains(".", regex=False)]).size:
+        likely = likely_dialect(file.path)
+        found = f"has {dotted.iloc[0]!r} in column '{texts.name}', though decimals are {decimal!r}"
+        hint = "write numbers without a separator of thousands"
+        raise UnfitTableError(found, hint, likely if likely.decimal != decimal else None)
+    return texts.where(~are_numbers, texts.str.replace(decimal, ".", regex=False))
 
 
 def _with_points(texts: pd.Series[Any], values: Sequence[Any], decimal: str) -> pd.Series[Any]:

@@ -107,17 +107,30 @@ def test_arrays_that_do_not_fit_the_study_are_refused(
     assert problem in str(caught.value)
 
 
-def test_a_text_among_decimal_commas_is_the_only_cell_that_is_refused(
-    make_study, tmp_path: Path
-) -> None:
+@pytest.fixture
+def of_commas(make_study) -> Transform:
+    """What a study of a CSV file with decimal commas does with new rows."""
     table = pd.DataFrame(ROWS, columns=[*"xyz"]).assign(t=ROWS[:, 0])
-    study = make_study(
-        CSV + 'separator = ";"\ndecimal = ","\n',
-        table.to_csv(index=False, sep=";", decimal=","),
-        loss="mse",
-    )
-    transform = Transform.from_dict(prepare(study).transform)
+    text = table.to_csv(index=False, sep=";", decimal=",")
+    study = make_study(CSV + 'separator = ";"\ndecimal = ","\n', text, loss="mse")
+    return Transform.from_dict(prepare(study).transform)
+
+
+def test_a_text_among_decimal_commas_is_the_only_cell_that_is_refused(
+    of_commas: Transform, tmp_path: Path
+) -> None:
     (tmp_path / "new.csv").write_text("x;y;z\n1,5;2,5;3,5\n1,5;heavy;3,5\n1,5;2,25;3,5\n")
-    dialect = Dialect(";", ",")
-    found = read_rows(tmp_path / "new.csv", transform, {"t"}, (), dialect)
+    found = read_rows(tmp_path / "new.csv", of_commas, {"t"}, (), Dialect(";", ","))
     assert found.frame["y"].tolist() == ["2.5", "heavy", "2.25"]
+
+
+def test_points_among_decimal_commas_are_refused(of_commas: Transform, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("x;y;z\n1,5;2,5;3,5\n1,5;1.234;3,5\n1,5;2,25;3,5\n")
+    with pytest.raises(DataError, match=r"has '1\.234' in column 'y', though decimals are ','"):
+        read_rows(tmp_path / "new.csv", of_commas, {"t"}, (), Dialect(";", ","))
+
+
+def test_a_file_with_decimal_points_is_read_with_them(of_commas: Transform, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("x;y;z\n1.5;2.5;3.5\n1.5;1.25;3.5\n")
+    found = read_rows(tmp_path / "new.csv", of_commas, {"t"}, (), Dialect(";", ","))
+    assert found.frame["y"].tolist() == [2.5, 1.25]
