@@ -45,7 +45,7 @@ _LONGEST_FIELD = 2**31 - 1
 # as pandas calls a first column without a name
 _NAMELESS = "Unnamed: 0"
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
-_PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?\s*")
+_PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?(e[-+]?\d+)?\s*", re.IGNORECASE)
 _SEP = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
 
@@ -156,10 +156,12 @@ class CsvFile:
         records = self._first_records()
         return len(records[1].fields) if len(records) > 1 else 0
 
-    def ends_with_separator(self) -> bool:
-        """Whether the last field of its first row is empty."""
-        records = self._first_records()
-        return len(records) > 1 and not records[1].fields[-1]
+    def end_with_separator(self) -> bool:
+        """Whether the last field of its first rows is one too many, and empty."""
+        with closing(self._records("replace")) as records:
+            names, *rows = islice(records, 1 + _ROWS)
+        n_names = len(names.fields)
+        return all(len(row.fields) == n_names + 1 and not row.fields[-1] for row in rows)
 
     def _has_row_names(self) -> bool:
         """Whether rows begin with a name that the header lacks, as R's `write.table` writes them.
@@ -596,9 +598,9 @@ def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame, edition:
 
 def _longer_than_header(file: CsvFile) -> UnfitTableError:
     """The error of a file whose rows have more fields than its header."""
-    hint = "name every column"
-    if file.ends_with_separator():
-        hint = f"remove the {file.dialect.separator!r} at the end of each row, or {hint}"
+    hint = "name every column, also that of row names"
+    if file.end_with_separator():
+        hint = f"remove the {file.dialect.separator!r} at the end of each row, or name every column"
     elif file.dialect.separator == ",":
         hint += ", and write decimal points if the numbers have decimal commas"
     return UnfitTableError("has more fields in its rows than in its header", hint)

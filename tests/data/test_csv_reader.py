@@ -16,7 +16,8 @@ from sweeper.errors import DataError
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
 HEADER = "id,size,kind\n"
-LONGER = "has more fields in its rows than in its header; name every column"
+LONGER = "has more fields in its rows than in its header; name every column, also that of row names"
+DECIMALS = ", and write decimal points if the numbers have decimal commas"
 
 
 def numbered(end: str, n_rows: int = 60, start: int = 1) -> str:
@@ -29,7 +30,7 @@ def numbered(end: str, n_rows: int = 60, start: int = 1) -> str:
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        (numbered(""), f"{LONGER}, and write decimal points if the numbers have decimal commas"),
+        (numbered(""), f"{LONGER}{DECIMALS}"),
         (
             numbered(","),
             "has more fields in its rows than in its header; remove the ',' at the end of each "
@@ -62,6 +63,14 @@ def test_new_rows_with_one_more_field_than_the_header_are_refused(
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises(DataError, match=LONGER):
         read_rows(tmp_path / "new.csv", transform, ())
+
+
+@pytest.mark.parametrize("rows", ["1,2,\n3,4,5\n", "1,2,3,\n4,5,6,\n"])
+def test_separators_are_only_to_be_removed_where_that_helps(rows: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("size,kind\n" + rows)
+    with pytest.raises(UnfitTableError) as caught:
+        read_csv_table(CsvFile(tmp_path / "rows.csv"))
+    assert caught.value.hint == f"name every column, also that of row names{DECIMALS}"
 
 
 @pytest.mark.parametrize("row", [2, 1000, 1999])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -153,3 +154,14 @@ def test_fields_in_single_quotes_are_reported(
         guess(tmp_path / "rows.csv")
     exec(note.partition("use pandas: ")[2], {"pd": pd})
     assert prepare(make_study(CSV)).digest == expected
+
+
+def test_numbers_with_exponents_are_not_names(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    np.savetxt(tmp_path / "rows.csv", rows, "%.3e", ",", header="made by, me, today\na,b,y")
+    guessed = guess(tmp_path / "rows.csv")
+    assert (guessed.target, guessed.rows) == ("y", 60)
+    (tmp_path / "rows.csv").write_text(
+        "# made by, me, today\na,b,y\n" + "".join(f"{a:.3e},{b:.3e},{c:.3e}\n" for a, b, c in rows)
+    )
+    assert guess(tmp_path / "rows.csv").settings == {"skip_rows": 1}
