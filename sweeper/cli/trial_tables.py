@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from shlex import quote
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -128,7 +129,7 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Ta
         **({"ensemble": f"python -m sweeper ensemble {root}"} if averages else {}),
         "confirm": f"python -m sweeper confirm {root}",
         "reproduce": f"python -m sweeper reproduce {root} {number}",
-        "refit": f"python -m sweeper refit {root} {number} --to refit/",
+        "refit": _refit_again(run_dir, number),
         "export": f"python -m sweeper export {root} {number} --to best/",
     }
     if row["model_path"] is None:
@@ -230,11 +231,18 @@ def few_finalists(count: int, top: int, *, constrained: bool) -> str:
     return f"only {count} {are} complete{met}; pruned and failed trials cannot be finalists"
 
 
+def _refit_again(run_dir: RunDir, number: int) -> str:
+    """The command that refits a trial, to a directory that the study does not use itself."""
+    is_taken = Path("refit").resolve() == run_dir.refit.resolve()
+    output = "../refit/" if is_taken else "refit/"
+    return f"python -m sweeper refit {quote(str(run_dir.root))} {number} --to {output}"
+
+
 def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
     """How to continue with the first finalist, if other commands would use another trial."""
     if first["rank_before"] != 1:
-        root, number = quote(str(run_dir.root)), first["trial"]
-        again = f"python -m sweeper refit {root} {number} --to refit/"
+        number = first["trial"]
+        again = _refit_again(run_dir, number)
         yield f"other commands still use the study's best; to continue with trial {number}: {again}"
 
 

@@ -9,6 +9,7 @@ all of it.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -68,7 +69,7 @@ def refuse_output(output: Path, run_dir: RunDir) -> None:
     if any(place.is_relative_to(name.resolve()) for name in run_dir.names()):
         found = "the study keeps its own files here"
         raise StudyError(Problem(str(output), "", found, "choose another directory with --to"))
-    if output.exists():
+    if os.path.lexists(output):
         found = f"this {'directory' if output.is_dir() else 'file'} already exists"
         raise StudyError(Problem(str(output), "", found, "choose another with --to, or remove it"))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from shlex import quote
 
-from sweeper.errors import StudyError
+from sweeper.errors import SetupError, StudyError
 from sweeper.export.card import CARD, USE, in_cell
 from sweeper.export.directory import refuse_output, staged_at, write_model
 from sweeper.export.ensemble import not_measured
@@ -19,6 +19,7 @@ from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.ensemble import EnsembleMember, EnsembleRecord, read_ensemble, verdicts
 from sweeper.results.formatting import number
+from sweeper.results.status import no_trials
 from sweeper.rundir import RunDir
 
 
@@ -26,10 +27,12 @@ def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) 
     """Write the ensemble that was selected in a run directory to the directory `output`.
 
     Raises:
-        SetupError: kept files are damaged, or code is not trusted.
+        SetupError: the run directory is missing, kept files are damaged, or code is not trusted.
         StudyError: none was selected, or the weights of a trial in it are not kept.
     """
     run_dir = RunDir(directory)
+    if not directory.is_dir():
+        raise SetupError(no_trials(run_dir))
     refuse_output(output, run_dir)
     record = read_ensemble(run_dir)
     if record is None:

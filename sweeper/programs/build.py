@@ -183,6 +183,7 @@ class Programs:
     def _layered_network(
         self, settings: Settings, in_size: int, out_size: int, decay: Decay
     ) -> LayeredNetwork:
+        """The network of a model of hidden layers, which may encode or embed numbers."""
         model = settings.model
         assert isinstance(model, MlpTable | TabMTable)
         size, embedding, encoding = self._taken(model, in_size, settings.edition)

@@ -138,6 +138,7 @@ def test_an_error_prints_its_message_and_sets_the_exit_code(
         (("stop", "--no-wait", "--timeout", "1"), ["--no-wait", "--timeout"]),
         (("stop", "--trial", "3", "--no-wait", "--timeout", "1"), ["--timeout"]),
         (("enqueue", "--no-wait", "--timeout", "1"), ["--timeout"]),
+        (("enqueue", "--no-wait", "--timeout", "60"), ["--timeout"]),
     ],
 )
 def test_options_without_effect_are_refused(words: tuple[str, ...], refused: list[str]) -> None:

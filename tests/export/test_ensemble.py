@@ -386,10 +386,11 @@ def test_with_folds_each_row_is_predicted_by_the_model_that_has_not_seen_it(
     assert not_repeatable(replace(record, members=repeated)) != ""
 
 
-def test_an_ensemble_that_was_not_selected_is_not_exported(study: Any, tmp_path: Path) -> None:
-    run_dir = study[0]
+def test_an_ensemble_that_was_not_selected_is_not_exported(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no ensemble was selected"):
-        export_ensemble(run_dir.confirm, tmp_path / "out")
+        export_ensemble(tmp_path, tmp_path / "out")
+    with pytest.raises(SetupError, match=r"trials\.parquet does not exist"):
+        export_ensemble(tmp_path / "nope", tmp_path / "out")
 
 
 def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None:

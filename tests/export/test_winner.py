@@ -253,6 +253,7 @@ def test_a_refit_refuses_the_places_of_its_study_before_it_trains(
         )
     assert not (run / "refit").exists()
     assert inside("refit", ".", "--quiet").returncode == 2  # `refit` is the default
+    assert "--to ../refit/" in inside("best", ".").stdout
     done = inside("refit", ".", "--to", "winner", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
     assert sweeper.load(run / "winner").params == {}

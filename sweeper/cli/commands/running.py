@@ -95,7 +95,8 @@ def run(
 
 
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait at most.")
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait at most (60)."),
 ]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the study's answer.")]
 _TIMEOUT_S = 60.0
@@ -110,7 +111,7 @@ def stop(
         ),
     ] = None,
     no_wait: NoWait = False,
-    timeout: Timeout = _TIMEOUT_S,
+    timeout: Timeout = None,
 ) -> None:
     """Stop a running study, or one of its trials, at the next commit.
 
@@ -145,7 +146,7 @@ def enqueue(
         ),
     ] = None,
     no_wait: NoWait = False,
-    timeout: Timeout = _TIMEOUT_S,
+    timeout: Timeout = None,
 ) -> None:
     """Give a study the values of the next trial that it proposes; the sampler draws the others.
 
@@ -164,13 +165,13 @@ def enqueue(
     _ask(run_dir, new_request(None, params, waits=not no_wait), timeout)
 
 
-def _refuse_without_effect(why: str, *, no_wait: bool, timeout: float) -> None:
+def _refuse_without_effect(why: str, *, no_wait: bool, timeout: float | None) -> None:
     """Refuse options about the answer of a study that change nothing.
 
     Raises:
         StudyError: with each of them.
     """
-    given = {"--no-wait": no_wait, "--timeout": timeout != _TIMEOUT_S}
+    given = {"--no-wait": no_wait, "--timeout": timeout is not None}
     if idle := [name for name, is_given in given.items() if is_given]:
         raise StudyError(Problem("", name, f"has no effect {why}", "remove it") for name in idle)
 
@@ -214,7 +215,7 @@ def _check_in_training(run_dir: RunDir, trial: int) -> None:
         raise StudyError(Problem(place, key, found, "name one that is in training"))
 
 
-def _ask(run_dir: RunDir, asked: Asked, timeout_s: float) -> None:
+def _ask(run_dir: RunDir, asked: Asked, timeout_s: float | None) -> None:
     """Leave a request in a run directory, wait for the answer if it waits, and print it.
 
     Raises:
@@ -225,6 +226,7 @@ def _ask(run_dir: RunDir, asked: Asked, timeout_s: float) -> None:
         leave(run_dir, asked)
     except OSError as error:
         raise SetupError(not_written(run_dir.requests, error)) from error
+    timeout_s = _TIMEOUT_S if timeout_s is None else timeout_s
     answer = wait(run_dir, asked, timeout_s) if asked.waits else None
     if answer is not None and not answer.is_granted:
         raise StudyError(Problem(str(run_dir.root), "", answer.text, ""))

@@ -75,7 +75,10 @@ def bound_hint(trials: PublishedTrials, name: str) -> str | None:
     entry = trials.parameters[name]
     low, high = entry.get("low"), entry.get("high")
     complete = int(trials.are("COMPLETE").sum())
-    best = trials.best(min(_MOST_BEST, max(_LEAST_BEST, round(_BEST_SHARE * complete))))
+    n_best = max(_LEAST_BEST, round(_BEST_SHARE * complete))
+    if len(trials.objectives) > 1:  # ranking by fronts takes long
+        n_best = min(_MOST_BEST, n_best)
+    best = trials.best(n_best)
     if low is None or high is None or low >= high or complete < 4 * _LEAST_BEST:
         return None
     values = trials.numbers(name)[best]
