@@ -74,7 +74,7 @@ def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequen
     """
     if isinstance(overrides, Mapping):
         hint = "pass a value, or remove the setting from the study"
-        if empty := [key for key, value in _by_setting(overrides) if value is None]:
+        if empty := [key for pair in _by_setting(overrides) for key in _keys_of_none(*pair)]:
             raise StudyError(Problem(IN_PYTHON, key, "None is not a value", hint) for key in empty)
         return [f"{key}={toml_value(value)}" for key, value in _by_setting(overrides)]
     return [overrides] if isinstance(overrides, str) else overrides
@@ -88,6 +88,20 @@ def _by_setting(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{key}.{name}", inner) for name, inner in table.items())
         else:
             yield key, value
+
+
+def _keys_of_none(key: str, value: object) -> Iterator[str]:
+    """The dotted keys of None in a value, also inside its tables and arrays."""
+    match value:
+        case None:
+            yield key
+        case Mapping():
+            table = cast("Mapping[str, object]", value)
+            for name, inner in table.items():
+                yield from _keys_of_none(f"{key}.{name}", inner)
+        case list() | tuple():
+            array = cast("Sequence[object]", value)
+            yield from dict.fromkeys(found for item in array for found in _keys_of_none(key, item))
 
 
 def study_path(given: object) -> Path:

@@ -316,13 +316,19 @@ def test_settings_of_a_function_that_cannot_be_named_are_not_called_unknown(func
 
 
 def test_an_override_of_none_is_refused() -> None:
-    overrides = {"schedule.parallel": None, "study": {"seed": None}}
+    overrides = {
+        "schedule.parallel": None,
+        "study": {"seed": None, "sampler": {"name": "tpe", "seed": None}},
+        "train.metrics": [None, "accuracy", None],
+    }
     with pytest.raises(StudyError) as refused:
         sweeper.load_study({}, overrides, data=HOUSES, target="price")
     hint = "pass a value, or remove the setting from the study"
     assert str(refused.value).splitlines() == [
         f"overrides: schedule.parallel: None is not a value; {hint}",
         f"overrides: study.seed: None is not a value; {hint}",
+        f"overrides: study.sampler.seed: None is not a value; {hint}",
+        f"overrides: train.metrics: None is not a value; {hint}",
     ]
 
 
