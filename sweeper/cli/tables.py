@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -195,16 +195,30 @@ def _state(run_dir: RunDir, status: Status) -> str:
     return f"imported from {source}" if source else "imported"
 
 
-def best_trials(metric: str | Sequence[str], trials: Sequence[Record]) -> TextTable:
-    """Rows of trials.parquet, with parameters under their names in the study."""
+def best_trials(
+    metric: str | Sequence[str], trials: Sequence[Record], front: Collection[int] = ()
+) -> TextTable:
+    """Rows of trials.parquet, with parameters under their names in the study.
+
+    With several objectives, `front` has the numbers of all trials on the Pareto front, and a column
+    shows which rows are on it, unless all are.
+    """
     metrics = formatting.names(metric)
     columns = [name for name in trials[0] if name.startswith("params_") and name != "params_json"]
     headings = ("trial", *metrics, *(name.removeprefix("params_") for name in columns))
     shown = ("trial_number", *value_columns(len(metrics)), *columns)
     if any(trial.get("feasible") is False for trial in trials):
         headings, shown = (*headings, "feasible"), (*shown, "feasible")
-    title = "best trials" if len(metrics) == 1 else "best trials, the Pareto front first"
-    return rows(title, headings, [[trial[name] for name in shown] for trial in trials])
+    lines = [[trial[name] for name in shown] for trial in trials]
+    if len(metrics) == 1:
+        return rows("best trials", headings, lines)
+    on_front = [trial["trial_number"] in front for trial in trials]
+    if all(on_front):
+        whole = len(trials) == len(front)
+        part = "" if whole else f", {len(trials)} of {counted(len(front), 'trial')}"
+        return rows(f"Pareto front{part}", headings, lines)
+    marked = [[*line, is_on_it] for line, is_on_it in zip(lines, on_front, strict=True)]
+    return rows("best trials, the Pareto front first", (*headings, "on the front"), marked)
 
 
 def simple_models(

@@ -138,7 +138,9 @@ class TrialRows:
         return [row["trial_number"] for row in tied_at_best(self._ranked, self.directions)]
 
     def front(self) -> list[int]:
-        """The numbers of the trials on the Pareto front."""
+        """The numbers of the trials on the Pareto front; none with a single objective."""
+        if len(self.metrics) == 1:
+            return []
         return [row["trial_number"] for row in pareto_front(self._ranked, self.directions)]
 
     @property

@@ -42,6 +42,26 @@ def test_parameters_have_the_names_of_the_study() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("front", "title", "last"),
+    [
+        ([0, 1], ["Pareto", "front"], []),
+        ([0, 1, 2], ["Pareto", "front,", "2", "of", "3", "trials"], []),
+        ([0], ["best", "trials,", "the", "Pareto", "front", "first"], ["True", "False"]),
+    ],
+)
+def test_best_trials_say_which_are_on_the_pareto_front(
+    front: list[int], title: list[str], last: list[str]
+) -> None:
+    trials = [
+        {"trial_number": number, "value": 0.5 + number, "value_1": 2.5 - number, "params_json": ""}
+        for number in range(2)
+    ]
+    found = shown(tables.best_trials(("val_mse", "n_parameters"), trials, front))
+    assert found[0] == title
+    assert [line[3:] for line in found[2:]] == ([[word] for word in last] if last else [[], []])
+
+
 @pytest.mark.parametrize("predicted_s", [0.0, 2.5])
 def test_a_prediction_is_shown_if_there_is_one(predicted_s: float, tmp_path: Path) -> None:
     status = replace(STATUS, predicted_compile_s=predicted_s, predicted_train_s=predicted_s)

@@ -138,7 +138,7 @@ def best(
     from sweeper.results.listing import listed
 
     known = listed(run_dir)
-    numbers = known.best(count if len(known.metrics) == 1 else max(count, len(known.front())))
+    numbers = known.best(max(count, len(known.front())))
     rows = known.of([_best(run_dir, numbers), *numbers[1:]])
     if as_json:
         simple = baseline_record(run_dir)
@@ -158,7 +158,7 @@ def _best_in_blocks(
     doubt = describe_doubt(baseline, known.metrics, known.directions, rows[0])
     chosen, train = read_ensemble(run_dir), settings.get("train")
     yield _one(formatting.violates(rows[0]))
-    yield [tables.best_trials(known.metrics, rows)]
+    yield [tables.best_trials(known.metrics, rows, known.front())]
     yield _one(formatting.tie(known.metrics, known.tied()))
     yield [*tables.simple_models(baseline, known.metrics, judged)]
     yield _one(printable(doubt))

@@ -300,7 +300,7 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         rows = trials.rows(["trial_number", "state", "reason", "error_message", "diverged_epoch"])
         print_shown(tables.endings([row for row in rows if formatting.outcome(row) in shown]), "")
     if best := trials.best(BEST_SHOWN):
-        print_shown(tables.best_trials(status.metric, trials.of(best)), "")
+        print_shown(tables.best_trials(status.metric, trials.of(best), trials.front()), "")
         if tie := formatting.tie(status.metric, trials.tied()):
             print_shown(tie, "")
         if ends := tables.range_ends(trials):
