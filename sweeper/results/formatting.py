@@ -153,10 +153,15 @@ def none_feasible(status: Status) -> str | None:
     return f"no trial meets study.constraints{so_far}; relax them, or search other ranges"
 
 
-def violates(trial: Mapping[str, Any]) -> str | None:
-    """A sentence if the best trial, a row of trials.parquet, is not feasible; else None."""
+def violates(trial: Mapping[str, Any], *, is_best: bool = True) -> str | None:
+    """A sentence if a trial, a row of trials.parquet, is not feasible; else None.
+
+    `is_best` says whether it is the best trial, or one that the user named.
+    """
     if trial.get("feasible") is not False:
         return None
+    if not is_best:
+        return f"trial {trial['trial_number']} violates study.constraints"
     which = f"trial {trial['trial_number']} is the best of those that violate them"
     return f"no trial meets study.constraints; {which}"
 

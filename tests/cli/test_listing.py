@@ -322,3 +322,16 @@ def test_the_name_of_a_study_leads_to_its_run_directory(
             read()
     with pytest.raises(SetupError, match="such as runs/digits"):
         listed(RunDir(Path("beer")))
+
+
+def test_exporting_a_trial_that_violates_a_constraint_says_so(command: CommandLine) -> None:
+    strict = "study.constraints=[{metric='train_loss', max=-1.0}]"
+    command.write(bent(STUDY, "study.n_trials=2", "results.keep_models=2", strict))
+    assert command("run", "study.toml").returncode == 0
+    run = str(command.run_dir.root)
+    said = command("export", run, "-o", "best")
+    assert said.returncode == 0, said.stderr
+    best = said.stdout.splitlines()[0]
+    named = command("export", run, "1", "-o", "named").stdout.splitlines()[0]
+    assert best.startswith("no trial meets study.constraints; trial ")
+    assert named == "trial 1 violates study.constraints"

@@ -45,7 +45,10 @@ QuoteFormulas = Annotated[
 ]
 AnswerAlone = Annotated[bool, typer.Option("--quiet", help="Print only the result and errors.")]
 ModelDirectory = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="The directory to write; it must not exist yet.")
+    Path,
+    typer.Option(
+        "--to", "-o", metavar="DIR", help="The directory to write; it must not exist yet."
+    ),
 ]
 TrustCode = Annotated[
     bool,

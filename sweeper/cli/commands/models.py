@@ -80,11 +80,11 @@ def export(
         from sweeper.export import export as write
 
         written, number = None, write(run_dir.root, number, member, output, trust_code=trust_code)
-    if is_best and number is not None:
+    if isinstance(number, int):
         from sweeper.results.listing import listed
 
         row = listed(run_dir).row(number)
-        if row is not None and (warning := formatting.violates(row)):
+        if row is not None and (warning := formatting.violates(row, is_best=is_best)):
             print_shown(warning)
     if written is None:
         print_exported(number, output)

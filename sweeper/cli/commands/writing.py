@@ -117,7 +117,9 @@ def import_optuna(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--to", metavar="DIR", help="The directory to write; default: runs/NAME."),
+        typer.Option(
+            "--to", "-o", metavar="DIR", help="The directory to write; default: runs/NAME."
+        ),
     ] = None,
     renamed: Annotated[
         list[str] | None,
