@@ -285,7 +285,11 @@ def _unkept(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> Iterator[P
     there = [str(name) for name in frame.columns]
     for name in names:
         if name not in there:
-            hint = did_you_mean(name, there) or f"its columns are {listed(there)}"
+            near = did_you_mean(name, there) or f"its columns are {listed(there)}"
+            is_part = any(
+                name in map(str.strip, other.split(",")) for other in there if "," in other
+            )
+            hint = "write a name with a comma in double quotes, as in CSV" if is_part else near
             yield Problem(path.name, "--keep", f"no column '{name}'", hint)
 
 

@@ -18,6 +18,7 @@ import pytest
 from pyarrow import parquet
 
 import sweeper
+from sweeper.cli.commands.arguments import column_names
 from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import TrialRows, buckets_of, curves, listed, plain
 from sweeper.results.status import hint_if_none_complete
@@ -335,3 +336,18 @@ def test_exporting_a_trial_that_violates_a_constraint_says_so(command: CommandLi
     named = command("export", run, "1", "-o", "named").stdout.splitlines()[0]
     assert best.startswith("no trial meets study.constraints; trial ")
     assert named == "trial 1 violates study.constraints"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("id, name", ["id", "name"]),
+        ('id,"size, cm", 5" pipe', ["id", "size, cm", '5" pipe']),
+        ("", [""]),
+        (None, None),
+    ],
+)
+def test_a_column_name_with_a_comma_is_in_double_quotes(
+    text: str | None, names: list[str] | None
+) -> None:
+    assert column_names(text) == names

@@ -244,6 +244,10 @@ def test_columns_of_a_table_are_kept_next_to_its_predictions(tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"new\.csv: --keep: no column 'ids'; did you mean 'id'\?"):
         predicted(best, tmp_path / "new.csv", told.append, ["ids"])
 
+    rows.rename(columns={"id": "id, old"}).to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(DataError, match="no column 'old'; write a name with a comma in double"):
+        predicted(best, tmp_path / "new.csv", told.append, ["old"])
+
 
 def test_a_category_that_pandas_takes_for_missing_is_predicted_as_such(tmp_path: Path) -> None:
     table = PENGUINS.replace({"island": {"Dream": "NA"}})

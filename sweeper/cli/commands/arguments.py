@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,6 +115,13 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
         raise StudyError(Problem("", "TRIAL", f"'{trial}' is not a trial number", hint))
     number = None if trial in (None, BEST) else int(str(trial))
     return tables_asked(directory), number
+
+
+def column_names(text: str | None) -> list[str] | None:
+    """The names in `a,b`; one that contains a comma is in double quotes, as in CSV."""
+    if text is None:
+        return None
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True)) or [""]]
 
 
 def load_config(study: Path, overrides: list[str] | None) -> StudyConfig:

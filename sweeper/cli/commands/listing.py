@@ -14,6 +14,7 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
     QuoteFormulas,
+    column_names,
     tables_asked,
     trial_asked,
 )
@@ -74,7 +75,7 @@ def trials(
     every = listed(tables_asked(directory))
     found = every if where is None else every.where(where)
     found = found if sort is None else found.sorted_by(sort)
-    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    names = column_names(columns)
     wanted = None if names is None else found.named(names)
     if as_csv or as_json:
         rows, names = found.rows(wanted, count), wanted or found.names

@@ -17,6 +17,7 @@ from sweeper.cli.commands.arguments import (
     Overrides,
     QuoteFormulas,
     TrustCode,
+    column_names,
     load_config,
     tables_asked,
     trial_asked,
@@ -129,12 +130,11 @@ def predict(
     if output is not None:
         refuse_existing(output)
     warn = console_on(sys.stderr)
-    names = [] if keep is None else [name.strip() for name in keep.split(",")]
     text, n_rows = predicted(
         model,
         rows,
         lambda warning: warn.print(printable(warning), soft_wrap=True),
-        names,
+        column_names(keep) or [],
         quote_formulas=quote_formulas,
         trust_code=trust_code,
     )
