@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 from sweeper.dashboard.blocks import rows
@@ -174,6 +175,19 @@ def test_studies_of_other_data_or_targets_are_not_compared_silently(
     warning, table, *_ = comparison_view([of("med"), of("med", weight="w")])
     assert warning["text"] == "These studies differ in weight, so their values are not comparable."
     assert [row[1] for row in table["rows"]] == ["", "w"]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "hint"),
+    [([], " Give several run directories to compare them."), (["runs/b is damaged"], "")],
+)
+def test_a_comparison_says_which_studies_are_not_shown(
+    study: PublishedStudy, left_out: list[str], hint: str
+) -> None:
+    assert [block["text"] for block in comparison_view([study], left_out)] == [
+        *(f"A study is not shown: {why}" for why in left_out),
+        f"One study is shown.{hint}",
+    ]
 
 
 def test_numbers_are_aligned_to_the_right_with_their_heading() -> None:

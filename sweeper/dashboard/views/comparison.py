@@ -26,8 +26,8 @@ def comparison_view(studies: Sequence[PublishedStudy], left_out: Sequence[str] =
     """
     missing = [note(f"A study is not shown: {why}", is_warning=True) for why in left_out]
     if len(studies) == 1:
-        alone = "One study is shown. Give several run directories to compare them."
-        return [*missing, note(alone)]
+        hint = "" if left_out else " Give several run directories to compare them."
+        return [*missing, note(f"One study is shown.{hint}")]
     names = unique_names(studies)
     records = [_record(name, study) for name, study in zip(names, studies, strict=True)]
     sources = [_source(study) for study in studies]
