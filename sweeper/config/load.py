@@ -92,16 +92,15 @@ def _by_setting(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _keys_of_none(key: str, value: object) -> Iterator[str]:
     """The dotted keys of None in a value, also inside its tables and arrays."""
-    match value:
-        case None:
-            yield key
-        case Mapping():
-            table = cast("Mapping[str, object]", value)
-            for name, inner in table.items():
-                yield from _keys_of_none(f"{key}.{name}", inner)
-        case list() | tuple():
-            array = cast("Sequence[object]", value)
-            yield from dict.fromkeys(found for item in array for found in _keys_of_none(key, item))
+    if value is None:
+        yield key
+    elif isinstance(value, Mapping):
+        table = cast("Mapping[str, object]", value)
+        for name, inner in table.items():
+            yield from _keys_of_none(f"{key}.{name}", inner)
+    elif isinstance(value, list | tuple):
+        array = cast("Sequence[object]", value)
+        yield from dict.fromkeys(found for item in array for found in _keys_of_none(key, item))
 
 
 def study_path(given: object) -> Path:
