@@ -212,22 +212,23 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         specs = feasibility.with_replacements(specs, (), n_trials - len(specs), ask)
         feasible = feasibility.feasible(specs)
         live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in feasible]
+        baseline = stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data)
         return Preview(
-            config,
-            data,
-            forecast,
-            scheduler.plan(live, (), structure_of, policy),
-            jax.devices()[0].device_kind,
-            devices,
-            n_threads(config),
-            n_workers(config),
-            parallel,
-            plan_digests(config, data, forecast.as_dict()),
-            stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data),
-            partly_idle(config, never_run(config, data)),
-            of_models,
-            learned,
-            tuple(spec.number for spec in specs if not feasibility.may_win(spec)),
+            config=config,
+            data=data,
+            forecast=forecast,
+            plan=scheduler.plan(live, (), structure_of, policy),
+            device=jax.devices()[0].device_kind,
+            devices=devices,
+            threads=n_threads(config),
+            workers=n_workers(config),
+            parallel=parallel,
+            digests=plan_digests(config, data, forecast.as_dict()),
+            baseline=baseline,
+            idle_rules=partly_idle(config, never_run(config, data)),
+            of_models=of_models,
+            learned=learned,
+            infeasible=tuple(spec.number for spec in specs if not feasibility.may_win(spec)),
         )
 
 
@@ -308,8 +309,7 @@ def run(
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
         sources = [learn_from] if isinstance(learn_from, str | Path) else [*learn_from]
         asked = RunOptions(fresh, plan_file, continue_from, trust_code, sources)
-        given = config, prepared, asked, leaving, stopping.stop, timeline
-        train = partial(run_prepared, *given)
+        train = partial(run_prepared, config, prepared, asked, leaving, stopping.stop, timeline)
         train() if card is None else card.follow(train, stopping.stop)
     if stopping.number is not None:
         end_program(stopping.number)
@@ -353,10 +353,10 @@ def run_prepared(
         # import JAX while another process prepares the data
         import jax
 
-        from sweeper.executors.claims import check_fits, claim_devices, left_out
+        from sweeper.executors.claims import check_fits, claim_devices
         from sweeper.executors.environment import environment
         from sweeper.executors.fleet import fleet
-        from sweeper.executors.jax_setup import jax_restored, own_xla_threads
+        from sweeper.executors.jax_setup import jax_restored
         from sweeper.sweep import warm_start
         from sweeper.sweep.compiling import CompileWatch
         from sweeper.sweep.planning import make_forecast, prepare_classes, read_plan
@@ -366,9 +366,7 @@ def run_prepared(
         run_dir = RunDir(config.run_dir.absolute())
         kept = kept_threads(config, run_dir, fresh=asked.fresh)
         claim_devices(config, kept)
-        if warning := threads_message(config, kept, own_xla_threads()):
-            observer(Warned(warning))
-        if config.execution.engine is None and (warning := left_out(config, jax.local_devices())):
+        for warning in filter(None, _device_warnings(config, kept)):
             observer(Warned(warning))
         start = warm_start.started_from(
             config, run_dir, asked.continue_from, fresh=asked.fresh, trust_code=asked.trust_code
@@ -383,20 +381,23 @@ def run_prepared(
         config, _ = _decide_parallel(config, jax.default_backend())
         for warning in warnings:
             observer(Warned(warning))
-        given = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
-        forecast_maker = partial(make_forecast, config, data, given=given)
-        saved = None
+        recorded = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
+        forecast_maker = partial(make_forecast, config, data, given=recorded)
         if start is not None:
             warm_start.check_fits(config, start, data)
-            saved = {"path": start.file.name, "digest": start.file.digest}
             for warning in warm_start.describe_start(config, start, data):
                 observer(Warned(warning))
         # trials that start from a saved model do not use the initial weights of the builder
         weights = fixed_start_of(config, data) if start is None else None
         opened = session.open_session(
-            *(config, data.digest, forecast_maker, environment()),
+            config,
+            data.digest,
+            forecast_maker,
+            environment(),
             fresh=asked.fresh,
-            start=saved,
+            start=(
+                None if start is None else {"path": start.file.name, "digest": start.file.digest}
+            ),
             weights=weights,
             learn_from=asked.learn_from,
         )
@@ -410,16 +411,32 @@ def run_prepared(
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun
 
-        begun = StudyRun(config, data, held, executor.train, watch, timeline)
+        study_run = StudyRun(config, data, held, executor.train, watch, timeline)
+        average_models = partial(_average_models, config, run_dir, data, observer)
+        return study_run.run_to_end(stop, average_models)
 
-        def average_models() -> None:
-            if config.results.ensemble is None or not_averaged(config):  # which `doubts` report
-                return
-            from sweeper.export.ensemble import average
 
-            try:
-                average(config, run_dir, data)
-            except SweeperError as error:  # too few trials completed, or too few rows
-                observer(Warned(f"no ensemble: {error}"))
+def _device_warnings(config: StudyConfig, kept: int | None) -> Iterator[str | None]:
+    """Warnings about threads and devices; `kept` is the number of threads of a begun study."""
+    import jax
 
-        return begun.run_to_end(stop, average_models)
+    from sweeper.executors.claims import left_out
+    from sweeper.executors.jax_setup import own_xla_threads
+
+    yield threads_message(config, kept, own_xla_threads())
+    if config.execution.engine is None:
+        yield left_out(config, jax.local_devices())
+
+
+def _average_models(
+    config: StudyConfig, run_dir: RunDir, data: Dataset, observer: Observer
+) -> None:
+    """Select and measure the ensemble of a study, unless it has none."""
+    if config.results.ensemble is None or not_averaged(config):  # which `doubts` report
+        return
+    from sweeper.export.ensemble import average
+
+    try:
+        average(config, run_dir, data)
+    except SweeperError as error:  # too few trials completed, or too few rows
+        observer(Warned(f"no ensemble: {error}"))

@@ -110,7 +110,10 @@ def read_csv(config: StudyConfig, data: CsvTable) -> RawData:
             hint = f"write {format_settings(settings)}" if settings else again
         raise DataError(config.problem("data.path", found, hint)) from error
     return RawData(
-        *(path.name, "data.path", frame, data.target),
+        name=path.name,
+        key="data.path",
+        frame=frame,
+        targets=data.target,
         drop=data.drop,
         csv=file,
         decimal=data.decimal if config.edition > 3 else ".",

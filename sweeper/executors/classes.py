@@ -173,12 +173,13 @@ class Classes:
             if key not in self._on_device:
                 one = SingleDeviceSharding(self.devices[0])
                 where = on_each(self.devices) if is_spread else one
-                given = self._config, self._data, batch_size, where
                 there = (data for known, data in self._on_device.items() if known[1] == is_spread)
                 placed = next(there, None)
-                self._on_device[key] = (
-                    put_data(*given) if placed is None else reordered(placed, *given)
-                )
+                if placed is None:
+                    placed = put_data(self._config, self._data, batch_size, where)
+                else:
+                    placed = reordered(placed, self._config, self._data, batch_size, where)
+                self._on_device[key] = placed
             return self._on_device[key]
 
     def _compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> Compiled:

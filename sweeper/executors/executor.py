@@ -75,24 +75,24 @@ def started(work: Work, place: str) -> BucketStarted:
     """The event that a bucket was started at `place`."""
     bucket, program = work.bucket, work.program
     return BucketStarted(
-        bucket.bucket,
-        bucket.class_id,
-        program.strategy,
-        place,
-        bucket.numbers,
-        max(lane.epoch_to for lane in bucket.lanes),
+        bucket=bucket.bucket,
+        class_id=bucket.class_id,
+        strategy=program.strategy,
+        place=place,
+        trials=bucket.numbers,
+        epoch_to=max(lane.epoch_to for lane in bucket.lanes),
     )
 
 
 def finished(outcome: Outcome) -> BucketFinished:
     """The event that a bucket has trained."""
     return BucketFinished(
-        outcome.bucket.bucket,
-        outcome.place.place,
-        outcome.compile_s,
-        outcome.cache_hit,
-        outcome.train_s,
-        outcome.bucket.numbers,
+        bucket=outcome.bucket.bucket,
+        place=outcome.place.place,
+        compile_s=outcome.compile_s,
+        cache_hit=outcome.cache_hit,
+        train_s=outcome.train_s,
+        trials=outcome.bucket.numbers,
     )
 
 

@@ -129,7 +129,18 @@ def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Out
         )
         for lane in work.bucket.lanes
     )
-    return Outcome(work.bucket, lanes, {}, place, started_at, 0.0, False, 0.0, None, 1)
+    return Outcome(
+        bucket=work.bucket,
+        lanes=lanes,
+        digests={},
+        place=place,
+        started_at=started_at,
+        compile_s=0.0,
+        cache_hit=False,
+        train_s=0.0,
+        peak_memory_bytes=None,
+        attempt=1,
+    )
 
 
 def _after(outcome: Outcome, deaths: int) -> Outcome:

@@ -183,8 +183,17 @@ def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
         fitting, left_out, unknown = _fitting(config, study)
         text = json.dumps([fields_of(one) for one in fitting], sort_keys=True)
         digest = blake2b(text.encode(), digest_size=16).hexdigest()
-        counts = len(study.trials), len(fitting), left_out, unknown
-        found.append(LearnedStudy(name, digest, *counts, _unused(config, study)))
+        found.append(
+            LearnedStudy(
+                name=name,
+                digest=digest,
+                n_seen=len(study.trials),
+                n_trials=len(fitting),
+                left_out=left_out,
+                unknown=unknown,
+                unused=_unused(config, study),
+            )
+        )
         trials += fitting
     return Learned(tuple(found), tuple(trials))
 
@@ -247,7 +256,12 @@ def _read(source: str, name: str) -> EarlierStudy:
             )
         )
     return EarlierStudy(
-        *(name, known.metrics, known.directions, trials, [*about["search"]]), config is not None
+        name=name,
+        objectives=known.metrics,
+        directions=known.directions,
+        trials=trials,
+        parameters=[*about["search"]],
+        is_named_here=config is not None,
     )
 
 

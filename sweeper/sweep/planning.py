@@ -57,9 +57,15 @@ def make_forecast(
         return given
     if recorded is not None and recorded.lane_loop == lane_loop:
         return recorded
-    traced = traced_structure(config, lane_loop)
-    given_to = costs_of(config), lane_loop, traced, n_proposals(config), n_devices(config)
-    return forecast(config, data_sizes(config, data), *given_to)
+    return forecast(
+        config,
+        data_sizes(config, data),
+        costs_of(config),
+        lane_loop,
+        traced_structure(config, lane_loop),
+        n_trials=n_proposals(config),
+        devices=n_devices(config),
+    )
 
 
 def data_sizes(config: StudyConfig, data: Dataset) -> DataSizes:
@@ -67,8 +73,14 @@ def data_sizes(config: StudyConfig, data: Dataset) -> DataSizes:
     encoded = {
         name: PiecewiseLinear(edges).size(data.n_features) for name, edges in data.bins.items()
     }
-    sizes = data.n_features, data.out_size, data.train_rows, data.val_rows
-    return DataSizes(*sizes, encoded, n_embedded(config, data))
+    return DataSizes(
+        in_size=data.n_features,
+        out_size=data.out_size,
+        train_rows=data.train_rows,
+        val_rows=data.val_rows,
+        encoded=encoded,
+        n_numbers=n_embedded(config, data),
+    )
 
 
 def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:

@@ -329,7 +329,7 @@ def _print_baseline(run_dir: RunDir, status: Status, row: Row | None) -> None:
     print_shown(printable(f"{best}; {simple}"))
     if tested := describe_test(baseline, status.metric, row):
         print_shown(printable(tested))
-    compared = baseline, status.metric, status.direction, row
-    if status.state == "finished" and (warning := describe_doubt(*compared)):
+    is_done = status.state == "finished"
+    if is_done and (warning := describe_doubt(baseline, status.metric, status.direction, row)):
         print_shown(printable(warning))
     print_shown("")

@@ -29,9 +29,10 @@ def status_view(study: PublishedStudy) -> list[Block]:
         blocks.append(note(study.unpublished, is_warning=True))
     if warning := ended_by(status):
         blocks.append(note(warning, is_warning=True))
-    compared = study.baseline, status.metric, status.direction, study.best_row()
-    if status.state == "finished" and (warning := describe_doubt(*compared)):
-        blocks.append(note(warning, is_warning=True))
+    if status.state == "finished":
+        best = study.best_row()
+        if warning := describe_doubt(study.baseline, status.metric, status.direction, best):
+            blocks.append(note(warning, is_warning=True))
     if status.is_running and status.running:
         blocks.append(_running(status))
     return blocks

@@ -106,12 +106,7 @@ def open_session(
     with _refusing(run_dir), hold(run_dir):
         clear_staging(run_dir)
         if not run_dir.ledger.exists():
-            # a ledger and its tables appear at once, so an empty ledger is always a damaged one
-            with (
-                fault_points(Step.CREATE_LEDGER),
-                replacing(run_dir.ledger, run_dir.staging) as staged,
-            ):
-                Ledger.create(staged).close()
+            _create_ledger(run_dir)
         ledger = backup.open_ledger(run_dir)
         try:
             sessions = ledger.sessions()
@@ -123,17 +118,17 @@ def open_session(
             elif learned is None:  # a crash has left an empty ledger
                 learned = learn(config, learn_from)
             recorded = Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
-            forecast = (
-                new_forecast if new_forecast and recorded is None else make_forecast(recorded)
-            )
+            if recorded is None and new_forecast is not None:
+                forecast = new_forecast
+            else:
+                forecast = make_forecast(recorded)
             if recorded is not None and forecast != recorded:
                 boundaries += (Change("the lattice", "as it was planned", "another"),)
             run_id = uuid.uuid4().hex[:12]
             record = _record(config, data_digest, run_id, boundaries, forecast, start, environment)
             record |= count_crashes(ledger, run_dir)
             if rows is not None and not (sessions and run_dir.rows.exists()):
-                with replacing(run_dir.rows, run_dir.staging) as staged:
-                    shutil.copyfile(rows, staged)
+                _copy(rows, run_dir.rows, run_dir)
             if config.rows is not None:
                 config.rows.forget()
             if rows is not None:
@@ -144,17 +139,37 @@ def open_session(
                 is_learning = not sessions and learned is not None and learned.sources
                 ledger.add_session(record, fields_of(learned) if is_learning else None)
             if start is not None and not run_dir.started_from.exists():
-                with replacing(run_dir.started_from, run_dir.staging) as staged:
-                    shutil.copyfile(start["path"], staged)
+                _copy(Path(start["path"]), run_dir.started_from, run_dir)
             copy_study(run_dir, config)
             sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
-            mark = describe_changes(ledger.sessions())
-            found = boundaries, mark, max(sizes), forecast, record["deaths"]
             lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
+            session = Session(
+                run_id=run_id,
+                run_dir=lasting,
+                ledger=ledger,
+                boundaries=boundaries,
+                mark=describe_changes(ledger.sessions()),
+                largest_n_trials=max(sizes),
+                forecast=forecast,
+                crashes=record["deaths"],
+                moved_to=moved_to,
+                learned=learned or Learned(),
+            )
             with note_normal_end(lasting, lambda: not ledger.file.is_replaced):
-                yield Session(run_id, lasting, ledger, *found, moved_to, learned or Learned())
+                yield session
         finally:
             ledger.close()
+
+
+def _create_ledger(run_dir: RunDir) -> None:
+    """Create the ledger with its tables at once: an empty ledger is always a damaged one."""
+    with fault_points(Step.CREATE_LEDGER), replacing(run_dir.ledger, run_dir.staging) as staged:
+        Ledger.create(staged).close()
+
+
+def _copy(source: Path, target: Path, run_dir: RunDir) -> None:
+    with replacing(target, run_dir.staging) as staged:
+        shutil.copyfile(source, staged)
 
 
 def _rows_to_keep(config: StudyConfig, run_dir: RunDir) -> Path | None:
