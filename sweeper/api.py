@@ -358,8 +358,8 @@ def run_prepared(
         from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored
         from sweeper.sweep import warm_start
-        from sweeper.sweep.compiling import CompileWatch
         from sweeper.sweep.planning import make_forecast, prepare_classes, read_plan
+        from sweeper.sweep.status_writer import StatusWriter
 
         timeline.go_on_with(Activity.OPEN)
         stack.enter_context(jax_restored())
@@ -402,8 +402,8 @@ def run_prepared(
             learn_from=asked.learn_from,
         )
         held = stack.enter_context(opened)
-        watch = CompileWatch(run_dir, observer, lambda: held.ledger.file.is_in_place)
-        executor = stack.enter_context(fleet(config, data, run_dir, watch, start, timeline))
+        writer = StatusWriter(run_dir, observer, lambda: held.ledger.file.is_in_place)
+        executor = stack.enter_context(fleet(config, data, run_dir, writer, start, timeline))
         is_left = held.ledger.ended_trials() < options.n_proposals(config)
         if is_left and held.crashes < MAX_CRASHES:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
@@ -411,7 +411,7 @@ def run_prepared(
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun
 
-        study_run = StudyRun(config, data, held, executor.train, watch, timeline)
+        study_run = StudyRun(config, data, held, executor.train, writer, timeline)
         average_models = partial(_average_models, config, run_dir, data, observer)
         return study_run.run_to_end(stop, average_models)
 

@@ -28,7 +28,6 @@ from sweeper.study.doubts import doubts
 from sweeper.study.learning import no_effect
 from sweeper.study.options import n_proposals
 from sweeper.sweep.baseline import BaselineOfStudy
-from sweeper.sweep.compiling import CompileWatch
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.planning import policy_of_session, structures
@@ -38,6 +37,7 @@ from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import LANE_LOOP, Change, xla_threads
 from sweeper.sweep.session.session import Session
+from sweeper.sweep.status_writer import StatusWriter
 from sweeper.sweep.stopping import Doing
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
@@ -53,7 +53,7 @@ class StudyRun:
         data: Dataset,
         session: Session,
         train: TrainRound,
-        observer: CompileWatch,
+        observer: StatusWriter,
         timeline: Timeline,
     ) -> None:
         self._observer = observer

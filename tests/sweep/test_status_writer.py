@@ -19,7 +19,7 @@ from sweeper.results.events import (
 from sweeper.results.progress import Progress
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
-from sweeper.sweep.compiling import CompileWatch
+from sweeper.sweep.status_writer import StatusWriter
 from tests.command_line import STUDY
 from tests.in_process import study_in
 from tests.live_status import STATUS
@@ -43,44 +43,44 @@ def test_programs_are_counted_from_the_time_when_none_was_left() -> None:
 
 def test_the_status_follows_the_programs_that_are_compiled(tmp_path: Path) -> None:
     events: list[Event] = []
-    watch, run_dir = CompileWatch(RunDir(tmp_path), events.append), RunDir(tmp_path)
+    writer, run_dir = StatusWriter(RunDir(tmp_path), events.append), RunDir(tmp_path)
     for event in (STARTED, PLANNED, PLANNED):
-        watch(event)
-    watch.update()  # before the first status
+        writer(event)
+    writer.update()  # before the first status
     assert not run_dir.status.exists()
-    watch.write(replace(STATUS, diverged=0))
+    writer.write(replace(STATUS, diverged=0))
     assert formatting.compiling_now(read_status(run_dir)).startswith("0 of 2 programs done, 0:0")
-    watch(DONE)
+    writer(DONE)
     assert formatting.compiling_now(read_status(run_dir)).startswith("1 of 2 programs done, 0:0")
-    watch(DONE)
+    writer(DONE)
     left = read_status(run_dir)
     assert (left.compiling, formatting.compiling_now(left)) == (None, "")
     assert replace(left, updated_at=STATUS.updated_at, diverged=None) == STATUS
     assert events == [STARTED, PLANNED, PLANNED, DONE, DONE]
 
     for event in (PLANNED, PLANNED):
-        watch(event)
-    watch.write(replace(STATUS, state="finished", diverged=0))
+        writer(event)
+    writer.write(replace(STATUS, state="finished", diverged=0))
     written = run_dir.status.read_bytes()
-    watch(DONE)
+    writer(DONE)
     assert run_dir.status.read_bytes() == written
     assert formatting.compiling_now(read_status(run_dir)) == ""
 
 
 def test_the_status_says_where_each_bucket_has_started(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path)
-    watch = CompileWatch(run_dir, lambda event: None)
-    watch.write(replace(STATUS, running=[{"bucket": 0}, {"bucket": 1}, {"bucket": 2}]))
-    watch(RoundStarted(1, 6))
+    writer = StatusWriter(run_dir, lambda event: None)
+    writer.write(replace(STATUS, running=[{"bucket": 0}, {"bucket": 1}, {"bucket": 2}]))
+    writer(RoundStarted(1, 6))
     seen: list[list[str | None]] = []
     for bucket, place in enumerate(("thread 0", "ray 1a2b/0")):
-        watch(BucketStarted(bucket, "c", "exact", place, (bucket,), 1))
+        writer(BucketStarted(bucket, "c", "exact", place, (bucket,), 1))
         seen.append([one["place"] for one in read_status(run_dir).running])
     assert seen == [["thread 0", None, None], ["thread 0", "ray 1a2b/0", None]]
-    watch(BucketStarted(2, "c", "exact", "thread 0", (2,), 1))  # the one before it was short
+    writer(BucketStarted(2, "c", "exact", "thread 0", (2,), 1))  # the one before it was short
     assert [one["place"] for one in read_status(run_dir).running][2] is None
-    watch(RoundClosed(STATUS))
-    watch.write(replace(STATUS, running=[{"bucket": 0}]))
+    writer(RoundClosed(STATUS))
+    writer.write(replace(STATUS, running=[{"bucket": 0}]))
     assert read_status(run_dir).running == [{"bucket": 0, "place": None}]
 
 
@@ -96,11 +96,11 @@ def test_a_study_trains_in_workers_if_any_place_is_not_a_thread() -> None:
 def test_a_status_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     run_dir = RunDir(tmp_path / "run")
     run_dir.root.mkdir()
-    watch = CompileWatch(run_dir, lambda event: None)
-    watch(PLANNED)
-    watch.write(STATUS)
+    writer = StatusWriter(run_dir, lambda event: None)
+    writer(PLANNED)
+    writer.write(STATUS)
     run_dir.root.rename(tmp_path / "gone")
-    watch(DONE)
+    writer(DONE)
     assert not run_dir.root.exists()
 
 

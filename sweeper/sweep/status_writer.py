@@ -1,4 +1,4 @@
-"""Counts the programs and trials that a study finishes, and keeps its status up to date."""
+"""Counts the programs and trials that a study finishes, and writes its status."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sweeper.rundir import RunDir
 _PERIOD_S = 1.0
 
 
-class CompileWatch:
+class StatusWriter:
     """Observes a study and passes its events on; writes its status, now and as programs finish."""
 
     def __init__(
         self, run_dir: RunDir, observer: Observer, is_own: Callable[[], bool] = lambda: True
     ) -> None:
-        """A watch of the study in `run_dir`; nothing is written once that is not its own."""
+        """Write the status of the study in `run_dir`, as long as that is its own."""
         self._run_dir = run_dir
         self._is_own = is_own
         self._observer = observer
