@@ -156,7 +156,7 @@ def _hints(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
         yield from idle_bounds(config, never_run(config, data))
     if any(key.startswith("model.") for key in config.functions.values()):
-        from sweeper.programs.idle_arguments import idle_arguments
+        from sweeper.preflight.idle_arguments import idle_arguments
 
         yield from idle_arguments(config, never_run(config, data))
 

@@ -52,7 +52,6 @@ from sweeper.models.stateful import (
     train_one,
     without_state,
 )
-from sweeper.models.trace_checks import fixed_draws, shared_arrays
 from sweeper.models.traces import Trace, trace, unrepeatable
 from sweeper.models.user_network import (
     KEY,
@@ -63,6 +62,7 @@ from sweeper.models.user_network import (
     with_key,
     without_key,
 )
+from sweeper.preflight.trace_checks import fixed_draws, shared_arrays
 from sweeper.preflight.user_functions import Wrong, check_builder, raised
 from sweeper.trial import Scalar
 

@@ -34,7 +34,7 @@ from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 
 if TYPE_CHECKING:
-    from sweeper.preflight.check_program import ProgramFinding
+    from sweeper.preflight.program_rules import ProgramFinding
 
 ENSEMBLE: Final = "ensemble"
 
@@ -163,7 +163,7 @@ def check_program(
     found: list[ProgramFinding] = []
     try:
         config = None if study is None else load_config(study, given)
-        from sweeper.preflight.check_program import findings, premise, study_of
+        from sweeper.preflight.program_rules import findings, premise, study_of
 
         if config is None:
             config = study_of(program, overrides or ())

@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.config import load
 from sweeper.errors import StudyError
-from sweeper.preflight import check_program
+from sweeper.preflight import program_rules
 from tests.command_line import CommandLine
 from tests.processes import ROOT
 from tests.small_studies import bent
@@ -122,8 +122,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def broken(program: str, *overrides: str) -> dict[str, str]:
     """The promises that it breaks, and what to change."""
-    config = check_program.study_of(program, overrides)
-    found = [*check_program.findings(config, knows_metrics=False)]
+    config = program_rules.study_of(program, overrides)
+    found = [*program_rules.findings(config, knows_metrics=False)]
     assert len(found) == 8
     return {finding.promise: finding.hint for finding in found if finding.found is not None}
 
@@ -150,8 +150,8 @@ def test_lost_changes_to_the_model_are_reported(module: str) -> None:
         "model was"
     )
     for program, expected in (("Remembers", f"{changed} built with"), ("Kept", None)):
-        config = check_program.study_of(f"{module}:{program}", model)
-        promises = check_program.findings(config, knows_metrics=False)
+        config = program_rules.study_of(f"{module}:{program}", model)
+        promises = program_rules.findings(config, knows_metrics=False)
         kept = (one for one in promises if one.promise == "its changes to the model are kept")
         assert next(kept).found == expected
 
@@ -180,7 +180,7 @@ def test_a_compile_error_is_reported_for_the_program(module: str, command: Comma
 def test_a_study_does_not_blame_an_override_for_the_program(
     module: str, command: CommandLine
 ) -> None:
-    study = check_program.STUDY.replace("[train]", '[train]\nprogram = "promised:Kept"')
+    study = program_rules.STUDY.replace("[train]", '[train]\nprogram = "promised:Kept"')
     Path("study.toml").write_text(study, encoding="utf-8")
     done = command("check-program", f"{module}:Nothing", "--study", "study.toml")
     assert (done.returncode, done.stdout) == (2, "")
@@ -209,18 +209,18 @@ def test_the_data_and_model_used_are_reported_first(module: str, command: Comman
 def test_a_study_gives_data_model_and_settings(module: str) -> None:
     model = f"model={{kind='python',function='{module}:build',depth=1,width=8}}"
     own = (model, f"train.program={module}:Kept", "train.metrics=['first']")
-    Path("study.toml").write_text(bent(check_program.STUDY, *own), encoding="utf-8")
-    assert [finding.found for finding in check_program.findings(load(Path("study.toml")))] == [
+    Path("study.toml").write_text(bent(program_rules.STUDY, *own), encoding="utf-8")
+    assert [finding.found for finding in program_rules.findings(load(Path("study.toml")))] == [
         None
     ] * 8
     with pytest.raises(StudyError, match="a program of this package"):
-        next(check_program.findings(load(ROOT / "studies" / "digits.toml")))
+        next(program_rules.findings(load(ROOT / "studies" / "digits.toml")))
 
 
 @pytest.mark.slow
 def test_the_program_of_a_shipped_study_follows_every_rule() -> None:
     config = load(ROOT / "studies" / "heat.toml", ["train.n_points=4", "model.depth=1"])
-    assert [finding.found for finding in check_program.findings(config)] == [None] * 8
+    assert [finding.found for finding in program_rules.findings(config)] == [None] * 8
 
 
 def test_the_command_exits_with_1_if_a_rule_is_broken(module: str, command: CommandLine) -> None:
@@ -235,7 +235,7 @@ def test_the_command_exits_with_1_if_a_rule_is_broken(module: str, command: Comm
 
 
 def test_a_finding_is_printed_as_one_line() -> None:
-    assert str(check_program.ProgramFinding("it is kept")) == "ok      it is kept"
-    assert str(check_program.ProgramFinding("it is kept", "it is not", "fix it")) == (
+    assert str(program_rules.ProgramFinding("it is kept")) == "ok      it is kept"
+    assert str(program_rules.ProgramFinding("it is kept", "it is not", "fix it")) == (
         "BROKEN  it is not; fix it"
     )

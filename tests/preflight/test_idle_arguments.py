@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
+from sweeper.preflight.idle_arguments import idle_arguments
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.idle_arguments import idle_arguments
 from tests.config.conftest import VALID
 
 NETS = """\
