@@ -22,9 +22,9 @@ from sweeper.executors.claims import (
 )
 from sweeper.executors.devices import worker_cpus, worker_environment
 from sweeper.executors.executor import Executor, Outcome, Work
-from sweeper.executors.inline import InlineExecutor
 from sweeper.executors.jax_setup import own_fraction, own_xla_threads
 from sweeper.executors.placement import turns_on
+from sweeper.executors.thread_executor import ThreadExecutor
 from sweeper.executors.trainer import Trainer
 from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.faults import Step, fault_points
@@ -46,35 +46,35 @@ class Fleet:
     bucket first needs them, which never happens in a study whose trials all share programs.
     """
 
-    inline: InlineExecutor | None
+    threads: ThreadExecutor | None
     start_workers: Callable[[], Executor] | None
-    process: Executor | None = None
+    workers: Executor | None = None
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class for threads in advance; `params` are those of any of its trials."""
-        if self.inline is not None:
-            self.inline.prepare(program_class, params)
+        if self.threads is not None:
+            self.threads.prepare(program_class, params)
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
         """Start on `works` at once; yields each outcome as it arrives."""
-        return _completed([self._side(work).submit(work) for work in works])
+        return _completed([self._executor_of(work).submit(work) for work in works])
 
     def close(self) -> None:
         """End every thread and process."""
-        for side in (self.process, self.inline):
-            if side is not None:
-                side.close()
+        for executor in (self.workers, self.threads):
+            if executor is not None:
+                executor.close()
 
-    def _side(self, work: Work) -> Executor:
-        wants_workers = work.bucket.side == "process" or self.inline is None
-        if wants_workers and self.process is None and self.start_workers is not None:
-            self.process = self.start_workers()
-        wanted, other = self.inline, self.process
+    def _executor_of(self, work: Work) -> Executor:
+        wants_workers = work.bucket.side == "process" or self.threads is None
+        if wants_workers and self.workers is None and self.start_workers is not None:
+            self.workers = self.start_workers()
+        wanted, other = self.threads, self.workers
         if wants_workers:
             wanted, other = other, wanted
-        side = wanted or other
-        assert side is not None, "every study has threads or workers"
-        return side
+        executor = wanted or other
+        assert executor is not None, "every study has threads or workers"
+        return executor
 
 
 def _completed(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
@@ -115,18 +115,19 @@ def fleet(
             return executor
 
         with closing(executor):
-            yield Fleet(None, begin)
+            yield Fleet(threads=None, start_workers=begin)
         return
     timeline = timeline or Timeline()
     threads, workers = n_threads(config), n_workers(config)
-    built = Fleet(
-        _inline(config, data, run_dir, observer, threads, start, timeline) if threads else None,
-        partial(_process, config, data, run_dir, observer, workers, start, timeline)
+    common = config, data, run_dir, observer
+    both = Fleet(
+        threads=_start_threads(*common, threads, start, timeline) if threads else None,
+        start_workers=partial(_start_workers, *common, workers, start, timeline)
         if workers
         else None,
     )
-    with closing(built):
-        yield built
+    with closing(both):
+        yield both
 
 
 def _start_file(run_dir: RunDir, start: SavedStart | None) -> StartFile | None:
@@ -134,7 +135,7 @@ def _start_file(run_dir: RunDir, start: SavedStart | None) -> StartFile | None:
     return start and StartFile(run_dir.started_from, start.settings.base_dir)
 
 
-def _inline(
+def _start_threads(
     config: StudyConfig,
     data: Dataset,
     run_dir: RunDir,
@@ -142,7 +143,7 @@ def _inline(
     threads: int,
     start: SavedStart | None,
     timeline: Timeline,
-) -> InlineExecutor:
+) -> ThreadExecutor:
     devices = devices_of(config)
     # a program of several structures runs on all devices, any other on one
     groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
@@ -152,7 +153,7 @@ def _inline(
         for group, group_turns in zip(groups, turns, strict=True)
     ]
     # cache entries are for one device by its number, but those of GPUs for any of a kind
-    return InlineExecutor(
+    return ThreadExecutor(
         trainers,
         threads,
         observer,
@@ -162,7 +163,7 @@ def _inline(
     )
 
 
-def _process(
+def _start_workers(
     config: StudyConfig,
     data: Dataset,
     run_dir: RunDir,
@@ -172,10 +173,8 @@ def _process(
     timeline: Timeline,
 ) -> Executor:
     check_fits_workers(config, data)
-    from sweeper.executors.process import (
-        ProcessExecutor,  # loky is slow to import
-        Slot,
-    )
+    # loky is slow to import
+    from sweeper.executors.process_executor import ProcessExecutor, Slot
 
     _send(data, run_dir)
     main = by_value(config)

@@ -11,7 +11,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.executors.claims import n_threads
-from sweeper.executors.process import Slot, outcome_of
+from sweeper.executors.process_executor import Slot, outcome_of
 from sweeper.executors.worker import WorkerSetup
 from sweeper.executors.worker_process import GoneError
 from tests.executors.test_retry import work
@@ -71,7 +71,7 @@ def test_the_data_is_written_again_for_a_worker_that_did_not_start(
         def end(self) -> None:
             self.is_alive = False
 
-    monkeypatch.setattr("sweeper.executors.process.WorkerProcess", FailsOnce)
+    monkeypatch.setattr("sweeper.executors.process_executor.WorkerProcess", FailsOnce)
     place = slot(None)
     place.send = lambda: sent.append(None)
     assert place._running().is_alive

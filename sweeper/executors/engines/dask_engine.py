@@ -37,7 +37,7 @@ from sweeper.executors.engines.engine import (
 )
 from sweeper.executors.engines.remote_worker import FarSlot, Opening
 from sweeper.executors.executor import Work
-from sweeper.executors.process import ClosedError
+from sweeper.executors.process_executor import ClosedError
 
 _CONNECT_S = 5.0
 # how often to check whether a silent worker still exists

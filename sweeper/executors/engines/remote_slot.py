@@ -12,7 +12,7 @@ from sweeper.executors.engines.engine import ClusterWorker, Engine, GivenUpError
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.environment import FLAGS
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.process import ClosedError
+from sweeper.executors.process_executor import ClosedError
 from sweeper.executors.retry import WorkerDiedError, WorkerGivenUpError, WorkerLostError
 from sweeper.faults import VARIABLE
 from sweeper.trial import Place

@@ -20,7 +20,7 @@ from pathlib import Path
 from sweeper.errors import SetupError
 from sweeper.executors.devices import shares, visible_gpus, worker_environment
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.process import ClosedError, Slot
+from sweeper.executors.process_executor import ClosedError, Slot
 from sweeper.executors.retry import WorkerDiedError
 from sweeper.executors.worker import WorkerSetup
 from sweeper.executors.worker_process import block_interrupts

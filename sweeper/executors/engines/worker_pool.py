@@ -21,7 +21,7 @@ from sweeper.executors.engines.engine import (
 )
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.process import ClosedError
+from sweeper.executors.process_executor import ClosedError
 from sweeper.executors.retry import WorkerGivenUpError, WorkerLostError, train_observed
 from sweeper.results.events import Observer
 

@@ -50,7 +50,7 @@ class _Waiting:
     outcome: Future[Outcome]
 
 
-class InlineExecutor:
+class ThreadExecutor:
     """Trains buckets in `threads` threads, in the order of the plan as far as classes are ready.
 
     There is one trainer per device, and threads take turns serving it. A bucket goes to the device

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.inline import InlineExecutor
+from sweeper.executors.thread_executor import ThreadExecutor
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import TrialSpec
 from tests.simulated import SimulatedExecutor
@@ -43,8 +43,8 @@ def trainer() -> FakeTrainer:
 
 
 @pytest.fixture(params=[1, 2])
-def executor(request: pytest.FixtureRequest, trainer: FakeTrainer) -> Iterator[InlineExecutor]:
-    built = InlineExecutor([trainer], request.param, lambda event: None, None)  # type: ignore[arg-type]
+def executor(request: pytest.FixtureRequest, trainer: FakeTrainer) -> Iterator[ThreadExecutor]:
+    built = ThreadExecutor([trainer], request.param, lambda event: None, None)  # type: ignore[arg-type]
     yield built
     built.close()
 
@@ -56,7 +56,7 @@ def work(number: int, class_id: str) -> Work:
 
 
 def test_every_class_is_compiled_once_and_before_its_buckets(
-    executor: InlineExecutor, trainer: FakeTrainer
+    executor: ThreadExecutor, trainer: FakeTrainer
 ) -> None:
     futures = [executor.submit(work(n, f"class {n % 3}")) for n in range(12)]
 
@@ -67,7 +67,7 @@ def test_every_class_is_compiled_once_and_before_its_buckets(
 
 
 def test_a_class_prepared_ahead_is_not_compiled_again(
-    executor: InlineExecutor, trainer: FakeTrainer
+    executor: ThreadExecutor, trainer: FakeTrainer
 ) -> None:
     executor.prepare(work(0, "a").program, {})
 
@@ -78,7 +78,7 @@ def test_a_class_prepared_ahead_is_not_compiled_again(
 
 def test_a_class_that_cannot_be_compiled_fails_its_own_buckets() -> None:
     trainer = FakeTrainer(frozenset({"bad"}))
-    executor = InlineExecutor([trainer], 1, lambda event: None, None)  # type: ignore[arg-type]
+    executor = ThreadExecutor([trainer], 1, lambda event: None, None)  # type: ignore[arg-type]
     futures = [executor.submit(work(n, name)) for n, name in enumerate(["bad", "good"])]
 
     assert not wait(futures, timeout=10).not_done
@@ -95,7 +95,7 @@ def test_closing_drops_waiting_classes() -> None:
             return super().train(*args)
 
     trainer = Slow()
-    executor = InlineExecutor([trainer], 1, lambda event: None, None)  # type: ignore[arg-type]
+    executor = ThreadExecutor([trainer], 1, lambda event: None, None)  # type: ignore[arg-type]
     futures = [executor.submit(work(n, "a")) for n in range(5)]
     closing = threading.Thread(target=executor.close)
     closing.start()
