@@ -48,26 +48,26 @@ class CoreSlots:
     def __init__(self) -> None:
         self._held: dict[str, tuple[str, Seat]] = {}
 
-    def take(self, key: str, member: ClusterWorker, gpus: str) -> Seat:
+    def take(self, key: str, worker: ClusterWorker, gpus: str) -> Seat:
         """A seat for the slot of a worker with this key, on a host where it sees these `gpus`."""
-        _, seat = self._held.pop(member.name, ("", None))
-        alike = member.host, gpus, member.cores
+        _, seat = self._held.pop(worker.name, ("", None))
+        alike = worker.host, gpus, worker.cores
         if seat is None or (seat.host, seat.gpus, seat.cores) != alike:
-            seat = self._free(member, gpus)
-        self._held[member.name] = key, seat
+            seat = self._free(worker, gpus)
+        self._held[worker.name] = key, seat
         return seat
 
-    def give_back(self, key: str, member: ClusterWorker) -> None:
+    def give_back(self, key: str, worker: ClusterWorker) -> None:
         """Free the seat of a slot, unless another slot already has it."""
-        holder, _ = self._held.get(member.name, ("", None))
+        holder, _ = self._held.get(worker.name, ("", None))
         if holder == key:
-            del self._held[member.name]
+            del self._held[worker.name]
 
-    def _free(self, member: ClusterWorker, gpus: str) -> Seat:
-        there = [seat for _, seat in self._held.values() if seat.host == member.host]
+    def _free(self, worker: ClusterWorker, gpus: str) -> Seat:
+        there = [seat for _, seat in self._held.values() if seat.host == worker.host]
         turns = {seat.turn for seat in there if seat.gpus == gpus}
         turn = next(turn for turn in range(len(turns) + 1) if turn not in turns)
-        return Seat(member.host, gpus, turn, _first_core(there, member.cores), member.cores)
+        return Seat(worker.host, gpus, turn, _first_core(there, worker.cores), worker.cores)
 
 
 def _first_core(taken: Iterable[Seat], cores: int) -> int:
@@ -190,7 +190,7 @@ class _Joining:
     def _kinds(self) -> Kinds:
         return Kinds(self._here)
 
-    def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
+    def join(self, key: str, worker: ClusterWorker, neighbours: int) -> RemoteSlot:
         """The slot of a worker; `neighbours` is the number of workers on its host.
 
         Raises:
@@ -200,7 +200,7 @@ class _Joining:
         fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
         training = neighbours if most == "auto" else min(neighbours, most)
         problems = [
-            Problem(member.name, "", f"it has {found}", hint)
+            Problem(worker.name, "", f"it has {found}", hint)
             for found, hint in (
                 *differences(self._here, there),
                 *memory_shortage(there, self._data_bytes, fraction, training),
@@ -210,21 +210,21 @@ class _Joining:
             raise SetupError(problems)
         self._engine.open(key, _ANSWER_S)
         with self._lock:
-            for warning in self._kinds.new(member.host, there):
+            for warning in self._kinds.new(worker.host, there):
                 self._observer(Warned(warning))
-            seat = self._seats.take(key, member, there["gpus"])
-            return RemoteSlot(self._engine, key, member, self._opening(member, neighbours, seat))
+            seat = self._seats.take(key, worker, there["gpus"])
+            return RemoteSlot(self._engine, key, worker, self._opening(worker, neighbours, seat))
 
     def leave(self, slot: RemoteSlot) -> None:
         """Free the seat of a slot."""
         with self._lock:
-            self._seats.give_back(slot.key, slot.member)
+            self._seats.give_back(slot.key, slot.worker)
 
-    def _opening(self, member: ClusterWorker, neighbours: int, seat: Seat) -> Opening:
+    def _opening(self, worker: ClusterWorker, neighbours: int, seat: Seat) -> Opening:
         config, run_dir = self._config, self._run_dir
-        log = self._logs.setdefault(member.name, len(self._logs))
+        log = self._logs.setdefault(worker.name, len(self._logs))
         return Opening(
-            place=member.name,
+            place=worker.name,
             setup=WorkerSetup(
                 config=config,
                 data=run_dir.data,
@@ -241,7 +241,7 @@ class _Joining:
             turn=seat.turn,
             neighbours=neighbours,
             first_core=seat.first_core,
-            cores=member.cores,
+            cores=worker.cores,
             variables={},
             trial_timeout_s=config.execution.trial_timeout_s,
         )

@@ -35,7 +35,7 @@ from sweeper.executors.engines.engine import (
     LostError,
     gone,
 )
-from sweeper.executors.engines.remote_worker import FarSlot, Opening
+from sweeper.executors.engines.remote_worker import Opening, WorkerSlot
 from sweeper.executors.executor import Work
 from sweeper.executors.process_executor import ClosedError
 
@@ -44,8 +44,9 @@ _CONNECT_S = 5.0
 _LOOK_S = 0.5
 # time limits for an answer of the scheduler, and for a worker's result
 _ANSWER_S = 10.0
-_GIVEN_S = 60.0
-_THERE = (Status.running, Status.paused)
+_RESULT_S = 60.0
+_ALIVE = (Status.running, Status.paused)
+_ALIVE_NAMES = tuple(status.name for status in _ALIVE)
 
 _client_log = logging.getLogger("distributed.client")
 
@@ -66,56 +67,56 @@ class DaskEngine:
             self._client = Client(address, timeout=_CONNECT_S, set_as_default=False, name="sweeper")
         except (OSError, TimeoutError) as error:
             raise AddressError(str(error)) from error
-        self._spoken = _client_log.level
+        self._log_level = _client_log.level
         _client_log.setLevel(logging.CRITICAL)  # it logs the loss of a scheduler at length
         self.dashboard: str | None = self._client.dashboard_link
         self._present: frozenset[str] = frozenset()
         self._kept: dict[str, Future[Any]] = {}
         self._is_closed = False
 
-    def members(self) -> Mapping[str, ClusterWorker]:
+    def workers(self) -> Mapping[str, ClusterWorker]:
         """Its workers, by address."""
         try:
             found = self._ask(self._scheduler.identity, n_workers=-1)["workers"]
         except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
             raise self._gone(f"{type(error).__name__}: {error}") from error
-        there = {address: one for address, one in found.items() if one["status"] in _NAMES}
+        there = {address: one for address, one in found.items() if one["status"] in _ALIVE_NAMES}
         self._present = frozenset(there)
         return {
             address: ClusterWorker(f"dask {one['name']}", one["host"], one["nthreads"])
             for address, one in there.items()
         }
 
-    def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+    def survey(self, key: str, ask: Callable[[], Any], timeout_s: float) -> Any:
         """The result of `ask` in a worker; for another Python version, only that version."""
-        python = self._answer(self._submit(platform.python_version, member, "python"), timeout_s)
+        python = self._answer(self._submit(platform.python_version, key, "python"), timeout_s)
         if _minor(python) != _minor(platform.python_version()):
             return {"python": _minor(python)}  # it could not read a function from this version
-        asked = self._submit(ask, member, "slot")
-        self._kept[member] = asked
+        asked = self._submit(ask, key, "slot")
+        self._kept[key] = asked
         return self._answer(asked, timeout_s)
 
-    def open(self, member: str, timeout_s: float) -> None:
+    def open(self, key: str, timeout_s: float) -> None:
         """Nothing to do: the worker holds the result of its survey."""
 
-    def train(self, member: str, opening: Opening, work: Work) -> object:
+    def train(self, key: str, opening: Opening, work: Work) -> object:
         """The result of `attempt` in a worker."""
-        kept = self._kept.get(member)
+        kept = self._kept.get(key)
         if kept is None:
             raise GivenUpError("was given up")
-        self._check(member)
-        asked = self._submit(attempt, member, "bucket", _Asked(str(kept.key), opening, work))
+        self._check(key)
+        asked = self._submit(attempt, key, "bucket", _Task(str(kept.key), opening, work))
         ended = _ended(asked)
         try:
             while not ended.wait(_LOOK_S):
-                self._check(member)
-            return given_by(asked, self.label)
+                self._check(key)
+            return result_of(asked, self.label)
         finally:
             asked.release()
 
-    def drop(self, member: str) -> None:
+    def drop(self, key: str) -> None:
         """Release what the worker holds, which ends its slot."""
-        kept = self._kept.pop(member, None)
+        kept = self._kept.pop(key, None)
         if kept is not None:
             kept.release()
 
@@ -125,7 +126,7 @@ class DaskEngine:
             self._is_closed = True
             with suppress(OSError, TimeoutError):
                 self._client.close(timeout=_ANSWER_S)
-            _client_log.setLevel(self._spoken)
+            _client_log.setLevel(self._log_level)
 
     @property
     def _scheduler(self) -> Any:
@@ -143,17 +144,17 @@ class DaskEngine:
                 raise GivenUpError("was given up")
             if time.monotonic() > until:
                 raise BusyError
-        return given_by(asked, self.label)
+        return result_of(asked, self.label)
 
     def _submit(
-        self, function: Callable[..., Any], member: str, what: str, *given: Any
+        self, function: Callable[..., Any], key: str, what: str, *given: Any
     ) -> Future[Any]:
         try:
             return self._client.submit(
                 function,
                 *given,
                 key=f"sweeper-{what}-{uuid4().hex}",
-                workers=[member],
+                workers=[key],
                 allow_other_workers=False,
                 pure=False,
                 retries=0,
@@ -161,19 +162,19 @@ class DaskEngine:
         except ClosedClientError as error:
             raise self._gone("the connection is lost") from error
 
-    def _check(self, member: str) -> None:
+    def _check(self, key: str) -> None:
         if self._is_closed:
             raise GivenUpError("was given up")
         if self._client.status != "running":
             raise self._gone("the connection is lost")
-        if member not in self._present:
+        if key not in self._present:
             raise LostError("is gone from the cluster")
 
     def _gone(self, how: str) -> EngineGoneError:
         return gone(self.label, f"the scheduler no longer answers: {how}")
 
 
-def given_by(asked: Future[Any], label: str) -> Any:
+def result_of(asked: Future[Any], label: str) -> Any:
     """The result of a finished future of a worker of `label`.
 
     Raises:
@@ -182,7 +183,7 @@ def given_by(asked: Future[Any], label: str) -> Any:
     """
     try:
         if asked.status == "finished":
-            return asked.result(timeout=_GIVEN_S)
+            return asked.result(timeout=_RESULT_S)
         raised = asked.exception(timeout=_ANSWER_S) if asked.status == "error" else None
     except Exception as error:  # there are many kinds if the client loses what a worker has
         raise LostError(f"returned nothing: {type(error).__name__}") from error
@@ -192,9 +193,6 @@ def given_by(asked: Future[Any], label: str) -> Any:
         raise LostError("is gone from the cluster")
     found = f"a worker raised {type(raised).__name__}: {raised}"
     raise SetupError(Problem(label, "", found, "fix it there, then try again"))
-
-
-_NAMES = tuple(status.name for status in _THERE)
 
 
 async def _greet(address: str) -> None:
@@ -229,7 +227,7 @@ def _ended(asked: Future[Any]) -> threading.Event:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Task:
     """A task for a worker; `slot` is the key of the result that opened its slot."""
 
     slot: str
@@ -237,24 +235,24 @@ class _Asked:
     work: Work
 
 
-_slots: dict[str, FarSlot] = {}
+_slots: dict[str, WorkerSlot] = {}
 _opening = threading.Lock()
 
 
-def attempt(asked: _Asked) -> object:
+def attempt(task: _Task) -> object:
     """Train a bucket in the slot of this Dask worker."""
-    is_wanted = partial(_is_wanted, get_worker(), asked.slot)
+    is_wanted = partial(_is_wanted, get_worker(), task.slot)
     with _opening:
         if not is_wanted():
             return ClosedError()
-        if asked.slot not in _slots:
-            _slots[asked.slot] = FarSlot(asked.opening, is_wanted)
-        slot = _slots[asked.slot]
-    return slot.attempt(asked.opening, asked.work)
+        if task.slot not in _slots:
+            _slots[task.slot] = WorkerSlot(task.opening, is_wanted)
+        slot = _slots[task.slot]
+    return slot.attempt(task.opening, task.work)
 
 
 def _is_wanted(worker: Any, slot: str) -> bool:
-    if worker.status in _THERE and slot in worker.data:
+    if worker.status in _ALIVE and slot in worker.data:
         return True
     _slots.pop(slot, None)
     return False

@@ -61,7 +61,7 @@ class Engine(Protocol):
     @property
     def dashboard(self) -> str | None: ...
 
-    def members(self) -> Mapping[str, ClusterWorker]:
+    def workers(self) -> Mapping[str, ClusterWorker]:
         """The workers that are there now, by key.
 
         Raises:
@@ -69,7 +69,7 @@ class Engine(Protocol):
         """
         ...
 
-    def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+    def survey(self, key: str, ask: Callable[[], Any], timeout_s: float) -> Any:
         """The result of `ask` in a worker, which may lack sweeper, or have another version.
 
         Raises:
@@ -78,7 +78,7 @@ class Engine(Protocol):
         """
         ...
 
-    def open(self, member: str, timeout_s: float) -> None:
+    def open(self, key: str, timeout_s: float) -> None:
         """Prepare a surveyed worker for this study.
 
         Raises:
@@ -87,8 +87,8 @@ class Engine(Protocol):
         """
         ...
 
-    def train(self, member: str, opening: Opening, work: Work) -> object:
-        """The result of `FarSlot.attempt` in a worker.
+    def train(self, key: str, opening: Opening, work: Work) -> object:
+        """The result of `WorkerSlot.attempt` in a worker.
 
         Raises:
             LostError: it no longer exists.
@@ -96,7 +96,7 @@ class Engine(Protocol):
         """
         ...
 
-    def drop(self, member: str) -> None:
+    def drop(self, key: str) -> None:
         """Stop using a worker."""
         ...
 

@@ -26,7 +26,7 @@ from sweeper.executors.engines.engine import (
     gone,
 )
 from sweeper.executors.engines.head_node import check_head_node
-from sweeper.executors.engines.remote_worker import FarSlot, Opening
+from sweeper.executors.engines.remote_worker import Opening, WorkerSlot
 from sweeper.executors.executor import Work
 
 # how often to check whether this program has given the slot up
@@ -50,7 +50,7 @@ class RayEngine:
         self._actors: dict[str, Any] = {}
         self._given_up = threading.Event()
 
-    def members(self) -> Mapping[str, ClusterWorker]:
+    def workers(self) -> Mapping[str, ClusterWorker]:
         """Its slots, by node and number there."""
         try:
             nodes: Any = ray.nodes()
@@ -66,9 +66,9 @@ class RayEngine:
             for index in range(count)
         }
 
-    def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+    def survey(self, key: str, ask: Callable[[], Any], timeout_s: float) -> Any:
         """The result of `ask` on the node of a slot."""
-        node = member.partition("/")[0]
+        node = key.partition("/")[0]
         if node not in self._surveys:
             task: Any = ray.remote(ask)
             with _asking():
@@ -76,11 +76,11 @@ class RayEngine:
             self._surveys[node] = self._given(asked, timeout_s)
         return self._surveys[node]
 
-    def open(self, member: str, timeout_s: float) -> None:
+    def open(self, key: str, timeout_s: float) -> None:
         """Start the actor of a slot."""
-        actor_class: Any = ray.remote(FarActor)
+        actor_class: Any = ray.remote(SlotActor)
         with _asking():
-            node = member.partition("/")[0]
+            node = key.partition("/")[0]
             gpus = _gpus(node)
             actor = actor_class.options(
                 num_cpus=0 if gpus else 1,
@@ -89,12 +89,12 @@ class RayEngine:
                 max_task_retries=0,
                 **_on(node),
             ).remote()
-        self._actors[member] = actor
+        self._actors[key] = actor
         self._given(actor.is_there.remote(), timeout_s)
 
-    def train(self, member: str, opening: Opening, work: Work) -> object:
+    def train(self, key: str, opening: Opening, work: Work) -> object:
         """The result of the actor of a slot."""
-        actor = self._actors.get(member)
+        actor = self._actors.get(key)
         if actor is None:
             raise GivenUpError("was given up")
         with _asking():
@@ -104,9 +104,9 @@ class RayEngine:
         self._check_open()
         return self._given(asked, None)
 
-    def drop(self, member: str) -> None:
+    def drop(self, key: str) -> None:
         """End the actor of a slot, and what it started."""
-        actor = self._actors.pop(member, None)
+        actor = self._actors.pop(key, None)
         if actor is not None:
             with suppress(RayError, RuntimeError):
                 ray.kill(actor)
@@ -116,8 +116,8 @@ class RayEngine:
         if self._given_up.is_set():
             return
         self._given_up.set()
-        for member in list(self._actors):
-            self.drop(member)
+        for key in list(self._actors):
+            self.drop(key)
         if self._is_own:
             ray.shutdown()
 
@@ -141,11 +141,11 @@ class RayEngine:
             raise LostError(f"returned nothing: {type(error).__name__}") from error
 
 
-class FarActor:
+class SlotActor:
     """A slot in a Ray process."""
 
     def __init__(self) -> None:
-        self._slot: FarSlot | None = None
+        self._slot: WorkerSlot | None = None
 
     def is_there(self) -> bool:
         """Return if the actor exists."""
@@ -154,7 +154,7 @@ class FarActor:
     def attempt(self, opening: Opening, work: Work) -> object:
         """Train a bucket."""
         if self._slot is None:
-            self._slot = FarSlot(opening, lambda: True)
+            self._slot = WorkerSlot(opening, lambda: True)
         return self._slot.attempt(opening, work)
 
 

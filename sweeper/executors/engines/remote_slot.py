@@ -27,13 +27,13 @@ class RemoteSlot:
 
     engine: Engine
     key: str
-    member: ClusterWorker
+    worker: ClusterWorker
     opening: Opening
 
     @property
     def place(self) -> str:
         """Its name in the results."""
-        return self.member.name
+        return self.worker.name
 
     def attempt(self, work: Work) -> Outcome:
         """Train `work` there.
@@ -66,5 +66,5 @@ class RemoteSlot:
     def _lost(
         self, how: str, started_at: float, kind: type[WorkerLostError] = WorkerLostError
     ) -> WorkerLostError:
-        place = Place(self.place, "", self.member.host, None, None, None)
+        place = Place(self.place, "", self.worker.host, None, None, None)
         return kind(f"{self.place} {how}", place, started_at)

@@ -50,7 +50,7 @@ class Opening:
     trial_timeout_s: float | None
 
 
-class FarSlot:
+class WorkerSlot:
     """A slot in this process, ended as soon as `is_wanted` returns False."""
 
     def __init__(self, opening: Opening, is_wanted: Callable[[], bool]) -> None:
@@ -90,7 +90,7 @@ class FarSlot:
 
 def _slot(opening: Opening) -> Slot:
     gpus = visible_gpus(os.environ)
-    cpus = () if gpus else far_cpus(opening, usable_cpus())
+    cpus = () if gpus else remote_cpus(opening, usable_cpus())
     setup = replace(opening.setup, parent=os.getpid(), cpus=cpus)
     # Dask marks its workers as daemons, which may not have children; these end with their parent
     multiprocessing.current_process().daemon = False
@@ -98,11 +98,11 @@ def _slot(opening: Opening) -> Slot:
 
 
 def _environment(opening: Opening) -> dict[str, str]:
-    own = far_environment(opening, os.environ, visible_gpus(os.environ))
+    own = remote_environment(opening, os.environ, visible_gpus(os.environ))
     return {**opening.variables, **own}
 
 
-def far_environment(
+def remote_environment(
     opening: Opening, parent: Mapping[str, str], gpus: Sequence[str]
 ) -> dict[str, str]:
     """The variables of the worker in addition to those of its `parent`, set before Python starts.
@@ -118,7 +118,7 @@ def far_environment(
     return worker_environment(opening.turn, fraction, gpus, parent)
 
 
-def far_cpus(opening: Opening, usable: Sequence[int]) -> tuple[int, ...]:
+def remote_cpus(opening: Opening, usable: Sequence[int]) -> tuple[int, ...]:
     """The cores of the worker; empty, meaning all, if it may not use more than there are."""
     if opening.cores >= len(usable):
         return ()

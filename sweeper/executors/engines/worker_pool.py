@@ -45,7 +45,7 @@ _log = logging.getLogger("sweeper")
 class Joining(Protocol):
     """Makes slots of workers."""
 
-    def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
+    def join(self, key: str, worker: ClusterWorker, neighbours: int) -> RemoteSlot:
         """The slot of a worker; `neighbours` is the number of workers on its host.
 
         Raises:
@@ -74,7 +74,7 @@ class Roster:
         prompt_s: float = _PROMPT_S,
     ) -> None:
         self._engine = engine
-        self._members = joining
+        self._joiner = joining
         self._warn = warn
         self._most = sys.maxsize if most is None else most
         self._prompt_s = prompt_s
@@ -102,24 +102,22 @@ class Roster:
         until = time.monotonic() + _GATHER_S
         asked: set[Future[None]] = set()
         while True:
-            members = self._engine.members()
-            asked.update(self._take_up(members))
+            workers = self._engine.workers()
+            asked.update(self._take_up(workers))
             done, asked = wait(asked, timeout=_SOON_S)
             for one in done:
                 one.result()
             is_late = time.monotonic() > until
             if self._slots and (is_late or not asked or len(self._slots) >= self._most):
                 break
-            if not members:
+            if not workers:
                 if is_late:
-                    message = "it has no workers; start some, then try again"
-                    raise SetupError(f"{self._engine.label}: {message}")
+                    hint = "start some, then try again"
+                    raise SetupError(Problem(self._engine.label, "", "it has no workers", hint))
                 time.sleep(_SOON_S)
-            elif not self._slots and all(self._vain[key] for key in members):
-                message = (
-                    "its workers are busy with other work, and none has answered; wait, or free one"
-                )
-                raise SetupError(f"{self._engine.label}: {message}")
+            elif not self._slots and all(self._vain[key] for key in workers):
+                found = "its workers are busy with other work, and none has answered"
+                raise SetupError(Problem(self._engine.label, "", found, "wait, or free one"))
         self._has_begun = True
         self._watching.start()
 
@@ -149,7 +147,7 @@ class Roster:
     def lose(self, slot: RemoteSlot) -> None:
         """Remove a slot that was taken and is gone; if it comes back, it is a new one."""
         self._engine.drop(slot.key)  # before another worker can get its key
-        self._members.leave(slot)
+        self._joiner.leave(slot)
         with self._changed:
             del self._slots[slot.key]
             self._alone_since = time.monotonic()
@@ -192,7 +190,7 @@ class Roster:
 
     def _look(self) -> None:
         try:
-            members = self._engine.members()
+            workers = self._engine.workers()
             self._silences = 0
         except EngineGoneError:
             self._silences += 1
@@ -200,36 +198,34 @@ class Roster:
                 raise
             return
         with self._changed:
-            idle = [slot for slot in self._free if slot.key not in members]
-            self._free = [slot for slot in self._free if slot.key in members]
+            idle = [slot for slot in self._free if slot.key not in workers]
+            self._free = [slot for slot in self._free if slot.key in workers]
         for slot in idle:
             _log.info("%s is gone from the cluster", slot.place)
             self.lose(slot)
-        self._take_up(members)
+        self._take_up(workers)
         if not self._slots and time.monotonic() - self._alone_since > _PATIENCE_S:
-            raise SetupError(
-                f"{self._engine.label}: no worker is left, and none has joined for "
-                f"{_PATIENCE_S:g} s; "
-                "start some, then resume the study: committed rounds are kept"
-            )
+            found = f"no worker is left, and none has joined for {_PATIENCE_S:g} s"
+            hint = "start some, then resume the study: committed rounds are kept"
+            raise SetupError(Problem(self._engine.label, "", found, hint))
 
-    def _take_up(self, members: Mapping[str, ClusterWorker]) -> list[Future[None]]:
+    def _take_up(self, workers: Mapping[str, ClusterWorker]) -> list[Future[None]]:
         """Start to make slots of new workers."""
         with self._changed:
             now = time.monotonic()
             known = {*self._slots, *self._joining, *self._refused}
-            new = sorted((key for key in members if key not in known), key=self._vain.__getitem__)
+            new = sorted((key for key in workers if key not in known), key=self._vain.__getitem__)
             prompt = sum(now - since < self._prompt_s for since in self._joining.values())
             room = max(0, self._most - len(self._slots) - prompt)
             del new[room:]
             self._joining |= dict.fromkeys(new, now)
-        hosts = Counter(member.host for member in members.values())
+        hosts = Counter(worker.host for worker in workers.values())
         return [
-            self._asking.submit(self._ask, key, members[key], hosts[members[key].host])
+            self._asking.submit(self._ask, key, workers[key], hosts[workers[key].host])
             for key in new
         ]
 
-    def _ask(self, key: str, member: ClusterWorker, neighbours: int) -> None:
+    def _ask(self, key: str, worker: ClusterWorker, neighbours: int) -> None:
         """Make a slot of a worker; a lost or busy one is asked again when it is seen again.
 
         Raises:
@@ -238,11 +234,11 @@ class Roster:
         slot, has_joined = None, False
         try:
             if self._has_room():
-                slot = self._members.join(key, member, neighbours)
+                slot = self._joiner.join(key, worker, neighbours)
                 has_joined = self._add(slot)
         except (LostError, BusyError) as error:
             self._vain[key] += 1
-            _log.debug("%s has not joined yet: %r", member.name, error)
+            _log.debug("%s has not joined yet: %r", worker.name, error)
         except EngineGoneError:  # it may be back soon, or the watch notices that it is not
             if not self._has_begun:
                 raise
@@ -256,12 +252,12 @@ class Roster:
             if not self._has_begun:
                 raise
             self._vain[key] += 1
-            _log.info("%s has not joined yet: %r", member.name, error)
+            _log.info("%s has not joined yet: %r", worker.name, error)
         finally:
             if not has_joined:
                 self._engine.drop(key)
                 if slot is not None:
-                    self._members.leave(slot)
+                    self._joiner.leave(slot)
             with self._changed:
                 del self._joining[key]
 
@@ -277,7 +273,7 @@ class Roster:
             self._slots[slot.key] = slot
             self._free.insert(0, slot)
             self._changed.notify()
-        _log.info("%s on %s has joined", slot.place, slot.member.host)
+        _log.info("%s on %s has joined", slot.place, slot.worker.host)
         return True
 
     def _finish(self, error: SetupError) -> None:

@@ -15,7 +15,7 @@ from distributed.comm.core import listen
 from distributed.scheduler import KilledWorker
 
 from sweeper.errors import SetupError
-from sweeper.executors.engines.dask_engine import DaskEngine, given_by
+from sweeper.executors.engines.dask_engine import DaskEngine, result_of
 from sweeper.executors.engines.engine import AddressError, LostError
 
 
@@ -50,13 +50,13 @@ class Ended:
 )
 def test_errors_of_a_client_count_as_a_lost_slot(ended: Any, told: str) -> None:
     with pytest.raises(LostError, match=told):
-        given_by(ended, "dask")
+        result_of(ended, "dask")
 
 
 def test_errors_of_a_worker_are_reported_with_its_cluster() -> None:
     ended: Any = Ended("error", ValueError("no such path"))
     with pytest.raises(SetupError, match="dask: a worker raised ValueError: no such path; fix"):
-        given_by(ended, "dask")
+        result_of(ended, "dask")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
 from sweeper.executors.executor import Work
 from sweeper.results.events import Event, Warned
 from sweeper.scheduler.classes import Bucket
-from tests.executors.engines.test_far_slot import OPENING
+from tests.executors.engines.test_remote_worker import OPENING
 from tests.executors.test_retry import work
 from tests.simulated import SimulatedExecutor
 
@@ -54,31 +54,31 @@ class Cluster:
     def come(self, *names: str) -> None:
         self.there |= {name: ClusterWorker(name, "host", 1) for name in names}
 
-    def members(self) -> Mapping[str, ClusterWorker]:
+    def workers(self) -> Mapping[str, ClusterWorker]:
         return dict(self.there)
 
-    def survey(self, member: str, ask: Callable[[], Any], timeout_s: float) -> Any:
+    def survey(self, key: str, ask: Callable[[], Any], timeout_s: float) -> Any:
         return ask()
 
-    def open(self, member: str, timeout_s: float) -> None:
+    def open(self, key: str, timeout_s: float) -> None:
         pass
 
-    def train(self, member: str, opening: Opening, work: Work) -> object:
+    def train(self, key: str, opening: Opening, work: Work) -> object:
         self.marks.append(work.mark)
-        if member in self.given_up:
+        if key in self.given_up:
             raise GivenUpError("was given up")
-        if member in self.deaf:
-            self.there.pop(member)
+        if key in self.deaf:
+            self.there.pop(key)
             raise LostError("is gone")
-        self.trained.append((member, work.bucket))
+        self.trained.append((key, work.bucket))
         outcome = SimulatedExecutor(lambda spec, epoch: (1.0,)).attempt(work)
-        if member in self.late:  # the result of an earlier attempt
-            self.there.pop(member)
+        if key in self.late:  # the result of an earlier attempt
+            self.there.pop(key)
             return replace(outcome, bucket=replace(work.bucket, bucket=99))
         return outcome
 
-    def drop(self, member: str) -> None:
-        self.dropping(member)
+    def drop(self, key: str) -> None:
+        self.dropping(key)
 
     def close(self) -> None:
         pass
@@ -92,7 +92,7 @@ class Joining:
     joined: Counter[str] = field(default_factory=Counter[str])
     together: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
 
-    def join(self, key: str, member: ClusterWorker, neighbours: int) -> RemoteSlot:
+    def join(self, key: str, worker: ClusterWorker, neighbours: int) -> RemoteSlot:
         if key in self.cluster.refused:
             raise SetupError(f"{key} is not as this side")
         if key in self.cluster.busy:
@@ -102,7 +102,7 @@ class Joining:
             raise EngineGoneError("the connection is lost")
         self.together.wait(10)
         self.joined[key] += 1
-        return RemoteSlot(self.cluster, key, member, replace(OPENING, place=member.name))
+        return RemoteSlot(self.cluster, key, worker, replace(OPENING, place=worker.name))
 
     def leave(self, slot: RemoteSlot) -> None:
         self.joined[slot.key] -= 1
@@ -209,7 +209,7 @@ def test_a_slot_is_dropped_before_its_worker_can_be_taken_up_again(
     cluster.come("a")
     executor = opened()
     there: list[bool] = []
-    cluster.dropping = lambda member: there.append(member in executor._roster._slots)
+    cluster.dropping = lambda key: there.append(key in executor._roster._slots)
     slot = executor._roster.take()
     executor._roster.lose(slot)
     assert there == [True]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeper.config import parse
-from sweeper.executors.engines.remote_worker import Opening, far_cpus, far_environment
+from sweeper.executors.engines.remote_worker import Opening, remote_cpus, remote_environment
 from sweeper.executors.worker import WorkerSetup
 from tests.small_studies import DIGITS
 
@@ -27,11 +27,11 @@ FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
 def test_workers_of_a_host_share_its_memory() -> None:
-    assert far_environment(OPENING, {}, ())[FRACTION] == "0.2000"
+    assert remote_environment(OPENING, {}, ())[FRACTION] == "0.2000"
 
 
 def test_workers_of_a_host_take_its_gpus_in_turn() -> None:
-    environment = far_environment(OPENING, {}, ("0", "1"))
+    environment = remote_environment(OPENING, {}, ("0", "1"))
     # two of four share one
     assert (environment["CUDA_VISIBLE_DEVICES"], environment[FRACTION]) == ("1", "0.4000")
 
@@ -39,7 +39,7 @@ def test_workers_of_a_host_take_its_gpus_in_turn() -> None:
 def test_a_workers_own_list_of_gpus_begins_with_the_one_to_use() -> None:
     """As for workers of dask-cuda: each sees the GPUs in a different order."""
     given = {"CUDA_VISIBLE_DEVICES": "2,3,0,1"}
-    environment = far_environment(replace(OPENING, turn=0), given, ("2", "3", "0", "1"))
+    environment = remote_environment(replace(OPENING, turn=0), given, ("2", "3", "0", "1"))
     assert (environment["CUDA_VISIBLE_DEVICES"], environment[FRACTION]) == ("2", "0.8000")
 
 
@@ -47,7 +47,7 @@ def test_workers_with_the_same_list_of_gpus_take_them_in_turn() -> None:
     """As for workers in a job of SLURM."""
     given = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
     taken = [
-        far_environment(replace(OPENING, turn=turn), given, ("0", "1", "2", "3"))
+        remote_environment(replace(OPENING, turn=turn), given, ("0", "1", "2", "3"))
         for turn in range(4)
     ]
     assert [one["CUDA_VISIBLE_DEVICES"] for one in taken] == ["0", "1", "2", "3"]
@@ -55,13 +55,13 @@ def test_workers_with_the_same_list_of_gpus_take_them_in_turn() -> None:
 
 
 def test_a_gpu_assigned_by_the_engine_is_not_shared() -> None:
-    environment = far_environment(OPENING, {"CUDA_VISIBLE_DEVICES": "3"}, ("3",))
+    environment = remote_environment(OPENING, {"CUDA_VISIBLE_DEVICES": "3"}, ("3",))
     assert environment[FRACTION] == "0.8000"
 
 
 def test_workers_of_a_host_use_separate_cores() -> None:
     usable = (0, 2, 4, 6)
-    cores = [far_cpus(replace(OPENING, first_core=first), usable) for first in range(5)]
+    cores = [remote_cpus(replace(OPENING, first_core=first), usable) for first in range(5)]
     assert cores == [(0,), (2,), (4,), (6,), (0,)]
-    assert far_cpus(replace(OPENING, first_core=2, cores=2), usable) == (4, 6)
-    assert far_cpus(replace(OPENING, cores=4), usable) == ()
+    assert remote_cpus(replace(OPENING, first_core=2, cores=2), usable) == (4, 6)
+    assert remote_cpus(replace(OPENING, cores=4), usable) == ()
