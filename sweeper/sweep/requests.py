@@ -30,10 +30,11 @@ from sweeper.trial import Scalar
 _ANSWER = ".answer.json"
 _LOOKS_S = 0.1
 _MAX_BYTES = 1_000_000
+GRID_ONLY = "the grid proposes each of its points once, and nothing else"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest:
     """A request as its file has it: to stop trial `stop`, or to propose one with `params`."""
 
     key: str
@@ -78,12 +79,12 @@ class Requests:
             if path.name.endswith(_ANSWER):
                 self._remove(path)
 
-    def pending(self) -> list[Asked]:
+    def pending(self) -> list[PendingRequest]:
         """The requests without an answer, oldest first; files that are not requests are removed.
 
         A file that this user may not read is left until the next round.
         """
-        found: list[Asked] = []
+        found: list[PendingRequest] = []
         for path in self._files():
             if path.name.endswith(_ANSWER):
                 continue
@@ -96,7 +97,7 @@ class Requests:
                 self._remove(path)
         return found
 
-    def answer(self, asked: Asked, text: str, is_granted: bool) -> None:
+    def answer(self, asked: PendingRequest, text: str, is_granted: bool) -> None:
         """Answer a request once it is recorded, or refused."""
         assert self._run_dir is not None, "requests come from a run directory"
         what = "for a trial" if asked.stop is None else f"to stop trial {asked.stop}"
@@ -119,7 +120,7 @@ class Requests:
         with suppress(OSError):  # a request that is still there is known by its key
             remove_inside(self._run_dir.root, path)
 
-    def _read(self, path: Path) -> Asked:
+    def _read(self, path: Path) -> PendingRequest:
         """The request in a file.
 
         Raises:
@@ -135,23 +136,23 @@ class Requests:
             raise ValueError("it is not JSON") from None
         match body:
             case {"stop": int(number), "waits": bool(waits)} if type(number) is int:
-                return Asked(path.stem, number, {}, waits)
+                return PendingRequest(path.stem, number, {}, waits)
             case {"enqueue": dict(table), "waits": bool(waits)}:
                 params, flaws = read_trial(table, "", self._search)
                 if flaws or not params:
                     faults = [f"{flaw.key}: {flaw.found}" for flaw in flaws]
                     raise ValueError("; ".join(faults) or "it has no values")
-                return Asked(path.stem, None, params, waits)
+                return PendingRequest(path.stem, None, params, waits)
             case _:
                 raise ValueError("it asks for nothing that is known")
 
 
-def new_request(stop: int | None, params: Mapping[str, Scalar], *, waits: bool) -> Asked:
+def new_request(stop: int | None, params: Mapping[str, Scalar], *, waits: bool) -> PendingRequest:
     """A request with a key of its own; keys sort by the time that they were made."""
-    return Asked(f"{time.time_ns():020d}-{secrets.token_hex(4)}", stop, params, waits)
+    return PendingRequest(f"{time.time_ns():020d}-{secrets.token_hex(4)}", stop, params, waits)
 
 
-def leave(run_dir: RunDir, asked: Asked) -> None:
+def leave(run_dir: RunDir, asked: PendingRequest) -> None:
     """Write a request into a run directory.
 
     Raises:
@@ -161,7 +162,7 @@ def leave(run_dir: RunDir, asked: Asked) -> None:
         staged.write_text(json.dumps(asked.body), encoding="utf-8")
 
 
-def wait(run_dir: RunDir, asked: Asked, timeout_s: float) -> Answer | None:
+def wait(run_dir: RunDir, asked: PendingRequest, timeout_s: float) -> Answer | None:
     """The answer to a request; None if there is none in time, or nothing runs any more."""
     path = run_dir.requests / f"{asked.key}{_ANSWER}"
     until = time.monotonic() + timeout_s
@@ -181,8 +182,8 @@ def values_asked(
 ) -> tuple[dict[str, Scalar], list[Problem]]:
     """The parameters of a trial to propose, by column, and what is wrong with the values given."""
     if config.study.sampler.name == "grid":
-        found = "the grid proposes each of its points once, and nothing else"
-        return {}, [Problem(place, "study.sampler", found, "use another sampler in a new study")]
+        hint = "use another sampler in a new study"
+        return {}, [Problem(place, "study.sampler", GRID_ONLY, hint)]
     if not given:
         hint = "write --set KEY=VALUE for at least one searched setting"
         return {}, [Problem(place, "", "no value is given", hint)]

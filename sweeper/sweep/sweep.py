@@ -26,7 +26,7 @@ from sweeper.study.ask_tell import Study
 from sweeper.study.options import n_proposals
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.feasibility import Feasibility
-from sweeper.sweep.requests import Asked
+from sweeper.sweep.requests import GRID_ONLY, PendingRequest
 from sweeper.sweep.resume import judged, restore
 from sweeper.sweep.rows import (
     Verdict,
@@ -200,7 +200,7 @@ class Sweep:
             context.requests.answer(one, *self._answer_to_enqueue(one))
         return plan
 
-    def _enqueue(self) -> tuple[list[Asked], list[Request]]:
+    def _enqueue(self) -> tuple[list[PendingRequest], list[Request]]:
         """Let the study propose what is asked for; returns that, and what of it is new.
 
         Nothing is granted if the study is asked for all its trials without it.
@@ -223,12 +223,12 @@ class Sweep:
                 number += 1
         return asked, granted
 
-    def _answer_to_enqueue(self, asked: Asked) -> tuple[str, bool]:
+    def _answer_to_enqueue(self, asked: PendingRequest) -> tuple[str, bool]:
         """The answer once the round is open, and whether the request is granted."""
         if (request := self.state.requests.get(asked.key)) is not None:
             return f"trial {request.number} has these values", True
         if self._context.config.study.sampler.name == "grid":
-            return "the grid proposes each of its points once, and nothing else", False
+            return GRID_ONLY, False
         if self._study.is_stopped:
             return "the sampler has called study.stop: it proposes no more trials", False
         found = f"all {self._n_trials} trials were proposed or enqueued already"
@@ -236,7 +236,7 @@ class Sweep:
         return f"{found}; {hint}", False
 
     def _answer_to_stop(
-        self, asked: Asked, ended: Mapping[int, Mapping[str, Any]]
+        self, asked: PendingRequest, ended: Mapping[int, Mapping[str, Any]]
     ) -> tuple[str, bool]:
         """The answer once the round is closed in which these trials have ended."""
         number, state = int(asked.stop or 0), self.state
@@ -424,7 +424,9 @@ class Sweep:
         return self._context.config.epochs_of(spec.params)
 
 
-def _granted(stops: Iterable[Asked], ended: Mapping[int, Mapping[str, Any]]) -> tuple[Request, ...]:
+def _granted(
+    stops: Iterable[PendingRequest], ended: Mapping[int, Mapping[str, Any]]
+) -> tuple[Request, ...]:
     """The requests to stop a trial that have ended one."""
     return tuple(
         Request(asked.key, asked.stop)

@@ -21,7 +21,7 @@ from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Study
-from sweeper.sweep.requests import Asked, leave, new_request, values_asked
+from sweeper.sweep.requests import PendingRequest, leave, new_request, values_asked
 from sweeper.sweep.verify import restore_ledger
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
@@ -40,7 +40,7 @@ def _no_faults() -> Iterator[None]:
 class Asking:
     """Leaves requests once round 1 is closed, and keeps what the study says."""
 
-    def __init__(self, config: StudyConfig, *requests: Asked) -> None:
+    def __init__(self, config: StudyConfig, *requests: PendingRequest) -> None:
         self._run_dir = RunDir(config.run_dir)
         self._requests = list(requests)
         self.said: list[str] = []
@@ -53,7 +53,7 @@ class Asking:
                 leave(self._run_dir, self._requests.pop(0))
 
 
-def asked() -> tuple[Asked, ...]:
+def asked() -> tuple[PendingRequest, ...]:
     """One request of each kind, and some that the study refuses."""
     return (
         new_request(None, VALUES, waits=True),

@@ -70,7 +70,7 @@ LearnFrom = Annotated[
 BEST = "best"
 
 
-def run_asked(directory: str | Path | None) -> RunDir:
+def find_run(directory: str | Path | None) -> RunDir:
     """The run directory that a command names, or else the newest under runs/.
 
     Raises:
@@ -84,9 +84,9 @@ def run_asked(directory: str | Path | None) -> RunDir:
     return RunDir(path)
 
 
-def tables_asked(directory: str | Path | None) -> RunDir:
-    """Like `run_asked`, for a command that reads the tables; warns if they are not up to date."""
-    run_dir = run_asked(directory)
+def find_tables(directory: str | Path | None) -> RunDir:
+    """Like `find_run`, for a command that reads the tables; warns if they are not up to date."""
+    run_dir = find_run(directory)
     warn_if_behind(run_dir)
     return run_dir
 
@@ -99,7 +99,7 @@ def warn_if_behind(run_dir: RunDir) -> None:
         console_on(sys.stderr).print(warning, soft_wrap=True)
 
 
-def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int | None]:
+def find_trial(directory: str | None, trial: str | None) -> tuple[RunDir, int | None]:
     """The run directory and the trial that a command names; None means the best trial.
 
     A single argument that is a number or `best` is the trial.
@@ -114,7 +114,7 @@ def trial_asked(directory: str | None, trial: str | None) -> tuple[RunDir, int |
         hint = f"use a number or {BEST}"
         raise StudyError(Problem("", "TRIAL", f"'{trial}' is not a trial number", hint))
     number = None if trial in (None, BEST) else int(str(trial))
-    return tables_asked(directory), number
+    return find_tables(directory), number
 
 
 def column_names(text: str | None) -> list[str] | None:

@@ -15,8 +15,8 @@ from sweeper.cli.commands.arguments import (
     MaybeTrial,
     QuoteFormulas,
     column_names,
-    tables_asked,
-    trial_asked,
+    find_tables,
+    find_trial,
 )
 from sweeper.cli.commands.printing import baseline_record, print_json, print_shown
 from sweeper.cli.console import answers
@@ -72,7 +72,7 @@ def trials(
     """
     from sweeper.results.listing import listed
 
-    every = listed(tables_asked(directory))
+    every = listed(find_tables(directory))
     found = every if where is None else every.where(where)
     found = found if sort is None else found.sorted_by(sort)
     names = column_names(columns)
@@ -105,7 +105,7 @@ def show(
 
     Of a trial in training, show its parameters and its curves so far.
     """
-    run_dir, number = trial_asked(directory, trial)
+    run_dir, number = find_trial(directory, trial)
     from sweeper.results.listing import buckets_of, curves, listed
 
     known = listed(run_dir)
@@ -135,7 +135,7 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Show the best trial or the Pareto front, and the commands to continue with it."""
-    run_dir = tables_asked(directory)
+    run_dir = find_tables(directory)
     from sweeper.results.listing import listed
 
     known = listed(run_dir)

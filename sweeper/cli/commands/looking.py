@@ -21,9 +21,9 @@ from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     RunDirectory,
     TrustCode,
+    find_run,
     refuse_a_file,
     refuse_misspelt,
-    run_asked,
     warn_if_behind,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
@@ -51,7 +51,7 @@ def status(
     """Show the progress of a study, while it runs or afterwards."""
     if watch:
         wait_for_study(Path(directory or "runs"))
-    run_dir = run_asked(directory)
+    run_dir = find_run(directory)
     current = read_status(run_dir)
     if watch and not as_json:
         _watch(run_dir, current)

@@ -18,9 +18,9 @@ from sweeper.cli.commands.arguments import (
     QuoteFormulas,
     TrustCode,
     column_names,
+    find_tables,
+    find_trial,
     load_config,
-    tables_asked,
-    trial_asked,
 )
 from sweeper.cli.commands.printing import (
     print_converted,
@@ -62,10 +62,10 @@ def export(
     With `ensemble` as TRIAL, write the trials that `sweeper ensemble` selected, as one model.
     """
     if ENSEMBLE in (directory, trial):
-        run_dir = tables_asked(None if directory == ENSEMBLE else directory)
+        run_dir = find_tables(None if directory == ENSEMBLE else directory)
         number: int | Literal["ensemble"] | None = ENSEMBLE
     else:
-        run_dir, number = trial_asked(directory, trial)
+        run_dir, number = find_trial(directory, trial)
     is_best = number is None
     if kind != "equinox":
         from sweeper.export.formats import export_as

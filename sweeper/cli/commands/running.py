@@ -18,8 +18,8 @@ from sweeper.cli.commands.arguments import (
     Quiet,
     StudyFile,
     TrustCode,
+    find_run,
     load_config,
-    run_asked,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, status_record
 from sweeper.cli.commands.training import train_study
@@ -31,7 +31,7 @@ from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.ranking import Row
 from sweeper.results.status import Status, epochs_saved, read_status
 from sweeper.rundir import RunDir
-from sweeper.sweep.requests import Asked, leave, new_request, values_asked, wait
+from sweeper.sweep.requests import PendingRequest, leave, new_request, values_asked, wait
 
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig
@@ -124,7 +124,7 @@ def stop(
         _refuse_without_effect(why, no_wait=no_wait, timeout=timeout)
     elif no_wait:
         _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)
-    run_dir = run_asked(directory)
+    run_dir = find_run(directory)
     if trial is not None:
         _check_in_training(run_dir, trial)
         _ask(run_dir, new_request(trial, {}, waits=not no_wait), timeout)
@@ -155,7 +155,7 @@ def enqueue(
     """
     if no_wait:
         _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)
-    run_dir = run_asked(directory)
+    run_dir = find_run(directory)
     from sweeper.config.load import read_overrides
 
     given = read_overrides(values or [])
@@ -215,7 +215,7 @@ def _check_in_training(run_dir: RunDir, trial: int) -> None:
         raise StudyError(Problem(place, key, found, "name one that is in training"))
 
 
-def _ask(run_dir: RunDir, asked: Asked, timeout_s: float | None) -> None:
+def _ask(run_dir: RunDir, asked: PendingRequest, timeout_s: float | None) -> None:
     """Leave a request in a run directory, wait for the answer if it waits, and print it.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.commands.arguments import MaybeDirectory, run_asked, warn_if_behind
+from sweeper.cli.commands.arguments import MaybeDirectory, find_run, warn_if_behind
 from sweeper.cli.commands.looking import wait_for_study
 from sweeper.cli.commands.printing import print_shown
 from sweeper.cli.console import answers, console_on
@@ -60,7 +60,7 @@ def log(
         raise StudyError(Problem("", "--top", found, "remove one of the two"))
     if follow:
         wait_for_study(Path(directory or "runs"))
-    run_dir = run_asked(directory)
+    run_dir = find_run(directory)
     warn_if_behind(run_dir)
     from sweeper.trackers.log import connect, log_study
 

@@ -19,8 +19,8 @@ from sweeper.cli.commands.arguments import (
     MaybeTrial,
     ModelDirectory,
     TrustCode,
-    tables_asked,
-    trial_asked,
+    find_tables,
+    find_trial,
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
 from sweeper.cli.commands.training import train_study
@@ -65,7 +65,7 @@ def confirm(
 
     This runs a study of its own in DIR/confirm, on the same split of the data.
     """
-    run_dir = tables_asked(directory)
+    run_dir = find_tables(directory)
     from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
     from sweeper.export.ensemble import measure_again
     from sweeper.export.reproduce import refuse_another
@@ -149,7 +149,7 @@ def ensemble(
     `sweeper export DIR ensemble` then writes them as one model. They are selected on validation
     rows, from the models that results.keep_models keeps.
     """
-    run_dir = tables_asked(directory)
+    run_dir = find_tables(directory)
     from sweeper.export.ensemble import measure_ensemble
     from sweeper.results.ensemble import write_ensemble
 
@@ -174,7 +174,7 @@ def reproduce(
 
     Exits with 1 if a value differs, and shows the first difference.
     """
-    run_dir, number = trial_asked(directory, trial)
+    run_dir, number = find_trial(directory, trial)
     from sweeper.export.reproduce import alone, compare_with_record, refuse_another
 
     spec = refuse_another(run_dir, trust_code=trust_code)
@@ -207,7 +207,7 @@ def refit(
     Its run directory is DIR/refit/TRIAL or DIR/refit/TRIAL-all. Metrics on rows that the model was
     trained on say nothing about its quality; with `train+val`, the test rows are still unseen.
     """
-    run_dir, number = trial_asked(directory, trial)
+    run_dir, number = find_trial(directory, trial)
     from sweeper.export.directory import export, refuse_output
     from sweeper.export.reproduce import refit_study, refuse_another
 

@@ -15,9 +15,9 @@ import typer
 from sweeper.cli.commands.arguments import (
     MaybeDirectory,
     MaybeTrial,
+    find_tables,
+    find_trial,
     load_config,
-    tables_asked,
-    trial_asked,
 )
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_shown, print_written
 from sweeper.cli.console import console_on
@@ -93,7 +93,7 @@ def export_optuna(
     Copies states, values, parameters and curves; load them with `optuna.load_study`. A study that
     is already there gets the trials that it lacks.
     """
-    run_dir = tables_asked(directory)
+    run_dir = find_tables(directory)
     from sweeper.study.optuna_export import export_optuna as write
     from sweeper.study.optuna_storage import split_name, without_password
 
@@ -180,7 +180,7 @@ def trial(
     ] = Path("trial.toml"),
 ) -> None:
     """Write a study file that repeats one trial of a study, bit for bit."""
-    run_dir, chosen = trial_asked(directory, number)
+    run_dir, chosen = find_trial(directory, number)
     from sweeper.cli.new_study import begin_again
 
     begin_again(run_dir.root, chosen, output)

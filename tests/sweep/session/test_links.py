@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.cli.commands.arguments import run_asked
+from sweeper.cli.commands.arguments import find_run
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import SetupError, SweeperError
 from sweeper.results.events import Event, RoundClosed
@@ -92,7 +92,7 @@ def test_a_link_is_refused_by_every_command(
         lambda: verify.restore_ledger(study.run_dir),
         lambda: sweeper.open_results(study.run_dir.root),
         lambda: PublishedStudy(study.run_dir),
-        lambda: run_asked(study.run_dir.root),
+        lambda: find_run(study.run_dir.root),
     )
     for act in acts:
         with pytest.raises(SetupError) as refused:
