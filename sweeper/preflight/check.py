@@ -66,7 +66,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
         from sweeper.preflight.decay import check_decay
 
         check_decay(config, never_run(config, data))
-    found = (*warnings, *_hints(config, data))
+    warnings += tuple(_hints(config, data))
     if config.searched_arguments:
         from sweeper.preflight.traced_arguments import decide_traced_arguments
 
@@ -74,10 +74,10 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
         config, continuous = decide_traced_arguments(
             config, *sizes, lambda: _least_compile_s(config, data)
         )
-        found = (*found, *continuous)
+        warnings += continuous
     if config.edition > 1:
         check_kept()
-    return config, found
+    return config, warnings
 
 
 def fixed_start_of(config: StudyConfig, data: Dataset) -> Record | None:

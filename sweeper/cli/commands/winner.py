@@ -82,9 +82,8 @@ def confirm(
     )
     if status.state != "finished":
         raise typer.Exit(code)
-    rows, study = rank_finalists(found), found.config.study
-    has_one_objective = len(study.objectives) == 1
-    ahead = lead(rows, found.n_members) if has_one_objective else None
+    rows, objectives = rank_finalists(found), found.config.study.objectives
+    ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
     again = ()
     if record is not None:
         numbers = [int(row["trial_number"]) for row in found.rows]
@@ -95,16 +94,16 @@ def confirm(
         averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
         print_json({**answer, **averaged})
         raise typer.Exit(code)
-    print_shown(*trial_tables.finalists_table(study.objectives[0], rows, seeds, ahead))
-    few = trial_tables.few_finalists(len(rows), top, constrained=bool(study.constraints))
-    if few and record is None:
-        print_shown(few)
+    print_shown(*trial_tables.finalists_table(objectives[0], rows, seeds, ahead))
+    if record is None:
+        constrained = bool(found.config.study.constraints)
+        if few := trial_tables.few_finalists(len(rows), top, constrained=constrained):
+            print_shown(few)
     print_shown("")
     if record is not None:
-        print_shown(*trial_tables.ensemble_again(again, record))
-        print_shown("")
+        print_shown(*trial_tables.ensemble_again(again, record), "")
     print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
-    if has_one_objective:
+    if len(objectives) == 1:
         for way in trial_tables.after_confirming(run_dir, rows[0]):
             print_shown(way)
     raise typer.Exit(code)
