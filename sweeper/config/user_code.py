@@ -46,6 +46,8 @@ _NOT_THE_USERS = (
 
 _loaded: dict[tuple[str, Path], _Loaded] = {}
 _loading = threading.RLock()
+_PATH_LOCK = threading.Lock()
+_OF_EXTRA = ("flax", "haiku")  # modules that the extra flax installs
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,12 +328,6 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
     if missing is not None and missing.partition(".")[0] in _OF_EXTRA:
         return LoadError(found, f"install it: python -m pip install '{DISTRIBUTION}[flax]'")
     return LoadError(found, "fix it; try python -c 'import ...'")
-
-
-_OF_EXTRA = ("flax", "haiku")  # modules that the extra flax installs
-
-
-_PATH_LOCK = threading.Lock()
 
 
 @contextmanager

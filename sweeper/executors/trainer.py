@@ -37,7 +37,7 @@ from sweeper.executors.retry import failed
 from sweeper.executors.switch_class import split_by_class
 from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
-from sweeper.programs.continued import SavedStart as SavedStart
+from sweeper.programs.continued import SavedStart
 from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
 from sweeper.programs.segment import DeviceData, Lanes, Segment
 from sweeper.results.timeline import Activity, Timeline

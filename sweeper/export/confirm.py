@@ -20,7 +20,7 @@ from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.export.trial_file import with_rows_file
 from sweeper.results.ensemble import EnsembleRecord, is_clear
-from sweeper.results.listing import Row, listed
+from sweeper.results.listing import Row, read_trials
 from sweeper.results.ranking import is_feasible, value_columns
 from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
@@ -71,7 +71,7 @@ def finalists(
         SetupError: nothing was published yet.
         StudyError: no trial is complete.
     """
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     wanted = [row["trial_number"] for row in _feasible(known.of(known.best(top)))]
     if ensemble is not None:
         averaged = {ensemble.single, *(member.trial for member in ensemble.members)}
@@ -150,7 +150,7 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
 def rank_finalists(before: Finalists) -> list[Row]:
     """The finalists with their new results, best first: mean, spread, and earlier values."""
     config = before.config
-    known = listed(RunDir(config.run_dir))
+    known = read_trials(RunDir(config.run_dir))
     again = {row["trial_number"]: row for row in known.rows()}
     ranked = known.best(len(again))
     ranked += [number for number in again if number not in ranked]  # those that failed

@@ -49,7 +49,7 @@ from sweeper.results.ensemble import (
     Gain,
     write_ensemble,
 )
-from sweeper.results.listing import Row, TrialRows, listed
+from sweeper.results.listing import Row, TrialRows, read_trials
 from sweeper.results.ranking import gain_sign, is_feasible
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
@@ -152,7 +152,7 @@ def candidates(
     Raises:
         SetupError, StudyError, DataError: as `measure_ensemble`.
     """
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
     if not trust_code:
         refuse_foreign(config, run_dir)
@@ -174,7 +174,7 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
         StudyError: as `measure_ensemble`.
     """
     _refuse_unfit(config, run_dir)
-    rows = _with_kept_models(config, run_dir, _best(listed(run_dir)))
+    rows = _with_kept_models(config, run_dir, _best(read_trials(run_dir)))
     _refuse_few(config, run_dir, data)
     found = _predicted(config, run_dir, data, rows, trust_code=True)
     size = config.results.ensemble or 1
@@ -205,7 +205,7 @@ def measure_again(
         StudyError: a trial of the ensemble did not complete with all seeds.
     """
     run_dir = RunDir(again.run_dir)
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     complete = {*known.best(len(numbers))}
     if failed := [number for new, number in enumerate(numbers) if new not in complete]:
         found = f"trial {failed[0]} did not complete with these seeds"

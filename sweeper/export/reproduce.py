@@ -23,7 +23,7 @@ from sweeper.executors.jax_setup import jax_restored
 from sweeper.export.trial_file import trial_of, trial_tables
 from sweeper.preflight.check import fixed_start_of
 from sweeper.programs.data_spec import DataSpec, data_spec
-from sweeper.results.listing import listed
+from sweeper.results.listing import read_trials
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir, read_small
 from sweeper.sweep.session import backup
@@ -163,7 +163,7 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
         DataError: the data is missing or unusable.
         SetupError: nothing was published, the ledger is damaged, or code is not trusted.
     """
-    file = Path(listed(run_dir).study["study_file"])
+    file = Path(read_trials(run_dir).study["study_file"])
     if not run_dir.ledger.exists() and not run_dir.backup.exists():
         return None
     with closing(backup.read(run_dir)) as ledger:

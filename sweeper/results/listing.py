@@ -154,7 +154,7 @@ class TrialRows:
         return replace(self, places=np.array([places[n] for n in numbers], np.intp)).rows()
 
 
-def listed(run_dir: RunDir) -> TrialRows:
+def read_trials(run_dir: RunDir) -> TrialRows:
     """The finished trials of a run directory.
 
     Raises:

@@ -229,11 +229,11 @@ def _read(source: str, name: str) -> EarlierStudy:
         from sweeper.study.optuna_storage import read_study, split_name
 
         return _of_optuna(name, read_study(*split_name(source)))
-    from sweeper.results.listing import listed  # Arrow is slow to import
+    from sweeper.results.listing import read_trials  # Arrow is slow to import
 
     run_dir = RunDir(Path(source))
     refuse_links(run_dir)
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     about, config = known.study, None
     keys = {one.get("name") or key.rpartition(".")[2]: key for key, one in about["search"].items()}
     if about["settings"]:  # of a study that was imported, only the search is known

@@ -23,8 +23,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import Problem, StudyError, listed
-from sweeper.results.listing import curves_of_all
-from sweeper.results.listing import listed as listed_in
+from sweeper.results.listing import curves_of_all, read_trials
 from sweeper.rundir import RunDir
 from sweeper.study.frozen_trials import (
     ORIGIN,
@@ -236,7 +235,7 @@ def export_optuna(run_dir: RunDir, url: str, name: str | None) -> Exported:
         SweeperError: nothing was published yet, or the storage cannot be written.
     """
     url, name = split_name(url, name)
-    known = listed_in(run_dir)
+    known = read_trials(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]))
     metric = config.study.objectives[0]
     is_judged = len(config.study.objectives) == 1 and metric != N_PARAMETERS

@@ -36,7 +36,7 @@ from sweeper.errors import Problem, StudyError, did_you_mean, listed
 from sweeper.results.columns import IMPORTANCE, LEAST_TRIALS
 from sweeper.results.importance import write_importance
 from sweeper.results.imported import ImportedTables, imported_from, is_unfinished
-from sweeper.results.listing import listed as listed_in
+from sweeper.results.listing import read_trials
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, best_of, value_columns
 from sweeper.results.status import IMPORTED_RUN, Status, write_status
 from sweeper.rundir import RunDir, refuse_links
@@ -97,7 +97,7 @@ def without_settings(run_dir: RunDir) -> dict[str, str | None]:
     """The parameters of an imported study that are not settings, with what each may be called."""
     known = settings_of_searched_tables()
     columns = {_last(key) for key in known}
-    parameters = listed_in(run_dir).study["search"]
+    parameters = read_trials(run_dir).study["search"]
     free = [key for key in known if key not in parameters]
     return {
         name: nearest(name, free)
@@ -111,12 +111,12 @@ def named_like_settings(run_dir: RunDir) -> dict[str, str]:
     keys = {
         _last(key): key for key in sorted(settings_of_searched_tables(), key=_depth, reverse=True)
     }
-    return {name: keys[name] for name in listed_in(run_dir).study["search"] if name in keys}
+    return {name: keys[name] for name in read_trials(run_dir).study["search"] if name in keys}
 
 
 def has_metric(run_dir: RunDir) -> bool:
     """Whether the objectives of an imported study have names that another study can share."""
-    metrics = listed_in(run_dir).metrics
+    metrics = read_trials(run_dir).metrics
     return metrics != value_columns(len(metrics))
 
 

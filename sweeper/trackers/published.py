@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sweeper.dashboard.trials import PublishedTrials
-from sweeper.results.listing import Row, TrialRows, curves_by_epoch, listed
+from sweeper.results.listing import Row, TrialRows, curves_by_epoch, read_trials
 from sweeper.results.ranking import is_feasible
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
@@ -146,7 +146,7 @@ def read_published(run_dir: RunDir, key: str, status: Status) -> Published:
     Raises:
         SetupError: nothing was published, or it is damaged.
     """
-    return Published(run_dir, key, status, listed(run_dir))
+    return Published(run_dir, key, status, read_trials(run_dir))
 
 
 def _ended_at(row: Row) -> float | None:

@@ -20,7 +20,7 @@ from pyarrow import parquet
 import sweeper
 from sweeper.cli.commands.arguments import column_names
 from sweeper.errors import SetupError, StudyError
-from sweeper.results.listing import TrialRows, buckets_of, curves, listed, plain
+from sweeper.results.listing import TrialRows, buckets_of, curves, plain, read_trials
 from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
@@ -49,7 +49,7 @@ def run_dir(directory: Path) -> RunDir:
 
 def test_rows_are_those_that_pandas_reads(run_dir: RunDir) -> None:
     trials = sweeper.open_results(run_dir.root).trials()
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     rows = known.rows()
 
     assert [[*row] for row in rows] == [[*trials.columns]] * 6
@@ -67,7 +67,7 @@ def test_integers_of_64_bits_are_listed_exactly() -> None:
 
 def test_an_unknown_state_is_refused_with_the_known_ones(run_dir: RunDir) -> None:
     with pytest.raises(StudyError, match=r"'complete'; states are 'COMPLETE', 'PRUNED' and 'FAIL'"):
-        listed(run_dir).where("state == 'complete'")
+        read_trials(run_dir).where("state == 'complete'")
 
 
 def test_an_empty_list_explains_itself(run_dir: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,7 @@ def write_status(run_dir: RunDir, status: Mapping[str, Any]) -> None:
 
 
 def test_trials_are_filtered_and_sorted(run_dir: RunDir) -> None:
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     complete = known.where("state == 'COMPLETE'").sorted_by("value").rows(["value"])
     values = [row["value"] for row in complete]
 
@@ -116,7 +116,7 @@ def test_trials_are_filtered_and_sorted(run_dir: RunDir) -> None:
 
 
 def test_the_name_of_an_objective_stands_for_its_column(run_dir: RunDir) -> None:
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     median = sorted(row["value"] for row in known.rows())[3]
     assert known.metrics == ("val_loss",)
     by_name, by_column = (known.where(f"{name} < {median}") for name in ("val_loss", "value"))
@@ -185,7 +185,7 @@ def test_a_list_names_its_objectives_and_says_what_is_feasible(command: CommandL
     run = command("run", "study.toml")
     said = " ".join(run.stderr.split())
     results = sweeper.open_results(command.run_dir.root)
-    front = len(listed(command.run_dir).front())
+    front = len(read_trials(command.run_dir).front())
     assert (run.returncode, front > 1) == (0, True), run.stderr
     assert f"the Pareto front has {front} trials, but results.keep_models = 1 keeps the" in said
 
@@ -196,7 +196,7 @@ def test_a_list_names_its_objectives_and_says_what_is_feasible(command: CommandL
         *("trial", "value", "(val_loss)", "value_1", "(n_parameters)", "feasible")
     ]
     assert {"value", "value_1", "feasible"} <= {*results.trials().columns}
-    assert "feasible" in listed(command.run_dir).telling
+    assert "feasible" in read_trials(command.run_dir).telling
     sole = command("trials", str(command.run_dir.root), "--where", "value < 100")
     assert sole.returncode == 0
 
@@ -318,11 +318,11 @@ def test_the_name_of_a_study_leads_to_its_run_directory(
     (tmp_path / "runs").mkdir()
     shutil.copytree(run_dir.root, tmp_path / "runs" / "wine")
     monkeypatch.chdir(tmp_path)
-    for read in (lambda: listed(RunDir(Path("wine"))), lambda: sweeper.open_results("wine")):
+    for read in (lambda: read_trials(RunDir(Path("wine"))), lambda: sweeper.open_results("wine")):
         with pytest.raises(SetupError, match=r"did you mean 'runs/wine'\?"):
             read()
     with pytest.raises(SetupError, match="such as runs/digits"):
-        listed(RunDir(Path("beer")))
+        read_trials(RunDir(Path("beer")))
 
 
 def test_exporting_a_trial_that_violates_a_constraint_says_so(command: CommandLine) -> None:

@@ -14,7 +14,7 @@ import sweeper
 from sweeper.errors import SetupError, StudyError
 from sweeper.ledger import Ledger
 from sweeper.results.formatting import number
-from sweeper.results.listing import listed
+from sweeper.results.listing import read_trials
 from sweeper.results.publish import Publisher
 from sweeper.results.read import Results, open_results, trained_trial
 from sweeper.results.status import read_status, write_status
@@ -140,7 +140,7 @@ def test_a_study_without_a_committed_round_is_to_be_resumed(
     for state, hint in {**hints, "interrupted": resume}.items():
         if state is not None:
             write_status(run_dir, replace(STATUS, host="elsewhere", state=state, round=0))
-        for read in (lambda: open_results(run_dir.root), lambda: listed(run_dir)):
+        for read in (lambda: open_results(run_dir.root), lambda: read_trials(run_dir)):
             with pytest.raises(SetupError) as refused:
                 read()
             assert str(refused.value) == f"{run_dir.root}: {found}{hint}"

@@ -20,7 +20,7 @@ from optuna.distributions import (
 import sweeper
 from sweeper.config.load import study_of
 from sweeper.errors import SetupError, StudyError
-from sweeper.results.listing import curves_of_all, listed
+from sweeper.results.listing import curves_of_all, read_trials
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.frozen_trials import ORIGIN, frozen_trials, written_distributions
@@ -219,7 +219,7 @@ def test_unfinished_trials_in_between_are_exported_as_running(tmp_path: Path) ->
 def test_a_later_export_fills_the_numbers_that_trials_in_training_have_held(
     run_dir: RunDir, tmp_path: Path
 ) -> None:
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     config = study_of(known.study["settings"], Path(known.study["study_file"]))
     # as if two sessions had trained them
     rows = [{**row, "run_id": f"of {row['trial_number'] // 4}"} for row in known.rows()]
@@ -280,7 +280,7 @@ def test_what_optuna_proposes_for_an_exported_study_is_what_the_study_file_allow
 
 
 def test_a_trial_is_as_feasible_in_optuna_as_in_its_row(run_dir: RunDir) -> None:
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     rows = [row for row in known.rows() if row["final_val_loss"] is not None]
     config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
     for feasible in (True, False):

@@ -15,7 +15,7 @@ from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.results.imported import imported_from
 from sweeper.results.light import read_light
-from sweeper.results.listing import listed
+from sweeper.results.listing import read_trials
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import learn
@@ -92,7 +92,7 @@ def test_names_can_be_exchanged(tmp_path: Path) -> None:
         {"model.width": "model.depth", "model.depth": "model.width"},
         {"model.width": "model.depth", "model.depth": "train.batch_size"},
     ):
-        (row,) = listed(imported(url, tmp_path / names["model.depth"], names)).rows()
+        (row,) = read_trials(imported(url, tmp_path / names["model.depth"], names)).rows()
         columns = (names[name].rpartition(".")[2] for name in trial.params)
         expected = dict(zip(columns, trial.params.values(), strict=True))
         assert json.loads(row["params_json"]) == expected
@@ -111,7 +111,7 @@ def test_names_and_values_that_no_table_can_have_are_replaced(tmp_path: Path) ->
         trial.report(math.nan, 0)
         study.tell(trial, value)
     run_dir = imported(url, tmp_path / "run", {})
-    first, second = listed(run_dir).rows()
+    first, second = read_trials(run_dir).rows()
     columns = ("a_b", "a_b_", "json_", "x_a", "y_a", "x_a_", "clip")
     values = (*range(len(names)), "inf")
     assert json.loads(first["params_json"]) == dict(zip(columns, values, strict=True))
@@ -134,7 +134,7 @@ def test_commands_that_show_results_work(url: str, tmp_path: Path) -> None:
         "WAITING": 0,
     }
     assert status.best is not None
-    assert status.best["trial_number"] == best["trial_number"] == listed(run_dir).best(1)[0]
+    assert status.best["trial_number"] == best["trial_number"] == read_trials(run_dir).best(1)[0]
     sweeper.command("report", str(run_dir.root), "--output", str(tmp_path / "report.html"))
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert read_light(run_dir.importance) is None, "8 complete trials are too few"
@@ -212,7 +212,7 @@ def test_an_import_that_was_interrupted_is_repeated_in_place(
     if not left:
         (run_dir.staging / "new-1234").mkdir()
         run_dir.own_parts()[0].unlink()
-    assert len(listed(imported(url, run_dir.root))) == 12
+    assert len(read_trials(imported(url, run_dir.root))) == 12
     run_dir.trials.unlink()
     with pytest.raises(StudyError, match="--to: there is something else"):
         imported(url, run_dir.root)  # its status was written after its trials
@@ -222,7 +222,7 @@ def test_an_import_is_repeated_in_place_but_replaces_nothing_else(url: str, tmp_
     run_dir = imported(url, tmp_path / "run")
     before = run_dir.trials.read_bytes()
     imported(url, run_dir.root)
-    assert listed(run_dir).rows() and before
+    assert read_trials(run_dir).rows() and before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
     with pytest.raises(StudyError, match="--to: there is something else"):
@@ -237,7 +237,7 @@ def test_a_new_study_learns_from_an_imported_one(url: str, tmp_path: Path) -> No
     assert (source.n_seen, source.n_trials) == (12, 11)
     assert source.left_out == {"failed": 1}
     assert [trial.values for trial in learned.trials if trial.state == "PRUNED"] == [
-        (row["value"],) for row in listed(run_dir).rows() if row["state"] == "PRUNED"
+        (row["value"],) for row in read_trials(run_dir).rows() if row["state"] == "PRUNED"
     ]
 
 

@@ -16,7 +16,7 @@ from pyarrow import parquet
 import sweeper
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.importance import is_importance
-from sweeper.results.listing import listed
+from sweeper.results.listing import read_trials
 from sweeper.rundir import RunDir
 from sweeper.sweep.importances import Importances
 from sweeper.sweep.state import EndedTrials
@@ -66,7 +66,7 @@ def test_importances_equal_those_of_optuna(run_dir: RunDir) -> None:
     from sweeper.study.importance import enclosing_distributions
 
     config = sweeper.load_study(run_dir.root.parent / "study.toml", TWO)
-    rows = listed(run_dir).rows()
+    rows = read_trials(run_dir).rows()
     study = optuna.create_study(directions=["minimize", "minimize"])
     study.add_trials([*frozen_trials(config, rows, {}, enclosing_distributions(config))])
     with warnings.catch_warnings():

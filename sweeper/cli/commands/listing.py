@@ -70,9 +70,9 @@ def trials(
     not None, combined with and, or, not and parentheses, as in Python. Parameters have the names in
     the heading of the list: depth is short for params_depth.
     """
-    from sweeper.results.listing import listed
+    from sweeper.results.listing import read_trials
 
-    every = listed(find_tables(directory))
+    every = read_trials(find_tables(directory))
     found = every if where is None else every.where(where)
     found = found if sort is None else found.sorted_by(sort)
     names = column_names(columns)
@@ -106,9 +106,9 @@ def show(
     Of a trial in training, show its parameters and its curves so far.
     """
     run_dir, number = find_trial(directory, trial)
-    from sweeper.results.listing import buckets_of, curves, listed
+    from sweeper.results.listing import buckets_of, curves, read_trials
 
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     number = _best(run_dir, known.best(1)) if number is None else number
     row, drawn, buckets = known.row(number), curves(run_dir, number), buckets_of(run_dir, number)
     params = None if row is not None else in_training(run_dir, number)
@@ -136,9 +136,9 @@ def best(
 ) -> None:
     """Show the best trial or the Pareto front, and the commands to continue with it."""
     run_dir = find_tables(directory)
-    from sweeper.results.listing import listed
+    from sweeper.results.listing import read_trials
 
-    known = listed(run_dir)
+    known = read_trials(run_dir)
     numbers = known.best(max(count, len(known.front())))
     rows = known.of([_best(run_dir, numbers), *numbers[1:]])
     if as_json:

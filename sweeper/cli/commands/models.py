@@ -82,9 +82,9 @@ def export(
 
         written, number = None, write(run_dir.root, number, member, output, trust_code=trust_code)
     if isinstance(number, int):
-        from sweeper.results.listing import listed
+        from sweeper.results.listing import read_trials
 
-        row = listed(run_dir).row(number)
+        row = read_trials(run_dir).row(number)
         if row is not None and (warning := formatting.violates(row, is_best=is_best)):
             print_shown(warning)
     if written is None:

@@ -183,12 +183,12 @@ def _settings_of(run_dir: RunDir) -> StudyConfig:
         StudyError: it has none yet.
     """
     from sweeper.config.load import study_of
-    from sweeper.results.listing import listed
+    from sweeper.results.listing import read_trials
 
     if not run_dir.trials.exists() and read_status(run_dir).is_running:
         found, hint = "the study has only just begun", "ask again once its first round trains"
         raise StudyError(Problem(str(run_dir.root), "", found, hint))
-    known = listed(run_dir).study
+    known = read_trials(run_dir).study
     return study_of(known["settings"], Path(known["study_file"]))
 
 
@@ -208,9 +208,9 @@ def _check_in_training(run_dir: RunDir, trial: int) -> None:
             f"use a number from 0 to {status.n_trials - 1}",
         )
         raise StudyError(Problem(place, key, found, hint))
-    from sweeper.results.listing import listed
+    from sweeper.results.listing import read_trials
 
-    if run_dir.trials.exists() and (row := listed(run_dir).row(trial)) is not None:
+    if run_dir.trials.exists() and (row := read_trials(run_dir).row(trial)) is not None:
         found = f"trial {trial} has ended: {row['state']}"
         raise StudyError(Problem(place, key, found, "name one that is in training"))
 
@@ -288,12 +288,12 @@ def plan(
 
 def _print_results(run_dir: RunDir, status: Status) -> None:
     """Print how trials ended, the best of them, and where the results are."""
-    from sweeper.results.listing import listed
+    from sweeper.results.listing import read_trials
 
     if warning := formatting.none_feasible(status):
         print_shown(warning, "")
     print_shown(formatting.ended(status), "")
-    trials = listed(run_dir)
+    trials = read_trials(run_dir)
     found = formatting.outcomes(status)
     shown = {"failed", "diverged"} | (set() if found.get("complete") else {"pruned", "infeasible"})
     if any(found.get(word) for word in shown):

@@ -217,9 +217,9 @@ def refit(
     if code:
         raise typer.Exit(code)
     number = export(config.run_dir, int(row["trial_number"]), 0, output, trust_code=trust_code)
-    from sweeper.results.listing import listed
+    from sweeper.results.listing import read_trials
 
-    again = listed(RunDir(config.run_dir)).row(number)
+    again = read_trials(RunDir(config.run_dir)).row(number)
     assert again is not None, "it has just been trained"
     print_shown(trial_tables.refit_table(row, again, on), "")
     print_exported(number, output)

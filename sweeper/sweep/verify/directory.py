@@ -16,14 +16,13 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
-from sweeper.errors import LedgerError, Problem, SetupError
-from sweeper.errors import listed as listed_in_words
+from sweeper.errors import LedgerError, Problem, SetupError, listed
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.results.compare import TableDifference, differences
 from sweeper.results.imported import imported_from
 from sweeper.results.light import readable
-from sweeper.results.listing import listed, plain
+from sweeper.results.listing import plain, read_trials
 from sweeper.results.publish import Publisher
 from sweeper.results.status import read_status, write_status
 from sweeper.results.timeline import Span, shares
@@ -151,7 +150,7 @@ def _lost_requests(run_dir: RunDir, published: Mapping[int, str]) -> str:
     lost = [f"trial {n} was {what}" for n, what in sorted(published.items()) if n not in known]
     if not lost:
         return "requests that were granted later (enqueue, stop --trial) are lost; "
-    seen = f"the tables had those by which {listed_in_words(lost)}"
+    seen = f"the tables had those by which {listed(lost)}"
     return (
         f"requests that were granted later (enqueue, stop --trial) are lost, and later rows may "
         f"differ: {seen}; to keep them, ask again; "
@@ -193,7 +192,7 @@ def _study_file(run_dir: RunDir, session: Mapping[str, Any]) -> Path:
     if "study_file" in session:
         return Path(session["study_file"])
     try:  # earlier versions do not record it, but tables do
-        return Path(listed(run_dir).study["study_file"])
+        return Path(read_trials(run_dir).study["study_file"])
     except Exception:  # a table that is damaged in some way
         return run_dir.study_file
 

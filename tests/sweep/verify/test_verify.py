@@ -14,7 +14,7 @@ import pytest
 from sweeper.errors import LedgerError, SetupError, StudyHeldError
 from sweeper.ledger import Ledger
 from sweeper.results.compare import TableDifference
-from sweeper.results.listing import buckets_of, curves, listed
+from sweeper.results.listing import buckets_of, curves, read_trials
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
@@ -108,7 +108,7 @@ def test_readers_of_a_damaged_table_refuse_it_with_a_hint(
         for each in path.iterdir() if path.is_dir() else (path,):
             each.write_bytes(each.read_bytes()[:size])
         reading: dict[str, list[Callable[[], object]]] = {
-            "trials.parquet": [lambda: open_results(run_dir.root), lambda: listed(run_dir)],
+            "trials.parquet": [lambda: open_results(run_dir.root), lambda: read_trials(run_dir)],
             "buckets.parquet": [
                 lambda: open_results(run_dir.root).buckets(),
                 lambda: buckets_of(run_dir, 1),
