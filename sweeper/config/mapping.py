@@ -115,13 +115,13 @@ def _plain(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw]]:
         case _ if hasattr(value, "tolist") and not isinstance(value, type):
             return _plain(key, cast("Any", value).tolist(), depth + 1)
         case _ if callable(value):
-            return _named(key, value)
+            return _name_of(key, value)
         case _:
             found = f"{type(value).__name__} is not a type of settings"
             return None, [Flaw(key, found, "write a number, text, true or false, or an array")]
 
 
-def _named(key: str, function: object) -> tuple[str | None, list[Flaw]]:
+def _name_of(key: str, function: object) -> tuple[str | None, list[Flaw]]:
     """The name `module:function` of a function or class, and why it cannot be found by it."""
     name = getattr(function, "__name__", None)
     module = getattr(function, "__module__", None)

@@ -97,7 +97,7 @@ def rows_in_memory(data: Any, targets: Sequence[str], place: tuple[str, str]) ->
         if targets:
             found = "arrays (X, y) already say what to predict"
             raise DataError(Problem(*place, found, "remove it, or pass a DataFrame"))
-        frame, targets = _joined(*data)
+        frame, targets = _join_xy(*data)
         return RowsInMemory("the data", _checked(frame, "the data"), tuple(targets))
     name = "the DataFrame"
     table = _arrow(data) if hasattr(data, "to_arrow") else data
@@ -199,7 +199,7 @@ def _write_row(table: pd.DataFrame) -> None:
     parquet.write_table(row, pa.BufferOutputStream())
 
 
-def _joined(x: Any, y: Any) -> tuple[pd.DataFrame, list[str]]:
+def _join_xy(x: Any, y: Any) -> tuple[pd.DataFrame, list[str]]:
     """One table of features and targets, and the names of the targets.
 
     Raises:

@@ -125,7 +125,7 @@ def parquet_table(
     for path, frame in zip(paths, frames, strict=True):
         _check_columns(paths[0], frames[0], path, frame)
     files = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
-    frame = frames[0] if len(frames) == 1 else _joined(frames)
+    frame = frames[0] if len(frames) == 1 else _join_files(frames)
     added = {
         name: _typed(values, as_text=name in texts)[files]
         for name, values in (partitions or {}).items()
@@ -227,7 +227,7 @@ def _has_large(column: pd.Series[Any]) -> bool:
     return is_number(column) and bool(((column >= EXACT) | (column <= -EXACT)).any())
 
 
-def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _join_files(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The rows of all files; large integers are not rounded if another file has floats."""
     objects = [
         name

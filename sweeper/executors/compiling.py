@@ -82,7 +82,7 @@ def compile_class(
     hits, runs, memory = _cache_hits.count, dict[str, Run](), list[int | None]()
     for phase, own in (phases or {_WHOLE: program}).items():
         name = "_".join(filter(None, ("segment", program_class.class_id, phase)))
-        run = _compiled(own, program_class, name, lanes, data, devices)
+        run = _compile_program(own, program_class, name, lanes, data, devices)
         is_spread = isinstance(own, Switch)
         runs[phase] = SwitchRunner(run, work_of(own), len(devices)) if is_spread else run
         memory.append(_memory_bytes(run))
@@ -91,7 +91,7 @@ def compile_class(
     return Compiled(runs, _cache_hits.count - hits == len(runs), largest, used)
 
 
-def _compiled(
+def _compile_program(
     program: Program | Switch,
     program_class: ProgramClass,
     name: str,
@@ -147,7 +147,7 @@ def _run_phases(
         ends = np.array([_end(phases, phase, i, at[i], stop[i]) for i in range(len(at))], at.dtype)
         trained = programs[phase](replace(lanes, start=at, stop=ends), data)
         moved = jnp.asarray(ends > at)
-        done = trained if done is None else _joined(done, trained, moved)
+        done = trained if done is None else _merge_segments(done, trained, moved)
         lanes = replace(lanes, state=trained.state)
         if trained.ended is None:
             at = ends
@@ -166,7 +166,7 @@ def _end(phases: Sequence[PhaseAt], phase: str, lane: int, at: int, stop: int) -
     return at
 
 
-def _joined(done: Segment, trained: Segment, moved: jnp.ndarray) -> Segment:
+def _merge_segments(done: Segment, trained: Segment, moved: jnp.ndarray) -> Segment:
     """All measurements so far; the test scores of a lane are its last ones."""
     test = jnp.where(moved[:, None], trained.test, done.test)
     # each call fills in the epochs that it trained, and the others are 0

@@ -147,7 +147,7 @@ def place_on(device: Any, place: str, memory_fraction: float | None) -> Place:
     """The thread or worker `place` of this process, on one of its devices."""
     return Place(
         place=place,
-        device=_named([device]),
+        device=_device_names([device]),
         host=socket.gethostname(),
         worker_pid=os.getpid(),
         memory_fraction=memory_fraction,
@@ -158,7 +158,7 @@ def place_on(device: Any, place: str, memory_fraction: float | None) -> Place:
 
 def on_devices(place: Place, devices: Sequence[Any]) -> Place:
     """`place` with the devices that a program was compiled for."""
-    return replace(place, device=_named(devices))
+    return replace(place, device=_device_names(devices))
 
 
 def place_of(lanes: slice, segment: Segment, place: Place, devices: Sequence[Any]) -> Place:
@@ -175,7 +175,7 @@ def peak_memory(devices: Sequence[Any]) -> int | None:
     return max((peak for peak in peaks if peak is not None), default=None)
 
 
-def _named(devices: Sequence[Any]) -> str:
+def _device_names(devices: Sequence[Any]) -> str:
     """The name of one device, such as `cpu:0`, or of several, such as `gpu:0,1`."""
     return f"{devices[0].platform}:{','.join(str(device.id) for device in devices)}"
 

@@ -140,7 +140,7 @@ def measure_ensemble(
     """
     with candidates(run_dir, trust_code=trust_code) as (config, data, found):
         most = size or config.results.ensemble or USUAL_SIZE
-        return _measured(config, data, found, most, score_of(config, data))
+        return _select_and_measure(config, data, found, most, score_of(config, data))
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def candidates(
     _refuse_changed(run_dir, data)
     with jax_restored():
         claim_devices(config)
-        yield config, data, _predicted(config, run_dir, data, rows, trust_code)
+        yield config, data, _predict_candidates(config, run_dir, data, rows, trust_code)
 
 
 def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleRecord:
@@ -176,9 +176,9 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
     _refuse_unfit(config, run_dir)
     rows = _with_kept_models(config, run_dir, _best(read_trials(run_dir)))
     _refuse_few(config, run_dir, data)
-    found = _predicted(config, run_dir, data, rows, trust_code=True)
+    found = _predict_candidates(config, run_dir, data, rows, trust_code=True)
     size = config.results.ensemble or 1
-    record = _measured(config, data, found, size, score_of(config, data))
+    record = _select_and_measure(config, data, found, size, score_of(config, data))
     write_ensemble(run_dir, record)
     return record
 
@@ -215,7 +215,7 @@ def measure_again(
     with jax_restored():
         claim_devices(again)
         rows = _with_kept_models(again, run_dir, known.of(range(len(numbers))))
-        found = _predicted(again, run_dir, data, rows, trust_code)
+        found = _predict_candidates(again, run_dir, data, rows, trust_code)
         counts = np.zeros(len(numbers))
         for member in record.members:
             counts[numbers.index(member.trial)] += member.count
@@ -329,7 +329,7 @@ def _judged_split(data: Dataset) -> SplitName:
     return "train" if data.n_folds else "val"
 
 
-def _predicted(
+def _predict_candidates(
     config: StudyConfig, run_dir: RunDir, data: Dataset, rows: Sequence[Row], trust_code: bool
 ) -> Candidates:
     programs, n_folds = Programs(data_spec(config, data)), data.n_folds or 1
@@ -408,7 +408,7 @@ def _predict(data: Dataset, model: Any, compiled: dict[Any, Outputs]) -> Predict
     return predictions
 
 
-def _measured(
+def _select_and_measure(
     config: StudyConfig, data: Dataset, found: Candidates, size: int, score: Score
 ) -> EnsembleRecord:
     """The ensemble selected on all validation rows, and its gains on rows that it has not seen."""

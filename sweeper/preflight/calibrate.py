@@ -196,7 +196,7 @@ def measure(
         return result
 
     with ThreadPoolExecutor(threads) as pool:
-        compiled = list(pool.map(reported, [partial(_compiled, case) for case in chosen]))
+        compiled = list(pool.map(reported, [partial(_compile_case, case) for case in chosen]))
         training = [partial(_lane_s, ready) for ready in compiled]
         rounds = [list(pool.map(reported, training)) for _ in range(_ROUNDS)]
     return [_timing(ready, min(taken)) for ready, *taken in zip(compiled, *rounds, strict=True)]
@@ -284,7 +284,7 @@ def _timing(ready: _Ready, lane_s: float) -> Timing:
     return Timing(case, compiling, ready.compile_s, training, lane_s)
 
 
-def _compiled(case: Case) -> _Ready:
+def _compile_case(case: Case) -> _Ready:
     config = case.config()
     settings = config.filled({})
     traced = traced_structure(config, case.lane_loop)

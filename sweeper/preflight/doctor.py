@@ -59,7 +59,7 @@ def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[MachineFi
     granted = granted or limits()
     yield MachineFinding("python", f"{platform.python_version()}, {platform.platform()}")
     yield from _packages()
-    yield from _compiled()
+    yield from _bytecode_finding()
     yield _cores(granted)
     yield _memory(granted)
     yield from _settings()
@@ -94,7 +94,7 @@ def _packages() -> Iterator[MachineFinding]:
     yield MachineFinding("packages", ", ".join(found))
 
 
-def _compiled() -> Iterator[MachineFinding]:
+def _bytecode_finding() -> Iterator[MachineFinding]:
     """Whether Python compiles the source of libraries again whenever it starts."""
     sources = {
         name: Path(spec.origin)

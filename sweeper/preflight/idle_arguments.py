@@ -27,7 +27,7 @@ def idle_arguments(config: StudyConfig, programs: Programs) -> Iterator[str]:
     """Warnings about searched arguments that make no difference to the model."""
     for key, entry in config.search.items():
         if not entry.when and _is_argument(config, key) and _is_idle(config, programs, key):
-            values = listed([format_value(value) for value in _tried(entry)])
+            values = listed([format_value(value) for value in _values_to_try(entry)])
             yield (
                 f"search.{key} changes nothing: the function builds the same model for {values}; "
                 "use the argument, or remove the entry"
@@ -48,7 +48,7 @@ def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
     others = [
         (entry.column(one), ends(entry)) for one, entry in config.search.items() if one != key
     ]
-    column, values = config.search[key].column(key), _tried(config.search[key])
+    column, values = config.search[key].column(key), _values_to_try(config.search[key])
     try:
         for place in (0, -1):
             other_values = {name: tried[place] for name, tried in others}
@@ -83,7 +83,7 @@ def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one is other or one == other)
 
 
-def _tried(entry: SearchEntry) -> tuple[Scalar, ...]:
+def _values_to_try(entry: SearchEntry) -> tuple[Scalar, ...]:
     values = entry.values() or ends(entry)
     return (
         values if len(values) <= _MAX_VALUES else (values[0], values[len(values) // 2], values[-1])

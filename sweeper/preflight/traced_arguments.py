@@ -75,7 +75,7 @@ def decide_traced_arguments(
     """
     if config.traced_arguments is not None:
         return config, ()
-    traced, obstacles = _tried(config, in_size, out_size)
+    traced, obstacles = _find_traceable(config, in_size, out_size)
     config = config.tracing(traced)
     return config, tuple(_continuous(config, obstacles, measure_compile))
 
@@ -100,7 +100,7 @@ def _continuous(
         )
 
 
-def _tried(
+def _find_traceable(
     config: StudyConfig, in_size: int, out_size: int
 ) -> tuple[list[str], dict[str, Obstacle]]:
     """The arguments that can be traced together, and why others cannot."""

@@ -43,7 +43,7 @@ def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
     if skipped := not_comparable(config):
         return Baseline(data.digest, skipped=skipped)
     try:
-        return _measured(config, data)
+        return _measure_models(config, data)
     except Exception as error:  # any error of a library: the study goes on without
         return Baseline(data.digest, skipped=f"{type(error).__name__}: {error}")
 
@@ -64,7 +64,7 @@ class _Scored:
     errors: Mapping[str, float]
 
 
-def _measured(config: StudyConfig, data: Dataset) -> Baseline:
+def _measure_models(config: StudyConfig, data: Dataset) -> Baseline:
     folds, rows = max(1, data.n_folds), _rows_to_fit(data)
     metrics = _in_one_size(scoring(config, data), data)
     constant: list[_Scored] = []

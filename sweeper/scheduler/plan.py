@@ -187,7 +187,7 @@ def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bu
     side = "process" if program.strategy == "process" else "inline"
     for some in _together(members, program.capacity // policy.members):
         lanes = tuple(_lane(member.trial, policy) for member in some)
-        predicted_s, waste = _predicted(some, lanes, policy)
+        predicted_s, waste = _predict_bucket(some, lanes, policy)
         weight = _guess(some, lanes) if predicted_s is None else predicted_s
         yield weight, Bucket(0, program.class_id, side, lanes, predicted_s, waste)
 
@@ -214,7 +214,7 @@ def _lane(trial: LiveTrial, policy: Policy) -> Lane:
     return Lane(trial.spec.number, trial.epochs_done, policy.next_stop(trial), trial.checkpoint)
 
 
-def _predicted(
+def _predict_bucket(
     members: Sequence[_Placed], lanes: Sequence[Lane], policy: Policy
 ) -> tuple[float, float] | tuple[None, None]:
     """Seconds of a bucket, and the part of them that no trial uses.

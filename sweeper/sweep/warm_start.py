@@ -106,13 +106,14 @@ def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Ite
     if not start.file.record["has_optimizer"]:
         yield f"trials {fresh}: the saved model has no optimizer state"
         return
-    programs, saved_name = Programs(data_spec(config, data), start), _named(start.settings)
+    programs = Programs(data_spec(config, data), start)
+    saved_name = _optimizer_names(start.settings)
     others: list[str] = []
     reshaped: list[str] = []
     for said, settings in _optimizers(config):
         continuation = programs.continuation(settings)
         if not start.has_optimizer_of(settings):
-            others.append(_named(settings))
+            others.append(_optimizer_names(settings))
         elif continuation is not None and not continuation.has_moments:
             reshaped.append(said)
     if others:
@@ -130,7 +131,7 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
     if (entry := config.entry("optimizer.name")) is not None:
         for name in entry.values() or ():
             settings = config.filled({entry.column("optimizer.name"): name})
-            yield _named(settings), settings
+            yield _optimizer_names(settings), settings
         return
     compiled_in = [
         (key, value)
@@ -140,13 +141,13 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
     ]
     for key, value in compiled_in:
         settings = config.filled({config.search[key].column(key): value})
-        yield f"{_named(settings)} with {key} = {toml_value(value)}", settings
+        yield f"{_optimizer_names(settings)} with {key} = {toml_value(value)}", settings
     if not compiled_in:
         settings = config.filled({})
-        yield _named(settings), settings
+        yield _optimizer_names(settings), settings
 
 
-def _named(settings: Settings) -> str:
+def _optimizer_names(settings: Settings) -> str:
     """The optimizers of a trial in words."""
     names = " and ".join(dict.fromkeys(optimizers_of(settings).values()))
     if isinstance(settings.train, OwnProgramTable):
