@@ -59,6 +59,10 @@ class Reason(StrEnum):
     INFEASIBLE = "infeasible"
 
 
+# a limit, a rule or a request ended the trial: it was not judged against others
+CUT_OFF = frozenset({Reason.TIMEOUT, Reason.MAX_FAILURES, Reason.STOPPED})
+
+
 @dataclass(frozen=True, slots=True)
 class TrialSpec:
     """One trial as proposed: with the study file, all that a worker needs to train it.

@@ -16,9 +16,7 @@ from sweeper.scheduler.classes import Plan, class_name
 from sweeper.study.options import most_failures, stopped_by
 from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.sweep.stopping import Doing, n_unasked, rules_met
-from sweeper.trial import Reason, TrialState
-
-_CUT_OFF = frozenset({Reason.TIMEOUT, Reason.STOPPED, Reason.MAX_FAILURES})
+from sweeper.trial import CUT_OFF, Reason, TrialState
 
 
 @dataclass(slots=True)
@@ -171,4 +169,4 @@ def _is_cut_off(row: Mapping[str, Any]) -> bool:
 
     With `study.value = "best"`, a trial that a rule ended is complete.
     """
-    return row["reason"] in _CUT_OFF and row["state"] != TrialState.FAIL
+    return row["reason"] in CUT_OFF and row["state"] != TrialState.FAIL

@@ -11,12 +11,9 @@ from sweeper.results.ranking import gain_sign, is_feasible
 from sweeper.study.options import most_failures
 from sweeper.sweep.rows import Verdict
 from sweeper.sweep.state import SweepState
-from sweeper.trial import Reason, TrialState
+from sweeper.trial import CUT_OFF, Reason, TrialState
 
 Doing = Literal["running", "finished", "interrupted", "failed"]
-
-# of a trial that was not judged against others
-_CUT_OFF = frozenset({Reason.TIMEOUT, Reason.MAX_FAILURES, Reason.STOPPED})
 
 
 def n_unasked(n_trials: int, state: SweepState, *, is_stopped: bool) -> int:
@@ -87,7 +84,7 @@ def rules_met(
 
 def _counts(state: str, reason: str | None, edition: int) -> bool:
     """Whether a trial may improve on the best, or counts as one that has not."""
-    is_cut_off = state == TrialState.PRUNED and reason in _CUT_OFF
+    is_cut_off = state == TrialState.PRUNED and reason in CUT_OFF
     return reason != Reason.INFEASIBLE and not (is_cut_off and edition > 3)
 
 
