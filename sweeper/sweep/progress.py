@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from sweeper.config import StudyConfig
+from sweeper.ledger import Ledger
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status
 from sweeper.scheduler.classes import Plan, class_name
-from sweeper.study.options import most_failures, stopped_by
+from sweeper.study.options import most_failures, n_proposals, stopped_by
+from sweeper.sweep.session.reconcile import xla_threads
 from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.sweep.stopping import Doing, n_unasked, rules_met
 from sweeper.trial import CUT_OFF, Reason, TrialState
@@ -30,6 +33,26 @@ class SessionProgress:
     ended_before: int
     xla_threads: int | None = None
     learned: Mapping[str, int] | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        config: StudyConfig,
+        run_id: str,
+        ledger: Ledger,
+        state: SweepState,
+        learned: Mapping[str, int] | None,
+    ) -> Self:
+        """The progress of a session that starts now with a study in this `state`."""
+        return cls(
+            config=config,
+            run_id=run_id,
+            n_trials=n_proposals(config),
+            started_at=time.time(),
+            ended_before=len(state.ended),
+            xla_threads=xla_threads(ledger.sessions()),
+            learned=learned,
+        )
 
     def status(
         self,

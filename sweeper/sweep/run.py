@@ -35,7 +35,7 @@ from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
-from sweeper.sweep.session.reconcile import LANE_LOOP, Change, xla_threads
+from sweeper.sweep.session.reconcile import LANE_LOOP, Change
 from sweeper.sweep.session.session import Session
 from sweeper.sweep.status_writer import StatusWriter
 from sweeper.sweep.stopping import Doing
@@ -73,10 +73,9 @@ class StudyRun:
         write_schema_text(session.run_dir, config)
         self._ledger = session.ledger
         self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
-        state, n_trials = self._sweep.state, n_proposals(config)
-        began = session.run_id, n_trials, time.time(), len(state.ended)
-        threads = xla_threads(session.ledger.sessions())
-        self._progress = SessionProgress(config, *began, threads, session.learned.counts)
+        self._progress = SessionProgress.begin(
+            config, session.run_id, session.ledger, self._sweep.state, session.learned.counts
+        )
         self._report_start(config, data, session)
 
     def _report_start(self, config: StudyConfig, data: Dataset, session: Session) -> None:

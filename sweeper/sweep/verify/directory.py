@@ -34,7 +34,7 @@ from sweeper.sweep.resume import restore
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.directory import check_obstacles, holds_study, obstacles
 from sweeper.sweep.session.lock import hold, hold_for_reading
-from sweeper.sweep.session.reconcile import data_digest, xla_threads
+from sweeper.sweep.session.reconcile import data_digest
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.stopping import Doing, end_state, n_unasked
 from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
@@ -93,11 +93,9 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *run_dir.own_parts()):
             remove_inside(run_dir.root, path)
         Publisher(run_dir, config).publish(ledger, final=True)
-        state, n_trials = restore(ledger, config).state, n_proposals(config)
-        threads = xla_threads(ledger.sessions())
-        counts = Learned.from_dict(ledger.learned()).counts
-        began = run_id, n_trials, time.time(), len(state.ended)
-        progress = SessionProgress(config, *began, threads, counts)
+        state = restore(ledger, config).state
+        learned = Learned.from_dict(ledger.learned())
+        progress = SessionProgress.begin(config, run_id, ledger, state, learned.counts)
         doing, spent_s = _doing(config, state), _spent_s(ledger, run_id)
         write_status(run_dir, progress.status(state, time.time(), doing, spent_s=spent_s))
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
