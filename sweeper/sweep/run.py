@@ -56,12 +56,9 @@ class StudyRun:
         observer: StatusWriter,
         timeline: Timeline,
     ) -> None:
+        self._config = config
         self._observer = observer
         self._timeline = timeline
-        self._strategy = config.execution.strategy
-        self._places = max(1, n_threads(config) or n_workers(config))
-        self._kept = config.results.keep_models
-        self._has_front = len(config.study.objectives) > 1
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
         self._run_dir = session.run_dir
@@ -76,11 +73,12 @@ class StudyRun:
         self._progress = SessionProgress.begin(
             config, session.run_id, session.ledger, self._sweep.state, session.learned.counts
         )
-        self._report_start(config, data, session)
+        self._report_start(data, session)
 
-    def _report_start(self, config: StudyConfig, data: Dataset, session: Session) -> None:
+    def _report_start(self, data: Dataset, session: Session) -> None:
         """Report that the study is open, what has changed since it began, and what is doubtful."""
-        observer, state, n_trials = self._observer, self._sweep.state, n_proposals(config)
+        config, observer, state = self._config, self._observer, self._sweep.state
+        n_trials = n_proposals(config)
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
         if state.asked > n_trials:
@@ -155,11 +153,11 @@ class StudyRun:
 
     def _models_left_out(self) -> str | None:
         """A message if trials on the front of several objectives have no model, or None."""
-        if not self._has_front:
+        if len(self._config.study.objectives) < 2:
             return None
         front = [row["trial_number"] for row in self._sweep.state.ended.front]
         n_models = sum(self._run_dir.model(number).exists() for number in front)
-        return models_left_out(len(front), n_models, self._kept)
+        return models_left_out(len(front), n_models, self._config.results.keep_models)
 
     def _record_failure(self, error: BaseException) -> None:
         """Publish what is committed and write the status after an error that ends the study."""
@@ -184,8 +182,9 @@ class StudyRun:
         with spending(Activity.ASK):
             plan = self._sweep.open()
         if self._sweep.state.rounds == 0:
-            shared = hardly_shared(plan, self._strategy)
-            for warning in (*shared, *long_round(plan, self._places)):
+            shared = hardly_shared(plan, self._config.execution.strategy)
+            places = max(1, n_threads(self._config) or n_workers(self._config))
+            for warning in (*shared, *long_round(plan, places)):
                 self._observer(Warned(warning))
         with spending(Activity.PUBLISH):
             self._write_status("running", plan)
