@@ -67,7 +67,7 @@ def check_to_stop(metric: str, measures: Measures) -> Iterator[Flaw]:
     yield from _unreported(key, metric, (), measures)
 
 
-def unreported_metrics(
+def check_reported(
     objectives: str | tuple[str, ...],
     constraints: Sequence[ConstraintTable],
     measures: Measures,
@@ -109,7 +109,7 @@ def check_grid(
             yield Flaw(f"search.{setting}", found, "write step = ..., or choices")
 
 
-def idle_schedule(
+def check_schedule_numbers(
     optimizer: str, schedule: Mapping[str, object], names: Sequence[str]
 ) -> Iterator[Flaw]:
     """Check that each number of a schedule is used by one of the schedules in `names`."""
@@ -122,7 +122,7 @@ def idle_schedule(
             yield Flaw(f"{optimizer}.schedule.{key}", found, hint)
 
 
-def endless_decay(
+def check_decay_end(
     optimizer: str, schedule: Mapping[str, object], names: Sequence[str]
 ) -> Iterator[Flaw]:
     """Check that an exponential decay does not end at 0."""
@@ -131,7 +131,7 @@ def endless_decay(
         yield Flaw(f"{optimizer}.schedule.end", found, "write a number above 0")
 
 
-def idle_keys(optimizer: Mapping[str, object], names: Sequence[str]) -> Iterator[Flaw]:
+def check_optimizer_keys(optimizer: Mapping[str, object], names: Sequence[str]) -> Iterator[Flaw]:
     """Check that each key is used by one of the searched optimizers."""
     for key in optimizer:
         known = key in MixedOptimizerTable.model_fields
@@ -140,7 +140,7 @@ def idle_keys(optimizer: Mapping[str, object], names: Sequence[str]) -> Iterator
             yield Flaw(f"optimizer.{key}", found, "remove it, or search an optimizer that uses it")
 
 
-def padded_arrays(strategy: str, names: Sequence[str]) -> Iterator[Flaw]:
+def check_padding(strategy: str, names: Sequence[str]) -> Iterator[Flaw]:
     """Check that no optimizer looks at whole arrays, where zero padding would count."""
     for name in names:
         if strategy == "padded" and not (name in OPTIMIZERS and OPTIMIZERS[name].elementwise):
@@ -149,7 +149,7 @@ def padded_arrays(strategy: str, names: Sequence[str]) -> Iterator[Flaw]:
             yield Flaw("execution.strategy", found, hint)
 
 
-def more_than_one_trial(study: StudyTable, is_searching: bool) -> Iterator[Flaw]:
+def check_single_trial(study: StudyTable, is_searching: bool) -> Iterator[Flaw]:
     """Check that a file with `[trial]` runs only that trial, to its end."""
     instead = "or remove [trial] to make this a study again"
     if is_searching:
@@ -162,7 +162,7 @@ def more_than_one_trial(study: StudyTable, is_searching: bool) -> Iterator[Flaw]
         yield Flaw("study.pruner", found, f"remove it, {instead}")
 
 
-def too_large_for_class(
+def check_class_size(
     trial: TrialTable, epochs: int, width: int | None, depth: int | None
 ) -> Iterable[Flaw]:
     """Check that the class of the trial is large enough for it."""
@@ -176,7 +176,7 @@ def too_large_for_class(
             yield Flaw(f"trial.class.{name}", f"too small for model.{name} {size}", hint)
 
 
-def unknown_parts(program: ClassTable, model: Table | None) -> Iterable[Flaw]:
+def check_class_parts(program: ClassTable, model: Table | None) -> Iterable[Flaw]:
     """Check that the parts of a class exist: the optional ones, and floats of the model."""
     parts = frozenset(program.parts)
     floats = {} if model is None else arguments_of("model", model, traced=True, parts=parts)
@@ -406,11 +406,11 @@ def check_schedules(
     names = names_of(search, f"{key}.schedule.name", kept)
     if not all(name in SHAPES for name in names):
         return
-    yield from idle_schedule(key, schedule, names)
-    yield from endless_decay(key, written, names)
+    yield from check_schedule_numbers(key, schedule, names)
+    yield from check_decay_end(key, written, names)
     end = search.get(f"{key}.schedule.end")
     if end is not None and end.has(0.0) is not None:
-        for fault in endless_decay(key, {"end": 0}, names):
+        for fault in check_decay_end(key, {"end": 0}, names):
             yield replace(fault, key=f"search.{key}.schedule.end")
     if is_own and set(names) != {"constant"} and not _is_always(f"{key}.lr", optimizer, search):
         yield Flaw(f"{key}.lr", "missing, but a schedule changes it", "write lr = ...")

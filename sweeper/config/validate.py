@@ -30,22 +30,22 @@ from sweeper.config.refusals import (
 from sweeper.config.rules import (
     Measures,
     all_drawn,
+    check_class_parts,
+    check_class_size,
     check_grid,
+    check_optimizer_keys,
     check_padded_sizes,
+    check_padding,
     check_parts,
+    check_reported,
     check_rows,
     check_schedules,
+    check_single_trial,
     check_target_transform,
     check_to_stop,
     check_traced,
     check_training,
-    idle_keys,
-    more_than_one_trial,
     names_of,
-    padded_arrays,
-    too_large_for_class,
-    unknown_parts,
-    unreported_metrics,
 )
 from sweeper.config.search import SameAs, SearchEntry, gives_floats
 from sweeper.config.settings import TrainTable, is_required, needs_value, rateless
@@ -145,7 +145,7 @@ class Draft:
         measures = self._measures(tables.get("train"))
         if measures is not None and not self._is_misspelt("train.metrics"):
             wanted = study.get("metric", ()), study.get("constraints", ())
-            self.faults += unreported_metrics(*wanted, measures)
+            self.faults += check_reported(*wanted, measures)
             kind, objectives = self._kinds["train"], wanted[0]
             stop = kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
             own = (objectives,) if isinstance(objectives, str) else objectives
@@ -203,9 +203,9 @@ class Draft:
                 continue
             names = names_of(drawn, f"{key}.name", raw.get("name"))
             if own is MixedOptimizerTable:
-                yield from idle_keys(all_drawn(raw, key, drawn), names)
+                yield from check_optimizer_keys(all_drawn(raw, key, drawn), names)
             if "strategy" in execution:
-                yield from padded_arrays(execution["strategy"], names)
+                yield from check_padding(execution["strategy"], names)
         train = self._raw.get("train", {})
         is_supervised = self._kinds["train"] is SupervisedTable
         if is_supervised and is_table(train) and not self._is_in_doubt("train.loss"):
@@ -216,12 +216,12 @@ class Draft:
         if not isinstance(trial, TrialTable):
             return
         if isinstance(study, StudyTable):
-            self.faults += more_than_one_trial(study, bool(self._searched))
+            self.faults += check_single_trial(study, bool(self._searched))
         model, train = tables.get("model"), tables.get("train")
         if isinstance(train, EpochsTable):
             width, depth = (getattr(model, name, None) for name in ("width", "depth"))
-            self.faults += too_large_for_class(trial, train.epochs, width, depth)
-        self.faults += unknown_parts(trial.program, model)
+            self.faults += check_class_size(trial, train.epochs, width, depth)
+        self.faults += check_class_parts(trial.program, model)
         self.faults += check_traced(trial.program, model, train)
         optimizer = tables.get("optimizer")
         if trial.program.strategy == "padded" and model and optimizer and train:
