@@ -237,7 +237,7 @@ def _decide_parallel(config: StudyConfig, backend: str) -> tuple[StudyConfig, Pa
     n_trials = options.n_proposals(config)
     if config.schedule.parallel is None:
         found = default_parallel(config, backend, n_trials)
-        config = config.at_a_time(found.trials)
+        config = config.with_parallel(found.trials)
     else:
         found = Parallel(config.parallel, "as schedule.parallel says")
     return config, replace(found, trials=min(found.trials, n_trials))

@@ -124,7 +124,7 @@ class NoStore(RunStore):
 
 def study(overrides: Iterable[str] = ()) -> StudyConfig:
     """The study above with `overrides`."""
-    return parse(STUDY, Path("study.toml"), list(overrides)).at_a_time(32)
+    return parse(STUDY, Path("study.toml"), list(overrides)).with_parallel(32)
 
 
 def new_ledger() -> Ledger:

@@ -327,7 +327,7 @@ def study_of(settings: Mapping[str, Any], file: Path, run_dir: RunDir | None = N
     config = parse(study_text(settings), file)
     if run_dir is None or not run_dir.rows.is_file():
         return config
-    return config.reading(RowsFile(run_dir.rows.absolute()))
+    return config.with_rows(RowsFile(run_dir.rows.absolute()))
 
 
 def study_text(settings: Mapping[str, Any]) -> str:

@@ -126,19 +126,19 @@ class StudyConfig(Table):
         config._source = source
         return config
 
-    def under(self, edition: int) -> Self:
+    def with_edition(self, edition: int) -> Self:
         """The same study under the recorded edition, unless its file names one."""
         if "edition" in self.model_fields_set:
             return self
         return self.model_copy(update={"edition": edition})
 
-    def tracing(self, arguments: Iterable[str]) -> Self:
+    def with_traced_arguments(self, arguments: Iterable[str]) -> Self:
         """The same study with these `traced_arguments`, unless its file names some."""
         if "traced_arguments" in self.model_fields_set:
             return self
         return self.model_copy(update={"traced_arguments": (*arguments,)})
 
-    def at_a_time(self, parallel: int) -> Self:
+    def with_parallel(self, parallel: int) -> Self:
         """The same study with so many trials in training, unless its file names a number."""
         if self.schedule.parallel is not None:
             return self
@@ -158,8 +158,9 @@ class StudyConfig(Table):
         These are its edition, which floats of its models are traced, and how many trials train at a
         time. How its targets are scaled is written out.
         """
-        config = self.under(record.get("edition", 1)).tracing(record.get("traced_arguments", ()))
-        return config.at_a_time(record["schedule"]["parallel"]).with_target_scale()
+        config = self.with_edition(record.get("edition", 1))
+        config = config.with_traced_arguments(record.get("traced_arguments", ()))
+        return config.with_parallel(record["schedule"]["parallel"]).with_target_scale()
 
     def __repr__(self) -> str:
         return study_text(self.study, self.search, self.run_dir)
@@ -188,7 +189,7 @@ class StudyConfig(Table):
         """The rows that are read instead of the file that `data.path` names; None for others."""
         return self._rows
 
-    def reading(self, rows: StudyRows) -> Self:
+    def with_rows(self, rows: StudyRows) -> Self:
         """The same study, whose rows are these."""
         config = self.model_copy()
         config._rows = rows
@@ -244,13 +245,13 @@ class StudyConfig(Table):
     @property
     def keeps(self) -> MetricRule | None:
         """The rule for which epoch's weights a trial keeps; None for the last epoch."""
-        return self._judge(self._guide) if self.study.value == "best" else self.stops
+        return self._rule_of(self._guide) if self.study.value == "best" else self.stops
 
     @property
     def stops(self) -> MetricRule | None:
         """The rule for ending a trial early, or None."""
         table = self.train.early_stop
-        return None if table is None else self._judge(table.metric or self._guide)
+        return None if table is None else self._rule_of(table.metric or self._guide)
 
     @property
     def columns(self) -> dict[str, SearchEntry]:
@@ -470,7 +471,7 @@ class StudyConfig(Table):
         differing = (name for name in self.study.objectives if name != N_PARAMETERS)
         return next(differing, f"val_{self.train.loss_names[0]}")
 
-    def _judge(self, metric: str) -> MetricRule:
+    def _rule_of(self, metric: str) -> MetricRule:
         ways = dict(zip(self.study.objectives, self.study.directions, strict=True))
         return MetricRule(metric, ways.get(metric, better(metric)) == "maximize")
 

@@ -76,7 +76,7 @@ def decide_traced_arguments(
     if config.traced_arguments is not None:
         return config, ()
     traced, obstacles = _find_traceable(config, in_size, out_size)
-    config = config.tracing(traced)
+    config = config.with_traced_arguments(traced)
     return config, tuple(_continuous(config, obstacles, measure_compile))
 
 

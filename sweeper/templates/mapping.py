@@ -98,7 +98,7 @@ def study_of_mapping(
         is_possible = guessed.has_each_class_in(part_sizes(config, guessed.rows))
         if not is_possible:
             config = _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
-    return config.reading(rows)
+    return config.with_rows(rows)
 
 
 def _parse(raw: RawTable, texts: Sequence[str]) -> StudyConfig:

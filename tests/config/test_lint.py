@@ -59,7 +59,7 @@ def test_code_that_gets_standardized_targets_is_reported_unless_the_file_says_so
     if setting:
         assert found[0].startswith(f"{setting} gets targets that are scaled to mean 0 and ")
         assert 'data.target_scale = "none"' in found[0]
-    assert doubts(config.as_begun(config.at_a_time(4).canonical())) == ()
+    assert doubts(config.as_begun(config.with_parallel(4).canonical())) == ()
 
 
 def test_only_losses_of_parts_that_see_the_data_are_reported(tmp_path: Path) -> None:

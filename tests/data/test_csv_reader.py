@@ -86,7 +86,7 @@ def test_a_study_of_an_earlier_edition_still_numbers_its_rows_by_the_first_field
     make_study,
 ) -> None:
     study = make_study(CSV, "size,dose,kind\n" + numbered("").replace(".5", ",5"))
-    assert prepare(study.under(4)).feature_names == ("size", "dose")
+    assert prepare(study.with_edition(4)).feature_names == ("size", "dose")
 
 
 @pytest.mark.parametrize("separator", [",", "\t"])
@@ -97,11 +97,11 @@ def test_row_names_that_r_has_written_in_quotes_are_not_a_column(
     rows = [(i % 7 + 0.5, "NA" if i == 5 else i % 3, "ab"[i % 2]) for i in range(60)]
     text = "size,dose,kind\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows)
     settings = CSV + f"separator = '{separator}'\nimpute = 'median'\n"
-    expected = prepare(make_study(settings, text.replace(",", separator)).under(edition))
+    expected = prepare(make_study(settings, text.replace(",", separator)).with_edition(edition))
     of_r = '"size","dose","kind"\n' + "".join(
         f'"{i + 1}",{a},{b},"{c}"\n' for i, (a, b, c) in enumerate(rows)
     )
-    study = make_study(settings, of_r.replace(",", separator)).under(edition)
+    study = make_study(settings, of_r.replace(",", separator)).with_edition(edition)
     assert prepare(study).digest == expected.digest
     assert (guess(tmp_path / "rows.csv").features, guess(tmp_path / "rows.csv").rows) == (2, 60)
     new = read_rows(
@@ -173,7 +173,7 @@ def test_a_study_of_an_earlier_edition_keeps_its_separator(make_study) -> None:
         CSV.replace("kind", " State;kind") + 'categorical_columns = ["size;City"]\n',
         "size;City, State;kind\n" + rows,
     )
-    assert prepare(study.under(4)).n_features > 10
+    assert prepare(study.with_edition(4)).n_features > 10
     with pytest.raises(DataError, match="seem to be separated by ';'"):
         prepare(study)
 

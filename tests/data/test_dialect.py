@@ -128,7 +128,7 @@ def test_text_among_numbers_is_refused_with_either_decimal_separator(
     dialect = f'separator = ";"\ndecimal = "{decimal}"\n'
     with pytest.raises(DataError, match=found):
         prepare(make_study(CSV + dialect, text))
-    earlier = make_study(CSV + dialect, text).under(3)
+    earlier = make_study(CSV + dialect, text).with_edition(3)
     if decimal == ",":  # studies that began with it as categories go on
         assert prepare(earlier).n_features > 10
 

@@ -446,5 +446,5 @@ def test_folds_do_not_scale_numbers_whose_bins_are_those_of_all_rows(make_study)
     )
     data = prepare(encoded)
     assert (data.fold_scale == 1).all() and (data.fold_shift == 0).all()
-    assert (prepare(encoded.under(3)).fold_scale != 1).all()  # a study that began so goes on
+    assert (prepare(encoded.with_edition(3)).fold_scale != 1).all()  # a study that began so goes on
     assert (prepare(plain).fold_scale != 1).all()

@@ -496,7 +496,7 @@ def from_function(make_study: MakeStudy, tmp_path: Any) -> Callable[..., Any]:
     """Prepares the result of the function in `ROWS`."""
     (tmp_path / "rows.py").write_text(ROWS, encoding="utf-8")
     return lambda kind, edition=2, **more: prepare(
-        make_study(f'{PYTHON}args = {{ kind = "{kind}" }}\n', **more).under(edition)
+        make_study(f'{PYTHON}args = {{ kind = "{kind}" }}\n', **more).with_edition(edition)
     )
 
 

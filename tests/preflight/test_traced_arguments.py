@@ -182,7 +182,7 @@ def test_a_float_that_takes_the_value_of_another_setting_is_traced(tmp_path: Pat
     same = "search.model.slope={same_as='optimizer.lr'}"
     config = study(tmp_path, rate, same)
 
-    decided_ = config.tracing(decide(config)[0] or ())
+    decided_ = config.with_traced_arguments(decide(config)[0] or ())
 
     assert decided_.traced_arguments == ("model.slope",)
     assert not decided_.structural["optimizer.lr"]
@@ -192,19 +192,19 @@ def test_a_float_that_takes_the_value_of_another_setting_is_traced(tmp_path: Pat
 def test_what_was_decided_before_stands(tmp_path: Path) -> None:
     config = study(tmp_path, SLOPE)
 
-    assert decide(config.tracing(())) == ((), ())
+    assert decide(config.with_traced_arguments(())) == ((), ())
     assert decide(study(tmp_path, SLOPE, "traced_arguments=[]")) == ((), ())
 
 
 def test_traced_floats_are_not_part_of_the_structure(tmp_path: Path) -> None:
     config = study(tmp_path, SLOPE)
-    traced = config.tracing(["model.slope"])
+    traced = config.with_traced_arguments(["model.slope"])
     own, other = (traced.filled({"slope": value}) for value in (0.2, 0.3))
 
     assert config.filled({"slope": 0.2}).structure()["model.slope"] == 0.2
     assert own.structure() == other.structure()
     assert (own.traced()["model.slope"], other.traced()["model.slope"]) == (0.2, 0.3)
-    assert "traced_arguments" not in config.tracing(()).canonical()
+    assert "traced_arguments" not in config.with_traced_arguments(()).canonical()
     assert traced.canonical()["traced_arguments"] == ["model.slope"]
 
 

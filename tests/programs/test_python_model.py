@@ -183,7 +183,7 @@ def test_a_decay_rule_for_a_user_defined_class_equals_a_mask_in_plain_optax(
 @pytest.mark.slow
 def test_lanes_of_any_dropout_equal_trials_in_plain_equinox(tmp_path: Path) -> None:
     rates = "search.model={rate={type='float',low=0.0,high=0.5}}"
-    config = study(tmp_path, rates, "model.channels=2").tracing(["model.rate"])
+    config = study(tmp_path, rates, "model.channels=2").with_traced_arguments(["model.rate"])
     bench = Bench(config, tmp_path)
     trials = [spec(n, rate=rate, **RATES) for n, rate in enumerate((0.0, 0.2, 0.5))]
 

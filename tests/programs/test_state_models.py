@@ -215,7 +215,7 @@ def test_lanes_with_their_own_floats_equal_those_of_a_program_of_their_own(tmp_p
     )
     assert config.traced_arguments == ("model.rate",)
     bench = Bench(config, tmp_path)
-    exact = Bench(config.tracing([]), tmp_path)
+    exact = Bench(config.with_traced_arguments([]), tmp_path)
     trials = [spec(n, rate=rate, **RATES) for n, rate in enumerate((0.1, 0.4))]
 
     curves = bench.curves(trials, lane_loop="vmap")

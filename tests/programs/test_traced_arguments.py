@@ -65,7 +65,7 @@ TRIALS = [
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
-    config = parse(NETS_STUDY, tmp_path / "study.toml").tracing(ARGUMENTS)
+    config = parse(NETS_STUDY, tmp_path / "study.toml").with_traced_arguments(ARGUMENTS)
     return Bench(config, tmp_path)
 
 

@@ -28,7 +28,7 @@ DEPTHS = "search.model.depth.high=4"
 
 def study(*overrides: str) -> StudyConfig:
     config = parse(STUDY, Path("study.toml"), [POWERS, DEPTHS, *overrides])
-    return config.at_a_time(32)
+    return config.with_parallel(32)
 
 
 def foreseen(config: StudyConfig, n_trials: int = 64) -> Forecast:

@@ -31,4 +31,4 @@ def test_fewer_trials_train_at_a_time_if_their_results_matter(
     config = parse(STUDY, Path("study.toml"), overrides)
     assert default_parallel(config, "cpu", n_trials).trials == on_cpu
     assert default_parallel(config, "gpu", n_trials).trials == on_gpu
-    assert default_parallel(config.under(2), "cpu", n_trials).trials == 32
+    assert default_parallel(config.with_edition(2), "cpu", n_trials).trials == 32

@@ -176,7 +176,7 @@ def test_no_batch_size_has_more_structures_than_a_class_has_branches() -> None:
     assert len(one_of_each(config, {}, 99, 20)) == 21
     assert one_of_each(config, {}, 20, 20) == ()
     # a study that began before keeps its classes
-    assert len(one_of_each(config.under(3), {}, 99, MAX_BRANCHES)) == 21
+    assert len(one_of_each(config.with_edition(3), {}, 99, MAX_BRANCHES)) == 21
 
 
 def test_a_setting_of_some_structures_is_only_drawn_for_those() -> None:

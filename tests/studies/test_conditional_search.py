@@ -140,7 +140,7 @@ def test_a_forecast_counts_trials_under_conditions() -> None:
     norm = NORM.replace("}", ",when={'model.depth'=[2,3]}}")
     config = study([norm, ACTIVATION.replace("model.dropout=0.0,", "")])
     sizes = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
-    found = forecast(config.at_a_time(32), sizes, shipped("cpu"), "map", {}, 36)
+    found = forecast(config.with_parallel(32), sizes, shipped("cpu"), "map", {}, 36)
     trials = {
         (family.example.get("layer_norm", False), family.example.get("activation", "relu")): round(
             family.trials, 6

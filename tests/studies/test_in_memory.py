@@ -253,7 +253,7 @@ def test_categories_of_numbers_are_categories_in_memory_too(tmp_path: Path) -> N
         *("area", "city_a", "city_b", "code_1", "code_2", "code_3"),
         *("gap_10", "gap_20", "gap_30", "gap_nan", "half_0.5", "half_1", "half_1.5"),
     )
-    assert "code" in prepare(config.under(3)).feature_names  # as in studies that began so
+    assert "code" in prepare(config.with_edition(3)).feature_names  # as in studies that began so
 
 
 def test_arrays_in_the_other_byte_order_are_the_same_rows() -> None:

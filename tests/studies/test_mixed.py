@@ -130,7 +130,7 @@ def test_weights_of_both_kinds_are_kept(results: Results, config: StudyConfig) -
 def test_predictions_count_the_share_of_mlps(config: StudyConfig) -> None:
     sizes = DataSizes(in_size=64, out_size=10, train_rows=1200, val_rows=300)
     families = forecast(
-        config.at_a_time(32), sizes, shipped("cpu"), "map", {}, config.study.n_trials
+        config.with_parallel(32), sizes, shipped("cpu"), "map", {}, config.study.n_trials
     ).families
 
     ((name, mlps),) = families.items()

@@ -200,7 +200,7 @@ def test_studies_of_edition_1_compare_with_a_single_trial() -> None:
     options = {"n_startup_trials": 4}
     config = _pruned_by('name="median",n_startup_trials=4')
     assert given_options(config, "median", options)["n_min_trials"] == 4
-    assert "n_min_trials" not in given_options(config.under(1), "median", options)
+    assert "n_min_trials" not in given_options(config.with_edition(1), "median", options)
     options = {"n_startup_trials": 0}
     assert given_options(config, "median", options)["n_min_trials"] == 1
 

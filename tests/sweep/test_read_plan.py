@@ -26,7 +26,7 @@ STUDIES = {"mlp": bent(DIGITS, "search={}", WIDTHS), "parts": bent(PARTS, "optim
 
 @pytest.fixture(params=STUDIES)
 def study(request: pytest.FixtureRequest, tmp_path: Path) -> StudyConfig:
-    return study_in(tmp_path, STUDIES[request.param]).at_a_time(32)
+    return study_in(tmp_path, STUDIES[request.param]).with_parallel(32)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def test_a_new_study_has_the_newest_edition(tmp_path: Path) -> None:
 
 
 def test_a_study_resumes_as_it_began(tmp_path: Path) -> None:
-    began = study(tmp_path).under(2).at_a_time(5).canonical()
+    began = study(tmp_path).with_edition(2).with_parallel(5).canonical()
     now = study(tmp_path).as_begun(began)
     assert (now.edition, now.parallel) == (2, 5)
     named = study(tmp_path, f"edition = 3\n{STUDY}").as_begun(began)
@@ -38,7 +38,7 @@ def test_a_study_resumes_as_it_began(tmp_path: Path) -> None:
 
 
 def test_the_recorded_settings_contain_the_edition(tmp_path: Path) -> None:
-    old = study(tmp_path).under(1)
+    old = study(tmp_path).with_edition(1)
     assert "edition" not in old.canonical()
     assert study_of(old.canonical(), tmp_path / "s.toml").edition == 1
     new = study(tmp_path)
@@ -46,7 +46,7 @@ def test_the_recorded_settings_contain_the_edition(tmp_path: Path) -> None:
 
 
 def test_an_edition_named_in_a_file_is_used(tmp_path: Path) -> None:
-    assert study(tmp_path, f"edition = 1\n{STUDY}").under(2).edition == 1
+    assert study(tmp_path, f"edition = 1\n{STUDY}").with_edition(2).edition == 1
 
 
 @pytest.mark.parametrize("edition", ["0", "99", "true", "'2'"])

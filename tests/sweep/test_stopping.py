@@ -79,7 +79,7 @@ def test_trials_that_were_cut_off_use_up_no_patience_since_edition_4(reason: Rea
     rows = [row | {"trial_number": number} for number in (1, 2)]
     first = {"trial_number": 0, "last_round": 1, "state": "COMPLETE", "value": 0.5, "reason": None}
     assert not rules_met(study, [first, *rows], [cut, cut])
-    assert rules_met(study.under(3), [first, *rows]) == ("patience",)
+    assert rules_met(study.with_edition(3), [first, *rows]) == ("patience",)
     assert rules_met(study, [first, *rows], [failed, cut, failed]) == ("patience",)
     assert rules_met(study, (), [best, cut, failed, failed]) == ("patience",)
 
@@ -91,7 +91,9 @@ def test_a_study_that_ran_out_of_time_goes_on_with_more_of_it() -> None:
     short = round_machine.study([*rules, "study.timeout=10s"])
     ended = round_machine.run(short, ledger, clock=count(1.0).__next__).state.ended
     assert ended.counts == {"COMPLETE": 8, "PRUNED": 8}
-    assert len(round_machine.run(round_machine.study(rules).under(3), ledger).state.ended) == 16
+    assert (
+        len(round_machine.run(round_machine.study(rules).with_edition(3), ledger).state.ended) == 16
+    )
     ended = round_machine.run(round_machine.study(rules), ledger).state.ended
     assert ended.counts["COMPLETE"] > 8
 
