@@ -166,7 +166,7 @@ def run(
             store=store or NoStore(),
             clock=clock,
             structure_of=Structures(
-                lambda spec: config.filled(spec.params),
+                lambda spec: config.settings_of(spec.params),
                 lambda settings: 3 * settings.model.width,
                 {},
             ),

@@ -36,7 +36,7 @@ from sweeper.config.table import (
     Table,
     field_of,
     is_left_out,
-    settings_of,
+    settings_with_role,
     value_of,
 )
 from sweeper.config.train import OwnProgramTable, SupervisedTable
@@ -197,7 +197,7 @@ def optional_parts(
     This includes numbers without a value in the study that some of its trials draw.
     """
     for name, table in tables.items():
-        for setting in settings_of(type(table), Role.TRACED):
+        for setting in settings_with_role(type(table), Role.TRACED):
             key, value = f"{name}.{setting}", value_of(table, setting)
             is_part, searched = general(key) in OPTIONAL_PARTS, is_searched(key)
             is_number = value is None and has_number_without(key)
@@ -299,6 +299,6 @@ class Settings:
         return {
             f"{table}.{name}": value_of(values, name) if "." in name else getattr(values, name)
             for table, values in self._tables
-            for name in settings_of(type(values), role)
+            for name in settings_with_role(type(values), role)
             if not is_left_out(values, name)
         }

@@ -45,7 +45,7 @@ from sweeper.config.settings import (
 )
 from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
 from sweeper.config.summary import study_html, study_text
-from sweeper.config.table import Flaw, Role, Table, field_of, filled, role_of, value_of
+from sweeper.config.table import Flaw, Role, Table, field_of, role_of, value_of, with_values
 from sweeper.config.toml import Source
 from sweeper.config.train import better
 from sweeper.config.trial import TrialTable
@@ -199,7 +199,7 @@ class StudyConfig(Table):
         """A problem at the dotted `key` of this file."""
         return self._source.problem(Flaw(key, found, hint))
 
-    def filled(self, params: Mapping[str, Scalar]) -> Settings:
+    def settings_of(self, params: Mapping[str, Scalar]) -> Settings:
         """The settings of a trial that drew `params`, by column.
 
         Searched settings that are not in `params` keep the file's own value.
@@ -211,12 +211,12 @@ class StudyConfig(Table):
         for key, value in values.items():
             table, _, setting = key.partition(".")
             drawn[table][setting] = value
-        model = filled(self.model, drawn["model"])
-        optimizer = filled(self.optimizer, drawn["optimizer"])
+        model = with_values(self.model, drawn["model"])
+        optimizer = with_values(self.optimizer, drawn["optimizer"])
         return Settings(
             model=model.own() if isinstance(model, MixedTable) else model,
             optimizer=optimizer.own() if isinstance(optimizer, MixedOptimizerTable) else optimizer,
-            train=filled(self.train, drawn["train"]),
+            train=with_values(self.train, drawn["train"]),
             parts=self._parts.union(self.traced_arguments or ()),
             base_dir=self.base_dir,
             keeps=self.keeps,

@@ -87,14 +87,14 @@ def value_of(table: Table, setting: str) -> Any:
     return value
 
 
-def filled(table: AnyTable, values: Mapping[str, Any]) -> AnyTable:
+def with_values(table: AnyTable, values: Mapping[str, Any]) -> AnyTable:
     """`table` with new values for dotted settings, which have been validated before."""
     own = {name: value for name, value in values.items() if "." not in name}
     inner: dict[str, dict[str, Any]] = {}
     for setting in values.keys() - own.keys():
         name, _, rest = setting.partition(".")
         inner.setdefault(name, {})[rest] = values[setting]
-    own |= {name: filled(getattr(table, name), drawn) for name, drawn in inner.items()}
+    own |= {name: with_values(getattr(table, name), drawn) for name, drawn in inner.items()}
     return table.model_copy(update=own)
 
 
@@ -142,7 +142,7 @@ LATER = Later()
 
 
 @cache
-def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
+def settings_with_role(table: type[Table], role: Role) -> tuple[str, ...]:
     """The settings of `table` and of the tables in it with this `role`, in the file's order.
 
     Tables in it that must be the same for every trial are left out.
@@ -153,7 +153,7 @@ def settings_of(table: type[Table], role: Role) -> tuple[str, ...]:
         if inner is not None and is_fixed(table, name):
             continue
         if inner is not None:
-            found += [f"{name}.{setting}" for setting in settings_of(inner, role)]
+            found += [f"{name}.{setting}" for setting in settings_with_role(inner, role)]
         elif role_of(table, name) is role:
             found.append(name)
     return tuple(found)

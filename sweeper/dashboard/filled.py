@@ -32,7 +32,9 @@ def tables_of(study: PublishedStudy) -> Tables:
     return found
 
 
-def filled(chart: Block, study: PublishedStudy, tables: Tables, selected: Sequence[int]) -> Option:
+def fill_chart(
+    chart: Block, study: PublishedStudy, tables: Tables, selected: Sequence[int]
+) -> Option:
     """The option of a chart in which each series has its `data`, and its `color` for a tone.
 
     Trials in `selected` get a ring, and their curves in a chart of curves.

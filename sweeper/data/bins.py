@@ -55,7 +55,7 @@ def _used(config: StudyConfig) -> dict[tuple[str, int], None]:
     if "ple" in (config.drawn_values("model.numbers") or ()):
         ways, counts = (config.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
         pairs = {(str(way), int(count)): None for way, count in product(ways, counts)}
-    own = config.filled({}).model
+    own = config.settings_of({}).model
     if isinstance(own, RowModelTable) and own.encoded_by is not None:
         pairs[own.bins, own.n_bins] = None
     return pairs

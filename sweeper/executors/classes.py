@@ -132,7 +132,7 @@ class Classes:
 
     def program(self, program_class: ProgramClass, settings: Settings) -> Program | Switch:
         """The program of a class; `settings` are those of any of its trials."""
-        branches = [self._config.filled(params) for params in program_class.branches]
+        branches = [self._config.settings_of(params) for params in program_class.branches]
         if branches:
             return self.programs.of_branches(program_class, branches)
         return self.programs.of_class(program_class, settings)
@@ -143,7 +143,7 @@ class Classes:
         if program.branches:
             exact = self.branches_of(work)[0]
         elif program.padded_width is not None:
-            settings = self._config.filled(work.specs[0].params)
+            settings = self._config.settings_of(work.specs[0].params)
             structure = short_hash(canonical(settings.structure()))
             exact = replace(
                 program,
@@ -160,7 +160,7 @@ class Classes:
 
     def branches_of(self, work: Work) -> list[ProgramClass]:
         """The class of each trial's own structure in a class with branches."""
-        settings = [self._config.filled(spec.params) for spec in work.specs]
+        settings = [self._config.settings_of(spec.params) for spec in work.specs]
         switch = self.program(work.program, settings[0])
         assert isinstance(switch, Switch), "only called for classes with branches"
         branches = branch_classes(work.program)
@@ -185,7 +185,7 @@ class Classes:
     def _compile(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> Compiled:
         before = time.perf_counter()
         with self.timeline.spending(Activity.COMPILE, class_id=program_class.class_id) as span:
-            settings = self._config.filled(params)
+            settings = self._config.settings_of(params)
             program = self.program(program_class, settings)
             is_spread = bool(program_class.branches)
             data = self.data_on_device(settings.train.batch_size, is_spread=is_spread)

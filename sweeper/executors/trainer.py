@@ -148,7 +148,7 @@ class Trainer:
         )
 
     def _train(self, work: Work, place: Place, started_at: float, *, alone: bool) -> Outcome:
-        settings = [self._config.filled(spec.params) for spec in work.specs]
+        settings = [self._config.settings_of(spec.params) for spec in work.specs]
         program = self.classes.program(work.program, settings[0]).layout
         compiled = self.classes.compiled(work.program, work.specs[0].params)
         compile_s = self.classes.claimed_s(work.program)

@@ -113,7 +113,7 @@ _ENDED = {"complete": "is complete", "pruned": "was pruned"}
 
 
 def _summary(config: StudyConfig, row: Record, record: Record) -> str:
-    model = config.filled(record["params"]).model
+    model = config.settings_of(record["params"]).model
     what = {"python": "A user-defined model", "parts": "A model of several parts"}
     made = what.get(model.kind)
     if made is None:

@@ -132,7 +132,7 @@ def _texts(
     weights: str,
 ) -> dict[str, str]:
     """All text files by name; `weights` is the digest of `model.eqx`."""
-    settings = config.filled(record["params"])
+    settings = config.settings_of(record["params"])
     spec = DataSpec.from_dict(record["data"]["spec"])
     networks = Programs(spec).networks(settings)
     modules = {**texts_of(config, config.functions), **record["code"]["texts"]}

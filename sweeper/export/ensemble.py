@@ -358,7 +358,7 @@ def _kept_models(
     trust_code: bool,
 ) -> Iterator[Any]:
     """The kept model of each replicate and fold of a trial."""
-    settings, number = config.filled(json.loads(row["params_json"])), int(row["trial_number"])
+    settings, number = config.settings_of(json.loads(row["params_json"])), int(row["trial_number"])
     program = programs.exact(settings)
     for index, member in enumerate(config.members):
         kept = read_saved(run_dir.saved(number, index), trusted=trust_code)

@@ -54,7 +54,7 @@ def _bytes_of(config: StudyConfig, spec: DataSpec) -> int:
     drawn = [
         {n: v for n, v in given.items() if n in config.columns} for given in config.study.enqueue
     ]
-    trials = [config.filled(params) for params in drawn or [{}]]
+    trials = [config.settings_of(params) for params in drawn or [{}]]
     lanes = len(config.members) if config.trial is None else config.trial.program.capacity
     itemsize = 8 if spec.dtype == "float64" else 4
     programs = Programs(spec)

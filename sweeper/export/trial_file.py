@@ -131,7 +131,7 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
 def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     """All tables of the study file of one trial, in order."""
     canonical = with_rows_file(config, config.canonical())
-    settings = config.filled(json.loads(row["params_json"]))
+    settings = config.settings_of(json.loads(row["params_json"]))
     for name in ("model", "optimizer", "train"):
         canonical[name] = getattr(settings, name).model_dump(mode="json")
     if _phases_have_rates(settings.train):
@@ -191,7 +191,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
             "sizes": {name: [w, d] for name, w, d in sizes_in(row.get("padded_parts") or "")},
             "xla_threads": row.get("xla_threads"),
             "epochs": config.max_epochs,
-            "parts": sorted(config.filled({}).parts),
+            "parts": sorted(config.settings_of({}).parts),
             "traced": dict(traced_structure(config, lane_loop)),
         },
     }

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sweeper.dashboard.blocks import Block
-from sweeper.dashboard.filled import MOST_SELECTED, filled, tables_of
+from sweeper.dashboard.filled import MOST_SELECTED, fill_chart, tables_of
 from sweeper.dashboard.page import VIEWS
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views import history, learning, pareto
@@ -161,7 +161,7 @@ def _figure(
     tables = tables_of(study)
     rows = [
         [
-            None if it is None else (filled(it, study, tables, selected), it["place"]["height"])
+            None if it is None else (fill_chart(it, study, tables, selected), it["place"]["height"])
             for it in row
         ]
         for row in _rows(blocks, chosen)

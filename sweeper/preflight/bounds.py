@@ -55,7 +55,7 @@ def sizes(config: StudyConfig, programs: Programs) -> tuple[int, int] | None:
         if options is None or prod(map(len, options)) > _MAX_MODELS:
             return None
         for several in product(*options):
-            settings = config.filled(
+            settings = config.settings_of(
                 {name: value for one in several for name, value in one.items()}
             )
             counts.append(programs.n_parameters(settings))

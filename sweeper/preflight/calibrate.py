@@ -286,7 +286,7 @@ def _timing(ready: _Ready, lane_s: float) -> Timing:
 
 def _compile_case(case: Case) -> _Ready:
     config = case.config()
-    settings = config.filled({})
+    settings = config.settings_of({})
     traced = traced_structure(config, case.lane_loop)
     is_padded = (case.padded_depth, case.depth) != (1, 1)
     exact, family = compiled_in(settings, traced), family_of(settings, traced)

@@ -111,7 +111,7 @@ def _check_memory_limit(config: StudyConfig, data: Dataset) -> None:
     rows = (data.x_train, data.y_train, data.w_train)
     least, what = sum(array.nbytes for array in rows), "the training rows"
     if not any(key.startswith("model.") for key in config.search) and not config.has_user_models:
-        n_parameters = never_run(config, data).n_parameters(config.filled({}))
+        n_parameters = never_run(config, data).n_parameters(config.settings_of({}))
         least += n_parameters * data.x_train.itemsize
         what += " and the weights of one model"
     if least > limit:

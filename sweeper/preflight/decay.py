@@ -113,7 +113,7 @@ def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:
 def _may_decay(config: StudyConfig, programs: Programs, part: str | None, decay: Decay) -> bool:
     """Whether some array of some trial's model decays, as far as all of them are known."""
     try:
-        first = _leaves(programs, config.filled({}), part)
+        first = _leaves(programs, config.settings_of({}), part)
     except RAISED:  # by user code; reported when the model is checked
         return True
     if any_decays(first, decay):
@@ -140,7 +140,7 @@ def _models_of_kind(
 ) -> ModelLeaves:
     found: list[tuple[Leaf, ...]] = []
     for several in islice(product(*_options(config, kind)), _MAX_MODELS):
-        settings = config.filled({key: value for one in several for key, value in one.items()})
+        settings = config.settings_of({key: value for one in several for key, value in one.items()})
         try:
             found.append(_leaves(programs, settings, part))
         except RAISED:  # by user code; reported when the model is checked
@@ -214,7 +214,7 @@ def decay_preview(config: StudyConfig, programs: Programs) -> dict[str, Any]:
                 decisions(network.vector.shapes(), network.vector.decay),
             )
             for kind in config.kinds
-            for settings in (config.filled(_example(config, kind)),)
+            for settings in (config.settings_of(_example(config, kind)),)
             for name, network in programs.networks(settings).items()
         ],
     }

@@ -38,7 +38,7 @@ def fixed_start(config: StudyConfig, in_size: int, out_size: int) -> Record | No
         return None
     digests: dict[str, str] = {}
     for check in model_checks(config, in_size, out_size):
-        name = check.filled({}).function
+        name = check.table_with({}).function
         function = load_function(name, config.base_dir)
         searched = [(entry.column(key), ends(entry)) for key, entry in check.splitting()]
         drawn = [{column: value} for column, values in searched for value in values]

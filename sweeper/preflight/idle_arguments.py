@@ -65,7 +65,7 @@ def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
 def _networks(
     config: StudyConfig, programs: Programs, part: str, drawn: Sequence[dict[str, Scalar]]
 ) -> list[UserNetwork]:
-    found = [programs.networks(config.filled(params))[part] for params in drawn]
+    found = [programs.networks(config.settings_of(params))[part] for params in drawn]
     return [network for network in found if isinstance(network, UserNetwork)]
 
 

@@ -57,14 +57,14 @@ def _variants(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
     """Settings of trials with a user-defined model, and how each differs from the written ones."""
     kind = "parts" if config.kinds == ("parts",) else "python"
     chosen = config.params_of(kind)
-    yield "", config.filled(chosen)
+    yield "", config.settings_of(chosen)
     for name, entry in config.search.items():
         if not isinstance(entry, CategoricalSearch) or not name.startswith("model."):
             continue
         if config.splits(name, kind):
             for value in entry.choices:
                 said = f"with {name.rpartition('.')[2]} = {value!r}, "
-                yield said, config.filled({**chosen, entry.column(name): value})
+                yield said, config.settings_of({**chosen, entry.column(name): value})
 
 
 def _under_logits(
@@ -121,7 +121,7 @@ def undefined_measures(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """
     if not isinstance(config.train, SupervisedTable | AlternatingTable):
         return
-    settings, spec = config.filled({}), data_spec(config, data)
+    settings, spec = config.settings_of({}), data_spec(config, data)
     y = jnp.asarray(data.y_val if len(data.y_val) else data.y_train)
     for name, setting in config.train.functions.items():
         if setting == "loss":
@@ -311,7 +311,7 @@ def slow_convolutions(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """User-defined models that convolve on a CPU, where XLA is slow at it inside a loop."""
     if not config.has_user_models or jax.default_backend() != "cpu":
         return
-    networks = Programs(data_spec(config, data)).networks(config.filled({}))
+    networks = Programs(data_spec(config, data)).networks(config.settings_of({}))
     for name, network in networks.items():
         if isinstance(network, UserNetwork) and _convolves(network):
             yield (

@@ -43,11 +43,11 @@ def memory_bytes(
 def _settings(config: StudyConfig, program: ProgramClass) -> Iterator[Settings]:
     """The settings that a class compiles in, of each of its branches."""
     for params in program.branches:
-        yield config.filled(params)
+        yield config.settings_of(params)
     if not program.branches:
         own = json.loads(program.settings)
         keys = [key for key in config.search if not isinstance(own.get(key, []), list)]
-        yield config.filled({config.search[key].column(key): own[key] for key in keys})
+        yield config.settings_of({config.search[key].column(key): own[key] for key in keys})
 
 
 def _of_branch(

@@ -92,7 +92,7 @@ class TrialRuns:
     ) -> Outcome:
         """The outcome of a bucket of these trials."""
         specs = tuple(TrialSpec(number, {}, {}, 0) for number in numbers)
-        settings = self.config.filled({})
+        settings = self.config.settings_of({})
         program = ProgramClass(
             class_id=f"check_{lane_loop}",
             settings=canonical(compiled_in(settings, {})),
@@ -119,7 +119,7 @@ class TrialRuns:
     @property
     def program(self) -> Program:
         """A program that was not traced before."""
-        return Programs(data_spec(self.config, self.data)).exact(self.config.filled({}))
+        return Programs(data_spec(self.config, self.data)).exact(self.config.settings_of({}))
 
     @property
     def batches(self) -> list[Batch]:
@@ -131,7 +131,7 @@ class TrialRuns:
 
     def traced(self) -> str:
         """The StableHLO text that a class is compiled from, traced again."""
-        program, settings = self.program, self.config.filled({})
+        program, settings = self.program, self.config.settings_of({})
         parts = put_data(self.config, self.data, settings.train.batch_size)
         lanes = abstract_lanes(program.layout, N_TRIALS, settings)
         # what is printed during tracing is shown when a study starts, so not here
@@ -142,7 +142,7 @@ class TrialRuns:
         """The arrays of a trial's model at its end."""
         lane = next(lane for lane in outcome.lanes if lane.number == number)
         file = LaneFile(self.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
-        like = self.program.layout.exact_abstract(self.config.filled({}))
+        like = self.program.layout.exact_abstract(self.config.settings_of({}))
         ended = replace(like, optimizer=None, step=None, average=None, kept=None, patience=None)
         return jax.tree.leaves(file.lane(number, ended))
 
@@ -296,7 +296,7 @@ def _calls_nobody(trial: TrialRuns) -> _Broken:
 def _keeps_what_it_changes(trial: TrialRuns) -> _Broken:
     program = trial.program
     assert isinstance(program, Own), "only called for such programs"
-    changed = unkept(program, trial.config.filled({}), trial.batches)
+    changed = unkept(program, trial.config.settings_of({}), trial.batches)
     if not changed:
         return None
     named = ", ".join(f"model{path}" for path in changed)

@@ -126,7 +126,7 @@ def _obstacle_in_study(check: ModelCheck, key: str) -> Obstacle | None:
         return Obstacle(f"'{train.program}' would train it as an array of the model", _FEW_VALUES)
     if isinstance(train, CoupledTable) and is_function(train.objective):
         return Obstacle(f"'{train.objective}' would get it as an array of a model", _FEW_VALUES)
-    arguments = check.filled({}).arguments
+    arguments = check.table_with({}).arguments
     if name not in arguments:
         why = f"some trials do not draw it, and [{check.key}] does not have it"
         return Obstacle(why, f"write {name} = ... in [{check.key}]")
@@ -170,7 +170,7 @@ def _tried_values(check: ModelCheck, key: str) -> list[float]:
     inside: Any = ordinary[len(ordinary) // 2]
     special: list[Any] = [*ends(entry), *(one for one in _SPECIAL if entry.has(one) is not None)]
     if entry.when:
-        special.append(check.filled({}).arguments[key.rpartition(".")[2]])
+        special.append(check.table_with({}).arguments[key.rpartition(".")[2]])
     tried: list[Any] = [*dict.fromkeys([inside, *special])]
     return tried
 
@@ -181,7 +181,7 @@ def _obstacle_with(
     params: Mapping[str, Scalar],
     special: Sequence[Mapping[str, float]],
 ) -> Obstacle | None:
-    table = check.filled(params)
+    table = check.table_with(params)
     function = load_function(table.function, check.config.base_dir)
     given = {"in_size": check.in_size, "out_size": check.out_size, **table.arguments, **inside}
     dtype = jax.dtypes.canonicalize_dtype(check.config.execution.precision)

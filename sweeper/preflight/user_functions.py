@@ -187,7 +187,7 @@ def optimizer_arguments(
     config: StudyConfig, params: Mapping[str, Scalar], key: str = "optimizer"
 ) -> dict[str, Any]:
     """What a user-defined optimizer is called with in a trial, for a model of one array."""
-    own = config.filled(params).of_part(key.partition(".")[2]).optimizer
+    own = config.settings_of(params).of_part(key.partition(".")[2]).optimizer
     assert isinstance(own, UserOptimizerTable)
     given = {**own.arguments, **({} if own.lr is None else {"lr": own.lr})}
     function = load_function(own.name, config.base_dir)
@@ -341,7 +341,7 @@ def _unfit_function(
 ) -> Wrong | None:
     """What was found and how to fix it; None if every model has its loss."""
     name, batch = train.objective, abstract_batch(_ROWS, data)
-    program = programs_to_trace(config, data).exact(config.filled({}))
+    program = programs_to_trace(config, data).exact(config.settings_of({}))
     assert isinstance(program, Coupled)
     vectors = program.abstract().model
     given: list[Any] = []
@@ -438,7 +438,7 @@ def _traced_again(config: StudyConfig, data: Dataset, module: str) -> Trace | No
 
 def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
     """Fresh weights, one step and its evaluation."""
-    settings, programs = config.filled(_traced_params(config)), programs_to_trace(config, data)
+    settings, programs = config.settings_of(_traced_params(config)), programs_to_trace(config, data)
     program = programs.exact(settings)
     networks = programs.networks(settings).values()
     state, lane = program.layout.abstract(), program.layout.lane(0, settings)

@@ -127,7 +127,7 @@ class ModelCheck:
 
     def problems(self) -> list[Problem]:
         """What is wrong with the function and with its models."""
-        config, table = self.config, self.filled({})
+        config, table = self.config, self.table_with({})
         try:
             function = load_function(table.function, config.base_dir)
         except LoadError as error:
@@ -152,7 +152,7 @@ class ModelCheck:
                         f"search.{name}", f"with {setting} = {value!r}, {found[0]}", found[1]
                     )
                     break
-        table = self.filled({})
+        table = self.table_with({})
         # the file of a trial names all settings, whether they have an effect or not
         if table.fixed_start and not self._has_fixed_start and config.trial is None:
             found = f"'{table.function}' returns other initial weights for every key"
@@ -167,7 +167,7 @@ class ModelCheck:
 
     def _unfit_model(self, function: Function, params: Mapping[str, Scalar]) -> Wrong | None:
         """What was found and how to fix it; None if such a model can be trained."""
-        table, given = self.filled(params), self.given(params)
+        table, given = self.table_with(params), self.given(params)
         dtype = jax.dtypes.canonicalize_dtype(self.config.execution.precision)
         x = jax.ShapeDtypeStruct((self.in_size,), dtype)
         try:
@@ -254,11 +254,11 @@ class ModelCheck:
     def given(self, params: Mapping[str, Scalar]) -> dict[str, Any]:
         """The arguments of the function besides the key, for a trial with `params`."""
         sizes = {"in_size": self.in_size, "out_size": self.out_size}
-        return {**sizes, **self.filled(params).arguments}
+        return {**sizes, **self.table_with(params).arguments}
 
-    def filled(self, params: Mapping[str, Scalar]) -> PythonTable:
+    def table_with(self, params: Mapping[str, Scalar]) -> PythonTable:
         """The table for a trial with `params` whose model the function builds."""
-        model: Any = self.config.filled({**params, **self.config.params_of("python")}).model
+        model: Any = self.config.settings_of({**params, **self.config.params_of("python")}).model
         if isinstance(model, PartsTable):
             model = model.parts[self.key.removeprefix("model.")]
         assert isinstance(model, PythonTable)

@@ -67,9 +67,10 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
 
 def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """The names of the metrics that the program's `evaluate` returns; empty if it raises."""
-    program = programs_to_trace(config, data).exact(config.filled({}))
+    settings = config.settings_of({})
+    program = programs_to_trace(config, data).exact(settings)
     assert isinstance(program, Own)
-    lane, batch = program.lane(0, config.filled({})), abstract_batch(config.train.batch_size, data)
+    lane, batch = program.lane(0, settings), abstract_batch(config.train.batch_size, data)
     try:
         state = program.abstract()
         given = eqx.filter_eval_shape(program.evaluated_by_user, state, batch, lane)
@@ -102,7 +103,7 @@ def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
     programs = programs_to_trace(config, data)
 
     def wrong(params: Mapping[str, Scalar]) -> Wrong | None:
-        return _unfit_trial(programs, config.filled(params), data)
+        return _unfit_trial(programs, config.settings_of(params), data)
 
     if found := wrong({}):
         yield config.problem("train.program", *found)

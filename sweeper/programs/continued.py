@@ -70,7 +70,7 @@ def settings_of(file: SavedFile, base_dir: Path) -> Settings:
     Raises:
         SetupError: it is a file of a run directory, which does not describe its trial.
     """
-    return replace(study_of_model(file).filled({}), base_dir=base_dir)
+    return replace(study_of_model(file).settings_of({}), base_dir=base_dir)
 
 
 def study_of_model(file: SavedFile) -> StudyConfig:

@@ -90,9 +90,9 @@ def phase_of(
 
     @cache
     def own(number: int) -> AlternatingTable:
-        filled = config.filled(params_of(number)).train
-        assert isinstance(filled, AlternatingTable)
-        return filled
+        table = config.settings_of(params_of(number)).train
+        assert isinstance(table, AlternatingTable)
+        return table
 
     return lambda number, epoch: own(number).phase_at(epoch)
 

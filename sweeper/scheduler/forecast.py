@@ -272,7 +272,7 @@ def forecast(
     how = costs, lane_loop, capacity_for(lane_loop, at_once, devices)
     families: dict[str, Family] = {}
     for name, cells in cells_by_family(config, traced, n_trials).items():
-        settings = config.filled(cells[0].example)
+        settings = config.settings_of(cells[0].example)
         works, trials = _workloads(config, settings, data, traced), sum(c.trials for c in cells)
         example = cells[0].example if "" in works else dict[str, Scalar]()
         family = Family(works, _phases(settings), trials, example)
@@ -316,7 +316,7 @@ def _workloads(
     if not isinstance(model, PartsTable):
         return {"": workload_of(config, settings, data, traced)}
     assert isinstance(train, AlternatingTable | CoupledTable)
-    whole = workload_of(config, config.filled({}), data, traced)
+    whole = workload_of(config, config.settings_of({}), data, traced)
     found: dict[str, Workload] = {}
     sizes = sizes_of_parts(model, train, data.in_size, data.out_size)
     for name, (in_size, out_size) in sizes.items():

@@ -135,7 +135,7 @@ class LatticeClass:
         return all(w >= own_w and d >= own_d for (_, w, d), (_, own_w, own_d) in pairs)
 
 
-def filled(width: int) -> int:
+def round_up_width(width: int) -> int:
     """The width of a padded class for `width` units: whole vectors of a processor.
 
     On a CPU a class of 151 units takes nearly twice as long as one of 152, because matrix rows that
@@ -193,7 +193,7 @@ def lattice(
     """The classes for which compiling and training models without parts takes the least time.
 
     They ascend by width, then depth, and are cut by the widths that trials have; a padded class is
-    then as wide as `filled` returns. Shapes without trials get no class.
+    then as wide as `round_up_width` returns. Shapes without trials get no class.
     """
     cells = [cell for cell in cells if cell.trials > 0]
     if not cells:
@@ -225,7 +225,7 @@ def _class_of(
     """The class of the cells from the first to the last of these rows and columns."""
     top, (shallowest, depth) = grid.tops[rows[1]], (grid.depths[column] for column in columns)
     structures = len({cell.sizes for cell in cells})
-    width = filled(top) if structures > 1 else top
+    width = round_up_width(top) if structures > 1 else top
     return LatticeClass(
         sizes=plain_size(width, depth),
         widths=(grid.lows[rows[0]], top),
@@ -299,7 +299,7 @@ def intervals(starts: NDArray[np.intp]) -> list[tuple[int, int]]:
 
 
 def padded_sizes(several: Iterable[Sizes]) -> Sizes:
-    """The sizes that a class for all of these is padded to, with each width `filled`.
+    """The sizes that a class for all of these is padded to, with each width rounded up.
 
     The sizes of a single one are not padded.
     """
@@ -310,7 +310,9 @@ def padded_sizes(several: Iterable[Sizes]) -> Sizes:
         (part[0][0], max(width for _, width, _ in part), max(depth for *_, depth in part))
         for part in zip(*different, strict=True)
     )
-    return tuple((name, filled(width) if depth else width, depth) for name, width, depth in largest)
+    return tuple(
+        (name, round_up_width(width) if depth else width, depth) for name, width, depth in largest
+    )
 
 
 def ordered_lattice(

@@ -75,7 +75,7 @@ def _share_of(kind: ModelKind, config: StudyConfig, params: Mapping[str, Scalar]
     """The share of trials with such parameters whose model is of this kind."""
     entry = config.search.get("model.kind")
     if entry is None or entry.column("model.kind") not in params:
-        return float(config.filled(params).model.kind == kind)
+        return float(config.settings_of(params).model.kind == kind)
     choices = entry.values() or ()
     return choices.count(kind) / len(choices)
 
@@ -110,7 +110,7 @@ def cells_of(
     example: Mapping[str, Scalar],
     trials: float,
 ) -> Iterator[Cell]:
-    model = config.filled(example).model
+    model = config.settings_of(example).model
     assert isinstance(model, MlpTable | TabMTable), "other models have no family"
     pinned = _family_settings(config, traced, model.kind)
     widths, depths = (
@@ -137,11 +137,11 @@ def cells_by_family(
     """The trials of each family that can share a padded class, by its name."""
     found: dict[str, list[Cell]] = {}
     for example, chance in families_of(config, traced):
-        name = family_of(config.filled(example), traced)
+        name = family_of(config.settings_of(example), traced)
         if name is not None:
             found.setdefault(name, []).extend(cells_of(config, traced, example, n_trials * chance))
     for params, chance in _structures_of_parts(config, traced):
-        settings = config.filled(params)
+        settings = config.settings_of(params)
         name = family_of(settings, traced)
         if name is not None:
             cell = Cell(sizes_of(settings), n_trials * chance, params)
@@ -197,10 +197,10 @@ def one_of_each(
         filled: Mapping[str, Any] = {**others, **dict(zip(telling, drawn, strict=True))}
         columns = {config.search[key].column(key): value for key, value in filled.items()}
         params = config.active(columns)
-        own = config.filled(params).structure()
+        own = config.settings_of(params).structure()
         found.setdefault(tuple(one for one in own.items() if one[0] not in traced), params)
     if config.edition > 3:
-        of_batch = Counter(config.filled(params).train.batch_size for params in found.values())
+        of_batch = Counter(config.settings_of(params).train.batch_size for params in found.values())
         are_few = len(found) <= n_trials and max(of_batch.values()) <= most
     else:
         batches = config.drawn_values("train.batch_size") or ()

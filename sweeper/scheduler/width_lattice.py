@@ -24,9 +24,9 @@ from sweeper.scheduler.lattice import (
     Cell,
     CellGrid,
     LatticeClass,
-    filled,
     grid_of,
     plain_size,
+    round_up_width,
 )
 
 # if there are more widths than this, they are rounded up: the time for the search is cubic in them
@@ -60,13 +60,13 @@ class Prices:
 def width_lattice(cells: Iterable[Cell], prices: Prices) -> tuple[LatticeClass, ...]:
     """The classes for which compiling and training take the fewest seconds in total.
 
-    For networks with hidden layers. Classes ascend by width, run lanes at widths that are `filled`,
-    and are as deep as the deepest shape of all; a class for a single shape has exactly its size.
+    For networks with hidden layers. Classes ascend by width, run lanes at rounded widths, and
+    are as deep as the deepest shape of all; a class for a single shape has exactly its size.
     """
     wanted = [cell for cell in cells if cell.trials > 0]
     if not wanted:
         return ()
-    grid = grid_of(wanted, _MAX_WIDTHS, filled)
+    grid = grid_of(wanted, _MAX_WIDTHS, round_up_width)
     depth = grid.depths[-1]
     return tuple(_class_of(grid, rows, depth, prices) for rows in _cut(grid, depth, prices))
 

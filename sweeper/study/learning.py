@@ -277,7 +277,7 @@ def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
 def _setting_of_trial(
     config: StudyConfig, params: Mapping[str, Scalar]
 ) -> Callable[[str, SearchEntry], object]:
-    settings = config.filled(params)
+    settings = config.settings_of(params)
 
     def setting(key: str, entry: SearchEntry) -> object:
         return _value_in(settings, key)

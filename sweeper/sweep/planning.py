@@ -149,7 +149,7 @@ def costs_of(config: StudyConfig) -> CostModel:
 def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> Structures:
     """The structure of each trial of a study on its data."""
     return Structures(
-        lambda spec: config.filled(spec.params),
+        lambda spec: config.settings_of(spec.params),
         programs.n_parameters,
         traced_structure(config, lane_loop),
         programs.has_fixed_start,

@@ -258,7 +258,7 @@ def _make_context(
 ) -> SweepContext:
     spec = data_spec(config, data)
     programs = Programs(spec)
-    program = programs.exact(config.filled({}))
+    program = programs.exact(config.settings_of({}))
     store = RunStore(session.run_dir, config, programs, data.digest)
     store.note_preparation(data, spec)
     return SweepContext(

@@ -43,7 +43,7 @@ class RunStore:
         Raises:
             SetupError: the state does not fit the model that the trial's settings now build.
         """
-        settings = self.config.filled(spec.params)
+        settings = self.config.settings_of(spec.params)
         program = self.programs.exact(settings)
         path = self.run_dir.checkpoints / checkpoint
         kept = at_its_best if settings.saves else only_model

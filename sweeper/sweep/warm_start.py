@@ -94,7 +94,7 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
     if found:
         hint = "start from a model that was trained on such data"
         raise StudyError(config.problem("data", found, hint))
-    check_leaves(Programs(data_spec(config, data)).exact(config.filled({})), start)
+    check_leaves(Programs(data_spec(config, data)).exact(config.settings_of({})), start)
 
 
 def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
     """
     if (entry := config.entry("optimizer.name")) is not None:
         for name in entry.values() or ():
-            settings = config.filled({entry.column("optimizer.name"): name})
+            settings = config.settings_of({entry.column("optimizer.name"): name})
             yield _optimizer_names(settings), settings
         return
     compiled_in = [
@@ -140,10 +140,10 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
         for value in config.drawn_values(key) or ()
     ]
     for key, value in compiled_in:
-        settings = config.filled({config.search[key].column(key): value})
+        settings = config.settings_of({config.search[key].column(key): value})
         yield f"{_optimizer_names(settings)} with {key} = {toml_value(value)}", settings
     if not compiled_in:
-        settings = config.filled({})
+        settings = config.settings_of({})
         yield _optimizer_names(settings), settings
 
 
@@ -157,7 +157,7 @@ def _optimizer_names(settings: Settings) -> str:
 
 def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Problem]:
     """Each model setting in which some trial differs from the saved model."""
-    own, saved_settings = _of_model(config.filled({})), _of_model(start.settings)
+    own, saved_settings = _of_model(config.settings_of({})), _of_model(start.settings)
     name = start.file.name
     for key in dict.fromkeys((*saved_settings, *own)):
         entry, saved = config.entry(key), saved_settings.get(key)

@@ -58,7 +58,7 @@ def test_numbers_of_objectives_never_split_trials() -> None:
     searched = 'train.critic_steps = { type = "int", low = 1, high = 5 }'
     config = read(("[search]", f"[search]\n{searched}"))
     assert config.structural["train.critic_steps"] is False
-    assert config.filled({"critic_steps": 3}).traced()["train.critic_steps"] == 3.0
+    assert config.settings_of({"critic_steps": 3}).traced()["train.critic_steps"] == 3.0
 
 
 def test_its_structures_are_counted() -> None:

@@ -54,15 +54,15 @@ def test_rules_keep_the_order_of_the_file() -> None:
 def test_every_optimizer_has_decay_rules(name: str, read: Read) -> None:
     config = read('name = "adamw"', f'name = "{name}"', "optimizer.decay={linear=true}")
 
-    assert config.filled({}).optimizer.decay == config.optimizer.decay
-    assert "optimizer.decay" in config.filled({}).structure()
+    assert config.settings_of({}).optimizer.decay == config.optimizer.decay
+    assert "optimizer.decay" in config.settings_of({}).structure()
 
 
 def test_trials_of_searched_optimizers_have_decay_rules(read: Read) -> None:
     searched = "search.optimizer.name={type='categorical',choices=['sgd','lion']}"
     config = read('name = "adamw"\n', "", searched, "optimizer.decay={linear=true}")
 
-    assert config.filled({"name": "lion"}).optimizer.decay == config.optimizer.decay
+    assert config.settings_of({"name": "lion"}).optimizer.decay == config.optimizer.decay
 
 
 def test_worker_processes_get_the_same_rules() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.config.optimizer import OPTIMIZERS, MixedOptimizerTable, OptimizerName, takes
-from sweeper.config.table import Role, settings_of, value_of
+from sweeper.config.table import Role, settings_with_role, value_of
 from sweeper.errors import StudyError
 from tests.small_studies import COUPLED, DIGITS, PARTS, bent
 
@@ -41,7 +41,7 @@ BESIDE = {
 # the numbers that only some optimizers have
 OF_OPTIMIZERS = [
     name
-    for name in settings_of(MixedOptimizerTable, Role.TRACED)
+    for name in settings_with_role(MixedOptimizerTable, Role.TRACED)
     if not all(takes(optimizer, name) for optimizer in OPTIMIZERS)
 ]
 
@@ -52,7 +52,7 @@ def unwritten(config: StudyConfig) -> list[str]:
     return [
         f"{name}.{setting}"
         for name, table in tables.items()
-        for setting in settings_of(type(table), Role.TRACED)
+        for setting in settings_with_role(type(table), Role.TRACED)
         if value_of(table, setting) is None and not setting.startswith("early_stop.")
     ]
 
@@ -83,7 +83,7 @@ def test_all_trials_of_a_study_get_the_same_traced_numbers(program: str, key: st
     named = {entry: config.search[entry].column(entry) for entry in (key, other)}
     drawn = {named[key]: 0.25, named[other]: 5 if "width" in other else 1}
     lacking = {named[other]: 4 if "width" in other else 2}
-    settings = config.filled(drawn), config.filled(lacking)
+    settings = config.settings_of(drawn), config.settings_of(lacking)
     told, untold = (its.traced() for its in settings)
     assert told.keys() == untold.keys()
     taken = key.rpartition(".")[2] not in OF_OPTIMIZERS or hasattr(
@@ -144,5 +144,7 @@ def test_settings_of_an_omitted_table_have_no_value() -> None:
         parse(DIGITS, Path("study.toml"), [entry])
     early = "train.early_stop.patience=3"
     config = parse(DIGITS, Path("study.toml"), [entry, early])
-    traced = [config.filled(p).traced() for p in ({"depth": 1, "min_delta": 0.5}, {"depth": 2})]
+    traced = [
+        config.settings_of(p).traced() for p in ({"depth": 1, "min_delta": 0.5}, {"depth": 2})
+    ]
     assert [its["train.early_stop.min_delta"] for its in traced] == [0.5, 0.0]

@@ -94,7 +94,7 @@ def test_settings_that_some_trials_cannot_use_are_refused(
 def test_keys_of_the_optimizer_that_some_trials_keep_are_accepted() -> None:
     text = VALID.replace("lr = 1e-3", "lr = 1e-3\nb1 = 0.8") + NORM + SOME_SGD
     config = parse(text, Path("study.toml"))
-    kept, drawn = config.filled({"layer_norm": False}), config.filled({"name": "sgd"})
+    kept, drawn = config.settings_of({"layer_norm": False}), config.settings_of({"name": "sgd"})
     assert (kept.optimizer.name, kept.traced()["optimizer.b1"]) == ("adamw", 0.8)
     assert drawn.optimizer.name == "sgd"
 
@@ -109,5 +109,5 @@ def some_of_another_kind(kept: str, drawn: str) -> StudyConfig:
 def test_trials_that_keep_another_kind_of_model_have_no_family(kept: str, drawn: str) -> None:
     config = some_of_another_kind(kept, drawn)
     ((params, share),) = families_of(config, {})
-    assert config.filled(params).model.kind == "mlp"
+    assert config.settings_of(params).model.kind == "mlp"
     assert share == 0.5

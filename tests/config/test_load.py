@@ -93,7 +93,7 @@ def test_the_run_directory_is_named_after_the_study(read: Read) -> None:
 
 def test_a_searched_setting_needs_no_value_of_its_own(read: Read) -> None:
     without = read("depth = 1\n", "")
-    assert without.filled({"depth": 3}) == read().filled({"depth": 3})
+    assert without.settings_of({"depth": 3}) == read().settings_of({"depth": 3})
 
 
 def test_problems_found_later_have_a_line_too(read: Read) -> None:

@@ -447,8 +447,8 @@ def test_arguments_of_a_parts_function_can_be_searched() -> None:
     config = parse(text.replace("[search]", search), Path("study.toml"))
 
     assert config.structural["model.c.layers"]
-    assert config.filled({"layers": 3}).structure()["model.c.layers"] == 3
-    assert config.filled({}).structure()["model.c.layers"] == 1
+    assert config.settings_of({"layers": 3}).structure()["model.c.layers"] == 3
+    assert config.settings_of({}).structure()["model.c.layers"] == 1
 
 
 def test_each_part_may_have_an_optimizer_without_a_rate() -> None:

@@ -32,7 +32,7 @@ PARAMS = {"depth": 2, "activation": "tanh", "channels": 16, "lr": 1e-3}
 
 def test_any_key_is_passed_to_the_function_and_is_structural() -> None:
     config = study(PYTHON, SEARCH)
-    settings = config.filled(PARAMS)
+    settings = config.settings_of(PARAMS)
 
     assert settings.model.kind == "python"
     assert settings.model.arguments == {
@@ -67,10 +67,10 @@ def test_a_trial_of_a_mixed_study_has_the_settings_of_its_kind() -> None:
     config = study(OF_BOTH, SEARCH + KIND)
     alone = study(MLP + "dropout = 0.25\n", SEARCH.replace("model.channels", "model.width"))
 
-    mlp = config.filled({**PARAMS, "kind": "mlp"})
-    python = config.filled({**PARAMS, "kind": "python"})
+    mlp = config.settings_of({**PARAMS, "kind": "mlp"})
+    python = config.settings_of({**PARAMS, "kind": "python"})
 
-    expected = alone.filled({"depth": 2, "activation": "tanh", "width": 8, "lr": 1e-3})
+    expected = alone.settings_of({"depth": 2, "activation": "tanh", "width": 8, "lr": 1e-3})
     assert (mlp.structure(), mlp.traced()) == (expected.structure(), expected.traced())
     assert python.model.kind == "python"
     assert python.model.arguments == {"channels": 16, "kernel": 3}
@@ -89,7 +89,7 @@ def test_settings_that_do_not_apply_split_no_trials() -> None:
     config = study(OF_BOTH, SEARCH + KIND)
 
     structures = {
-        tuple(config.filled({**PARAMS, "kind": kind, **other}).structure().items())
+        tuple(config.settings_of({**PARAMS, "kind": kind, **other}).structure().items())
         for kind in ("mlp", "python")
         for other in ({}, {"depth": 1 if kind == "python" else 2}, {"channels": 16})
     }

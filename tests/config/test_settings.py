@@ -66,7 +66,7 @@ def test_trials_share_a_structure_if_they_share_structural_parameters(
 ) -> None:
     one, other = data.draw(draws(config)), data.draw(draws(config))
     same_params = structural_part(config, one) == structural_part(config, other)
-    same_structure = config.filled(one).structure() == config.filled(other).structure()
+    same_structure = config.settings_of(one).structure() == config.settings_of(other).structure()
     assert same_params == same_structure
 
 
@@ -74,9 +74,9 @@ def test_trials_share_a_structure_if_they_share_structural_parameters(
 def test_traced_settings_are_the_same_for_every_trial_of_a_study(
     data: st.DataObject, config: StudyConfig
 ) -> None:
-    settings = config.filled(data.draw(draws(config)))
+    settings = config.settings_of(data.draw(draws(config)))
     traced = settings.traced()
-    assert list(traced) == list(config.filled({}).traced())
+    assert list(traced) == list(config.settings_of({}).traced())
     assert all(type(value) is float for value in traced.values())
 
 
@@ -90,8 +90,8 @@ def test_a_trial_has_the_settings_of_the_file_with_its_parameters(
         for column, key in zip(config.columns, config.search, strict=True)
     ]
     written = parse(VALID.partition("[search]")[0], Path("study.toml"), overrides)
-    filled = config.filled(params)
-    assert (filled.model, filled.optimizer, filled.train) == (
+    settings = config.settings_of(params)
+    assert (settings.model, settings.optimizer, settings.train) == (
         written.model,
         written.optimizer,
         written.train,
@@ -110,7 +110,7 @@ def test_structures_are_counted_by_their_differences(config: StudyConfig) -> Non
 
 @pytest.mark.parametrize("optimizer", ['name = "adamw"', 'name = "sgd"\nnesterov = true'])
 def test_every_setting_is_structural_or_traced(optimizer: str, read: Read) -> None:
-    settings = read('name = "adamw"', optimizer).filled({})
+    settings = read('name = "adamw"', optimizer).settings_of({})
     sides = settings.structure().keys() | settings.traced().keys()
     written = {
         setting
@@ -139,7 +139,7 @@ def test_dropout_is_compiled_in_for_all_trials_or_for_none(
     text += f"model.dropout = {ENTRIES['model.dropout']}" if searched else ""
     config = parse(text, Path("study.toml"))
     drawn = {"dropout": 0.0} if searched else {}
-    assert config.filled(drawn).structure()["model.dropout"] is expected
+    assert config.settings_of(drawn).structure()["model.dropout"] is expected
 
 
 def test_choices_have_the_type_of_their_setting() -> None:
@@ -149,4 +149,4 @@ def test_choices_have_the_type_of_their_setting() -> None:
 
 def test_an_unknown_column_is_not_treated_as_a_setting(read: Read) -> None:
     with pytest.raises(KeyError):
-        read().filled({"model.depth": 2})
+        read().settings_of({"model.depth": 2})

@@ -35,7 +35,7 @@ def differing(config: StudyConfig) -> int:
     columns = config.columns
     drawn = product(*(entry.values() or () for entry in columns.values()))
     params = (config.active(dict(zip(columns, values, strict=True))) for values in drawn)
-    return len({tuple(config.filled(one).structure().items()) for one in params})
+    return len({tuple(config.settings_of(one).structure().items()) for one in params})
 
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)

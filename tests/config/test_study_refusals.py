@@ -245,7 +245,7 @@ def test_a_setting_with_a_default_keeps_it_where_it_is_not_drawn(read: Read) -> 
         'model.dropout = { type = "float", low = 0.1, high = 0.5, when = { model.depth = 2 } }'
     )
     config = read(DEPTH, f"{DEPTH}\n{dropout}")
-    assert config.filled({"depth": 1}).model.dropout == 0.0
+    assert config.settings_of({"depth": 1}).model.dropout == 0.0
 
 
 def test_a_queued_value_that_its_condition_forbids_is_refused(refused: Refused) -> None:

@@ -12,7 +12,7 @@ OWN = 'program = "own:Program"\ntask = "classes"\nmetrics = ["spread"]\nweight =
 
 def test_its_keys_are_structural_or_traced(read: Read) -> None:
     config = read(LOSS, OWN, "search.train.weight={type='float',low=0.1,high=1.0}")
-    settings = config.filled({"weight": 0.25})
+    settings = config.settings_of({"weight": 0.25})
     assert settings.traced()["train.weight"] == 0.25
     assert settings.structure()["train.steps"] == 3
     assert "train.weight" not in settings.structure()

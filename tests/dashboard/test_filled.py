@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.dashboard.blocks import Block, chart, line, points, ring
 from sweeper.dashboard.files import tones
-from sweeper.dashboard.filled import filled, tables_of
+from sweeper.dashboard.filled import fill_chart, tables_of
 from sweeper.dashboard.page import VIEWS
 from sweeper.dashboard.study import PublishedStudy
 
@@ -49,20 +49,20 @@ def charts(blocks: Sequence[Block]) -> Iterator[Block]:
 )
 def test_a_series_gets_its_rows(series: Block, data: object, study: PublishedStudy) -> None:
     drawn = chart("one series", {"series": [series]})
-    (found,) = filled(drawn, study, TABLES, [3])["series"]
+    (found,) = fill_chart(drawn, study, TABLES, [3])["series"]
     assert (found["data"], found["color"]) == (data, tones()[series["tone"]])
 
 
 def test_the_ring_is_named_after_the_trials(study: PublishedStudy) -> None:
     drawn = chart("rings", {"series": [ring(AT)]})
-    names = [filled(drawn, study, TABLES, them)["series"][0]["name"] for them in ([3], [3, 5])]
+    names = [fill_chart(drawn, study, TABLES, them)["series"][0]["name"] for them in ([3], [3, 5])]
     assert names == ["trial 3", "trials 3, 5"]
 
 
 def test_each_chart_of_the_page_can_be_filled_in(study: PublishedStudy) -> None:
     tables = tables_of(study)
     found = [one for view in VIEWS for one in charts(view.blocks(study))]
-    series = [own for one in found for own in filled(one, study, tables, [0])["series"]]
+    series = [own for one in found for own in fill_chart(one, study, tables, [0])["series"]]
     assert len(found) > 10
     assert all(isinstance(own["data"], list) for own in series)
     assert all(re.fullmatch("#[0-9a-f]{6}", own["color"]) for own in series if "tone" in own)
@@ -70,7 +70,7 @@ def test_each_chart_of_the_page_can_be_filled_in(study: PublishedStudy) -> None:
 
 def test_the_curves_of_selected_trials_are_lines(study: PublishedStudy) -> None:
     (first, *_) = charts(next(it for it in VIEWS if it.name == "curves").blocks(study))
-    band, median, *curves = filled(first, study, {}, [0, 2])["series"]
+    band, median, *curves = fill_chart(first, study, {}, [0, 2])["series"]
     assert [own["name"] for own in curves] == ["trial 0", "trial 2"]
     assert [own["color"] for own in curves] == [tones()["line0"], tones()["line1"]]
     assert len(curves[0]["data"]) <= len(median["data"]) == len(band["data"])

@@ -139,7 +139,7 @@ def test_each_trial_equals_its_plain_run(depth: int, width: int, four: Switched)
 
 def kept_model(study: Bench, trial: TrialSpec, path: Path) -> Any:
     """The weights of a trial as saved by the study."""
-    settings = study.config.filled(trial.params)
+    settings = study.config.settings_of(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     return eqx.tree_deserialise_leaves(
         path, program.saver.model(program.init(trial.number, settings))

@@ -41,7 +41,7 @@ def saved(
         "transform": asdict(transform),
         "fold": fold,
     }
-    settings = parse(STUDY, Path("study.toml")).filled({})
+    settings = parse(STUDY, Path("study.toml")).settings_of({})
     model: Any = lambda x: x[:keeps]  # noqa: E731
     optimizer: Any = None
     return SavedModel(PlainState(model, model, optimizer, None), settings, {"data": data}, "")

@@ -349,5 +349,5 @@ def test_an_unused_learning_rate_is_left_out() -> None:
 
     again = parse(toml_text(tables), Path("trial.toml"))
     assert "lr" not in tables["optimizer"]
-    assert again.filled({}).optimizer == config.filled({"width": 5}).optimizer
+    assert again.settings_of({}).optimizer == config.settings_of({"width": 5}).optimizer
     assert tables["train"]["phases"]["fit"]["lr"] == 1e-3

@@ -33,7 +33,7 @@ def test_the_ends_of_the_search_have_the_least_and_the_most_parameters(
         "search.model.width={type='int',low=1,high=9}",
     )
     counts = [
-        PROGRAMS.n_parameters(config.filled({"depth": depth, "width": width}))
+        PROGRAMS.n_parameters(config.settings_of({"depth": depth, "width": width}))
         for depth, width in product(range(low, high + 1), range(1, 10))
     ]
     assert sizes(config, PROGRAMS) == (min(counts), max(counts))

@@ -16,7 +16,7 @@ from sweeper.scheduler.forecast import workload_of
 def timing(case: Case, model: CostModel) -> Timing:
     """The time of `case` if `model` were exact."""
     config = case.config()
-    work = workload_of(config, config.filled({}), case.sizes, {})
+    work = workload_of(config, config.settings_of({}), case.sizes, {})
     compiling = compile_features(case.padded_depth, work)
     lane = lane_features(case.width, case.padded_depth, case.depth, work, case.lane_loop, 4)
     seconds = [

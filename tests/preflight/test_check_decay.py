@@ -317,7 +317,9 @@ def test_rules_of_a_parts_optimizer_apply_to_that_part(study: Study) -> None:
         "b": weights[:1],
         "c": ["layers[0].weight", "layers[0].bias"],
     }
-    assert config.filled({}).structure()["optimizer.c.decay"] == '{"linear": true, "where": []}'
+    assert (
+        config.settings_of({}).structure()["optimizer.c.decay"] == '{"linear": true, "where": []}'
+    )
     too_deep = "optimizer.c.decay={where=[{depth=2,decay=true}]}"
     (problem,) = refused(study(each, too_deep, text=TURNS))
     assert "c.decay.where.0: no array is at depth 2; the depths of the model are 0" in problem

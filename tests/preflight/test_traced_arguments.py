@@ -199,9 +199,9 @@ def test_what_was_decided_before_stands(tmp_path: Path) -> None:
 def test_traced_floats_are_not_part_of_the_structure(tmp_path: Path) -> None:
     config = study(tmp_path, SLOPE)
     traced = config.with_traced_arguments(["model.slope"])
-    own, other = (traced.filled({"slope": value}) for value in (0.2, 0.3))
+    own, other = (traced.settings_of({"slope": value}) for value in (0.2, 0.3))
 
-    assert config.filled({"slope": 0.2}).structure()["model.slope"] == 0.2
+    assert config.settings_of({"slope": 0.2}).structure()["model.slope"] == 0.2
     assert own.structure() == other.structure()
     assert (own.traced()["model.slope"], other.traced()["model.slope"]) == (0.2, 0.3)
     assert "traced_arguments" not in config.with_traced_arguments(()).canonical()

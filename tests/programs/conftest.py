@@ -70,7 +70,9 @@ class Bench:
         start, stop = epochs or (0, self.config.train.epochs)
         files = {} if after is None else {lane.number: lane.checkpoint for lane in after.lanes}
         lanes = tuple(Lane(s.number, start, stop, files.get(s.number, "")) for s in specs)
-        own = [canonical(compiled_in(self.config.filled(s.params), traced or {})) for s in specs]
+        own = [
+            canonical(compiled_in(self.config.settings_of(s.params), traced or {})) for s in specs
+        ]
         branches = {settings: spec.params for settings, spec in zip(own, specs, strict=True)}
         settings = f"[{','.join(branches)}]" if switched else own[0]
         sizes: Sizes = ()

@@ -60,7 +60,7 @@ class Plain:
 
 def first_net(bench: Bench, trial: TrialSpec) -> Net:
     """The network before its first step."""
-    settings = bench.config.filled(trial.params)
+    settings = bench.config.settings_of(trial.params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     start: Any = program.saver.model(program.init(trial.number, settings))
     return Net(linears_of(start), ACTIVATIONS[settings.model.activation])
@@ -108,7 +108,7 @@ def train(
     With `ema` the measured weights are their running average; `net` replaces its first network.
     """
     config, data = bench.config, bench.data
-    settings = config.filled(trial.params)
+    settings = config.settings_of(trial.params)
 
     @eqx.filter_jit
     def step(net: Net, state: Any, x: Any, y: Any) -> Any:

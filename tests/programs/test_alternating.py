@@ -139,7 +139,7 @@ class Plain:
 
 def first_nets(study: Bench, of: TrialSpec, replicate: int) -> dict[str, Net]:
     """The parts before the first step."""
-    settings = study.config.filled(of.params)
+    settings = study.config.settings_of(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     start: Any = program.saver.model(program.init(of.number, settings, replicate))
     activations = {"a": jax.nn.relu, "b": jnp.tanh, "c": jax.nn.relu}
@@ -254,7 +254,7 @@ def state_of(
 ) -> State:
     """The final state of a lane: all of it, or only the model if the trial has ended."""
     lane = next(lane for lane in outcome.lanes if lane.number == of.number)
-    settings = study.config.filled(of.params)
+    settings = study.config.settings_of(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     like = program.layout.exact_abstract(settings)
     path, digest = study.directory / lane.checkpoint, outcome.digests[lane.checkpoint]
@@ -272,7 +272,7 @@ def agree_in_leaves(
     study: Bench, outcome: Outcome, of: TrialSpec, nets: Mapping[str, Net], member: int = 0
 ) -> None:
     """Every leaf of the model equals that of the plain run, by its norm."""
-    settings = study.config.filled(of.params)
+    settings = study.config.settings_of(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     model: Any = program.saver.model(state_of(study, outcome, of, member))
     for name, net in nets.items():
@@ -373,7 +373,7 @@ def test_only_losses_against_the_classes_of_the_data_weigh_them(tmp_path: Path) 
     assert len(study.data.class_weights) == 3
     curve = study.curves([trial(1)])[1]
     assert np.isfinite(curve).all()
-    program = Programs(data_spec(study.config, study.data)).exact(study.config.filled({}))
+    program = Programs(data_spec(study.config, study.data)).exact(study.config.settings_of({}))
     follow = program._criteria["follow"]  # type: ignore[attr-defined]
     of, against = jnp.ones((4, 3)), jnp.zeros((4, 3))
     assert follow.minimised(of, against, {}) == 1

@@ -101,7 +101,7 @@ def coupled(tmp_path: Path) -> Make:
 
 
 def program_of(study: Bench, trial: TrialSpec) -> Coupled:
-    settings = study.config.filled(trial.params)
+    settings = study.config.settings_of(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     assert isinstance(program, Coupled)
     return program
@@ -122,7 +122,7 @@ def trained(study: Bench, trial: TrialSpec, outcome: Outcome, member: int = 0) -
 def plain_nets(study: Bench, trial: TrialSpec, replicate: int) -> tuple[Net, Net]:
     """Generator and critic before their first step."""
     program = program_of(study, trial)
-    settings = study.config.filled(trial.params)
+    settings = study.config.settings_of(trial.params)
     start: Any = program.saver.model(program.init(trial.number, settings, replicate))
     return (
         Net(linears_of(start.parts["generator"]), jax.nn.relu),
@@ -353,7 +353,7 @@ def test_trials_start_from_a_saved_game_as_in_plain_equinox(coupled: Make) -> No
 
 def begun(study: Bench) -> tuple[Coupled, State, LaneParameters, Batch]:
     """The program at its first step."""
-    program, settings = program_of(study, TRIAL), study.config.filled(TRIAL.params)
+    program, settings = program_of(study, TRIAL), study.config.settings_of(TRIAL.params)
     lane = program.lane(TRIAL.number, settings)
     state = program.begin(program.init(TRIAL.number, settings), lane)
     return program, state, lane, Batch(study.data.x_train[:BATCH], study.data.y_train[:BATCH])

@@ -35,7 +35,7 @@ Loss = Callable[[jax.Array, jax.Array], jax.Array]
 def plain_run(bench: Bench, trial: TrialSpec, loss: Loss) -> tuple[list[float], NDArray, NDArray]:
     """The mean of `loss` over each epoch's steps, and the outputs after the last of them."""
     config, data = bench.config, bench.data
-    settings = config.filled(trial.params)
+    settings = config.settings_of(trial.params)
     program = Programs(data_spec(config, data)).exact(settings)
     start = program.saver.model(program.init(trial.number, settings))
     parameters = [(jnp.asarray(one.weight), jnp.asarray(one.bias)) for one in start.layers]

@@ -73,7 +73,7 @@ def test_each_lane_decays_only_the_arrays_in_its_rules(name: str, case: str) -> 
     table, shares = SHRINKING[case]
     rules = [] if table is None else [f"optimizer.decay={table}"]
     written = [f'optimizer={{name="{name}",lr=0.01}}', *rules]
-    settings = parse(STUDY, Path("study.toml"), written).filled({})
+    settings = parse(STUDY, Path("study.toml"), written).settings_of({})
     net = network(table)
     before = np.random.default_rng(0).normal(size=net.vector.n_parameters)
     coefficients = [0.0, 0.1, 0.5]
@@ -134,7 +134,7 @@ def test_a_lane_without_a_gradient_only_decays(tmp_path: Path) -> None:
 
     steps = 2 * (len(study.data.x_train) // 628)
     for trial, state in zip(trials, states, strict=True):
-        settings = study.config.filled(trial.params)
+        settings = study.config.settings_of(trial.params)
         program = study.trainer.classes.programs.exact(settings)
         old = named(program.saver.model(program.init(trial.number, settings)))
         new = named(program.saver.model(state))
@@ -238,7 +238,7 @@ def test_padding_does_not_affect_the_decay_of_arrays(
     outer = network(table, depth=5, width=9, padded=True)
 
     for depth in range(1, 6):
-        settings = study.config.filled({"width": 4, "depth": depth})
+        settings = study.config.settings_of({"width": 4, "depth": depth})
         shares = np.asarray(outer.vector.decayed({"depth": np.int32(depth)}), np.float64)
         own = np.asarray(network(table, depth, width=4).vector.decayed({}), np.float64)
         padding = outer.padding(settings)

@@ -43,7 +43,7 @@ def test_the_last_layer_is_that_of_the_trial() -> None:
     config = parse(STUDY, Path("study.toml"))
     programs = Programs(SPEC)
     for depth in (1, 2, 3):
-        settings = config.filled({"depth_a": depth})
+        settings = config.settings_of({"depth_a": depth})
         exact = programs.exact(settings)
         assert isinstance(exact, Alternating)
         padded = programs.of_class(PADDED, settings)

@@ -36,7 +36,7 @@ def loss(outputs: Any, y: Any) -> Any:
 def saved(study: Bench, outcome: Outcome, trial: TrialSpec) -> Any:
     """The model that would be kept, as in its lane."""
     (lane,) = [lane for lane in outcome.lanes if lane.number == trial.number]
-    settings = study.config.filled(trial.params)
+    settings = study.config.settings_of(trial.params)
     program = study.trainer.classes.programs.exact(settings)
     file = LaneFile(study.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
     return program.saver.model(file.lane(trial.number, only_model(program.layout.abstract())))

@@ -49,7 +49,7 @@ def plain_losses(
     if is_regression:
         y = ((y - y.mean()) / y.std())[:, None]
 
-    settings = study.config.filled(trial.params)
+    settings = study.config.settings_of(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     net = program.saver.model(program.init(trial.number, settings))
     weights = [(jnp.asarray(layer.weight), jnp.asarray(layer.bias)) for layer in net.layers]

@@ -130,7 +130,7 @@ def test_studies_of_earlier_editions_keep_their_metrics(
     name: str, bench: Callable[..., Bench]
 ) -> None:
     study = bench("edition=3")
-    settings, data = study.config.filled({}), data_spec(study.config, study.data)
+    settings, data = study.config.settings_of({}), data_spec(study.config, study.data)
     assert np.isfinite(metric_of(name, settings, data)(jnp.full((6, 1), np.nan), np.arange(6) % 2))
 
 

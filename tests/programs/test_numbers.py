@@ -160,13 +160,13 @@ def test_bins_are_also_those_of_the_file_which_checks_use(searched: str, bins: l
     config = parse(STUDY, Path("study.toml"), [*own, f"search.model.{searched}", kinds])
     data = prepare(config)
     assert [*data.bins] == bins
-    assert Programs(data_spec(config, data)).n_parameters(config.filled({}))
+    assert Programs(data_spec(config, data)).n_parameters(config.settings_of({}))
 
 
 def test_studies_without_an_encoding_compile_what_they_always_did() -> None:
-    plain = parse(STUDY, Path("study.toml")).filled(TRIAL.params)
-    bins = parse(bent(STUDY, "model.n_bins=8"), Path("study.toml")).filled(TRIAL.params)
-    encoded = parse(bent(STUDY, "model.numbers=ple"), Path("study.toml")).filled(TRIAL.params)
+    plain = parse(STUDY, Path("study.toml")).settings_of(TRIAL.params)
+    bins = parse(bent(STUDY, "model.n_bins=8"), Path("study.toml")).settings_of(TRIAL.params)
+    encoded = parse(bent(STUDY, "model.numbers=ple"), Path("study.toml")).settings_of(TRIAL.params)
     names = "numbers", "n_bins", "bins", "n_frequencies", "frequency_scale", "embedding_size"
     assert not {f"model.{name}" for name in names} & plain.structure().keys()
     assert "model.frequency_scale" not in plain.traced()
@@ -253,7 +253,7 @@ def test_training_equals_that_of_plain_periodic_embeddings(
 
 def begun(study: Bench, trial: TrialSpec) -> Any:
     """The model of a trial alone before its first step."""
-    settings = study.config.filled(trial.params)
+    settings = study.config.settings_of(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     return program.saver.model(program.init(trial.number, settings))
 
@@ -299,7 +299,9 @@ def test_frequencies_are_normal_and_weights_uniform_at_first() -> None:
 def test_the_scale_of_frequencies_changes_weights_and_no_program() -> None:
     search = "search.model.frequency_scale={type='float', low=0.01, high=1.0}"
     config = parse(STUDY, Path("study.toml"), [*PERIODIC, search])
-    one, other = (config.filled({**TRIAL.params, "frequency_scale": scale}) for scale in (0.1, 0.2))
+    one, other = (
+        config.settings_of({**TRIAL.params, "frequency_scale": scale}) for scale in (0.1, 0.2)
+    )
     assert one.structure() == other.structure()
     assert one.traced() == other.traced()
     assert not config.structural["model.frequency_scale"]
@@ -315,7 +317,7 @@ def test_the_scale_of_frequencies_changes_weights_and_no_program() -> None:
 def test_plan_counts_the_parameters_of_embeddings(bench: Callable[..., Bench]) -> None:
     for more in (PERIODIC, PLR_TABM):
         study = bench(*more)
-        settings = study.config.filled(TRIAL.params)
+        settings = study.config.settings_of(TRIAL.params)
         programs = Programs(data_spec(study.config, study.data))
         sizes = DataSizes(10, 1, 300, 88, n_numbers=10)
         work = workload_of(study.config, settings, sizes, {})

@@ -256,7 +256,7 @@ def test_an_optimizer_can_be_user_defined(lane_loop: str, tmp_path: Path) -> Non
 
     curves = study.curves(trials, lane_loop=lane_loop)
 
-    structure = study.config.filled(trials[0].params).structure()
+    structure = study.config.settings_of(trials[0].params).structure()
     assert structure["optimizer.sign"] is True and "optimizer.b1" not in structure
     for trial in trials:
         optimizer = optax.chain(
@@ -321,7 +321,7 @@ def test_each_part_gets_its_own_loss(tmp_path: Path) -> None:
     for name in ("plain", "weighted"):
         table = f"optimizer={{name='loss_optimizers:{name}'}}"
         config = parse(PARTS, tmp_path / "s.toml", [table, "execution.precision=float64"])
-        data, settings = prepared(config), config.filled({"width": 4})
+        data, settings = prepared(config), config.settings_of({"width": 4})
         program = Programs(data_spec(config, data)).exact(settings)
         lane = program.layout.lane(0, settings)
         state = program.begin(program.init(0, settings), lane)

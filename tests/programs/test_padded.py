@@ -93,7 +93,7 @@ def segment(
     `nudge` moves each of the initial weights by one unit in the last place, up or down at random.
     """
     work = study.work(specs, capacity=len(specs), **how)  # type: ignore[arg-type]
-    settings = [study.config.filled(each.params) for each in specs]
+    settings = [study.config.settings_of(each.params) for each in specs]
     program = study.trainer.classes.programs.of_class(work.program, settings[0])
     states = [program.init(s.number, its) for s, its in zip(specs, settings, strict=True)]
     if nudge is not None:
@@ -156,7 +156,7 @@ def test_a_padded_lane_equals_the_trial_alone(
 
 def network_size(study: Bench, each: TrialSpec) -> int:
     """How many parameters a trial has alone, counted from a real model."""
-    table = study.config.filled(each.params).model
+    table = study.config.settings_of(each.params).model
     sizes = {"depth": table.depth, "width": table.width}
     made: type[eqx.Module] = MLP
     if isinstance(table, TabMTable):
@@ -301,7 +301,7 @@ def test_a_lane_of_a_tabm_begins_with_the_weights_that_it_would_have_alone(
 ) -> None:
     study = bench(*KINDS["tabm"], "optimizer.decay={other=true}")
     each = spec(0, width=5, depth=2, lr=1e-3)
-    settings = study.config.filled(each.params)
+    settings = study.config.settings_of(each.params)
     alone = study.trainer.classes.programs.exact(settings)
     work = study.work([each], padded_to=CLASS, run_widths=RUN_WIDTHS)
     padded = study.trainer.classes.programs.of_class(work.program, settings)
@@ -339,7 +339,7 @@ def test_a_shape_can_be_extracted_from_a_larger_one(
 ) -> None:
     study = bench("data.name=iris", "model.layer_norm=true")
     width, depth = shape
-    settings = study.config.filled({"width": width, "depth": depth})
+    settings = study.config.settings_of({"width": width, "depth": depth})
     small, large = (MlpShape(3, 2, w, d, True) for w, d in (shape, (9, 5)))
     outer = MlpNetwork(large, ("relu",), False, True, "float64", widths=run_widths)
     own = np.random.default_rng(0).normal(size=small.n_parameters)

@@ -114,7 +114,7 @@ def plain_curve(
     `decayed` returns the arrays of the network that decay.
     """
     config, data = bench.config, bench.data
-    settings = config.filled(trial.params)
+    settings = config.settings_of(trial.params)
     program = Programs(data_spec(config, data)).exact(settings)
     net = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
@@ -204,7 +204,7 @@ def test_a_map_lane_equals_the_trial_alone_bit_for_bit(bench: Bench) -> None:
 
 
 def network(config: StudyConfig, **arguments: object) -> UserNetwork:
-    filled = {**config.filled({}).model.arguments, **arguments}
+    filled = {**config.settings_of({}).model.arguments, **arguments}
     return UserNetwork("nets:Cnn", config.base_dir, tuple(filled.items()), 64, 10, "float64")
 
 
@@ -212,7 +212,7 @@ def test_weights_of_layers_come_first_in_the_vector(tmp_path: Path) -> None:
     config = study(tmp_path)
     cnn = network(config)
 
-    vector = cnn.initial(config.filled({}), np.random.default_rng(0))
+    vector = cnn.initial(config.settings_of({}), np.random.default_rng(0))
     model = cnn.model(vector)
 
     weights = 3 * 9 + 108 * 10
@@ -229,7 +229,7 @@ def test_weights_of_layers_come_first_in_the_vector(tmp_path: Path) -> None:
 def test_decay_rules_apply_to_its_arrays(tmp_path: Path) -> None:
     rules = "{other=false,linear=true,'nets:Head'={norm=0.5},where=[{ndim=3,decay=0.25}]}"
     config = study(tmp_path, f"optimizer.decay={rules}")
-    settings = config.filled({})
+    settings = config.settings_of({})
     cnn = Programs(data_spec(config, prepared(config))).networks(settings)[""]
 
     shares = cnn.model(np.asarray(cnn.vector.decayed({}), np.float64))
@@ -255,18 +255,16 @@ def test_values_that_are_not_trained_stay_as_built(tmp_path: Path) -> None:
     config = study(tmp_path)
     cnn = network(config)
 
-    model = cnn.model(cnn.initial(config.filled({}), np.random.default_rng(0)))
+    model = cnn.model(cnn.initial(config.settings_of({}), np.random.default_rng(0)))
 
     assert np.asarray(model.places).tolist() == list(range(64))[::-1]
     assert (model.activation, model.side, model.dropout.p) == (jax.nn.gelu, 8, 0.25)
-    assert (vector_dtype := cnn.initial(config.filled({}), np.random.default_rng(1)).dtype) == (
-        np.float64
-    ), vector_dtype
+    assert cnn.initial(config.settings_of({}), np.random.default_rng(1)).dtype == np.float64
 
 
 def test_each_trial_begins_with_different_weights(tmp_path: Path) -> None:
     config = study(tmp_path)
-    cnn, settings = network(config), config.filled({})
+    cnn, settings = network(config), config.settings_of({})
 
     one, again, other = (cnn.initial(settings, np.random.default_rng(n)) for n in (0, 0, 1))
 
@@ -286,7 +284,9 @@ def test_a_model_without_a_key_is_called_without_one(tmp_path: Path) -> None:
 def test_each_combination_of_its_keys_is_a_structure_and_has_no_family(tmp_path: Path) -> None:
     config = study(tmp_path)
     spec_ = data_spec(config, Bench(config, tmp_path).data)
-    structure_of = Structures(lambda s: config.filled(s.params), Programs(spec_).n_parameters, {})
+    structure_of = Structures(
+        lambda s: config.settings_of(s.params), Programs(spec_).n_parameters, {}
+    )
 
     two, three, again = (
         structure_of(spec(n, channels=channels, lr=10.0**-n, weight_decay=0.0))
@@ -308,10 +308,8 @@ def test_a_function_that_raises_fails_only_its_trial(tmp_path: Path) -> None:
 
     outcome = bench.trainer.train(bench.work([bad]), "here", None)
 
-    assert (
-        Programs(data_spec(bench.config, bench.data)).n_parameters(bench.config.filled(bad.params))
-        == 0
-    )
+    settings = bench.config.settings_of(bad.params)
+    assert Programs(data_spec(bench.config, bench.data)).n_parameters(settings) == 0
     (lane,) = outcome.lanes
     assert lane.failure is not None and lane.failure.reason == "error"
 

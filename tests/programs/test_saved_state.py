@@ -54,7 +54,7 @@ def heavy_ball(lr, weight_decay):
 
 def state_after(bench: Bench, outcome: Outcome, trial: TrialSpec) -> State:
     """The trial's own state at the end of a segment after which it is unfinished."""
-    settings = bench.config.filled(trial.params)
+    settings = bench.config.settings_of(trial.params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     lane = next(lane for lane in outcome.lanes if lane.number == trial.number)
     file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
@@ -63,7 +63,7 @@ def state_after(bench: Bench, outcome: Outcome, trial: TrialSpec) -> State:
 
 def saved(bench: Bench, trial: TrialSpec, state: State) -> tuple[SavedStart, PlainState]:
     """The contents of a file with the state, and plain objects from it."""
-    settings, data = bench.config.filled(trial.params), data_spec(bench.config, bench.data)
+    settings, data = bench.config.settings_of(trial.params), data_spec(bench.config, bench.data)
     program = Programs(data).exact(settings)
     record = {"has_optimizer": True, "data": {"spec": asdict(data)}, "versions": {}}
     file = SavedFile("saved", record, tensors_of(program, settings, at_its_best(state)), "")
@@ -140,7 +140,7 @@ def test_plain_optax_continues_like_the_study(
 ) -> None:
     """The second half of a trial; in padded classes also another that starts from the first."""
     study = bench(*WINE, *CASES[case])
-    trial, ema = TRIAL, study.config.filled(TRIAL.params).train.ema or 0.0
+    trial, ema = TRIAL, study.config.settings_of(TRIAL.params).train.ema or 0.0
     padded = {} if "arrays" in case or "own" in case else {"padded_to": (24, 3)}
 
     first = study.train([trial], epochs=(0, 3), **padded)
@@ -160,7 +160,7 @@ def test_plain_optax_continues_like_the_study(
     continued = study.train([other], epochs=(0, 3), **padded).lanes[0].curve.values[:, column]
 
     program = Programs(data_spec(study.config, study.data)).exact(start.settings)
-    optimizer = program.saver.optimizer(study.config.filled(other.params))
+    optimizer = program.saver.optimizer(study.config.settings_of(other.params))
     fresh: Any = optimizer.init(parameters_of(plain.trained))
     moments = jax.tree.leaves(plain.opt_state)
     if has_schedule(start.settings):  # it begins again
@@ -198,7 +198,7 @@ def test_the_saved_state_is_that_of_the_best_epoch(bench: Callable[..., Bench]) 
     best = int(np.argmin(losses)) + 1
     assert best < 4, "else this test shows nothing"
 
-    settings = study.config.filled(fast.params)
+    settings = study.config.settings_of(fast.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     lane = outcome.lanes[0]
     file = LaneFile(study.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
@@ -267,7 +267,7 @@ def test_each_part_continues_with_its_own_moments(tmp_path: Path) -> None:
     continued = study.train([other], epochs=(0, 2)).lanes[0].curve.values[:, column]
 
     program: Any = Programs(data_spec(study.config, study.data)).exact(start.settings)
-    optimizers = program.saver.optimizer(study.config.filled(other.params))
+    optimizers = program.saver.optimizer(study.config.settings_of(other.params))
     states: dict[str, Any] = {}
     for name, part in plain.model.parts.items():  # type: ignore[attr-defined]
         fresh = optimizers[name].init(parameters_of(part))

@@ -81,7 +81,7 @@ def bench(tmp_path: Path) -> Bench:
 def plain(bench: Bench, trial: TrialSpec) -> tuple[np.ndarray, list[Any]]:
     """The trial as Equinox documents it: its curve, and its model with its state by epoch."""
     config, data = bench.config, bench.data
-    settings: Any = config.filled(trial.params)
+    settings: Any = config.settings_of(trial.params)
     program: Any = Programs(data_spec(config, data)).exact(settings)
     both = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
@@ -154,7 +154,8 @@ class Trained:
 
 def trained(bench: Bench, trial: TrialSpec, outcome: Outcome) -> Trained:
     """What `outcome` has of a trial."""
-    program = Programs(data_spec(bench.config, bench.data)).exact(bench.config.filled(trial.params))
+    settings = bench.config.settings_of(trial.params)
+    program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     lane = next(one for one in outcome.lanes if one.number == trial.number)
     file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
     state = file.lane(trial.number, program.layout.abstract())
@@ -238,7 +239,7 @@ def test_branches_of_one_program_may_have_different_states(bench: Bench) -> None
 
 def test_a_trial_starts_with_the_state_of_its_own_weights(bench: Bench) -> None:
     """SpectralNorm draws its first vectors, and iterates them with the weights."""
-    settings = bench.config.filled(spec(0, mode="batch", **RATES).params)
+    settings = bench.config.settings_of(spec(0, mode="batch", **RATES).params)
     network: Any
     (network,) = Programs(data_spec(bench.config, bench.data)).networks(settings).values()
 
@@ -253,7 +254,7 @@ def test_a_trial_starts_with_the_state_of_its_own_weights(bench: Bench) -> None:
 
 
 def test_weights_of_rows_do_not_change_the_statistics(bench: Bench) -> None:
-    settings = bench.config.filled(spec(0, mode="batch", **RATES).params)
+    settings = bench.config.settings_of(spec(0, mode="batch", **RATES).params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     x, y, lane = bench.data.x_train[:64], bench.data.y_train[:64], program.layout.lane(0, settings)
     begun = program.begin(program.init(0, settings), lane)
@@ -268,7 +269,7 @@ def test_weights_of_rows_do_not_change_the_statistics(bench: Bench) -> None:
 
 
 def test_its_state_is_neither_counted_nor_decayed(bench: Bench) -> None:
-    settings = bench.config.filled(spec(0, mode="batch", **RATES).params)
+    settings = bench.config.settings_of(spec(0, mode="batch", **RATES).params)
     (network,) = Programs(data_spec(bench.config, bench.data)).networks(settings).values()
 
     assert network.vector.n_parameters == 64 * 8 + 8 + 2 * 8 + 8 * 10 + 10

@@ -27,7 +27,7 @@ RELATIVE = 1e-9  # float64; the orders of summation differ, and the difference g
 def plain_curve(bench: Bench, trial: TrialSpec, replicate: int = 0) -> NDArray[np.float64]:
     """The trial in plain Equinox and Optax: same initial weights, same data, same order."""
     config, data = bench.config, bench.data
-    settings = config.filled(trial.params)
+    settings = config.settings_of(trial.params)
     table, dropout = settings.model, settings.model.dropout
     program = Programs(data_spec(config, data)).exact(settings)
     start = program.saver.model(program.init(trial.number, settings, replicate))

@@ -90,7 +90,7 @@ def mean_of(name: str, outputs: Any) -> Any:
 def plain_curve(bench: Bench, trial: TrialSpec) -> np.ndarray:
     """Rows of training loss and validation loss."""
     config, data = bench.config, bench.data
-    settings = config.filled(trial.params)
+    settings = config.settings_of(trial.params)
     name, dropout = settings.train.loss, settings.model.dropout
     program = Programs(data_spec(config, data)).exact(settings)
     start = program.saver.model(program.init(trial.number, settings))

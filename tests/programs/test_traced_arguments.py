@@ -94,7 +94,7 @@ def test_lanes_equal_trials_with_python_floats_in_plain_equinox(
 
 
 def test_a_saved_model_has_python_floats(bench: Bench) -> None:
-    settings = bench.config.filled(TRIALS[0].params)
+    settings = bench.config.settings_of(TRIALS[0].params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
 
     model = program.saver.model(program.init(0, settings))

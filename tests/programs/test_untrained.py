@@ -46,7 +46,7 @@ def test_untrained_arrays_are_carried_checkpointed_and_saved(
     bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     study = bench(*STUDY, "study.value=best")
-    settings = study.config.filled(TRIAL.params)
+    settings = study.config.settings_of(TRIAL.params)
     exact: Any = study.trainer.classes.programs.exact(settings)
     program = Counting(exact.settings, exact.data, exact.parts)
     data = study.trainer.classes.data_on_device(settings.train.batch_size, is_spread=False)

@@ -40,7 +40,7 @@ OPTIMIZERS = {
 
 def settings_of(optimizer: str) -> Settings:
     written = f"optimizer={{lr=0.01,{optimizer}}}"
-    return parse(STUDY, Path("study.toml"), [written]).filled({})
+    return parse(STUDY, Path("study.toml"), [written]).settings_of({})
 
 
 @cache
@@ -130,7 +130,7 @@ def test_a_large_network_is_updated_like_a_small_one(name: str) -> None:
 
 def test_a_loss_that_is_not_finite_affects_every_parameter() -> None:
     """The loop begins after the loss, and with its first chunk whatever the loss is."""
-    settings = parse(STUDY, Path("study.toml"), ["optimizer.lr=0.01"]).filled({})
+    settings = parse(STUDY, Path("study.toml"), ["optimizer.lr=0.01"]).settings_of({})
     with jax.enable_x64(True):
         lane = LaneParameters.of(
             settings.traced(), {"width": 24, "depth": 2}, np.zeros(2, np.uint32), "float64"

@@ -133,14 +133,16 @@ def bench(tmp_path: Path) -> Callable[..., Bench]:
 
 
 def exact(bench: Bench, trial: TrialSpec) -> Program:
-    return Programs(data_spec(bench.config, bench.data)).exact(bench.config.filled(trial.params))
+    return Programs(data_spec(bench.config, bench.data)).exact(
+        bench.config.settings_of(trial.params)
+    )
 
 
 @compiled_hastily()
 def plain_model(bench: Bench, trial: TrialSpec, member: Member) -> list[Any]:
     """The final arrays of a trial in plain Equinox and Optax, written out."""
     config, data = bench.config, bench.data
-    settings = config.filled(trial.params)
+    settings = config.settings_of(trial.params)
     program = exact(bench, trial)
     model = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
@@ -186,7 +188,7 @@ def ended(bench: Bench, outcome: Outcome, trial: TrialSpec, member: int = 0) -> 
     """The arrays of its model."""
     lane = next(lane for lane in outcome.lanes if lane.number == trial.number)
     program = exact(bench, trial)
-    like = program.layout.exact_abstract(bench.config.filled(trial.params))
+    like = program.layout.exact_abstract(bench.config.settings_of(trial.params))
     bare = eqx.tree_at(
         lambda state: (state.optimizer, state.step), like, (None, None), is_leaf=lambda x: x is None
     )
@@ -240,7 +242,7 @@ def test_a_program_resumes_from_a_checkpoint_with_its_whole_state(bench: Any) ->
 def test_trials_with_the_same_structure_share_a_program(tmp_path: Path) -> None:
     config = study(tmp_path, 'search.model.activation={type="categorical",choices=["relu","elu"]}')
     assert traced_structure(config, "map") == {}  # the program calls the model directly
-    structure = Structures(lambda spec: config.filled(spec.params), lambda _: 1, {})
+    structure = Structures(lambda spec: config.settings_of(spec.params), lambda _: 1, {})
     other = spec(2, width=5, lr=1e-3, pull=0.25)
     assert structure(TRIALS[0]).program == structure(TRIALS[1]).program
     assert structure(TRIALS[0]).program != structure(other).program
@@ -588,7 +590,7 @@ def test_a_class_gets_the_properties_of_the_data_that_it_names(tmp_path: Path) -
         config = parse(STUDY, tmp_path / "study.toml", named)
         data = prepare(config)
         check_program(config, data)
-        settings = config.filled({})
+        settings = config.settings_of({})
         program = Programs(data_spec(config, data)).exact(settings)
         assert isinstance(program, Own)
         lane = program.lane(0, settings)

@@ -295,7 +295,7 @@ def test_metrics_of_transformed_targets_are_weighted_in_their_unit(
         "rmse": sk.root_mean_squared_error,
         "mae": sk.mean_absolute_error,
     }.items():
-        metric = metric_of(name, study.config.filled({}), known)
+        metric = metric_of(name, study.config.settings_of({}), known)
         expected = function(known.in_unit(y), known.in_unit(outputs), sample_weight=weights)
         assert float(jax.jit(metric)(outputs, y, weights)) == pytest.approx(expected, rel=1e-12)
 

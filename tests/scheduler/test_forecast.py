@@ -85,7 +85,7 @@ def test_a_tabm_keeps_exact_classes_if_the_recorded_forecast_has_no_lattice_for_
     config = study(TABM)
     record = foreseen(config).as_dict()
     policy = policy_of(config, (), Forecast.from_dict({**record, "families": {}}), 64)
-    structures = Structures(lambda spec: config.filled(spec.params), lambda _: 1, {})
+    structures = Structures(lambda spec: config.settings_of(spec.params), lambda _: 1, {})
     params = {"width": 32, "depth": 2, "activation": "relu", "lr": 1e-3, "weight_decay": 0.1}
     specs = [TrialSpec(n, {**params, "width": w}, {}, 0) for n, w in enumerate((32, 32, 64))]
 
@@ -124,7 +124,7 @@ def test_integers_of_a_wide_range_have_few_partners_and_powers_many() -> None:
 
 def structures(config: StudyConfig) -> Structures:
     return Structures(
-        lambda spec: config.filled(spec.params), lambda _: 1, traced_structure(config, "map")
+        lambda spec: config.settings_of(spec.params), lambda _: 1, traced_structure(config, "map")
     )
 
 
@@ -170,7 +170,7 @@ def test_a_trial_goes_to_the_cheapest_class_that_has_room_for_it(lane_loop: Lane
     config = study()
     traced = traced_structure(config, lane_loop)
     made = forecast(config, SIZES, shipped("cpu"), lane_loop, traced, 1_000_000)
-    structure_of = Structures(lambda spec: config.filled(spec.params), lambda _: 1, traced)
+    structure_of = Structures(lambda spec: config.settings_of(spec.params), lambda _: 1, traced)
     for width, depth in product((16, 32, 64, 128), (1, 2, 3, 4)):
         structure = structure_of(trial(0, width, depth).spec)
         family = made.families[structure.family or ""]

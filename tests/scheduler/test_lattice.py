@@ -15,12 +15,12 @@ from sweeper.scheduler.lattice import (
     Cell,
     LatticeClass,
     Sizes,
-    filled,
     format_sizes,
     lattice,
     ordered_lattice,
     padded_sizes,
     plain_size,
+    round_up_width,
     sizes_in,
 )
 
@@ -200,7 +200,7 @@ def test_a_thousand_widths_are_rounded_up_and_all_held() -> None:
     assert sum(known.structures for known in found) == 1000
     for known in found:
         top = known.widths[1]
-        assert known.width == (top if known.structures == 1 else filled(top))
+        assert known.width == (top if known.structures == 1 else round_up_width(top))
     held = (min(c.width for c in found if c.holds(plain_size(w, 1))) for w in (1, 999, 1000))
     assert [*held] == [16, 999, 1000]
 

@@ -160,7 +160,7 @@ def test_a_space_of_few_structures_has_a_trial_of_each(
     found = one_of_each(config, told, n_trials, MAX_BRANCHES)
 
     assert len(found) == expected
-    structures = {tuple(config.filled(params).structure().items()) for params in found}
+    structures = {tuple(config.settings_of(params).structure().items()) for params in found}
     assert len(structures) == expected
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.scheduler.lattice import Cell, LatticeClass, filled, plain_size
+from sweeper.scheduler.lattice import Cell, LatticeClass, plain_size, round_up_width
 from sweeper.scheduler.width_lattice import Prices, width_lattice
 
 WIDTHS = (5, 16, 20, 48, 50, 128)
 DEPTHS = (1, 2, 5)
-ROOM = sorted({filled(width) for width in WIDTHS})
+ROOM = sorted({round_up_width(width) for width in WIDTHS})
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def partitions(values: Sequence[int]) -> Iterator[list[Sequence[int]]]:
 
 def class_s(cells: Sequence[Cell], runs: Sequence[int], depth: int, by: Prices) -> float:
     """Seconds of a class that runs all of `cells` within `runs`, written out."""
-    held = [cell for cell in cells if filled(cell.width) <= runs[-1]]
+    held = [cell for cell in cells if round_up_width(cell.width) <= runs[-1]]
     trained = sum(
         cell.trials
         * (
@@ -74,12 +74,12 @@ def cheapest_s(cells: Sequence[Cell], by: Prices) -> float:
     if not cells:
         return 0.0
     depth = max(cell.depth for cell in cells)
-    rows = sorted({filled(cell.width) for cell in cells})
+    rows = sorted({round_up_width(cell.width) for cell in cells})
     best = np.inf
     for cut in partitions(rows):
         whole = 0.0
         for members in cut:
-            own = [cell for cell in cells if filled(cell.width) in members]
+            own = [cell for cell in cells if round_up_width(cell.width) in members]
             whole += min(
                 class_s(own, [some[-1] for some in runs], depth, by) for runs in partitions(members)
             )
@@ -97,7 +97,7 @@ def test_no_other_classes_are_cheaper(cells: list[Cell], costs: Costs) -> None:
     for known in found:
         own = [c for c in wanted if known.widths[0] <= c.width <= known.widths[1]]
         # a class for a single shape has its exact size, and is priced like the others
-        runs = sorted({filled(run) for run in known.run_widths or (known.width,)})
+        runs = sorted({round_up_width(run) for run in known.run_widths or (known.width,)})
         spent += class_s(own, runs, depth, by)
     assert spent == pytest.approx(cheapest_s(wanted, by), abs=1e-4)
 
@@ -115,7 +115,7 @@ def test_each_shape_with_trials_belongs_to_one_class(cells: list[Cell], costs: C
         own = [c for c in wanted if known.widths[0] <= c.width <= known.widths[1]]
         assert known.structures == len(own)
         assert known.trials == pytest.approx(sum(cell.trials for cell in own))
-        assert known.width == (own[0].width if len(own) == 1 else filled(known.widths[1]))
+        assert known.width == (own[0].width if len(own) == 1 else round_up_width(known.widths[1]))
         assert list(known.run_widths) == sorted({*known.run_widths})
         assert not known.run_widths or known.run_widths[-1] == known.width
         assert len(known.run_widths) != 1

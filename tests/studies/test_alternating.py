@@ -82,7 +82,7 @@ def test_a_kept_model_predicts_what_its_row_says(results: Results) -> None:
     kept = results.trials().dropna(subset="model_path")
     assert len(kept) == 2
     for row in kept.itertuples():
-        settings = config.filled({"lr_fit": row.params_lr_fit, "fit_epochs": 1})
+        settings = config.settings_of({"lr_fit": row.params_lr_fit, "fit_epochs": 1})
         program = Programs(data_spec(config, data)).exact(settings)
         like = program.saver.model(program.init(int(row.trial_number), settings))
         path = results.run_dir.root / str(row.model_path)

@@ -43,12 +43,12 @@ def test_a_trial_that_does_not_draw_a_setting_keeps_the_value_of_the_file() -> N
     config = study([NORM, DROPOUT, RANDOM, "model.dropout=0.7"])
     for params in asked(config, 40):
         expected = params["dropout"] if params["layer_norm"] else 0.7
-        assert config.filled(params).model.dropout == expected
+        assert config.settings_of(params).model.dropout == expected
 
 
 def test_a_clip_norm_that_is_not_drawn_has_no_effect() -> None:
     clip = "search.optimizer.clip_norm={type='float',low=0.1,high=1.0,when={'model.depth'=1}}"
-    traced = study([clip]).filled({"depth": 2}).traced()
+    traced = study([clip]).settings_of({"depth": 2}).traced()
     assert traced["optimizer.clip_norm"] == float("inf")
 
 
@@ -80,7 +80,7 @@ def test_a_setting_may_take_the_value_of_another() -> None:
     config = study(["search.optimizer.eps={same_as='optimizer.lr'}", RANDOM])
     for params in asked(config, 10):
         assert "eps" not in params
-        assert config.filled(params).optimizer.eps == params["lr"]
+        assert config.settings_of(params).optimizer.eps == params["lr"]
     assert config.canonical()["search"]["optimizer.eps"] == {"same_as": "optimizer.lr"}
 
 
