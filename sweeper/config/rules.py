@@ -21,7 +21,7 @@ from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry
 from sweeper.config.settings import (
-    OPTIONAL_PARTS,
+    OPTIONAL_SETTINGS,
     TrainTable,
     arguments_of,
     is_optional,
@@ -177,13 +177,13 @@ def check_class_size(
 
 
 def check_class_parts(program: ClassTable, model: Table | None) -> Iterable[Flaw]:
-    """Check that the parts of a class exist: the optional ones, and floats of the model."""
-    parts = frozenset(program.parts)
-    floats = {} if model is None else arguments_of("model", model, traced=True, parts=parts)
-    for part in program.parts:
-        if not is_optional(part) and part not in floats:
-            hint = f"write some of {', '.join(OPTIONAL_PARTS)}"
-            yield Flaw("trial.class.parts", f"no part '{part}'", hint)
+    """Check that `trial.class.parts` are optional settings or floats of the model."""
+    keys = frozenset(program.parts)
+    floats = {} if model is None else arguments_of("model", model, traced=True, optional=keys)
+    for key in program.parts:
+        if not is_optional(key) and key not in floats:
+            hint = f"write some of {', '.join(OPTIONAL_SETTINGS)}"
+            yield Flaw("trial.class.parts", f"no part '{key}'", hint)
 
 
 def check_traced(program: ClassTable, model: Table | None, train: Table | None) -> Iterable[Flaw]:

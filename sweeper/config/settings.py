@@ -1,7 +1,7 @@
 """The settings of one trial: the study's tables with searched values filled in.
 
-A program has the parts that its study needs, not those of one trial. If some trials draw a number,
-all trials get one; those that do not draw it get the one that means "none".
+A program has the optional settings that its study needs, not those of one trial. If some trials
+draw a number, all trials get one; those that do not draw it get the one that means "none".
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
 
 
 def arguments_of(
-    key: str, table: Table, *, traced: bool, parts: Container[str] = ()
+    key: str, table: Table, *, traced: bool, optional: Container[str] = ()
 ) -> dict[str, Any]:
     """The arguments of user-defined functions and classes, by dotted key under `key`.
 
     Either those that are traced, or those compiled in. Floats are traced, those of a model's
-    function only if they are among `parts`, as in `Settings`.
+    function only if they are among `optional`, as in `Settings`.
     """
     if isinstance(table, Named):
         inner = (
-            arguments_of(f"{key}.{name}", own, traced=traced, parts=parts)
+            arguments_of(f"{key}.{name}", own, traced=traced, optional=optional)
             for name, own in tables_of(table).items()
         )
         return {key: value for found in inner for key, value in found.items()}
@@ -66,7 +66,7 @@ def arguments_of(
     return {
         name: value
         for name, value in own.items()
-        if (isinstance(value, float) and (every or name in parts)) is traced
+        if (isinstance(value, float) and (every or name in optional)) is traced
     }
 
 
@@ -177,8 +177,8 @@ def rateless(
                 yield Flaw(f"{key}.lr", MISSING, hint)
 
 
-# traced hyperparameters whose part of the program is left out if the study does not use it
-OPTIONAL_PARTS = (
+# traced hyperparameters; what a program does with one is left out if the study does not use it
+OPTIONAL_SETTINGS = (
     "model.dropout",
     "optimizer.clip_norm",
     "optimizer.clip_value",
@@ -189,25 +189,25 @@ OPTIONAL_PARTS = (
 TrainTable = SupervisedTable | AlternatingTable | CoupledTable | OwnProgramTable
 
 
-def optional_parts(
+def optional_settings(
     tables: Mapping[str, Table], is_searched: Callable[[str], bool]
 ) -> Iterator[str]:
-    """The keys of the optional parts that the programs of a study with these tables have.
+    """The keys of the optional settings that the programs of a study with these tables have.
 
     This includes numbers without a value in the study that some of its trials draw.
     """
     for name, table in tables.items():
         for setting in settings_with_role(type(table), Role.TRACED):
             key, value = f"{name}.{setting}", value_of(table, setting)
-            is_part, searched = general(key) in OPTIONAL_PARTS, is_searched(key)
+            is_listed, searched = general(key) in OPTIONAL_SETTINGS, is_searched(key)
             is_number = value is None and has_number_without(key)
-            if (is_part and value) or (searched and (is_part or is_number)):
+            if (is_listed and value) or (searched and (is_listed or is_number)):
                 yield key
 
 
 def is_optional(key: str) -> bool:
-    """Whether only some studies have a part or number with this dotted key."""
-    return general(key) in OPTIONAL_PARTS or has_number_without(key)
+    """Whether the programs of only some studies have the setting with this dotted key."""
+    return general(key) in OPTIONAL_SETTINGS or has_number_without(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,28 +222,28 @@ class MetricRule:
 class Settings:
     """One trial's model, optimizer and training.
 
-    `parts` are the keys of those `OPTIONAL_PARTS` that are compiled in, of numbers that only some
-    trials draw, and of floats that a user-defined model gets at run time. They depend on the study,
-    not on the trial: a searched dropout is compiled in even for a trial that drew 0. The study also
-    determines `keeps`, the rule for which epoch's weights to keep instead of the last, and `stops`,
-    the rule for ending a trial early; both may be None. `saves` says whether the optimizer state is
-    needed at the end. `base_dir` is searched first for user modules, and `edition` is that of the
-    rules that the study began with.
+    `optional` are the keys of those `OPTIONAL_SETTINGS` that are compiled in, of numbers that only
+    some trials draw, and of floats that a user-defined model gets at run time. They depend on the
+    study, not on the trial: a searched dropout is compiled in even for a trial that drew 0. The
+    study also determines `keeps`, the rule for which epoch's weights to keep instead of the last,
+    and `stops`, the rule for ending a trial early; both may be None. `saves` says whether the
+    optimizer state is needed at the end. `base_dir` is searched first for user modules, and
+    `edition` is that of the rules that the study began with.
     """
 
     model: ModelTable | PartsTable
     optimizer: OptimizerTable | OptimizersTable
     train: TrainTable
-    parts: frozenset[str]
+    optional: frozenset[str]
     base_dir: Path
     keeps: MetricRule | None = None
     stops: MetricRule | None = None
     saves: bool = False
     edition: int = EDITION
 
-    def has(self, part: str) -> bool:
-        """Whether the optional part with this key is compiled in."""
-        return part in self.parts
+    def has(self, key: str) -> bool:
+        """Whether the program has the optional setting with this key."""
+        return key in self.optional
 
     @property
     def sole_optimizer(self) -> OptimizerTable:
@@ -261,8 +261,9 @@ class Settings:
         if isinstance(optimizer, OptimizersTable):
             optimizer = optimizer.by_part[name]
         model = self.model.parts[name]
-        own = {key for key in self.parts if key.rpartition(".")[0] in (*tables, "optimizer")}
-        return replace(self, model=model, optimizer=optimizer, parts=frozenset(map(general, own)))
+        own = (key for key in self.optional if key.rpartition(".")[0] in (*tables, "optimizer"))
+        optional = frozenset(map(general, own))
+        return replace(self, model=model, optimizer=optimizer, optional=optional)
 
     def phase_at(self, epoch: int) -> str:
         """The phase in which an epoch, counted from 1, is trained; constant without phases."""
@@ -272,22 +273,22 @@ class Settings:
         """Everything that is compiled into the trial's program, by dotted key."""
         values = self._values(Role.STRUCTURAL)
         traced = self._values(Role.TRACED)
-        parts = {key: self.has(key) for key in traced if general(key) in OPTIONAL_PARTS}
+        others = {key: self.has(key) for key in traced if general(key) in OPTIONAL_SETTINGS}
         for name, table in self._tables:
-            parts |= arguments_of(name, table, traced=False, parts=self.parts)
+            others |= arguments_of(name, table, traced=False, optional=self.optional)
         decays = decays_of(self.optimizer).items()
-        return values | parts | {key: decay.text for key, decay in decays}
+        return values | others | {key: decay.text for key, decay in decays}
 
     def traced(self) -> dict[str, float]:
         """The numbers that the program gets at run time, by dotted key."""
         values = self._values(Role.TRACED)
         for name, table in self._tables:
-            values |= arguments_of(name, table, traced=True, parts=self.parts)
+            values |= arguments_of(name, table, traced=True, optional=self.optional)
         tables = dict(self._tables)
         return {
             key: float(number_without(key, tables) if value is None else value)
             for key, value in values.items()
-            if self.has(key) or (general(key) not in OPTIONAL_PARTS and value is not None)
+            if self.has(key) or (general(key) not in OPTIONAL_SETTINGS and value is not None)
         }
 
     @property

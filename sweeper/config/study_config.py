@@ -41,7 +41,7 @@ from sweeper.config.settings import (
     functions_of_decay,
     functions_of_study,
     functions_of_tables,
-    optional_parts,
+    optional_settings,
 )
 from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable
 from sweeper.config.summary import study_html, study_text
@@ -217,7 +217,7 @@ class StudyConfig(Table):
             model=model.own() if isinstance(model, MixedTable) else model,
             optimizer=optimizer.own() if isinstance(optimizer, MixedOptimizerTable) else optimizer,
             train=with_values(self.train, drawn["train"]),
-            parts=self._parts.union(self.traced_arguments or ()),
+            optional=self._optional.union(self.traced_arguments or ()),
             base_dir=self.base_dir,
             keeps=self.keeps,
             stops=self.stops,
@@ -476,11 +476,11 @@ class StudyConfig(Table):
         return MetricRule(metric, ways.get(metric, better(metric)) == "maximize")
 
     @cached_property
-    def _parts(self) -> frozenset[str]:
+    def _optional(self) -> frozenset[str]:
         if self.trial is not None:
             return frozenset(self.trial.program.parts)
         tables = {"model": self.model, "optimizer": self.optimizer, "train": self.train}
-        return frozenset(optional_parts(tables, lambda key: self.entry(key) is not None))
+        return frozenset(optional_settings(tables, lambda key: self.entry(key) is not None))
 
     def role(self, key: str) -> Role:
         """The role of a searched setting together with those that take its value."""

@@ -191,7 +191,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
             "sizes": {name: [w, d] for name, w, d in sizes_in(row.get("padded_parts") or "")},
             "xla_threads": row.get("xla_threads"),
             "epochs": config.max_epochs,
-            "parts": sorted(config.settings_of({}).parts),
+            "parts": sorted(config.settings_of({}).optional),
             "traced": dict(traced_structure(config, lane_loop)),
         },
     }

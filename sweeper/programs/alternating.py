@@ -170,7 +170,7 @@ class Alternating(OfParts):
         part_settings = settings.of_part(part)
         if isinstance(settings.optimizer, OptimizersTable):
             return part_settings
-        return replace(part_settings, parts=part_settings.parts - {"optimizer.clip_norm"})
+        return replace(part_settings, optional=part_settings.optional - {"optimizer.clip_norm"})
 
     @property
     def _train(self) -> AlternatingTable:

@@ -251,7 +251,7 @@ def _shared(
 
 def _with_floats_of_lanes(network: UserNetwork, settings: Settings) -> UserNetwork:
     """The model of all lanes of a class, each with its own floats."""
-    traced = arguments_of("model", settings.model, traced=True, parts=settings.parts)
+    traced = arguments_of("model", settings.model, traced=True, optional=settings.optional)
     return replace(network, at_run_time=tuple(key.removeprefix("model.") for key in traced))
 
 

@@ -183,7 +183,7 @@ def _other_structures(config: StudyConfig, start: SavedStart) -> Iterator[Proble
 
 def _of_model(settings: Settings) -> dict[str, Any]:
     """The structure of the model, and floats that its functions get at run time."""
-    traced = arguments_of("model", settings.model, traced=True, parts=settings.parts)
+    traced = arguments_of("model", settings.model, traced=True, optional=settings.optional)
     structure = settings.structure() | traced
     own = {key: value for key, value in structure.items() if key.startswith("model.")}
     return {key: value for key, value in own.items() if general(key) != _NUMBER}

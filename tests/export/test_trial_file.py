@@ -13,7 +13,7 @@ from sweeper import open_results
 from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load, parse
 from sweeper.config.lint import doubts
-from sweeper.config.settings import OPTIONAL_PARTS
+from sweeper.config.settings import OPTIONAL_SETTINGS
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
 from sweeper.export import export
@@ -272,7 +272,7 @@ def problems(text: str) -> list[str]:
             'strategy = "padded"',
             'strategy = "padded"\nparts = ["model.depth"]',
             "study.toml:37: trial.class.parts: no part 'model.depth'; "
-            f"write some of {', '.join(OPTIONAL_PARTS)}",
+            f"write some of {', '.join(OPTIONAL_SETTINGS)}",
         ),
         (
             "epochs = 4\nwidth = 8\ndepth = 1\n",

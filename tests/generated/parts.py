@@ -10,7 +10,7 @@ from sweeper.config.alternating import AlternatingTable, PhaseTable, WarmupTable
 from sweeper.config.coupled import OBJECTIVES, CoupledTable
 from sweeper.config.model import MlpPart, PythonPart
 from sweeper.config.optimizer import AdafactorTable, AdamWTable, RmspropTable, SgdTable
-from sweeper.config.settings import OPTIONAL_PARTS
+from sweeper.config.settings import OPTIONAL_SETTINGS
 from sweeper.config.table import Table
 from sweeper.config.train import TASK_OF_LOSS
 from tests.generated.data import data_tables
@@ -268,7 +268,7 @@ def _as_one_trial(draw: Draw, study: Study) -> None:
         }
     tables = {f"model.{name}": part for name, part in model.items()}
     tables |= {"train": train, **_tables_of_optimizers(study)}
-    known = {part.partition(".")[2] for part in OPTIONAL_PARTS}
+    known = {key.partition(".")[2] for key in OPTIONAL_SETTINGS}
     written = [f"{at}.{name}" for at, table in tables.items() for name in known & table.keys()]
     own["parts"] = sorted(key for key in written if tables[key.rpartition(".")[0]][_last(key)])
     lengths = {name: phase["epochs"] for name, phase in train.get("phases", {}).items()}

@@ -11,7 +11,7 @@ from sweeper.config.optimizer import (
     MixedOptimizerTable,
     UserOptimizerTable,
 )
-from sweeper.config.settings import OPTIONAL_PARTS
+from sweeper.config.settings import OPTIONAL_SETTINGS
 from sweeper.config.table import Table
 from sweeper.config.train import TASK_OF_LOSS, WEIGHED, SupervisedTable
 from sweeper.config.validate import TABLES
@@ -125,9 +125,9 @@ def _as_one_trial(draw: Draw, study: Study, frame: Frame) -> None:
         own |= {name: model[name] + draw(st.integers(0, 3)) for name in ("width", "depth")}
     tables = {"model": model, "optimizer": optimizer, "train": train}
     written = [
-        part
-        for part in OPTIONAL_PARTS
-        for table, _, name in (part.partition("."),)
+        key
+        for key in OPTIONAL_SETTINGS
+        for table, _, name in (key.partition("."),)
         if tables[table].get(name)
     ]
     if written or draw(st.booleans()):
