@@ -98,10 +98,10 @@ def functions_of_study(study: StudyTable) -> Iterator[tuple[str, str]]:
 HUBER_DELTA = 1.0
 GRADIENT_PENALTY = 10.0  # Gulrajani et al. 2017, algorithm 1
 CLIP = 0.01  # Arjovsky et al. 2017, algorithm 1
-OPTIMIZER_S_RATE = 0.0  # 0 is not a valid learning rate: the phase uses that of the optimizer
+USE_OPTIMIZER_LR = 0.0  # 0 is not a valid learning rate: the phase uses that of the optimizer
 
 # by dotted key without names
-_NUMBERS: Mapping[str, float] = {
+_NEUTRAL_VALUES: Mapping[str, float] = {
     "optimizer.clip_norm": math.inf,
     "optimizer.clip_value": math.inf,
     "train.ema": 0.0,
@@ -109,29 +109,29 @@ _NUMBERS: Mapping[str, float] = {
     "train.huber_delta": HUBER_DELTA,
     "train.gradient_penalty": GRADIENT_PENALTY,
     "train.clip": CLIP,
-    "train.lr": OPTIMIZER_S_RATE,
+    "train.lr": USE_OPTIMIZER_LR,
 }
 
 
-def general(key: str) -> str:
+def without_names(key: str) -> str:
     """A dotted key without names: `model.dropout` for `model.b.dropout`."""
     table, *_, setting = key.split(".")
     return f"{table}.{setting}"
 
 
-def has_number_without(key: str) -> bool:
+def has_neutral_value(key: str) -> bool:
     """Whether there is a number that means "none" for this key."""
     around, _, setting = key.rpartition(".")
     if around.endswith(".schedule"):
         return any(setting in shape for shape in SHAPES.values())
-    return general(key) in _NUMBERS
+    return without_names(key) in _NEUTRAL_VALUES
 
 
-def number_without(key: str, tables: Mapping[str, Table]) -> float:
+def neutral_value(key: str, tables: Mapping[str, Table]) -> float:
     """The value of the setting `key` in a trial that has none."""
     around, _, setting = key.rpartition(".")
     if not around.endswith(".schedule"):
-        return _NUMBERS[general(key)]
+        return _NEUTRAL_VALUES[without_names(key)]
     name, _, rest = f"{around}.name".partition(".")
     # a schedule that does not use the number ignores it
     return SHAPES[value_of(tables[name], rest)].get(setting, 0.0)
@@ -158,10 +158,10 @@ def is_required(table: type[Table], setting: str) -> bool:
     return field is not None and field.is_required()
 
 
-def rateless(
+def check_rates(
     raw: RawTable, kind: type[Table], searched: Container[str], phases: Iterable[str]
 ) -> Iterator[Flaw]:
-    """User-defined optimizers without a learning rate, if a phase has one in some trials only.
+    """Check that user-defined optimizers have a learning rate if a phase has one in some trials.
 
     `raw` and `kind` are the table `[optimizer]` and its type.
     """
@@ -199,15 +199,15 @@ def optional_settings(
     for name, table in tables.items():
         for setting in settings_with_role(type(table), Role.TRACED):
             key, value = f"{name}.{setting}", value_of(table, setting)
-            is_listed, searched = general(key) in OPTIONAL_SETTINGS, is_searched(key)
-            is_number = value is None and has_number_without(key)
+            is_listed, searched = without_names(key) in OPTIONAL_SETTINGS, is_searched(key)
+            is_number = value is None and has_neutral_value(key)
             if (is_listed and value) or (searched and (is_listed or is_number)):
                 yield key
 
 
 def is_optional(key: str) -> bool:
     """Whether the programs of only some studies have the setting with this dotted key."""
-    return general(key) in OPTIONAL_SETTINGS or has_number_without(key)
+    return without_names(key) in OPTIONAL_SETTINGS or has_neutral_value(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class Settings:
             optimizer = optimizer.by_part[name]
         model = self.model.parts[name]
         own = (key for key in self.optional if key.rpartition(".")[0] in (*tables, "optimizer"))
-        optional = frozenset(map(general, own))
+        optional = frozenset(map(without_names, own))
         return replace(self, model=model, optimizer=optimizer, optional=optional)
 
     def phase_at(self, epoch: int) -> str:
@@ -273,7 +273,7 @@ class Settings:
         """Everything that is compiled into the trial's program, by dotted key."""
         values = self._values(Role.STRUCTURAL)
         traced = self._values(Role.TRACED)
-        others = {key: self.has(key) for key in traced if general(key) in OPTIONAL_SETTINGS}
+        others = {key: self.has(key) for key in traced if without_names(key) in OPTIONAL_SETTINGS}
         for name, table in self._tables:
             others |= arguments_of(name, table, traced=False, optional=self.optional)
         decays = decays_of(self.optimizer).items()
@@ -286,9 +286,9 @@ class Settings:
             values |= arguments_of(name, table, traced=True, optional=self.optional)
         tables = dict(self._tables)
         return {
-            key: float(number_without(key, tables) if value is None else value)
+            key: float(neutral_value(key, tables) if value is None else value)
             for key, value in values.items()
-            if self.has(key) or (general(key) not in OPTIONAL_SETTINGS and value is not None)
+            if self.has(key) or (without_names(key) not in OPTIONAL_SETTINGS and value is not None)
         }
 
     @property

@@ -48,7 +48,7 @@ from sweeper.config.rules import (
     names_of,
 )
 from sweeper.config.search import SameAs, SearchEntry, gives_floats
-from sweeper.config.settings import TrainTable, is_required, needs_value, rateless
+from sweeper.config.settings import TrainTable, check_rates, is_required, needs_value
 from sweeper.config.space import (
     SEARCHED_TABLES,
     any_value,
@@ -319,7 +319,7 @@ class Draft:
                 for key, _, _ in each(raw, kind):  # no step uses these
                     raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
             else:
-                self.faults += rateless(raw, kind, self._searched, unrated or ())
+                self.faults += check_rates(raw, kind, self._searched, unrated or ())
         table, faults = read_table(kind, raw, name, self._known)
         if table is None and (corrected := with_numbers(kind, raw, name, faults)):
             self._as_if_right[name] = corrected

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from sweeper.config import Settings
 from sweeper.config.alternating import DATA, AlternatingTable
 from sweeper.config.optimizer import OptimizersTable
-from sweeper.config.settings import OPTIMIZER_S_RATE
+from sweeper.config.settings import USE_OPTIMIZER_LR
 from sweeper.models.keys import key_of
 from sweeper.models.part_networks import traced_of
 from sweeper.programs.losses import Criterion, criterion_of
@@ -160,7 +160,7 @@ class Alternating(OfParts):
         if key in lane.hparams:
             rate = lane.hparams[key]
             if self.settings.has(key):  # only some trials draw it
-                rate = jnp.where(rate == OPTIMIZER_S_RATE, own["optimizer.lr"], rate)
+                rate = jnp.where(rate == USE_OPTIMIZER_LR, own["optimizer.lr"], rate)
             own["optimizer.lr"] = rate
         settings, traced = self.settings_of(part, self.settings), traced_of(part, lane.traced)
         return optimizer_of(settings, own, traced, self.parts.by_name[part], step)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.settings import arguments_of, general
+from sweeper.config.settings import arguments_of, without_names
 from sweeper.config.table import INITIAL, Role
 from sweeper.config.toml import toml_value
 from sweeper.config.train import OwnProgramTable
@@ -186,7 +186,7 @@ def _of_model(settings: Settings) -> dict[str, Any]:
     traced = arguments_of("model", settings.model, traced=True, optional=settings.optional)
     structure = settings.structure() | traced
     own = {key: value for key, value in structure.items() if key.startswith("model.")}
-    return {key: value for key, value in own.items() if general(key) != _NUMBER}
+    return {key: value for key, value in own.items() if without_names(key) != _NUMBER}
 
 
 def _first_other(what: str, saved_names: list[str], own: list[str]) -> str:

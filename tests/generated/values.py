@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sweeper.config.settings import general
+from sweeper.config.settings import without_names
 from sweeper.config.table import Table
 
 Schema = Mapping[str, Any]
@@ -67,7 +67,7 @@ def values(form: Schema, key: str) -> st.SearchStrategy[Any]:
     """Values of the setting `key` that its form allows."""
     if "const" in form:
         return st.just(form["const"])
-    own = key if key in _OWN else general(key)
+    own = key if key in _OWN else without_names(key)
     if own in _OWN and "enum" not in form:
         return _OWN[own]
     if "enum" in form:
