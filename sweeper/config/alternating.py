@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
 from sweeper.config.model import in_order, unknown_part, upstream
-from sweeper.config.reading import Named, RawTable, Recipe, is_table, tables_of
+from sweeper.config.reading import RawTable, Recipe, RecipeTable, is_table, tables_of
 from sweeper.config.refusals import MISSING
 from sweeper.config.table import FIXED, TRACED, Flaw, Table
 from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, column_of, metrics_of
@@ -63,15 +63,15 @@ class WarmupTable(Table):
     epochs: Count = Field(description="number of epochs", examples=[10])
 
 
-class Losses(Named):
+class Losses(RecipeTable):
     """The losses by name."""
 
 
-class Phases(Named):
+class Phases(RecipeTable):
     """The phases by name."""
 
 
-class AlternatingTable(Named, EpochsTable):
+class AlternatingTable(RecipeTable, EpochsTable):
     """Trains the parts of a model in alternation."""
 
     program: Annotated[Literal["alternating"], FIXED] = Field(
@@ -163,7 +163,7 @@ class AlternatingTable(Named, EpochsTable):
 def alternating_recipe(raw: RawTable) -> Recipe:
     """How to read the raw `[train]` of this program."""
 
-    def named(base: type[Named], name: str, table: type[Table]) -> tuple[str, Recipe]:
+    def named(base: type[RecipeTable], name: str, table: type[Table]) -> tuple[str, Recipe]:
         inner = raw.get(name)
         names = [*inner] if is_table(inner) else []
         return name, Recipe(base, tuple((one, table) for one in names))

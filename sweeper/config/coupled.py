@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sweeper.config.kinds import Count, OneOf, is_function
 from sweeper.config.model import MlpTable, Part, PartsTable, check_wiring
-from sweeper.config.reading import Named, RawTable, Recipe, is_table
+from sweeper.config.reading import RawTable, Recipe, RecipeTable, is_table
 from sweeper.config.refusals import MISSING
 from sweeper.config.table import FIXED, TRACED, Flaw
 from sweeper.config.train import EpochsTable, Task
@@ -37,7 +37,7 @@ def _target_of_none(objective: str, task: Task | None) -> Iterable[Flaw]:
         yield Flaw("task", found, "remove it, or write your own objective")
 
 
-class CoupledTable(Named, EpochsTable):
+class CoupledTable(RecipeTable, EpochsTable):
     """Trains models that feed each other, each with its own optimizer and loss."""
 
     rules = (_setting_of_another_objective, _target_of_none)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName
-from sweeper.config.reading import Named, is_table, tables_of
+from sweeper.config.reading import RecipeTable, is_table, tables_of
 from sweeper.config.refusals import MISSING, unknown_setting
 from sweeper.config.table import DECLARED, FIXED, INITIAL, LATER, TRACED, Flaw, Table
 from sweeper.errors import did_you_mean
@@ -273,7 +273,7 @@ Part = MlpPart | PythonPart
 PARTS: Mapping[str, type[Part]] = {"mlp": MlpPart, "python": PythonPart}
 
 
-class PartsTable(Named):
+class PartsTable(RecipeTable):
     """The parts of a model by name, in the order of the file."""
 
     kind: ClassVar[Literal["parts"]] = "parts"

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from sweeper.config.decay import RULES, DecayTable
 from sweeper.config.kinds import Argument, Count, FunctionName
-from sweeper.config.reading import Named, RawTable, is_table, tables_of
+from sweeper.config.reading import RawTable, RecipeTable, is_table, tables_of
 from sweeper.config.table import FIXED, TRACED, Table
 
 ScheduleName = Literal[
@@ -251,7 +251,7 @@ def takes(name: str, setting: str) -> bool:
 OF_EACH = ("schedule", "decay")
 
 
-class OptimizersTable(Named):
+class OptimizersTable(RecipeTable):
     """The optimizers by the name of the part that they train."""
 
     @property

@@ -164,15 +164,15 @@ def _without(raw: Any, path: Sequence[str | int]) -> Any:
 class Recipe:
     """How to make a table: the settings of `base`, and a table for each of these names.
 
-    `told` are attributes of its class: facts from other tables of the file.
+    `facts` from other tables of the file become attributes of its class.
     """
 
-    base: type[Named]
+    base: type[RecipeTable]
     tables: tuple[tuple[str, type[Table] | Recipe], ...]
-    told: tuple[tuple[str, object], ...] = ()
+    facts: tuple[tuple[str, object], ...] = ()
 
 
-class Named(Table):
+class RecipeTable(Table):
     """A table made from a recipe; it is pickled as such, since its class is in no module."""
 
     recipe: ClassVar[Recipe]
@@ -198,21 +198,22 @@ def check_names(
     names: Iterable[str], under: str, *tables: type[Table], taken: Sequence[str] = ()
 ) -> Iterator[Flaw]:
     """Check names, which become parts of columns and keys, and attributes of `tables`."""
+    reserved = {*taken, *RecipeTable.__annotations__}
     for name in names:
         key = f"{under}.{name}"
         if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
             hint = "write only letters, digits and '_', a letter first"
             yield Flaw(key, f"{format_value(name)} cannot be a name", hint)
-        elif name in (*taken, *Named.__annotations__) or any(hasattr(t, name) for t in tables):
+        elif name in reserved or any(hasattr(t, name) for t in tables):
             yield Flaw(key, f"{format_value(name)} is a reserved word", "write another name")
 
 
 @cache
-def made(recipe: Recipe) -> type[Named]:
+def table_class(recipe: Recipe) -> type[RecipeTable]:
     """The table class of a recipe, the same one for equal recipes."""
     fields: dict[str, Any] = {}
     for name, table in recipe.tables:
-        kind = made(table) if isinstance(table, Recipe) else table
+        kind = table_class(table) if isinstance(table, Recipe) else table
         inherited = recipe.base.model_fields.get(name)
         meaning = inherited.description if inherited else kind.__doc__
         if isinstance(table, Recipe):  # empty if the file has none of them
@@ -221,10 +222,10 @@ def made(recipe: Recipe) -> type[Named]:
             fields[name] = (kind, Field(description=meaning))
     kind = create_model(recipe.base.__name__, __base__=recipe.base, **fields)
     kind.recipe = recipe
-    for name, value in recipe.told:
+    for name, value in recipe.facts:
         setattr(kind, name, value)
     return kind
 
 
-def _restored(recipe: Recipe, values: Mapping[str, Any]) -> Named:
-    return made(recipe).model_construct(**values)
+def _restored(recipe: Recipe, values: Mapping[str, Any]) -> RecipeTable:
+    return table_class(recipe).model_construct(**values)

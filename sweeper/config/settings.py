@@ -25,7 +25,7 @@ from sweeper.config.optimizer import (
     decays_of,
     each,
 )
-from sweeper.config.reading import Named, RawTable, tables_of
+from sweeper.config.reading import RawTable, RecipeTable, tables_of
 from sweeper.config.refusals import MISSING
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.space import table_around
@@ -55,7 +55,7 @@ def arguments_of(
     Either those that are traced, or those compiled in. Floats are traced, those of a model's
     function only if they are among `optional`, as in `Settings`.
     """
-    if isinstance(table, Named):
+    if isinstance(table, RecipeTable):
         inner = (
             arguments_of(f"{key}.{name}", own, traced=traced, optional=optional)
             for name, own in tables_of(table).items()

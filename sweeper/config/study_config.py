@@ -31,7 +31,7 @@ from sweeper.config.optimizer import (
     UserOptimizerTable,
     takes,
 )
-from sweeper.config.reading import Named, tables_of
+from sweeper.config.reading import RecipeTable, tables_of
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.settings import (
     WITH_TRACED_ARGUMENTS,
@@ -424,7 +424,7 @@ class StudyConfig(Table):
     def each(self, name: Literal["model", "optimizer"]) -> dict[str, Table]:
         """The table with this name, or those of all parts, by dotted key."""
         table: Table = getattr(self, name)
-        if not isinstance(table, Named):
+        if not isinstance(table, RecipeTable):
             return {name: table}
         return {f"{name}.{part}": inner for part, inner in tables_of(table).items()}
 

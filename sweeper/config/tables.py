@@ -27,13 +27,13 @@ from sweeper.config.optimizer import (
     has_several,
 )
 from sweeper.config.reading import (
-    Named,
     RawTable,
     Recipe,
+    RecipeTable,
     check_names,
     is_table,
-    made,
     settings_within,
+    table_class,
 )
 from sweeper.config.refusals import MISSING, format_value, unknown_name
 from sweeper.config.space import SEARCHED_TABLES
@@ -144,10 +144,11 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     chosen, faults = kind.type_of(name, own)
     if chosen is AlternatingTable:
         for key in ("losses", "phases"):
-            faults += check_names(own[key], f"train.{key}", Named) if is_table(own.get(key)) else ()
-        return (None if faults else made(alternating_recipe(own))), faults
+            if is_table(names := own.get(key)):
+                faults += check_names(names, f"train.{key}", RecipeTable)
+        return (None if faults else table_class(alternating_recipe(own))), faults
     if chosen is CoupledTable and is_table(raw.get("model", {})):
-        return made(coupled_recipe(raw)), faults
+        return table_class(coupled_recipe(raw)), faults
     return chosen, faults
 
 
@@ -174,7 +175,7 @@ def _optimizers(raw: RawTable, parts: Sequence[str]) -> Kind:
 
 
 def _by_name(
-    base: type[Named],
+    base: type[RecipeTable],
     under: str,
     raw: RawTable,
     variants: Variants,
@@ -193,4 +194,4 @@ def _by_name(
         kind, unfit = variants.type_of(f"{under}.{name}", own, under)
         faults += unfit
         tables += [] if kind is None else [(name, kind)]
-    return (None if faults else made(Recipe(base, tuple(tables)))), faults
+    return (None if faults else table_class(Recipe(base, tuple(tables)))), faults
