@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.config import StudyConfig
-from sweeper.config.lint import not_averaged
+from sweeper.config.lint import not_averaged, study_hints
 from sweeper.config.toml import IN_MAPPING, as_python
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.dataset import Dataset
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.errors import DataError, Problem, StudyError, SweeperError
 from sweeper.executors.signals import end_program
 from sweeper.notebook.card import card_for
@@ -41,8 +41,8 @@ from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import LiveTrial
 from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
-from sweeper.study.doubts import doubts, hints
 from sweeper.study.learning import learn
+from sweeper.study.lint import study_warnings
 from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX_CRASHES
@@ -114,11 +114,11 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
         outputs=data and data.out_size,
         run_dir=str(config.run_dir.absolute()),
         warnings=(
-            *doubts(config),
-            *(data_doubts(config, data) if data is not None else ()),
+            *study_warnings(config),
+            *(data_warnings(config, data) if data is not None else ()),
             *of_models,
         ),
-        hints=hints(config),
+        hints=study_hints(config),
         unchecked=() if python else unchecked(config),
     )
 
@@ -432,7 +432,8 @@ def _average_models(
     config: StudyConfig, run_dir: RunDir, data: Dataset, observer: Observer
 ) -> None:
     """Select and measure the ensemble of a study, unless it has none."""
-    if config.results.ensemble is None or not_averaged(config):  # which `doubts` report
+    # `study_warnings` reports why trials cannot be averaged
+    if config.results.ensemble is None or not_averaged(config):
         return
     from sweeper.export.ensemble import average
 

@@ -31,8 +31,8 @@ from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
 
 
-def doubts(config: StudyConfig) -> tuple[str, ...]:
-    """Warnings to show before a study begins; most studies have none."""
+def file_warnings(config: StudyConfig) -> tuple[str, ...]:
+    """Warnings about the file to show before a study begins; most studies have none."""
     # the file of a trial names all settings, whether they have an effect or not
     idle = (_idle_decay, _idle_bins, _idle_parts, _idle_phases, _idle_queue, idle_settings)
     return (
@@ -46,7 +46,7 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
     )
 
 
-def hints(config: StudyConfig) -> tuple[str, ...]:
+def study_hints(config: StudyConfig) -> tuple[str, ...]:
     """Hints to show when a study is only checked or planned: it is valid, but could do better."""
     return tuple(_all_at_once(config))
 

@@ -49,7 +49,7 @@ _ROWS_OF_SKEW = 100
 _WORDS_OF_CLASSES = ("none", "null", "void", "empty", "tbd")
 
 
-def data_doubts(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+def data_warnings(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """Warnings about a study's data to show before it begins; most have none."""
     return (
         *data.notes,

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable
+from sweeper.config.lint import study_hints
 from sweeper.config.search import IntSearch
 from sweeper.data.dataset import Dataset
 from sweeper.data.identity import MISSING_WORDS
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.errors import counted
 from sweeper.preflight.program_memory import memory_bytes
 from sweeper.results import formatting
@@ -26,8 +27,8 @@ from sweeper.scheduler.forecast import REST, Forecast, digest_of_rest, traced_st
 from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
 from sweeper.scheduler.policy import Parallel
 from sweeper.scheduler.population import partnered_share
-from sweeper.study.doubts import doubts, hints
 from sweeper.study.learning import Learned, no_effect
+from sweeper.study.lint import study_warnings
 from sweeper.study.options import n_proposals
 from sweeper.sweep.unpublished import learning_gaps
 
@@ -323,13 +324,13 @@ class Preview:
             "learning": learning,
             "notes": [
                 *learning,
-                *doubts(self.config),
-                *data_doubts(self.config, self.data),
+                *study_warnings(self.config),
+                *data_warnings(self.config, self.data),
                 *filter(None, [describe_leak(self.baseline)]),
                 *hardly_shared(self.plan, self.config.execution.strategy),
                 *long_round(self.plan, self._places),
                 *self.of_models,
-                *hints(self.config),
+                *study_hints(self.config),
                 *notes(self.config, self.devices),
                 *idle_threads(self.parallel.trials, n_proposals(self.config), self.threads),
                 *self._left_out(),

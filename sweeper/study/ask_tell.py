@@ -163,7 +163,7 @@ class Study:
         self._live(number)
         final_values = list(values) if state is TrialState.COMPLETE else None
         with warnings.catch_warnings(), self._sampling():
-            # `doubts` has already warned about constraints that the sampler ignores
+            # `study_warnings` has already warned about constraints that the sampler ignores
             warnings.filterwarnings("ignore", message="Constraints have been set")
             self._study.tell(number - self._first, final_values, state=_STATES[state])
         self._refuse_added("sampler")

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.errors import LedgerError, SetupError, counted, not_written, printable
 from sweeper.executors.claims import n_threads, n_workers
 from sweeper.executors.executor import TrainRound
@@ -24,8 +24,8 @@ from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan, hardly_shared, long_round
-from sweeper.study.doubts import doubts
 from sweeper.study.learning import no_effect
+from sweeper.study.lint import study_warnings
 from sweeper.study.options import n_proposals
 from sweeper.sweep.baseline import BaselineOfStudy
 from sweeper.sweep.context import SweepContext
@@ -95,8 +95,8 @@ class StudyRun:
         notes = [] if is_resumed else [note for one in learned.sources for note in one.notes]
         notes += [] if is_resumed else learning_gaps(learned)
         of_learning = filter(None, [*notes, no_effect(config, learned)])
-        for doubt in (*of_learning, *doubts(config), *data_doubts(config, data)):
-            observer(Warned(printable(doubt)))
+        for said in (*of_learning, *study_warnings(config), *data_warnings(config, data)):
+            observer(Warned(printable(said)))
 
     def run_to_end(
         self, stop: threading.Event, finish: Callable[[], None] = lambda: None

@@ -18,7 +18,7 @@ from sweeper.cli.new_study import Template, begin, study_text, table_study_text
 from sweeper.config import load, parse
 from sweeper.config.json_schema import study_schema
 from sweeper.data.guess import Guess, guess
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError
@@ -248,12 +248,12 @@ def test_init_comments_the_setting_that_keeps_words_as_categories(tmp_path: Path
     assert f"data.{setting} keeps them as text" in told[1]
     line = f"# {setting}  # so that words such as NA in 'region' stay text\n"
     assert line in file.read_text(encoding="utf-8")
-    assert [doubt[:15] for doubt in data_doubts(load(file), prepare(load(file)))] == [
+    assert [warning[:15] for warning in data_warnings(load(file), prepare(load(file)))] == [
         "column 'region'"
     ]
     file.write_text(file.read_text(encoding="utf-8").replace(f"# {setting}", setting), "utf-8")
     config = load(file)
-    assert data_doubts(config, prepare(config)) == ()
+    assert data_warnings(config, prepare(config)) == ()
     assert prepare(config).transform["categories"][0]["values"] == ("EU", "NA")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import sweeper
 from sweeper.config import StudyConfig, parse
-from sweeper.config.lint import doubts
+from sweeper.config.lint import file_warnings
 from sweeper.errors import StudyError
 from tests.config.conftest import VALID, Read, Refused
 
@@ -203,9 +203,9 @@ def test_errors_in_python_name_the_overrides_and_their_key(
 def test_an_override_without_effect_is_reported_as_one(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(VALID)
-    (doubt,) = doubts(sweeper.load_study(file, {"model.depth": 3}))
-    assert doubt.startswith("the override model.depth changes nothing: every trial draws its own")
-    assert "--set" not in doubt
+    (warning,) = file_warnings(sweeper.load_study(file, {"model.depth": 3}))
+    assert warning.startswith("the override model.depth changes nothing: every trial draws its own")
+    assert "--set" not in warning
 
 
 def test_a_study_is_loaded_from_a_path_or_a_mapping() -> None:

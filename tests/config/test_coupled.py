@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import StudyConfig, load, parse
-from sweeper.config.lint import doubts
+from sweeper.config.lint import file_warnings
 from sweeper.errors import StudyError
 
 STUDY = (Path(__file__).parents[2] / "studies" / "coupled.toml").read_text(encoding="utf-8")
@@ -69,8 +69,8 @@ def test_its_structures_are_counted() -> None:
 def test_the_direction_of_metrics_is_known(direction: str) -> None:
     less = read(('"minimize"', f'"{direction}"'))
     more = read(("val_sliced_wasserstein", "val_modes_covered"), ('"minimize"', f'"{direction}"'))
-    assert (doubts(less) == ()) is (direction == "minimize")
-    assert (doubts(more) == ()) is (direction == "maximize")
+    assert (file_warnings(less) == ()) is (direction == "minimize")
+    assert (file_warnings(more) == ()) is (direction == "maximize")
 
 
 def test_the_study_that_ships_is_read() -> None:

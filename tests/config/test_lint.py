@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.config.lint import doubts, hints
+from sweeper.config.lint import file_warnings, study_hints
 from tests.config.conftest import Read
 from tests.small_studies import PARTS
 
@@ -15,18 +15,18 @@ CONSTRAINED = "[[study.constraints]]\nmetric = 'n_parameters'\nmax = 100\n\n[dat
 
 
 def test_searching_the_worst_end_of_a_metric_is_reported(read: Read) -> None:
-    assert doubts(read()) == ()
-    assert doubts(read('"minimize"', '"maximize"')) == (
+    assert file_warnings(read()) == ()
+    assert file_warnings(read('"minimize"', '"maximize"')) == (
         "the study is set to maximize val_loss, but the other direction is usual",
     )
 
 
 def test_overriding_a_searched_setting_is_reported(read: Read) -> None:
-    (told,) = doubts(read("", "", "model.depth=3"))
+    (told,) = file_warnings(read("", "", "model.depth=3"))
     assert told.startswith("--set model.depth changes nothing: every trial draws its own value")
     one = """search.model.depth={type="categorical",choices=[3]}"""
     assert one.replace("[3]", "[VALUE]") in told
-    assert doubts(read("", "", one)) == ()
+    assert file_warnings(read("", "", one)) == ()
 
 
 NUMBERS = ("data.name=diabetes", "train.metrics=['r2']")
@@ -54,17 +54,19 @@ def test_code_that_gets_standardized_targets_is_reported_unless_the_file_says_so
     overrides: tuple[str, ...], setting: str | None, read: Read
 ) -> None:
     config = read("", "", *overrides)
-    found = doubts(config)
+    found = file_warnings(config)
     assert len(found) == (setting is not None)
     if setting:
         assert found[0].startswith(f"{setting} gets targets that are scaled to mean 0 and ")
         assert 'data.target_scale = "none"' in found[0]
-    assert doubts(config.as_begun(config.with_parallel(4).canonical())) == ()
+    assert file_warnings(config.as_begun(config.with_parallel(4).canonical())) == ()
 
 
 def test_only_losses_of_parts_that_see_the_data_are_reported(tmp_path: Path) -> None:
     def warnings(*overrides: str) -> tuple[str, ...]:
-        return doubts(parse(PARTS, tmp_path / "study.toml", ["train.task=numbers", *overrides]))
+        return file_warnings(
+            parse(PARTS, tmp_path / "study.toml", ["train.task=numbers", *overrides])
+        )
 
     assert warnings("train.losses.follow.kind=parts:far") == ()
     (found,) = warnings("train.losses.data.kind=parts:far")
@@ -76,7 +78,7 @@ def test_constraints_that_the_sampler_ignores_are_reported(
     sampler: str, heeds: bool, read: Read
 ) -> None:
     bounded = read("[data]", CONSTRAINED, f"study.sampler={{name='{sampler}'}}")
-    told = doubts(bounded)
+    told = file_warnings(bounded)
 
     assert (told == ()) is heeds
     assert heeds or told[0].startswith("the sampler cmaes ignores study.constraints ")
@@ -93,10 +95,10 @@ def test_constraints_that_the_sampler_ignores_are_reported(
 )
 def test_trials_that_all_start_at_once_get_a_hint(override: str, told: bool, read: Read) -> None:
     config = read("", "", override)
-    assert doubts(config) == ()
-    assert bool(hints(config)) is told
+    assert file_warnings(config) == ()
+    assert bool(study_hints(config)) is told
     if told:
-        (hint,) = hints(config)
+        (hint,) = study_hints(config)
         assert hint.startswith("schedule.parallel = 8 lets all 8 trials start at once, so tpe ")
 
 
@@ -116,7 +118,7 @@ RANGE = "type='float',low=1e-4,high=1e-2,or=[0.0]"
 def test_rules_for_a_decay_of_0_are_reported(
     overrides: tuple[str, ...], is_idle: bool, read: Read
 ) -> None:
-    told = doubts(read("", "", *overrides))
+    told = file_warnings(read("", "", *overrides))
     assert (told != ()) is is_idle
     assert not told or told == (
         "[optimizer.decay] changes nothing, since optimizer.weight_decay is 0; write e.g. "
@@ -131,7 +133,7 @@ def test_rules_for_a_decay_of_0_are_reported(
 def test_metrics_of_training_rows_are_reported(
     trained_on: str, rows: str | None, read: Read
 ) -> None:
-    told = doubts(read("", "", f"data.split.train_on={trained_on}"))
+    told = file_warnings(read("", "", f"data.split.train_on={trained_on}"))
     assert (told == ()) is (rows is None)
     assert rows is None or told[0].startswith(f"trials train on the {rows} rows, too (")
 
@@ -141,8 +143,8 @@ def test_a_part_that_no_loss_depends_on_is_reported() -> None:
         "[model.c]", '[model.d]\ninput = "b"\ndepth = 1\nwidth = 4\nout_size = 2\n[model.c]'
     )
 
-    assert doubts(parse(PARTS, Path("study.toml"))) == ()
-    assert doubts(parse(idle, Path("study.toml"))) == (
+    assert file_warnings(parse(PARTS, Path("study.toml"))) == ()
+    assert file_warnings(parse(idle, Path("study.toml"))) == (
         "no loss depends on model.d, so nothing trains it; remove it",
     )
 
@@ -150,7 +152,7 @@ def test_a_part_that_no_loss_depends_on_is_reported() -> None:
 @pytest.mark.parametrize("n_trials", [1, 2])
 def test_a_queue_longer_than_the_study_is_reported(n_trials: int, read: Read) -> None:
     queue = "study.enqueue=[{'model.depth'=1}, {'model.depth'=2}]"
-    told = doubts(read("", "", queue, f"study.n_trials={n_trials}"))
+    told = file_warnings(read("", "", queue, f"study.n_trials={n_trials}"))
     assert told == (
         ()
         if n_trials == 2
@@ -171,7 +173,7 @@ def test_a_queue_longer_than_the_study_is_reported(n_trials: int, read: Read) ->
 )
 def test_a_phase_that_no_trial_reaches_is_reported(overrides: list[str], epoch: int | None) -> None:
     config = parse(PARTS, Path("study.toml"), overrides)
-    told = doubts(config)
+    told = file_warnings(config)
     assert (told == ()) is (epoch is None)
     assert epoch is None or told[0].startswith(
         f"no trial reaches the phase follow, which begins in epoch {epoch}: the last is 5; "

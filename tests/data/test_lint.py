@@ -13,7 +13,7 @@ from sweeper.cli.new_study import begin
 from sweeper.config import StudyConfig, parse
 from sweeper.data.columns import columns_of_sums
 from sweeper.data.identity import MISSING_WORDS
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.data.prepare import prepare
 from sweeper.preflight.preview import data_preview
 from sweeper.results.events import Event, Warned
@@ -28,7 +28,7 @@ def messages(event: Event) -> list[str]:
 
 
 def told_of(config: StudyConfig) -> tuple[str, ...]:
-    return data_doubts(config, prepare(config))
+    return data_warnings(config, prepare(config))
 
 
 def test_rare_classes_are_reported_in_quotes(
@@ -297,11 +297,11 @@ def test_rows_that_are_trained_on_count_once(train_on: str, make_study) -> None:
     config = make_study(f'{csv}split = {{ train_on = "{train_on}" }}\n', f"size,kind\n{rows}")
     data = prepare(config)
     assert len(data.all_targets(train_on)) == 100
-    assert any("'rare' has 4" in doubt for doubt in data_doubts(config, data))
+    assert any("'rare' has 4" in warning for warning in data_warnings(config, data))
 
 
-def doubts_of(config: StudyConfig) -> str:
-    return "\n".join(data_doubts(config, prepare(config)))
+def warnings_of(config: StudyConfig) -> str:
+    return "\n".join(data_warnings(config, prepare(config)))
 
 
 CODED = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
@@ -315,7 +315,7 @@ def test_numbers_written_like_codes_and_wide_categories_are_named(
         for i in range(300)
     )
     config = make_study(CODED, f"zip,month,shop,kind\n{rows}")
-    said = doubts_of(config)
+    said = warnings_of(config)
     assert "column 'zip' is written like a code, such as 00000, and read as a number" in said
     assert "column 'shop' has 130 different texts in 300 rows, each an input" in said
     assert "column 'month' is written" not in said
@@ -326,10 +326,10 @@ def test_numbers_written_like_codes_and_wide_categories_are_named(
 def test_groups_that_shift_the_shares_of_a_split_are_named(make_study) -> None:
     rows = "".join(f"{i},{'abcd'[i % 4 if i < 40 else 0]},{i % 2}\n" for i in range(400))
     split = 'split = { val = 0.25, test = 0.25, group = "city" }\n'
-    said = doubts_of(make_study(f"{CODED}{split}", f"size,city,kind\n{rows}"))
+    said = warnings_of(make_study(f"{CODED}{split}", f"size,city,kind\n{rows}"))
     assert "the groups in 'city' differ in size: " in said and "of the rows are in" in said
     even = "".join(f"{i},{'abcd'[i % 4]},{i % 2}\n" for i in range(400))
-    assert "differ in size" not in doubts_of(
+    assert "differ in size" not in warnings_of(
         make_study(f"{CODED}{split}", f"size,city,kind\n{even}")
     )
 
@@ -339,7 +339,7 @@ def test_settings_of_columns_and_classes_without_effect_are_named(make_study) ->
     table = f"size,city,code,kind\n{rows}"
     group = 'split = { group = "city", as_feature = true }\ndrop = ["city", "code"]\n'
     listed = 'categorical_columns = ["code"]\nclass_weights = { "0" = 2, "1" = 2 }\n'
-    said = doubts_of(make_study(f"{CODED}{group}{listed}", table))
+    said = warnings_of(make_study(f"{CODED}{group}{listed}", table))
     assert "data.split.as_feature changes nothing: 'city' is in data.drop" in said
     assert "data.categorical_columns changes nothing for 'code'" in said
     assert "all data.class_weights are equal" in said
@@ -347,11 +347,11 @@ def test_settings_of_columns_and_classes_without_effect_are_named(make_study) ->
 
 def test_a_target_that_never_changes_is_named(make_study) -> None:
     rows = "".join(f"{i},2.5\n" for i in range(40))
-    said = doubts_of(make_study(CODED, f"size,kind\n{rows}", loss="mse"))
+    said = warnings_of(make_study(CODED, f"size,kind\n{rows}", loss="mse"))
     assert "the target 'kind' has the same value in all training rows" in said
 
 
 def test_booleans_as_weights_are_named(make_study) -> None:
     rows = "".join(f"{i},{i % 4 != 1},{i % 2}\n" for i in range(60))
-    said = doubts_of(make_study(f'{CODED}weight = "garden"\n', f"size,garden,kind\n{rows}"))
+    said = warnings_of(make_study(f'{CODED}weight = "garden"\n', f"size,garden,kind\n{rows}"))
     assert "column 'garden' holds booleans: as weights, rows with false do not count" in said

@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset, TableColumn
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import DataError
 from tests.small_studies import DIGITS, bent
@@ -109,11 +109,11 @@ def test_undefined_test_metrics_are_only_a_warning() -> None:
     config = study(AUROC)
     check_metrics(config, data)
     said = "test_auroc will be empty: the test part has no row of class 'rare'"
-    assert said in data_doubts(config, data)
+    assert said in data_warnings(config, data)
 
 
 def test_a_class_without_training_rows_gets_a_warning() -> None:
     data = classes([0] * 9, [0, 1], [1] * 4, "usual", "late")
-    found = [doubt for doubt in data_doubts(study(), data) if "never learnt" in doubt]
+    found = [warning for warning in data_warnings(study(), data) if "never learnt" in warning]
     assert len(found) == 1
     assert "the training rows have none of class 'late'" in found[0]

@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.data.dataset import Dataset
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.data.metric_checks import check_metrics
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
@@ -156,12 +156,12 @@ def test_rows_without_weight_do_not_make_a_metric_computable(make_study) -> None
 
 
 def test_weights_that_change_nothing_are_reported(make_study) -> None:
-    def doubts(weights: object) -> list[str]:
+    def warnings_of(weights: object) -> list[str]:
         config = make_study(CSV + WEIGHT, table(weights))
-        return [one for one in data_doubts(config, prepare(config)) if "weight" in one]
+        return [one for one in data_warnings(config, prepare(config)) if "weight" in one]
 
-    assert doubts(WEIGHTS) == []
-    assert doubts(0.3) == [
+    assert warnings_of(WEIGHTS) == []
+    assert warnings_of(0.3) == [
         "all weights in column 'w' are equal, so they change nothing; remove data.weight"
     ]
 

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from sweeper import open_results
 from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load, parse
-from sweeper.config.lint import doubts
+from sweeper.config.lint import file_warnings
 from sweeper.config.settings import OPTIONAL_SETTINGS
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
@@ -327,7 +327,9 @@ def test_a_trial_file_survives_being_read_and_written() -> None:
 def test_settings_without_effect_are_not_reported_for_the_file_of_a_trial() -> None:
     """It names all settings."""
     for text, is_reported in ((STUDY, True), (ALONE, False)):
-        found = doubts(parse(text, Path("study.toml"), ["model.n_bins=8", "data.scale='none'"]))
+        found = file_warnings(
+            parse(text, Path("study.toml"), ["model.n_bins=8", "data.scale='none'"])
+        )
         assert any("model.n_bins has no effect" in one for one in found) is is_reported
 
 

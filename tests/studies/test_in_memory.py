@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 import sweeper
 from sweeper import api
-from sweeper.data.lint import data_doubts
+from sweeper.data.lint import data_warnings
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
 from sweeper.results.events import StudyOpened
@@ -195,7 +195,7 @@ def test_a_named_index_is_reported_as_not_read() -> None:
     named = HOUSES.set_index(pd.RangeIndex(200, name="house"))
     study = sweeper.load_study(SETTINGS, data=named, target="price")
     noted = "the index 'house' of the DataFrame is not read as a column: pass df.reset_index()"
-    assert any(one.startswith(noted) for one in data_doubts(study, prepare(study)))
+    assert any(one.startswith(noted) for one in data_warnings(study, prepare(study)))
 
 
 def test_problems_of_rows_do_not_speak_of_a_file() -> None:

@@ -9,7 +9,7 @@ import pytest
 from sweeper.config import StudyConfig, parse
 from sweeper.errors import counted
 from sweeper.study.ask_tell import Study
-from sweeper.study.doubts import doubts
+from sweeper.study.lint import study_warnings
 from sweeper.study.options import given_options
 from sweeper.trial import TrialState
 from tests.config.conftest import VALID
@@ -48,12 +48,12 @@ _ACTING = {
 
 @pytest.mark.parametrize(("options", "first"), _ACTING.items())
 def test_a_pruner_is_idle_only_if_trials_end_before_it_acts(options: str, first: int) -> None:
-    """The epoch that `doubts` counts from is the first after which Optuna's pruner ends a trial."""
+    """The epoch in the warning is the first after which Optuna's pruner ends a trial."""
     assert _first_pruned(_pruned_by(options)) == first
-    assert doubts(_pruned_by(options, f"train.epochs={first + 1}")) == ()
+    assert study_warnings(_pruned_by(options, f"train.epochs={first + 1}")) == ()
     if first > 1:
-        (doubt,) = doubts(_pruned_by(options, f"train.epochs={first}"))
-        assert f"never ends a trial: it first acts after epoch {first}, but judges" in doubt
+        (warning,) = study_warnings(_pruned_by(options, f"train.epochs={first}"))
+        assert f"never ends a trial: it first acts after epoch {first}, but judges" in warning
 
 
 def _first_pruned(config: StudyConfig) -> int | None:
@@ -171,14 +171,15 @@ def _first_pruned(config: StudyConfig) -> int | None:
 def test_a_pruner_that_never_ends_a_trial_is_reported(
     options: str, overrides: list[str], why: str
 ) -> None:
-    found = [doubt for doubt in doubts(_pruned_by(options, *overrides)) if "pruner" in doubt]
-    assert [why in doubt for doubt in found] == ([True] if why else [])
+    warnings = study_warnings(_pruned_by(options, *overrides))
+    found = [warning for warning in warnings if "pruner" in warning]
+    assert [why in warning for warning in found] == ([True] if why else [])
 
 
 def test_a_pruner_that_ends_all_or_only_some_trials_is_reported() -> None:
-    (every,) = doubts(_pruned_by('name="asha",bootstrap_count=24'))
+    (every,) = study_warnings(_pruned_by('name="asha",bootstrap_count=24'))
     assert every.startswith("the pruner asha ends every trial at its first rung: bootstrap_count")
-    (late,) = doubts(_pruned_by('name="hyperband",max_resource=100'))
+    (late,) = study_warnings(_pruned_by('name="hyperband",max_resource=100'))
     assert "some brackets judge no trial; remove max_resource" in late
 
 
@@ -218,17 +219,17 @@ def test_studies_of_edition_1_compare_with_a_single_trial() -> None:
 def test_a_rule_that_cannot_end_the_study_is_reported(goal: str, stop: str, reported: str) -> None:
     metric, direction = goal.split()
     chosen = f"study.metric={metric}", f"study.direction={direction}"
-    found = doubts(_study(*chosen, f"study.stop={stop}", "study.n_trials=12"))
-    ours = [doubt for doubt in found if "study.stop" in doubt]
+    found = study_warnings(_study(*chosen, f"study.stop={stop}", "study.n_trials=12"))
+    ours = [warning for warning in found if "study.stop" in warning]
     assert len(ours) == bool(reported)
-    assert all(doubt.startswith(f"study.stop.{reported}") for doubt in ours)
+    assert all(warning.startswith(f"study.stop.{reported}") for warning in ours)
 
 
 def test_fewer_others_are_reported_if_trials_end_at_different_epochs() -> None:
     few = 'name="median",n_startup_trials=4,n_min_trials=2'
-    assert doubts(_pruned_by(few, "edition=2")) == ()
-    (doubt,) = doubts(_pruned_by(few, "edition=2", "train.early_stop.patience=3"))
-    assert doubt.startswith("the pruner median may judge a trial against 2 others at an epoch")
+    assert study_warnings(_pruned_by(few, "edition=2")) == ()
+    (warning,) = study_warnings(_pruned_by(few, "edition=2", "train.early_stop.patience=3"))
+    assert warning.startswith("the pruner median may judge a trial against 2 others at an epoch")
 
 
 _TWO = '{type="categorical",choices=[0.001,0.01]}'
@@ -259,24 +260,24 @@ def test_trials_that_must_repeat_others_are_counted(search: str, points: int | N
     assert config.n_points == points
     if points is not None:
         more = _study(f"search={{{search}}}", f"study.n_trials={points + 2}")
-        (doubt,) = doubts(more)
-        assert doubt.startswith(
+        (warning,) = study_warnings(more)
+        assert warning.startswith(
             f"the space has {counted(points, 'point')}, so at least 2 of {points + 2} trials repeat"
         )
         for enough in (f"study.n_trials={points}", 'study.sampler.name="grid"'):
-            assert doubts(_study(f"search={{{search}}}", enough)) == ()
+            assert study_warnings(_study(f"search={{{search}}}", enough)) == ()
 
 
 def test_trials_of_a_study_without_a_search_repeat() -> None:
-    (doubt,) = doubts(_study("search={}"))
-    assert doubt.startswith("nothing is searched, so at least 23 of 24 trials repeat")
+    (warning,) = study_warnings(_study("search={}"))
+    assert warning.startswith("nothing is searched, so at least 23 of 24 trials repeat")
 
 
 def test_the_same_trial_twice_in_the_queue_is_reported() -> None:
     one, other = "{depth=1,lr=0.001}", "{depth=2,lr=0.001}"
-    (doubt,) = doubts(_study(f"study.enqueue=[{one},{other},{one}]"))
-    assert doubt.startswith("study.enqueue repeats settings: 3 of its trials give all that is")
-    assert doubts(_study(f"study.enqueue=[{one},{other},{{depth=1}},{{depth=1}}]")) == ()
+    (warning,) = study_warnings(_study(f"study.enqueue=[{one},{other},{one}]"))
+    assert warning.startswith("study.enqueue repeats settings: 3 of its trials give all that is")
+    assert study_warnings(_study(f"study.enqueue=[{one},{other},{{depth=1}},{{depth=1}}]")) == ()
 
 
 _RANGE = '{type="float",low=1e-4,high=1e-2}'
@@ -303,5 +304,5 @@ _CATEGORIES = 'search={model.activation={type="categorical",choices=["relu","tan
     ],
 )
 def test_a_sampler_that_draws_at_random_is_reported(overrides: list[str], said: str | None) -> None:
-    found = [doubt for doubt in doubts(_study(*overrides)) if "sampler " in doubt]
-    assert [doubt.startswith(said or "") for doubt in found] == ([True] if said else [])
+    found = [warning for warning in study_warnings(_study(*overrides)) if "sampler " in warning]
+    assert [warning.startswith(said or "") for warning in found] == ([True] if said else [])

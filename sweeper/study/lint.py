@@ -7,9 +7,8 @@ from math import inf, nextafter
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config import lint as of_file
 from sweeper.config.kinds import is_function
-from sweeper.config.lint import is_within
+from sweeper.config.lint import file_warnings, is_within
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import counted, listed
 from sweeper.study.options import given_options, n_proposals, pruner_chain, rungs
@@ -20,12 +19,12 @@ _HALVING = ("halving", "asha", "hyperband")
 _MAX_DIFFERENCES = 1100
 
 
-def doubts(config: StudyConfig) -> tuple[str, ...]:
-    """Settings without effect, or hardly the intended one; most studies have none."""
+def study_warnings(config: StudyConfig) -> tuple[str, ...]:
+    """Warnings about the settings of a study to show before it begins; most have none."""
     if config.trial is not None:
-        return of_file.doubts(config)
+        return file_warnings(config)
     return (
-        *of_file.doubts(config),
+        *file_warnings(config),
         *_idle_pruner(config),
         *_fewer_at_an_epoch(config),
         *_all_pruned(config),
@@ -35,11 +34,6 @@ def doubts(config: StudyConfig) -> tuple[str, ...]:
         *_queued_twice(config),
         *_repeats(config),
     )
-
-
-def hints(config: StudyConfig) -> tuple[str, ...]:
-    """Hints of `validate` and `plan` about a study that does what its file says."""
-    return of_file.hints(config)
 
 
 def _idle_pruner(config: StudyConfig) -> Iterator[str]:
