@@ -277,8 +277,8 @@ def _by_gaps(column: pd.Series[Any], target: pd.Series[Any]) -> str:
         return ""
     classes = gaps.groupby(target.to_numpy()).mean()
     few = target.value_counts().min() < _ROWS_PER_VALUE
-    is_told = not few and classes.isin([0, 1]).all() and classes.nunique() == 2
-    return "is missing exactly in the rows of some classes of the target" if is_told else ""
+    is_leak = not few and classes.isin([0, 1]).all() and classes.nunique() == 2
+    return "is missing exactly in the rows of some classes of the target" if is_leak else ""
 
 
 def _by_ranges(column: pd.Series[Any], target: pd.Series[Any]) -> str:
@@ -294,8 +294,8 @@ def _by_ranges(column: pd.Series[Any], target: pd.Series[Any]) -> str:
 
 def _of_texts(column: pd.Series[Any], target: pd.Series[Any]) -> str:
     values, numbers, pairs = _pairs(column, target)
-    is_told = values == numbers == pairs and _LEAST_NUMBERS <= numbers <= len(target) / 2
-    return "has one text for each value of the target" if is_told else ""
+    is_leak = values == numbers == pairs and _LEAST_NUMBERS <= numbers <= len(target) / 2
+    return "has one text for each value of the target" if is_leak else ""
 
 
 def _pairs(column: pd.Series[Any], target: pd.Series[Any]) -> tuple[int, int, int]:

@@ -121,13 +121,13 @@ def result(
     length = int(bad[0]) + 1 if len(bad) else rows.shape[1]
     rows[~alive] = OVER
     tests = np.asarray(segment.test[lanes], np.float64)
-    is_told, has_spread = not len(bad), len(tests) > 1
+    is_finite, has_spread = not len(bad), len(tests) > 1
     return LaneRecord(
         number=lane.number,
         curve=Curve.of_members(lane.number, lane.epoch_from + 1, rows[:, :length], steps),
         checkpoint="",
-        test=tuple(tests.mean(axis=0).tolist()) if is_told else (),
-        test_std=tuple(tests.std(axis=0, ddof=1).tolist()) if is_told and has_spread else (),
+        test=tuple(tests.mean(axis=0).tolist()) if is_finite else (),
+        test_std=tuple(tests.std(axis=0, ddof=1).tolist()) if is_finite and has_spread else (),
         place=place,
         diverged_epoch=lane.epoch_from + length if len(bad) else None,
         ended=segment.ended is not None and bool(segment.ended[lanes].all()),

@@ -56,11 +56,11 @@ _NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """Trains a bucket by `attempt`, whatever dies; `tell` is called with messages."""
+    """Trains a bucket by `attempt`, whatever dies; `report` is called with messages."""
 
     attempt: Attempt
     retries: int
-    tell: Callable[[str], None] = lambda message: None
+    report: Callable[[str], None] = lambda message: None
 
     def train(self, work: Work, deaths: int = 0, losses: int = 0) -> Outcome:
         """The outcome of `work`, after `deaths` earlier deaths.
@@ -74,11 +74,11 @@ class Retrying:
         except WorkerDiedError as death:
             numbers = work.bucket.numbers
             if isinstance(death, WorkerLostError) and losses < _MAX_LOSSES:
-                self._tell(work, death, "retrying in another worker")
+                self._report(work, death, "retrying in another worker")
                 return self.train(work, deaths + 1, losses + 1)
             if len(numbers) == 1:
                 return self._alone(work, deaths + 1, death)
-            self._tell(work, death, "retrying half of them at a time")
+            self._report(work, death, "retrying half of them at a time")
             middle = len(numbers) // 2
             first = self.train(work.only(range(middle)), deaths + 1, losses)
             second = self.train(work.only(range(middle, len(numbers))), deaths + 1, losses)
@@ -87,23 +87,23 @@ class Retrying:
 
     def _alone(self, work: Work, deaths: int, death: WorkerDiedError) -> Outcome:
         for _ in range(self.retries):
-            self._tell(work, death, "retrying")
+            self._report(work, death, "retrying")
             try:
                 return _after(self.attempt(work), deaths)
             except WorkerDiedError as again:
                 deaths, death = deaths + 1, again
-        self._tell(work, death, f"it fails ({death.reason}); see its row and the worker's log")
+        self._report(work, death, f"it fails ({death.reason}); see its row and the worker's log")
         failure = Failure(death.reason, type(death).__name__, str(death))
         outcome = failed(work, failure, death.place, death.started_at)
         return _after(outcome, deaths - 1)
 
-    def _tell(self, work: Work, death: WorkerDiedError, what: str) -> None:
+    def _report(self, work: Work, death: WorkerDiedError, what: str) -> None:
         numbers = work.bucket.numbers
         named = (
             ", ".join(map(str, numbers)) if len(numbers) <= _NAMED else f"{len(numbers)} of them"
         )
         trials = f"trial {named}" if len(numbers) == 1 else f"trials {named}"
-        self.tell(f"{death.how} over {trials}; {what}")
+        self.report(f"{death.how} over {trials}; {what}")
 
 
 def train_observed(

@@ -59,7 +59,7 @@ class TrialRows:
         return value_columns(len(self.metrics))
 
     @property
-    def telling(self) -> list[str]:
+    def informative(self) -> list[str]:
         """The most useful columns, without those that have the same value in all rows."""
         known = [*self.values, "best_epoch", "epochs_done", "n_parameters", "train_s"]
         params = [name for name in self.names if is_param(name)]

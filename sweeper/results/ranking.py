@@ -171,7 +171,7 @@ class BestTrials:
         self._n = n
         self._kept: list[_Candidate] = []
 
-    def tell(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Iterable[Row]) -> None:
         """Add finished trials."""
         for row in rows:
             if row["state"] == "COMPLETE":
@@ -194,7 +194,7 @@ class BestTrials:
             return self.rows(more)[:n]
         known = BestTrials(self._directions, self._n)
         known._kept = [replace(one) for one in self._kept]
-        known.tell(more)
+        known.add(more)
         return [one.row for one in known._kept if one.behind < n]
 
     def _take_in(self, new: _Candidate) -> None:
@@ -219,7 +219,7 @@ class ParetoFront:
         self._directions = tuple(directions)
         self._front: list[Row] = []
 
-    def tell(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Iterable[Row]) -> None:
         """Add finished trials."""
         self._front = pareto_front((*self._front, *rows), self._directions)
 

@@ -350,8 +350,8 @@ def traced_structure(config: StudyConfig, lane_loop: LaneLoop) -> dict[str, Sequ
         return {}
     keys = [key for key in _lengths(config) if config.entry(key) is not None]
     activation = config.entry("model.activation")
-    is_told = config.train.is_padded and config.has_plain_mlps
-    if isinstance(activation, CategoricalSearch) and is_told:
+    is_traced = config.train.is_padded and config.has_plain_mlps
+    if isinstance(activation, CategoricalSearch) and is_traced:
         keys.append("model.activation")
     return {key: config.drawn_values(key) or () for key in keys}
 

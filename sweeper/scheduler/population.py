@@ -187,14 +187,14 @@ def one_of_each(
     many. In studies of earlier editions both limits are for the mean over the batch sizes.
     """
     structural = [key for key, splits in config.structural.items() if splits and key not in traced]
-    telling = needed(structural, config.search)
-    values = [config.search[key].values() or () for key in telling]
+    keys = needed(structural, config.search)
+    values = [config.search[key].values() or () for key in keys]
     if not 0 < math.prod(map(len, values)) <= _MAX_FAMILIES:
         return ()
     others = {key: any_value(entry) for key, entry in config.search.items()}
     found: dict[tuple[object, ...], Mapping[str, Scalar]] = {}
     for drawn in product(*values):
-        filled: Mapping[str, Any] = {**others, **dict(zip(telling, drawn, strict=True))}
+        filled: Mapping[str, Any] = {**others, **dict(zip(keys, drawn, strict=True))}
         columns = {config.search[key].column(key): value for key, value in filled.items()}
         params = config.active(columns)
         own = config.settings_of(params).structure()

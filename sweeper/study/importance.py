@@ -163,7 +163,7 @@ class Importance:
         self._places: list[list[float]] = []
         self._values: list[Sequence[float]] = []
 
-    def tell(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows of COMPLETE trials, with columns of trials.parquet."""
         for trial in frozen_trials(self._config, [*rows], {}, self._distributions):
             self._study._storage.create_new_trial(self._study._study_id, trial)

@@ -376,7 +376,7 @@ def _write_importance(
     if len(complete) < LEAST_TRIALS or not config.search:
         return
     importance = Importance(config)
-    importance.tell(complete)
+    importance.add(complete)
     objectives = enumerate(config.study.objectives)
     found = {metric: importance.of(index) for index, metric in objectives}
     write_importance(run_dir, tables.schema(IMPORTANCE), found, 0, len(complete))
@@ -387,7 +387,7 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
     now, study = time.time(), config.study
     several = len(study.objectives) > 1
     front = ParetoFront(study.directions) if several else BestTrials(study.directions, 1)
-    front.tell(rows)
+    front.add(rows)
     columns = value_columns(len(study.objectives))
     best = [
         {

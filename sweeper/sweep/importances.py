@@ -40,7 +40,7 @@ class Importances:
         self._run_dir = run_dir
         self._clock = clock
         self._known: Importance | None = None
-        self._told = set[int]()
+        self._added = set[int]()
         self._thread: threading.Thread | None = None
         self._published, self._cost_s, self._at = 0, 0.0, clock()
 
@@ -54,7 +54,7 @@ class Importances:
         if is_working or self._clock() - self._at < waits_s or not self._are_due(ended):
             return
         self._thread = threading.Thread(
-            target=self._publish, args=(rounds, _new(ended, self._told))
+            target=self._publish, args=(rounds, _new(ended, self._added))
         )
         self._thread.daemon = True
         self._thread.start()
@@ -64,7 +64,7 @@ class Importances:
         if self._thread is not None:
             self._thread.join()
         if self._are_due(ended, growth=1.0):
-            self._publish(rounds, _new(ended, self._told))
+            self._publish(rounds, _new(ended, self._added))
 
     def _are_due(self, ended: EndedTrials, growth: float = _GROWTH) -> bool:
         is_more = ended.counts["COMPLETE"] > growth * self._published
@@ -77,17 +77,17 @@ class Importances:
                 from sweeper.study.importance import Importance
 
                 self._known = Importance(self._config)
-            self._known.tell(rows)
-            self._told |= {row["trial_number"] for row in rows}
+            self._known.add(rows)
+            self._added |= {row["trial_number"] for row in rows}
             found = {
                 metric: self._known.of(index)
                 for index, metric in enumerate(self._config.study.objectives)
             }
             schema = importance_schema(self._config)
-            write_importance(self._run_dir, schema, found, rounds, len(self._told))
+            write_importance(self._run_dir, schema, found, rounds, len(self._added))
         except Exception as error:  # any error of a library: the study continues without
             _log.warning("importance.parquet was not written: %s: %s", type(error).__name__, error)
-        self._published = len(self._told)
+        self._published = len(self._added)
         self._at = self._clock()
         self._cost_s = self._at - started
 

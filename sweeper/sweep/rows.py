@@ -23,8 +23,8 @@ from sweeper.sweep.context import SweepContext
 from sweeper.sweep.state import Running
 from sweeper.trial import OVER, LaneRecord, Reason, TrialSpec, TrialState, fields_of, finite
 
-# excess for a constraint whose metric is not finite: treated as violated
-_UNTOLD = 1e9
+# of a constraint whose metric is not finite: it is treated as violated
+_NOT_FINITE_EXCESS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
             found[f"{index} {constraint.metric}"] = 0.0
             continue
         value = last[constraint.metric]
-        excess = constraint.excess(value) if math.isfinite(value) else _UNTOLD
+        excess = constraint.excess(value) if math.isfinite(value) else _NOT_FINITE_EXCESS
         found[f"{index} {constraint.metric}"] = excess
     return found
 

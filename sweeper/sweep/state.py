@@ -54,8 +54,8 @@ class EndedTrials(Mapping[int, Row]):
         self.n_diverged += sum(row.get("reason") == Reason.DIVERGED for row in rows)
         self.n_infeasible += sum(row.get("reason") == Reason.INFEASIBLE for row in rows)
         self.n_feasible += sum(row["state"] == "COMPLETE" and is_feasible(row) for row in rows)
-        self._best.tell(rows)
-        self._front.tell(rows)
+        self._best.add(rows)
+        self._front.add(rows)
 
     @property
     def best(self) -> list[int]:

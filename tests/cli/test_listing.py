@@ -196,7 +196,7 @@ def test_a_list_names_its_objectives_and_says_what_is_feasible(command: CommandL
         *("trial", "value", "(val_loss)", "value_1", "(n_parameters)", "feasible")
     ]
     assert {"value", "value_1", "feasible"} <= {*results.trials().columns}
-    assert "feasible" in read_trials(command.run_dir).telling
+    assert "feasible" in read_trials(command.run_dir).informative
     sole = command("trials", str(command.run_dir.root), "--where", "value < 100")
     assert sole.returncode == 0
 

@@ -98,7 +98,7 @@ def test_incremental_best_trials_equal_those_of_all_rows(
     ways, rows = told
     best = BestTrials(ways, n)
     for end in range(len(rows) + 1):
-        best.tell(rows[max(0, end - 1) : end])
+        best.add(rows[max(0, end - 1) : end])
         more = rows[end : end + data.draw(st.integers(0, 4))]
         assert best.rows(more) == best_first(rows[:end] + more, ways, n)
         assert best.rows() == best_first(rows[:end], ways, n)
@@ -112,14 +112,14 @@ def test_the_incremental_front_equals_that_of_all_rows(
     assume(len(ways) > 1)  # with one objective all trials are on the front
     front = ParetoFront(ways)
     for end in range(len(rows) + 1):
-        front.tell(rows[max(0, end - 1) : end])
+        front.add(rows[max(0, end - 1) : end])
         assert front.rows() == pareto_front(rows[:end], ways)
 
 
 def test_few_of_many_trials_are_kept() -> None:
     rows = [row(number, number * 37 % 1009, number * 57 % 1013) for number in range(2000)]
     best = BestTrials(WAYS, 5)
-    best.tell(rows)
+    best.add(rows)
     assert best.rows() == best_first(rows, WAYS, 5)
     assert len(best._kept) < 100
 

@@ -53,7 +53,7 @@ def rows(n_trials: int, dropout: float = 0.0) -> list[dict[str, Any]]:
 def importance(config: StudyConfig, *parts: list[dict[str, Any]]) -> dict[str, Any]:
     known = Importance(config)
     for part in parts:
-        known.tell(part)
+        known.add(part)
     return dict(known.of(0))
 
 

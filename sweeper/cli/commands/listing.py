@@ -86,7 +86,7 @@ def trials(
         else:
             print(json.dumps(rows, indent=1, default=str), file=answers())
         return
-    shown = found.rows(wanted or found.telling, _SHOWN if count is None else count)
+    shown = found.rows(wanted or found.informative, _SHOWN if count is None else count)
     if shown:
         metrics = dict(zip(every.values, every.metrics, strict=True))
         print_shown(trial_tables.listed(shown, metrics, "" if wanted else _MORE_COLUMNS))

@@ -85,7 +85,7 @@ def kept_trials(
     for session, most in zip(sessions, asked, strict=True):
         kept &= _numbers(best.rows()[:most])
         for _, new in sorted(rounds[session["run_id"]].items()):
-            best.tell(new)
+            best.add(new)
             left = best.candidates(n=most) if session.get(KEEPS_CANDIDATES) else best.rows()[:most]
             kept = (kept | _numbers(new)) & _numbers(left)
     return kept & _numbers(best.rows()[: asked[-1]]) if has_finished else kept
