@@ -254,17 +254,17 @@ def parse(
         raise StudyError(map(source.problem, unreadable))
     draft = Draft(raw)
     tables = draft.read()
-    if faults := _with_unrecordable(draft.faults, unrecordable(raw)):
-        by_line = sorted(faults, key=lambda fault: source.line(fault.key) or 0)
-        raise StudyError(dict.fromkeys(source.problem(with_way(fault)) for fault in by_line))
+    if flaws := _with_unrecordable(draft.flaws, unrecordable(raw)):
+        by_line = sorted(flaws, key=lambda flaw: source.line(flaw.key) or 0)
+        raise StudyError(dict.fromkeys(source.problem(with_way(flaw)) for flaw in by_line))
     return StudyConfig.of(tables, source)
 
 
-def _with_unrecordable(faults: Sequence[Flaw], unrecordable: Iterable[Flaw]) -> list[Flaw]:
+def _with_unrecordable(flaws: Sequence[Flaw], unrecordable: Iterable[Flaw]) -> list[Flaw]:
     """Both lists together, without a second flaw for a setting that already has one."""
-    refused = {fault.key for fault in faults}
-    once = {fault.key: fault for fault in unrecordable if not refused & {*keys_around(fault.key)}}
-    return [*faults, *once.values()]
+    refused = {flaw.key for flaw in flaws}
+    once = {flaw.key: flaw for flaw in unrecordable if not refused & {*keys_around(flaw.key)}}
+    return [*flaws, *once.values()]
 
 
 def _toml(source: Source) -> RawTable:

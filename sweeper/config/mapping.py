@@ -24,35 +24,35 @@ def raw_tables(mapping: Mapping[Any, Any]) -> tuple[RawTable, set[str], list[Fla
     """
     raw: RawTable = {}
     omitted: set[str] = set()
-    faults: list[Flaw] = []
-    for path, value in _leaves(mapping, (), faults):
+    flaws: list[Flaw] = []
+    for path, value in _leaves(mapping, (), flaws):
         if value is None:
             omitted.add(".".join(path))
         else:
-            faults += _put(raw, path, value)
-    return raw, omitted, faults
+            flaws += _put(raw, path, value)
+    return raw, omitted, flaws
 
 
 def _leaves(
-    mapping: Mapping[Any, Any], under: tuple[str, ...], faults: list[Flaw]
+    mapping: Mapping[Any, Any], under: tuple[str, ...], flaws: list[Flaw]
 ) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Each value with its path; adds to `faults` what TOML cannot represent."""
+    """Each value with its path; adds to `flaws` what TOML cannot represent."""
     if len(under) >= MAX_WITHIN:
-        faults.append(Flaw(".".join(under[:3]), TOO_DEEP, UNNEST))
+        flaws.append(Flaw(".".join(under[:3]), TOO_DEEP, UNNEST))
         return
     for key, value in mapping.items():
         if not isinstance(key, str):
             found = f"the key {key!r} is not a string"
-            faults.append(Flaw(".".join(under), found, "write names of settings as strings"))
+            flaws.append(Flaw(".".join(under), found, "write names of settings as strings"))
             continue
         path = (*under, *(key.split(".") if _holds_settings(under) else (key,)))
         is_mapping = isinstance(value, Mapping)
         inner: Mapping[Any, Any] = cast("Mapping[Any, Any]", value) if is_mapping else {}
         if inner and not _is_entry(path, inner):
-            yield from _leaves(inner, path, faults)
+            yield from _leaves(inner, path, flaws)
         else:
-            plain, flaws = _plain(".".join(path), cast("object", value))
-            faults += flaws
+            plain, wrong = _plain(".".join(path), cast("object", value))
+            flaws += wrong
             if plain is not None or value is None:
                 yield path, plain
 
@@ -96,7 +96,7 @@ def _plain(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw]]:
             return str(value), []
         case Mapping():
             table = cast("Mapping[Any, Any]", value)
-            faults = [
+            flaws = [
                 Flaw(key, f"the key {name!r} is not a string", "write names as strings")
                 for name in table
                 if not isinstance(name, str)
@@ -104,14 +104,14 @@ def _plain(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw]]:
             read = {
                 str(name): _plain(f"{key}.{name}", one, depth + 1) for name, one in table.items()
             }
-            faults += [fault for _, found in read.values() for fault in found]
-            return {name: one for name, (one, _) in read.items() if one is not None}, faults
+            flaws += [flaw for _, found in read.values() for flaw in found]
+            return {name: one for name, (one, _) in read.items() if one is not None}, flaws
         case list() | tuple():
             items = [_plain(key, one, depth + 1) for one in cast("list[object]", value)]
-            faults = [fault for _, found in items for fault in found]
+            flaws = [flaw for _, found in items for flaw in found]
             if any(one is None for one in cast("list[object]", value)):
-                faults.append(Flaw(key, "None in an array", "leave it out"))
-            return [one for one, _ in items if one is not None], faults
+                flaws.append(Flaw(key, "None in an array", "leave it out"))
+            return [one for one, _ in items if one is not None], flaws
         case _ if hasattr(value, "tolist") and not isinstance(value, type):
             return _plain(key, cast("Any", value).tolist(), depth + 1)
         case _ if callable(value):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from sweeper.config.refusals import fault_of, format_value, without_repeats
+from sweeper.config.refusals import flaw_of, format_value, without_repeats
 from sweeper.config.table import AnyTable, Flaw, Table, alone, field_of, table_in
 
 # numbers on which tables must agree, like names
@@ -49,33 +49,33 @@ def read_table(
 
     Unknown settings are noted and then left out, so that the rest is still checked.
     """
-    broken = [fault.under(under) for fault in _broken_rules(table, allowed_values(table, raw))]
+    broken = [flaw.under(under) for flaw in _broken_rules(table, allowed_values(table, raw))]
     try:
         return table.model_validate(raw), broken
     except ValidationError as error:
         errors = without_repeats(error.errors(include_url=False))
     unknown = [error for error in errors if error["type"] == "extra_forbidden"]
     if not unknown:
-        return None, [fault_of(error, under, known) for error in errors] + broken
+        return None, [flaw_of(error, under, known) for error in errors] + broken
     for error in unknown:
         raw = _without(raw, error["loc"])
-    unread = [fault_of(error, under, known) for error in unknown]
-    read, faults = read_table(table, raw, under, known)
-    misspelt = {fault.key.rpartition(".")[0] for fault in unread}  # these tables lack a setting
-    return read, unread + [fault for fault in faults if fault.key not in misspelt]
+    unread = [flaw_of(error, under, known) for error in unknown]
+    read, flaws = read_table(table, raw, under, known)
+    misspelt = {flaw.key.rpartition(".")[0] for flaw in unread}  # these tables lack a setting
+    return read, unread + [flaw for flaw in flaws if flaw.key not in misspelt]
 
 
 def with_numbers(
-    table: type[AnyTable], raw: object, under: str, faults: Sequence[Flaw]
+    table: type[AnyTable], raw: object, under: str, flaws: Sequence[Flaw]
 ) -> AnyTable | None:
-    """The table with valid numbers instead of those in `faults`; None if it has other flaws.
+    """The table with valid numbers instead of those in `flaws`; None if it has other flaws.
 
     Tables must agree on names, which can be checked even if a number is out of range.
     """
     if not is_table(raw):
         return None
-    for fault in faults:
-        setting = fault.key.removeprefix(f"{under}.")
+    for flaw in flaws:
+        setting = flaw.key.removeprefix(f"{under}.")
         field = field_of(table, setting)
         if field is None or setting.endswith(_SIZES):
             return None
@@ -98,8 +98,8 @@ def allowed_values(table: type[Table], raw: object) -> dict[str, Any]:
         if name not in written and not field.is_required()
     }
     for name in table.model_fields.keys() & written.keys():
-        value, faults = read_value(table, name, written[name], "")
-        if not faults:
+        value, flaws = read_value(table, name, written[name], "")
+        if not flaws:
             values[name] = value
     return values
 
@@ -112,7 +112,7 @@ def read_value(
         return getattr(alone(table, setting).model_validate({setting: value}), setting), []
     except ValidationError as error:
         errors = without_repeats(error.errors(include_url=False))
-    return value, [fault_of(error, under) for error in errors]
+    return value, [flaw_of(error, under) for error in errors]
 
 
 def written(raw: RawTable, key: str) -> Any:
@@ -147,8 +147,8 @@ def _broken_rules(table: type[Table], values: Mapping[str, Any]) -> Iterator[Fla
             yield from rule(**{name: values[name] for name in needed})
     for name, value in values.items():
         if isinstance(value, Table):
-            for fault in _broken_rules(type(value), dict(value)):
-                yield fault.under(name)
+            for flaw in _broken_rules(type(value), dict(value)):
+                yield flaw.under(name)
 
 
 def _without(raw: Any, path: Sequence[str | int]) -> Any:

@@ -63,7 +63,7 @@ def refusal(found: str, hint: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "refused", {"found": found, "hint": hint})
 
 
-def fault_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
+def flaw_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
     """The flaw that pydantic found in the table `under`; `known` are settings to suggest."""
     key = ".".join([under, *_path(error["loc"])])
     context = error.get("ctx", {})
@@ -118,22 +118,22 @@ _VALUES_FOR_NONE = {
 _SIZES = 'split text such as "64-32" in a function of your own'
 
 
-def with_way(fault: Flaw) -> Flaw:
+def with_way(flaw: Flaw) -> Flaw:
     """The flaw with a hint that works if a value was meant to be none, or several sizes."""
-    words = fault.key.split(".")
+    words = flaw.key.split(".")
     is_searched = words[0] == "search"
     is_of_entry = is_searched and words[-1] in ("choices", "or", "low", "high")
     setting = words[-2] if is_of_entry else words[-1]
-    if _LEFT_OUT.match(fault.found):
+    if _LEFT_OUT.match(flaw.found):
         value = _VALUES_FOR_NONE.get(setting)
         if is_searched and value:
-            return replace(fault, hint=f"write {value} for none")
-        if value and not fault.found.startswith("0"):
-            return replace(fault, hint=f"{fault.hint}, or remove it")
-    if fault.found.startswith("an array cannot be") and "model" in words[:2]:
+            return replace(flaw, hint=f"write {value} for none")
+        if value and not flaw.found.startswith("0"):
+            return replace(flaw, hint=f"{flaw.hint}, or remove it")
+    if flaw.found.startswith("an array cannot be") and "model" in words[:2]:
         by_size = "search model.depth and model.width, or " if setting == "width" else ""
-        return replace(fault, hint=f"{by_size}{_SIZES}")
-    return fault
+        return replace(flaw, hint=f"{by_size}{_SIZES}")
+    return flaw
 
 
 def without_repeats(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:

@@ -250,10 +250,10 @@ def check_parts(
         yield from check_models(train, model, searched)
         return
     inputs = inputs_of(model)
-    faults = [*check_wiring(inputs), *check_phases(train, inputs)]
-    yield from faults
+    flaws = [*check_wiring(inputs), *check_phases(train, inputs)]
+    yield from flaws
     yield from check_metrics(train, inputs)
-    if not faults:
+    if not flaws:
         yield from _unfit_sizes(model, train)
 
 
@@ -410,8 +410,8 @@ def check_schedules(
     yield from check_decay_end(key, written, names)
     end = search.get(f"{key}.schedule.end")
     if end is not None and end.has(0.0) is not None:
-        for fault in check_decay_end(key, {"end": 0}, names):
-            yield replace(fault, key=f"search.{key}.schedule.end")
+        for flaw in check_decay_end(key, {"end": 0}, names):
+            yield replace(flaw, key=f"search.{key}.schedule.end")
     if is_own and set(names) != {"constant"} and not _is_always(f"{key}.lr", optimizer, search):
         yield Flaw(f"{key}.lr", "missing, but a schedule changes it", "write lr = ...")
 
@@ -439,5 +439,5 @@ def check_training(train: RawTable, search: Search) -> Iterable[Flaw]:
     for key in conditional:
         setting = key.partition(".")[2]
         if setting not in train:
-            for fault in idle_of_loss(train.get("loss"), setting):
-                yield fault.under("search.train")
+            for flaw in idle_of_loss(train.get("loss"), setting):
+                yield flaw.under("search.train")

@@ -64,19 +64,19 @@ def read_entry(
     key = f"search.{setting}"
     name, _, last = setting.partition(".")
     table = tables.get(name)
-    misplaced = list(_target_faults(setting, tables))
-    entry, faults = _read_by_type(raw, key)
+    misplaced = list(_target_flaws(setting, tables))
+    entry, flaws = _read_by_type(raw, key)
     holder = None if table is None else holder_of(table, last)
     if entry is not None and not isinstance(entry, SameAs) and holder and not misplaced:
         entry, unfit = _fitted(entry, *holder, key)
         if unfit and isinstance(entry, IntSearch | FloatSearch):  # one of the ends is wrong
-            crossed = [fault.under(key) for fault in check_order(entry.low, entry.high)]
-            faults = [fault for fault in faults if fault not in crossed]
-        reported = {fault.key for fault in faults}
-        faults += [fault for fault in unfit if fault.key not in reported]
+            crossed = [flaw.under(key) for flaw in check_order(entry.low, entry.high)]
+            flaws = [flaw for flaw in flaws if flaw not in crossed]
+        reported = {flaw.key for flaw in flaws}
+        flaws += [flaw for flaw in unfit if flaw.key not in reported]
     if is_table(raw) or not _is_around_settings(setting, tables):
-        faults += misplaced
-    return (None if faults else entry), faults
+        flaws += misplaced
+    return (None if flaws else entry), flaws
 
 
 def taken_columns(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
@@ -116,8 +116,8 @@ def check_links(
         table = tables[name]
         holder = None if table is None else holder_of(table, last)
         if holder is not None:
-            for fault in _fitted(search[source], *holder, key)[1]:
-                yield replace(fault, key=key, hint=f"name another setting, or fix search.{source}")
+            for flaw in _fitted(search[source], *holder, key)[1]:
+                yield replace(flaw, key=key, hint=f"name another setting, or fix search.{source}")
 
 
 def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Flaw:
@@ -140,7 +140,7 @@ def is_entry(raw: RawTable) -> bool:
     return not raw or bool(words)
 
 
-def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> Iterator[Flaw]:
+def _target_flaws(setting: str, tables: Mapping[str, type[Table] | None]) -> Iterator[Flaw]:
     key = f"search.{setting}"
     name, _, last = setting.partition(".")
     table = tables.get(name)
@@ -160,8 +160,8 @@ def _target_faults(setting: str, tables: Mapping[str, type[Table] | None]) -> It
         for setting in settings_within(table, name)
         if not is_fixed(table, setting.partition(".")[2])
     ]
-    fault = unknown_setting(key, setting, searchable)
-    yield fault if name in tables else replace(fault, found="not a setting that can be searched")
+    flaw = unknown_setting(key, setting, searchable)
+    yield flaw if name in tables else replace(flaw, found="not a setting that can be searched")
 
 
 def _is_around_settings(setting: str, tables: Mapping[str, type[Table] | None]) -> bool:
@@ -223,12 +223,12 @@ def _fitted(
         return entry, [Flaw(f"{key}.type", found, f'write type = "{types[0]}"')]
     if isinstance(entry, CategoricalSearch):
         return _fitted_choices(entry, table, name, key)
-    faults: list[Flaw] = []
+    flaws: list[Flaw] = []
     extra = (("or", value) for value in entry.or_values)
     for word, value in (("low", entry.low), ("high", entry.high), *extra):
         _, found = read_value(table, name, value, key)
-        faults += [replace(fault, key=f"{key}.{word}") for fault in found]
-    return entry, faults or [*_too_many(entry, name, key)]
+        flaws += [replace(flaw, key=f"{key}.{word}") for flaw in found]
+    return entry, flaws or [*_too_many(entry, name, key)]
 
 
 def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[Flaw]:
@@ -252,6 +252,6 @@ def _fitted_choices(
     entry: CategoricalSearch, table: type[Table], name: str, key: str
 ) -> tuple[SearchEntry, list[Flaw]]:
     read = [read_value(table, name, choice, key) for choice in entry.choices]
-    faults = [replace(fault, key=f"{key}.choices") for _, found in read for fault in found]
+    flaws = [replace(flaw, key=f"{key}.choices") for _, found in read for flaw in found]
     # converted to the setting's type: a 0 among rates is 0.0
-    return entry.model_copy(update={"choices": tuple(value for value, _ in read)}), faults
+    return entry.model_copy(update={"choices": tuple(value for value, _ in read)}), flaws

@@ -248,12 +248,12 @@ def read_enqueue(
         hint = "write [[study.enqueue]] before the values of each trial"
         return [], [Flaw("study.enqueue", f"{format_value(raw)} is not an array of tables", hint)]
     tables: list[dict[str, Scalar]] = []
-    faults: list[Flaw] = []
+    flaws: list[Flaw] = []
     for index, table in enumerate(given):
         values, found = read_trial(table, f"study.enqueue.{index}.", search)
         tables.append(values)
-        faults += found
-    return tables, faults
+        flaws += found
+    return tables, flaws
 
 
 def read_trial(
@@ -262,19 +262,19 @@ def read_trial(
     """The values of one trial by column, and their flaws, whose places begin with `under`."""
     settings = {entry.column(key): key for key, entry in search.items()}
     values: dict[str, Scalar] = {}
-    faults: list[Flaw] = []
+    flaws: list[Flaw] = []
     for name, value in flattened(table):
         place, key = f"{under}{name}", settings.get(name, name)
         if key not in search:
-            faults.append(_not_searched(place, name, search, settings))
+            flaws.append(_not_searched(place, name, search, settings))
         elif key in values:
-            faults.append(Flaw(place, f"'{key}' is given twice", "remove one"))
+            flaws.append(Flaw(place, f"'{key}' is given twice", "remove one"))
         elif not isinstance(value, Scalar) or (fit := search[key].has(value)) is None:
-            faults.append(Flaw(place, *_outside(value, search[key])))
+            flaws.append(Flaw(place, *_outside(value, search[key])))
         else:
             values[key] = fit
-    faults += _idle(values, under, search)
-    return {search[key].column(key): value for key, value in values.items()}, faults
+    flaws += _idle(values, under, search)
+    return {search[key].column(key): value for key, value in values.items()}, flaws
 
 
 def _not_searched(

@@ -141,24 +141,24 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
         return kind, []
     if kind.mixed is not None and searches(f"{name}.{kind.by}"):
         return kind.mixed, []
-    chosen, faults = kind.type_of(name, own)
+    chosen, flaws = kind.type_of(name, own)
     if chosen is AlternatingTable:
         for key in ("losses", "phases"):
             if is_table(names := own.get(key)):
-                faults += check_names(names, f"train.{key}", RecipeTable)
-        return (None if faults else table_class(alternating_recipe(own))), faults
+                flaws += check_names(names, f"train.{key}", RecipeTable)
+        return (None if flaws else table_class(alternating_recipe(own))), flaws
     if chosen is CoupledTable and is_table(raw.get("model", {})):
-        return table_class(coupled_recipe(raw)), faults
-    return chosen, faults
+        return table_class(coupled_recipe(raw)), flaws
+    return chosen, flaws
 
 
 def _parts(raw: RawTable) -> Kind:
     tables, taken = (PartsTable, OptimizersTable), (DATA, *OF_EACH)
     first = next(name for name, value in raw.items() if is_table(value))
     misplaced = "a setting next to parts", f"write it in one of the parts, [model.{first}]"
-    faults = [*check_names(raw, "model", *tables, taken=taken)]
+    flaws = [*check_names(raw, "model", *tables, taken=taken)]
     variants = Variants("kind", PARTS, "mlp")
-    return _by_name(PartsTable, "model", raw, variants, misplaced, faults)
+    return _by_name(PartsTable, "model", raw, variants, misplaced, flaws)
 
 
 def _optimizers(raw: RawTable, parts: Sequence[str]) -> Kind:
@@ -167,11 +167,11 @@ def _optimizers(raw: RawTable, parts: Sequence[str]) -> Kind:
     misplaced = "a setting next to the optimizers of parts", "write it in the table of a part"
     variants = Variants("name", OPTIMIZERS, own=UserOptimizerTable)
     missing = [name for name in parts if name not in raw]
-    faults = [unknown_part(f"optimizer.{name}", name, parts) for name in others]
-    faults += [
+    flaws = [unknown_part(f"optimizer.{name}", name, parts) for name in others]
+    flaws += [
         Flaw("optimizer", f"none for '{name}'", f"write [optimizer.{name}]") for name in missing
     ]
-    return _by_name(OptimizersTable, "optimizer", known, variants, misplaced, faults)
+    return _by_name(OptimizersTable, "optimizer", known, variants, misplaced, flaws)
 
 
 def _by_name(
@@ -180,18 +180,18 @@ def _by_name(
     raw: RawTable,
     variants: Variants,
     misplaced: tuple[str, str],
-    faults: list[Flaw],
+    flaws: list[Flaw],
 ) -> Kind:
-    """The type of a table that holds tables by name; adds to `faults` those in their types.
+    """The type of a table that holds tables by name; adds to `flaws` those in their types.
 
     `misplaced` is what is wrong with settings next to these tables.
     """
     tables: list[tuple[str, type[Table]]] = []
     for name, own in raw.items():
         if not is_table(own):
-            faults.append(Flaw(f"{under}.{name}", *misplaced))
+            flaws.append(Flaw(f"{under}.{name}", *misplaced))
             continue
         kind, unfit = variants.type_of(f"{under}.{name}", own, under)
-        faults += unfit
+        flaws += unfit
         tables += [] if kind is None else [(name, kind)]
-    return (None if faults else table_class(Recipe(base, tuple(tables)))), faults
+    return (None if flaws else table_class(Recipe(base, tuple(tables)))), flaws

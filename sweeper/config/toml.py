@@ -196,11 +196,11 @@ class Source:
         line = self.line(key)
         return self.path.name if line is None else f"{self.path.name}:{line}"
 
-    def problem(self, fault: Flaw) -> Problem:
+    def problem(self, flaw: Flaw) -> Problem:
         """The flaw with its file and line; what to write in a mapping is written as in Python."""
-        where = self.where(fault.key)
-        hint = as_python(fault.hint) if where == IN_MAPPING else fault.hint
-        return Problem(where, fault.key, fault.found, hint)
+        where = self.where(flaw.key)
+        hint = as_python(flaw.hint) if where == IN_MAPPING else flaw.hint
+        return Problem(where, flaw.key, flaw.found, hint)
 
 
 def given_twice(text: str) -> tuple[str, int, int] | None:

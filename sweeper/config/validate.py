@@ -76,10 +76,10 @@ _LONGEST_CHOICES = 60  # characters
 
 
 class Draft:
-    """A study file on its way to a `StudyConfig`; `faults` grows with every step."""
+    """A study file on its way to a `StudyConfig`; `flaws` grows with every step."""
 
     def __init__(self, raw: RawTable) -> None:
-        self.faults: list[Flaw] = []
+        self.flaws: list[Flaw] = []
         self._raw = raw
         self._searched: set[str] = set()
         self._links: dict[str, str] = {}  # settings that take the value of another
@@ -102,31 +102,31 @@ class Draft:
         tables = {name: self._read_table(name, search) for name in names}
         self._check_between({**tables, **self._as_if_right}, search)
         self._check_trial(tables)
-        faults = without_consequences(self.faults, DISCRIMINATORS)
-        self.faults = [self._at_its_entry(self._with_search(fault)) for fault in faults]
+        flaws = without_consequences(self.flaws, DISCRIMINATORS)
+        self.flaws = [self._at_its_entry(self._with_search(flaw)) for flaw in flaws]
         given = {name: self._raw[name] for name in _RECORDED if name in self._raw}
         if "traced_arguments" in given:
             given["traced_arguments"] = self._traced_arguments(search)
         return {**tables, "version": 1, **given, "search": search, "same_as": self._links}
 
-    def _at_its_entry(self, fault: Flaw) -> Flaw:
+    def _at_its_entry(self, flaw: Flaw) -> Flaw:
         """Move a flaw in a value that is only written in `[search]` to its entry there."""
-        is_drawn = fault.key in self._searched and fault.found != MISSING
-        if not is_drawn or with_default(self._raw, fault.key.split("."), None) == self._raw:
-            return fault
-        return replace(fault, key=f"search.{fault.key}")
+        is_drawn = flaw.key in self._searched and flaw.found != MISSING
+        if not is_drawn or with_default(self._raw, flaw.key.split("."), None) == self._raw:
+            return flaw
+        return replace(flaw, key=f"search.{flaw.key}")
 
-    def _with_search(self, fault: Flaw) -> Flaw:
+    def _with_search(self, flaw: Flaw) -> Flaw:
         """Add to an array for a single value how to search it, if it can be searched."""
-        is_name = fault.found.startswith("no ") and fault.found.endswith(" an array")
-        is_array = is_name or fault.found in _SEARCHED_ARRAYS
-        if not is_array or not self._can_be_searched(fault.key):
-            return fault
-        values = written(self._raw, fault.key)
+        is_name = flaw.found.startswith("no ") and flaw.found.endswith(" an array")
+        is_array = is_name or flaw.found in _SEARCHED_ARRAYS
+        if not is_array or not self._can_be_searched(flaw.key):
+            return flaw
+        values = written(self._raw, flaw.key)
         choices = toml_value(values) if values else "[...]"
         choices = choices if len(choices) <= _LONGEST_CHOICES else "[...]"
         entry = f'{{ type = "categorical", choices = {choices} }}'
-        return replace(fault, hint=f"{fault.hint}, or search several: search.{fault.key} = {entry}")
+        return replace(flaw, hint=f"{flaw.hint}, or search several: search.{flaw.key} = {entry}")
 
     def _can_be_searched(self, key: str) -> bool:
         """Whether `[search]` may have an entry for a setting."""
@@ -145,25 +145,25 @@ class Draft:
         measures = self._measures(tables.get("train"))
         if measures is not None and not self._is_misspelt("train.metrics"):
             wanted = study.get("metric", ()), study.get("constraints", ())
-            self.faults += check_reported(*wanted, measures)
+            self.flaws += check_reported(*wanted, measures)
             kind, objectives = self._kinds["train"], wanted[0]
             stop = kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
             own = (objectives,) if isinstance(objectives, str) else objectives
             if stop is not None and stop.metric not in (None, *own):
-                self.faults += check_to_stop(stop.metric, measures)
+                self.flaws += check_to_stop(stop.metric, measures)
         if "sampler" in study:
-            self.faults += check_grid(study["sampler"], study.get("enqueue", ()), search)
-        self.faults += self._drawn_faults(search)
+            self.flaws += check_grid(study["sampler"], study.get("enqueue", ()), search)
+        self.flaws += self._drawn_flaws(search)
         train = tables.get("train")
         model = tables.get("model")
-        self.faults += check_parts(model, train, self._searched)
+        self.flaws += check_parts(model, train, self._searched)
         if "model.n_bins" in search:
-            self.faults += check_bins(search["model.n_bins"].values() or ())
+            self.flaws += check_bins(search["model.n_bins"].values() or ())
         kinds = search.get("model.kind")
         if isinstance(model, MixedTable) and kinds is not None:
-            self.faults += check_kinds(model, kinds.values() or (), self._searched)
-        self.faults += check_rows(tables.get("data"), train)
-        self.faults += check_target_transform(tables.get("data"), train)
+            self.flaws += check_kinds(model, kinds.values() or (), self._searched)
+        self.flaws += check_rows(tables.get("data"), train)
+        self.flaws += check_target_transform(tables.get("data"), train)
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
@@ -182,15 +182,15 @@ class Draft:
 
         What follows from its value is then not known.
         """
-        places = {place for fault in self.faults for place in (fault.key, fault.meant)}
+        places = {place for flaw in self.flaws for place in (flaw.key, flaw.meant)}
         return any(
             f"{place}.".startswith(f"{one}.") for place in places for one in (key, f"search.{key}")
         )
 
     def _is_misspelt(self, key: str) -> bool:
-        return any(fault.meant == key for fault in self.faults)
+        return any(flaw.meant == key for flaw in self.flaws)
 
-    def _drawn_faults(self, search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
+    def _drawn_flaws(self, search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
         """Flaws in some of the trials, in settings that do not fit together."""
         links = {key: search[of] for key, of in self._links.items() if of in search}
         drawn = {**search, **links}
@@ -216,30 +216,30 @@ class Draft:
         if not isinstance(trial, TrialTable):
             return
         if isinstance(study, StudyTable):
-            self.faults += check_single_trial(study, bool(self._searched))
+            self.flaws += check_single_trial(study, bool(self._searched))
         model, train = tables.get("model"), tables.get("train")
         if isinstance(train, EpochsTable):
             width, depth = (getattr(model, name, None) for name in ("width", "depth"))
-            self.faults += check_class_size(trial, train.epochs, width, depth)
-        self.faults += check_class_parts(trial.program, model)
-        self.faults += check_traced(trial.program, model, train)
+            self.flaws += check_class_size(trial, train.epochs, width, depth)
+        self.flaws += check_class_parts(trial.program, model)
+        self.flaws += check_traced(trial.program, model, train)
         optimizer = tables.get("optimizer")
         if trial.program.strategy == "padded" and model and optimizer and train:
             can_be = getattr(optimizer, "elementwise", False) and getattr(train, "is_padded", False)
-            self.faults += check_padded_sizes(trial.program, model if can_be else None)
+            self.flaws += check_padded_sizes(trial.program, model if can_be else None)
 
     def _check_top_level(self) -> None:
         version = self._raw.get("version")
         if version is None:
-            self.faults.append(Flaw("version", MISSING, "write version = 1"))
+            self.flaws.append(Flaw("version", MISSING, "write version = 1"))
         elif type(version) is not int or version != 1:
-            self.faults.append(Flaw("version", f"no version {format_value(version)}", "write 1"))
+            self.flaws.append(Flaw("version", f"no version {format_value(version)}", "write 1"))
         edition = self._raw.get("edition", EDITION)
         if type(edition) is not int or not 1 <= edition <= EDITION:
             found = f"{format_value(edition)} is not a known edition (1 to {EDITION})"
-            self.faults.append(Flaw("edition", found, "remove it, or install a newer sweeper"))
+            self.flaws.append(Flaw("edition", found, "remove it, or install a newer sweeper"))
         known = ["version", *_RECORDED, *TABLES, "search"]
-        self.faults += [
+        self.flaws += [
             unknown_setting(name, name, known, self._known)
             for name in self._raw
             if name not in known
@@ -259,13 +259,13 @@ class Draft:
             return tuple(map(str, named))
         shown = format_value(self._raw["traced_arguments"])
         found = f"{shown} is not an array of searched floats of a user-defined model"
-        self.faults.append(Flaw("traced_arguments", found, "remove it"))
+        self.flaws.append(Flaw("traced_arguments", found, "remove it"))
         return ()
 
     def _kind(self, name: str) -> type[Table] | None:
         """The type of the table `name`; None if the file does not say."""
-        kind, faults = kind_of(name, self._raw, self._searches)
-        self.faults += faults
+        kind, flaws = kind_of(name, self._raw, self._searches)
+        self.flaws += flaws
         return kind
 
     def _searches(self, setting: str) -> bool:
@@ -275,7 +275,7 @@ class Draft:
     def _read_search(self) -> dict[str, SearchEntry]:
         raw = self._raw.get("search", {})
         if not is_table(raw):
-            self.faults.append(
+            self.flaws.append(
                 Flaw("search", f"{format_value(raw)} is not a table", "write [search]")
             )
             return {}
@@ -283,28 +283,28 @@ class Draft:
         search: dict[str, SearchEntry] = {}
         for setting, raw_entry in flat_search(raw):
             if setting in self._searched:
-                self.faults.append(Flaw(f"search.{setting}", "given twice", "remove one"))
+                self.flaws.append(Flaw(f"search.{setting}", "given twice", "remove one"))
             self._searched.add(setting)
-            entry, faults = read_entry(setting, raw_entry, kinds)
-            self.faults += faults
+            entry, flaws = read_entry(setting, raw_entry, kinds)
+            self.flaws += flaws
             if isinstance(entry, SameAs):
                 self._links[setting] = entry.same_as
             elif entry is not None:
                 search[setting] = entry
         drawn = {key: key for key in search} | self._links
         self._conditional = {key for key, of in drawn.items() if of in search and search[of].when}
-        self.faults += taken_columns(search)
+        self.flaws += taken_columns(search)
         if self._searched == {*search, *self._links}:  # otherwise a flaw is already reported
-            self.faults += check_conditions(search)
-            self.faults += check_links(self._links, search, kinds)
+            self.flaws += check_conditions(search)
+            self.flaws += check_links(self._links, search, kinds)
         return search
 
     def _read_queue(self, search: Mapping[str, SearchEntry]) -> None:
         study = self._raw.get("study")
         is_known = self._searched == {*search, *self._links} and not self._is_in_doubt("search")
         if is_table(study) and "enqueue" in study and is_known:
-            queue, faults = read_enqueue(study["enqueue"], search)
-            self.faults += faults
+            queue, flaws = read_enqueue(study["enqueue"], search)
+            self.flaws += flaws
             self._raw = {**self._raw, "study": {**study, "enqueue": queue}}
 
     def _read_table(self, name: str, search: Mapping[str, SearchEntry]) -> Table | None:
@@ -319,24 +319,24 @@ class Draft:
                 for key, _, _ in each(raw, kind):  # no step uses these
                     raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
             else:
-                self.faults += check_rates(raw, kind, self._searched, unrated or ())
-        table, faults = read_table(kind, raw, name, self._known)
-        if table is None and (corrected := with_numbers(kind, raw, name, faults)):
+                self.flaws += check_rates(raw, kind, self._searched, unrated or ())
+        table, flaws = read_table(kind, raw, name, self._known)
+        if table is None and (corrected := with_numbers(kind, raw, name, flaws)):
             self._as_if_right[name] = corrected
-        self.faults += [
-            self._with_phases(fault)
-            for fault in faults
-            if not (fault.found == MISSING and fault.key in self._searched)
+        self.flaws += [
+            self._with_phases(flaw)
+            for flaw in flaws
+            if not (flaw.found == MISSING and flaw.key in self._searched)
         ]
         return table
 
-    def _with_phases(self, fault: Flaw) -> Flaw:
+    def _with_phases(self, flaw: Flaw) -> Flaw:
         """Add to a missing learning rate that the phases without one may have it instead."""
-        table, *_, setting = fault.key.split(".")
-        if (table, setting, fault.found) != ("optimizer", "lr", MISSING):
-            return fault
+        table, *_, setting = flaw.key.split(".")
+        if (table, setting, flaw.found) != ("optimizer", "lr", MISSING):
+            return flaw
         own = [f"train.phases.{name}.lr" for name in self._unrated_phases() or ()]
-        return replace(fault, hint=f"{fault.hint}, or {' and '.join(own)}") if own else fault
+        return replace(flaw, hint=f"{flaw.hint}, or {' and '.join(own)}") if own else flaw
 
     def _with_drawn(
         self, name: str, kind: type[Table], raw: RawTable, search: Mapping[str, SearchEntry]
@@ -345,7 +345,7 @@ class Draft:
 
         Settings that some trials do not draw have their default in those, and need one.
         """
-        wrong = {fault.key for fault in self.faults}
+        wrong = {flaw.key for flaw in self.flaws}
         links = {k: of for k, of in self._links.items() if f"search.{k}.same_as" not in wrong}
         for key, source in ({key: key for key in search} | links).items():
             table, _, setting = key.partition(".")
@@ -358,7 +358,7 @@ class Draft:
                 and with_default(raw, setting.split("."), 0) != raw
             ):
                 hint = f"write {setting} = ... in [{name}], for trials that do not draw it"
-                self.faults.append(Flaw(key, MISSING, hint))
+                self.flaws.append(Flaw(key, MISSING, hint))
         return raw
 
     def _unrated_phases(self) -> list[str] | None:

@@ -83,14 +83,14 @@ def amounts_of(parameters: PyTree, decay: Decay) -> Marks:
 
 
 def _table(rules: Mapping[str, Any]) -> DecayTable:
-    table, faults = read_table(DecayTable, dict(rules), "rules", [])
-    _refuse(faults)
+    table, flaws = read_table(DecayTable, dict(rules), "rules", [])
+    _refuse(flaws)
     assert table is not None, "refused otherwise"
     return table
 
 
-def _refuse(faults: Iterable[Flaw]) -> None:
-    problems = [Problem("decay_mask", fault.key, fault.found, fault.hint) for fault in faults]
+def _refuse(flaws: Iterable[Flaw]) -> None:
+    problems = [Problem("decay_mask", flaw.key, flaw.found, flaw.hint) for flaw in flaws]
     if problems:
         raise StudyError(problems)
 

@@ -49,21 +49,21 @@ def check_decay(config: StudyConfig, programs: Programs) -> None:
         StudyError: with what there is to match.
     """
     problems = [
-        config.problem(f"{key}.{fault.key}", fault.found, fault.hint)
+        config.problem(f"{key}.{flaw.key}", flaw.found, flaw.hint)
         for key, table in decays_of(config.optimizer).items()
-        for fault in _faults(config, programs, key, table)
+        for flaw in _flaws(config, programs, key, table)
     ]
     if problems:
         raise StudyError(problems)
 
 
-def _faults(config: StudyConfig, programs: Programs, key: str, table: DecayTable) -> Iterator[Flaw]:
+def _flaws(config: StudyConfig, programs: Programs, key: str, table: DecayTable) -> Iterator[Flaw]:
     decay = Decay.of(table, config.base_dir)
-    faults = [*check_layers(decay)]
+    flaws = [*check_layers(decay)]
     if isinstance(config.each("optimizer")[key.removesuffix(".decay")], UserOptimizerTable):
-        faults += factors(decay)
-    yield from faults
-    if not faults and config.trial is None:  # for a single trial, a rule may be about others
+        flaws += factors(decay)
+    yield from flaws
+    if not flaws and config.trial is None:  # for a single trial, a rule may be about others
         models = models_of(config, programs, part_of(key))
         if models.are_all:
             yield from idle_rules(decay, models.together)
@@ -72,10 +72,10 @@ def _faults(config: StudyConfig, programs: Programs, key: str, table: DecayTable
 def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
     """The rules that match no array in some trials' models, by key."""
     found = (
-        f"{key}.{fault.key}"
+        f"{key}.{flaw.key}"
         for key, table in decays_of(config.optimizer).items()
         for leaves in models_of(config, programs, part_of(key)).leaves
-        for fault in idle_rules(Decay.of(table, config.base_dir), leaves)
+        for flaw in idle_rules(Decay.of(table, config.base_dir), leaves)
     )
     return tuple(dict.fromkeys(found))
 
@@ -87,9 +87,9 @@ def doubtful_rules(config: StudyConfig, programs: Programs) -> Iterator[str]:
     for key, table in decays_of(config.optimizer).items():
         models = models_of(config, programs, part_of(key))
         if models.leaves and not models.are_all:
-            for fault in idle_rules(Decay.of(table, config.base_dir), models.together):
-                seen = f"{fault.found} in the {len(models.leaves)} models looked at"
-                yield f"{key}.{fault.key}: {seen}; {fault.hint}"
+            for flaw in idle_rules(Decay.of(table, config.base_dir), models.together):
+                seen = f"{flaw.found} in the {len(models.leaves)} models looked at"
+                yield f"{key}.{flaw.key}: {seen}; {flaw.hint}"
 
 
 def idle_amounts(config: StudyConfig, programs: Programs) -> Iterator[str]:

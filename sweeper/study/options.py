@@ -26,7 +26,7 @@ class Option:
     choices: tuple[str, ...] = ()
     required: bool = False
 
-    def fault(self, value: object) -> str | None:
+    def hint_for(self, value: object) -> str | None:
         """What to write instead of `value`; None if it is valid."""
         return None if self._fits(value) else f"write {self.wanted}"
 
@@ -297,7 +297,7 @@ def _option_problems(
             if f"{table}.name" in config.source.overridden:
                 hint += f", or override the whole table: '{table}={{ name = \"{name}\" }}'"
             yield config.problem(f"{table}.{key}", f"{name!r} has no such option", hint)
-        elif hint := known[key].fault(value):
+        elif hint := known[key].hint_for(value):
             yield config.problem(f"{table}.{key}", f"{value!r} does not fit", hint)
     for key in (key for key, option in known.items() if option.required and key not in options):
         yield config.problem(f"{table}.{key}", MISSING, f"write {key} = ...")
@@ -323,8 +323,8 @@ def _wrapped_problems(
     name = wrapped["name"]
     if not isinstance(name, str) or not (name in PRUNERS or is_function(name)):
         options = f'{", ".join(PRUNERS)}, or "module:Class"'
-        fault = unknown_name("study.pruner.name", name, options)
-        yield config.problem(f"{key}.name", fault.found, fault.hint)
+        flaw = unknown_name("study.pruner.name", name, options)
+        yield config.problem(f"{key}.name", flaw.found, flaw.hint)
         return
     yield from _option_problems(config, key, name, without_name(wrapped), python)
 

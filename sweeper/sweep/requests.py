@@ -140,8 +140,8 @@ class Requests:
             case {"enqueue": dict(table), "waits": bool(waits)}:
                 params, flaws = read_trial(table, "", self._search)
                 if flaws or not params:
-                    faults = [f"{flaw.key}: {flaw.found}" for flaw in flaws]
-                    raise ValueError("; ".join(faults) or "it has no values")
+                    reasons = [f"{flaw.key}: {flaw.found}" for flaw in flaws]
+                    raise ValueError("; ".join(reasons) or "it has no values")
                 return PendingRequest(path.stem, None, params, waits)
             case _:
                 raise ValueError("it asks for nothing that is known")

@@ -107,7 +107,7 @@ def test_options_of_samplers_and_pruners_are_explained(table: str) -> None:
             said = _explain("settings", f"{table}.{key}")
             (own,) = [part for part in said.split("\n\n") if f"an option of {name}," in part]
             assert own.startswith(f"{table}.{key}\n  takes    {option.wanted}\n  default  ")
-            assert option.fault(option.example) is None
+            assert option.hint_for(option.example) is None
             assert f'{{ name = "{name}", {key} = ' in own
     assert _explain("settings", "multivariate") == _explain(
         "settings", "study.sampler.multivariate"

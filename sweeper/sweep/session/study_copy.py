@@ -17,18 +17,18 @@ _AGAIN = "# Written again from the ledger: the study as it was first run, with a
 
 def copy_study(run_dir: RunDir, config: StudyConfig) -> None:
     """Write it, unless it exists and can be read."""
-    if study_copy_fault(run_dir):
+    if study_copy_problem(run_dir):
         with fault_points(Step.COPY_STUDY):
             _write(run_dir, _as_run(config))
 
 
 def restore_copy(run_dir: RunDir, settings: Mapping[str, Any]) -> None:
     """Write it again from the settings in the ledger, unless it exists and can be read."""
-    if study_copy_fault(run_dir):
+    if study_copy_problem(run_dir):
         _write(run_dir, _AGAIN + study_text(settings))
 
 
-def study_copy_fault(run_dir: RunDir) -> str:
+def study_copy_problem(run_dir: RunDir) -> str:
     """What is wrong with it; empty if nothing is."""
     if not run_dir.study_file.exists():
         return "it is missing"

@@ -22,7 +22,7 @@ from sweeper.rundir import RunDir
 from sweeper.sweep.importances import Importances, has_importances
 from sweeper.sweep.session.ownership import foreign
 from sweeper.sweep.session.reconcile import data_digest
-from sweeper.sweep.session.study_copy import restore_copy, study_copy_fault
+from sweeper.sweep.session.study_copy import restore_copy, study_copy_problem
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.verify.models import Damage, repair_hint
@@ -39,19 +39,19 @@ def damaged_files(
 ) -> Iterator[Damage]:
     """What is wrong with the files that a session writes next to the tables, or with its notes."""
     hint = repair_hint(run_dir)
-    if found := _preparation_fault(run_dir, ledger):
+    if found := _preparation_problem(run_dir, ledger):
         of_data = f"{hint}, which reads the study's data again, like its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
-    if found := _rows_fault(run_dir, config, ledger):
+    if found := _rows_problem(run_dir, config, ledger):
         first = "remove it, and " if run_dir.rows.exists() else ""
         again = f"{first}resume the study in Python with the same rows, which writes it again"
         yield Damage(run_dir.rows.name, found, again)
-    if fault := _start_fault(run_dir, ledger, trusted):
-        found, path = fault
+    if problem := _start_problem(run_dir, ledger, trusted):
+        found, path = problem
         first = "remove it, and " if run_dir.started_from.exists() else ""
         again = f"resume the study with --continue-from {path}, or with a copy of it"
         yield Damage(run_dir.started_from.name, found, f"{first}{again}")
-    if found := study_copy_fault(run_dir):
+    if found := study_copy_problem(run_dir):
         yield Damage(run_dir.study_file.name, found, hint)
     if not is_schema_text(run_dir.schema):
         found = "it cannot be read" if run_dir.schema.exists() else "it is missing"
@@ -101,7 +101,7 @@ def _is_baseline_damaged(run_dir: RunDir) -> bool:
     return run_dir.baseline.exists() and read_baseline(run_dir) is None
 
 
-def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
+def _preparation_problem(run_dir: RunDir, ledger: Ledger) -> str:
     """What is wrong with the note on the study's data; empty if nothing is."""
     try:
         read_note(run_dir.preparation, data_digest(ledger.sessions()))
@@ -110,7 +110,7 @@ def _preparation_fault(run_dir: RunDir, ledger: Ledger) -> str:
     return ""
 
 
-def _rows_fault(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> str:
+def _rows_problem(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> str:
     """What is wrong with the rows of a study that started with them in memory; else empty."""
     sessions = ledger.sessions()
     if not any("rows" in session for session in sessions):
@@ -125,7 +125,7 @@ def _rows_fault(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> str:
     return "" if digest == data_digest(sessions) else "it has other rows than the study began with"
 
 
-def _start_fault(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, str] | None:
+def _start_problem(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, str] | None:
     """What is wrong with the copy of the model that trials start from, and its original path."""
     start = ledger.sessions()[0].get("continued_from")
     if start is None:
@@ -142,7 +142,7 @@ def _start_fault(run_dir: RunDir, ledger: Ledger, trusted: bool) -> tuple[str, s
 def _prepare_again(
     run_dir: RunDir, config: StudyConfig, ledger: Ledger, trust_code: bool
 ) -> Iterator[str]:
-    if not _preparation_fault(run_dir, ledger):
+    if not _preparation_problem(run_dir, ledger):
         return
     name, wanted = run_dir.preparation.name, data_digest(ledger.sessions())
     if not trust_code and isinstance(config.data, FunctionTable):
