@@ -194,7 +194,7 @@ def _class_problems(config: StudyConfig, raw: RawData, hint: str) -> Iterator[Pr
         hint = f"write {loss}; or, if these are classes, write them as integers or text"
         yield config.problem(target_key(config.train), found, hint)
     elif n_values == 1:
-        value = bool(target.iloc[0]) if name in raw.of_truth else target.iloc[0]
+        value = bool(target.iloc[0]) if name in raw.boolean_targets else target.iloc[0]
         found = f"column '{name}' of {raw.name} is '{value}' in every row"
         yield config.problem(raw.key, found, "add rows of another class")
     elif config.train.loss == "binary_cross_entropy" and n_values != 2:

@@ -128,7 +128,7 @@ def check_kind(column: pd.Series[Any]) -> str | None:
     return f"values of type {' and '.join(types[:3])}"
 
 
-def is_of_truth(column: pd.Series[Any]) -> bool:
+def holds_booleans(column: pd.Series[Any]) -> bool:
     """Whether the column holds booleans, even if some are missing."""
     return is_bool_dtype(column.dtype) or infer_dtype(column, skipna=True) == "boolean"
 
@@ -354,10 +354,10 @@ def _alike(values: Sequence[Any], *, has_gaps: bool) -> list[Any] | None:
     texts = [written(value) for value in values]
     if n_texts:
         return texts if is_scalar else None
-    n_truths = sum(isinstance(value, bool | np.bool_) for value in values)
-    if n_truths:
+    n_booleans = sum(isinstance(value, bool | np.bool_) for value in values)
+    if n_booleans:
         alike = texts if has_gaps else [bool(value) for value in values]
-        return alike if n_truths == len(values) else None
+        return alike if n_booleans == len(values) else None
     if all(isinstance(value, int | np.integer) for value in values) and not has_gaps:
         whole = [int(value) for value in values]
         return whole if np.array(whole).dtype.kind in "iu" else texts

@@ -20,7 +20,7 @@ from sweeper.data.bins import bins_of
 from sweeper.data.checks import problems
 from sweeper.data.columns import (
     declared_categories,
-    is_of_truth,
+    holds_booleans,
     native,
     plain,
 )
@@ -153,9 +153,11 @@ def read(config: StudyConfig) -> RawData:
     else:
         frame, declared = plain(raw.frame, (*listed_ones, *classes))
     categories = declared.union(listed_ones)
-    of_truth = frozenset(n for n in raw.targets if n in raw.frame and is_of_truth(raw.frame[n]))
+    boolean_targets = frozenset(
+        n for n in raw.targets if n in raw.frame and holds_booleans(raw.frame[n])
+    )
     raw = replace(raw, frame=frame, aside=aside, weight=weight)
-    raw = replace(raw, categories=categories, of_truth=of_truth)
+    raw = replace(raw, categories=categories, boolean_targets=boolean_targets)
     return _with_targets(config, raw) if config.data.missing_target == "drop" else raw
 
 

@@ -28,7 +28,7 @@ class RawData:
     are columns that no model sees, such as those that only split the rows, `categories` numeric
     columns that are treated as categories; `mode` is the column in `aside` that labels the
     components of a mixture, `weight` the one with the weights of rows. Without anything to predict,
-    there are no `targets`; `of_truth` are targets of booleans, which are numbers in `frame` if some
+    there are no `targets`; `boolean_targets` hold booleans, which are numbers in `frame` if some
     are missing. `class_names` is empty if classes are named by their value in the data; `csv` is
     None if the rows do not come from a text file, whose numbers have the separator `decimal` where
     pandas has left them as text. `kept` are the indices in the source of the rows of `frame`, if
@@ -47,7 +47,7 @@ class RawData:
     class_names: tuple[str, ...] = ()
     mode: str | None = None
     weight: str | None = None
-    of_truth: frozenset[str] = frozenset()
+    boolean_targets: frozenset[str] = frozenset()
     csv: CsvFile | None = None
     decimal: str = "."
     kept: NDArray[np.intp] | None = None
