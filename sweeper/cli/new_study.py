@@ -101,7 +101,7 @@ def _study_text_and_messages(
         raise StudyError(Problem("", "--data", found, hint))
     from sweeper.config import parse
     from sweeper.data.guess import guess
-    from sweeper.data.sizes import part_sizes
+    from sweeper.data.sizes import split_sizes
 
     guessed = guess(data, target)
     chosen = template or (Template.CSV if guessed.is_classes else Template.REGRESSION)
@@ -110,7 +110,7 @@ def _study_text_and_messages(
         hint = "use `init csv` to predict it as classes, or choose another column with --target"
         raise DataError(Problem(str(data), "", found, hint))
     text = table_study_text(chosen, data, guessed, output, effort)
-    sizes = part_sizes(parse(text, output), guessed.rows)
+    sizes = split_sizes(parse(text, output), guessed.rows)
     if sizes.train < 1:
         found = f"{guessed.rows} rows are too few to train, validate and test on"
         raise DataError(Problem(str(data), "", found, "use a table with more rows"))

@@ -100,35 +100,35 @@ def _balanced(
 
 
 def encode(
-    config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
+    config: StudyConfig, raw: RawData, split: Split, categories: Sequence[Category]
 ) -> Dataset:
     """The dataset of `raw`: every row transformed as fitted on the training rows.
 
     `categories` are those of this split.
     """
-    encoder = _Encoder(config, raw, parts, categories)
+    encoder = _Encoder(config, raw, split, categories)
     transform = encoder.write()
-    x_train, x_val, x_test = encoder.parts
-    rows = row_weights(config, raw, parts.train)
+    x_train, x_val, x_test = encoder.arrays
+    rows = row_weights(config, raw, split.train)
     y_mean, y_scale = (0.0,), (1.0,)
     classes, class_names, weights = (), (), ()
     if config.train.target == "classes":
         y, classes = _classes(config, raw)
         named = _class_name if config.edition == 1 else written
         class_names = raw.class_names or tuple(map(named, classes))
-        own = None if rows is None else rows[parts.train]
-        weights = class_weights(config, class_names, y, parts.train, own)
+        own = None if rows is None else rows[split.train]
+        weights = class_weights(config, class_names, y, split.train, own)
     elif config.train.target == "numbers":
-        y, y_mean, y_scale = _numbers(config, raw, parts)
+        y, y_mean, y_scale = _numbers(config, raw, split)
     else:
         y, y_mean, y_scale = np.empty((len(raw.frame), 0), x_train.dtype), (), ()
     return Dataset(
         x_train=x_train,
-        y_train=y[parts.train],
+        y_train=y[split.train],
         x_val=x_val,
-        y_val=y[parts.val],
+        y_val=y[split.val],
         x_test=x_test,
-        y_test=y[parts.test],
+        y_test=y[split.test],
         feature_names=encoder.names,
         class_names=class_names,
         y_mean=y_mean,
@@ -138,17 +138,17 @@ def encode(
         one_logit=config.train.loss == "binary_cross_entropy",
         columns=tuple(_column(config, raw, name) for name in (*raw.features, *raw.targets)),
         transform=replace(transform, classes=classes).body,
-        **_of_rows(config, raw, parts, x_train, transform.scaling),
-        **({} if rows is None else _weights(rows, parts)),
+        **_of_rows(config, raw, split, x_train, transform.scaling),
+        **({} if rows is None else _weights(rows, split)),
     )
 
 
-def _weights(weights: NDArray[Any], parts: Split) -> dict[str, Any]:
+def _weights(weights: NDArray[Any], split: Split) -> dict[str, Any]:
     """The weights of the rows of each split."""
     return {
-        "w_train": weights[parts.train],
-        "w_val": weights[parts.val],
-        "w_test": weights[parts.test],
+        "w_train": weights[split.train],
+        "w_val": weights[split.val],
+        "w_test": weights[split.test],
     }
 
 
@@ -160,7 +160,7 @@ def scaled_features(config: StudyConfig, raw: RawData, data: Dataset) -> NDArray
 def _of_rows(
     config: StudyConfig,
     raw: RawData,
-    parts: Split,
+    split: Split,
     x: NDArray[Any],
     scaling: Scaling | Quantiles | None,
 ) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _of_rows(
     found = {"x_mean": mean, "x_scale": scale}
     if raw.mode is None:
         return found
-    labels = raw.frame[raw.mode].to_numpy()[parts.train]
+    labels = raw.frame[raw.mode].to_numpy()[split.train]
     names = np.unique(labels)
     rows = (x[labels == name].astype(np.float64) for name in names)
     return {
@@ -212,7 +212,7 @@ def _class_name(value: Any) -> str:
 
 
 def _numbers(
-    config: StudyConfig, raw: RawData, parts: Split
+    config: StudyConfig, raw: RawData, split: Split
 ) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
     """The targets of every row, transformed and then standardised by this mean and deviation."""
     numbers = raw.frame[list(raw.targets)].to_numpy(np.float64)
@@ -225,7 +225,7 @@ def _numbers(
     # also if features are scaled to [0, 1], since losses expect targets of deviation 1
     scaler: Any = StandardScaler()
     with np.errstate(over="ignore", invalid="ignore"):
-        y = scaler.fit(target[parts.train]).transform(target)
+        y = scaler.fit(target[split.train]).transform(target)
     _check_scaled(config, raw, raw.targets, y, [scaler], setting="target_scale")
     precision = config.execution.precision
     with np.errstate(over="ignore"):
@@ -263,12 +263,12 @@ def _column(config: StudyConfig, raw: RawData, name: str) -> TableColumn:
     )
 
 
-def categories_of(config: StudyConfig, raw: RawData, parts: Split) -> tuple[Category, ...]:
+def categories_of(config: StudyConfig, raw: RawData, split: Split) -> tuple[Category, ...]:
     """The columns that are encoded value by value, with the values of their training rows."""
     names = [name for name in raw.features if raw.is_category(name)]
     is_filled = config.data.impute == "most_frequent"
     ordered = sorted if config.edition == 1 else in_order
-    columns = (raw.frame[name].iloc[parts.train] for name in names)
+    columns = (raw.frame[name].iloc[split.train] for name in names)
     return tuple(_category(*one, is_filled, ordered) for one in zip(names, columns, strict=True))
 
 
@@ -283,13 +283,13 @@ class _Encoder:
     """Writes features into the arrays of the three splits, as fitted on the training rows."""
 
     def __init__(
-        self, config: StudyConfig, raw: RawData, parts: Split, categories: Sequence[Category]
+        self, config: StudyConfig, raw: RawData, split: Split, categories: Sequence[Category]
     ) -> None:
         self._config, self._raw, self._categories = config, raw, categories
-        self._rows: tuple[RowIndices, ...] = (parts.train, parts.val, parts.test)
+        self._rows: tuple[RowIndices, ...] = (split.train, split.val, split.test)
         self.names = feature_names(config, raw, categories)
         precision = config.execution.precision
-        self.parts = [np.zeros((len(rows), len(self.names)), precision) for rows in self._rows]
+        self.arrays = [np.zeros((len(rows), len(self.names)), precision) for rows in self._rows]
 
     def write(self) -> Transform:
         """Write every feature; returns how they were made."""
@@ -332,10 +332,10 @@ class _Encoder:
         first = len(self._raw.numbers)
         for one in self._categories:
             places = _places(self._raw, one)
-            for rows, part in zip(self._rows, self.parts, strict=True):
+            for rows, array in zip(self._rows, self.arrays, strict=True):
                 # a value that no training row has becomes a row of zeros
                 known = np.flatnonzero(places[rows] >= 0)
-                part[known, first + places[rows][known]] = 1
+                array[known, first + places[rows][known]] = 1
             first += len(one.values)
         return []
 
@@ -352,8 +352,8 @@ class _Encoder:
 
     def _put(self, first: int, columns: NDArray[np.float64]) -> None:
         """Write columns of every row of the data, from feature `first` on."""
-        for rows, part in zip(self._rows, self.parts, strict=True):
-            part[:, first : first + columns.shape[1]] = columns[rows]
+        for rows, array in zip(self._rows, self.arrays, strict=True):
+            array[:, first : first + columns.shape[1]] = columns[rows]
 
     def _scaled(
         self, columns: NDArray[np.float64], order: Literal["C", "F"], scalers: list[Any]

@@ -13,8 +13,8 @@ from sweeper.data.columns import check_kind
 from sweeper.data.folds import grouped_folds
 from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
-from sweeper.data.sizes import SplitSizes, part_sizes
-from sweeper.data.split import describe_misordered, groups_of, split, times
+from sweeper.data.sizes import SplitSizes, split_sizes
+from sweeper.data.split import describe_misordered, groups_of, split_rows, times
 from sweeper.errors import Problem, counted, listed
 
 _CLASSES_SHOWN = 5
@@ -29,7 +29,7 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         return
     n_wholes = len(raw.frame) if group is None else raw.frame[group].nunique()
     whole = "row" if group is None else "group"
-    sizes = part_sizes(config, n_wholes)
+    sizes = split_sizes(config, n_wholes)
     if sizes.folds > sizes.train > 0:
         found = f"{sizes.folds} folds of {counted(sizes.train, whole)}"
         yield config.problem("study.folds", found, f"write {sizes.train} at most")
@@ -97,10 +97,10 @@ def _has_order(column: pd.Series[Any]) -> bool:
 
 def _least_train(config: StudyConfig, raw: RawData) -> int:
     """The fewest rows that any training uses, given the sizes of the groups."""
-    parts, groups = split(config, raw), groups_of(config, raw)
+    split, groups = split_rows(config, raw), groups_of(config, raw)
     if config.study.folds is None or groups is None:
-        return len(parts.train)
-    fold_of = grouped_folds(config, groups[parts.train], config.study.folds)
+        return len(split.train)
+    fold_of = grouped_folds(config, groups[split.train], config.study.folds)
     return len(fold_of) - int(np.bincount(fold_of).max())
 
 
@@ -132,12 +132,12 @@ def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -
     rare = [
         f"'{name}' has {len(rows)} ({raw.places([int(row) for row in rows])})"
         for name, rows in rows_of.items()
-        if len(rows) < sizes.n_parts
+        if len(rows) < sizes.n_splits
     ]
     if rare:
         more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
         found = (
-            f"a class needs {sizes.n_parts} rows to be in each part, but class "
+            f"a class needs {sizes.n_splits} rows to be in each part, but class "
             f"{listed(rare[:_CLASSES_SHOWN])}{more}"
         )
         hint = "add rows, remove the class or write stratify = false"
@@ -146,12 +146,12 @@ def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -
 
 def _small_part_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> Iterator[Problem]:
     n_classes = raw.frame[raw.targets[0]].nunique()
-    parts = (
+    splits = (
         ("training", "data.split", sizes.train),
         ("validation", "data.split.val", sizes.val),
         ("test", "data.split.test", sizes.test),
     )
-    for name, key, size in parts:
+    for name, key, size in splits:
         if 0 < size < n_classes:
             found = f"the {name} part has {counted(size, 'row')} for {n_classes} classes"
             hint = "write another share, add rows or write stratify = false"

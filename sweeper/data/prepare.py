@@ -40,7 +40,7 @@ from sweeper.data.parquet import read_parquet
 from sweeper.data.part_checks import group_notes
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import notes
-from sweeper.data.split import Split, groups_of, split
+from sweeper.data.split import Split, groups_of, split_rows
 from sweeper.data.transform import Category
 from sweeper.data.user_rows import read_function
 from sweeper.data.weights import weightless_parts
@@ -205,14 +205,14 @@ def prepare(config: StudyConfig) -> Dataset:
     """
     raw = read(config)
     _refuse(problems(config, raw))
-    parts = split(config, raw)
-    _refuse(_untrained(config, raw, parts))
-    categories = categories_of(config, raw, parts)
+    split = split_rows(config, raw)
+    _refuse(_untrained(config, raw, split))
+    categories = categories_of(config, raw, split)
     check_preparation_memory(config, raw, categories)
-    data, groups = encode(config, raw, parts, categories), groups_of(config, raw)
+    data, groups = encode(config, raw, split, categories), groups_of(config, raw)
     data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
     data = replace(data, bins=bins_of(config, raw, data))
-    of_training = None if groups is None else groups[parts.train]
+    of_training = None if groups is None else groups[split.train]
     scaled = scaled_features(config, raw, data)
     if config.edition > 3 and "ple" in (config.drawn_values("model.numbers") or ()):
         scaled[: len(raw.numbers)] = False  # the edges of their bins are those of all folds
@@ -226,13 +226,13 @@ def _refuse(found: Iterator[Problem]) -> None:
         raise DataError(every)
 
 
-def _untrained(config: StudyConfig, raw: RawData, parts: Split) -> Iterator[Problem]:
+def _untrained(config: StudyConfig, raw: RawData, split: Split) -> Iterator[Problem]:
     """Columns that are missing in every training row, so that gaps cannot be filled."""
     # otherwise a missing category is a category of its own
     every = config.data.impute == "most_frequent"
     for name in raw.features:
         is_filled = every or not raw.is_category(name)
-        if not is_filled or raw.frame[name].iloc[parts.train].count():
+        if not is_filled or raw.frame[name].iloc[split.train].count():
             continue
         found = f"column '{name}' of {raw.name} has no value in the training rows"
         yield config.problem(raw.key, found, "add rows, or leave the column out")

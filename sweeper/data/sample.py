@@ -9,7 +9,7 @@ import pandas as pd
 
 from sweeper.config import StudyConfig
 from sweeper.data.prepare import read
-from sweeper.data.split import split
+from sweeper.data.split import split_rows
 from sweeper.data.transform import Transform
 
 _UNKNOWN = "a value that no row has"
@@ -25,8 +25,8 @@ def validation_rows(config: StudyConfig, most: int) -> pd.DataFrame:
         DataError: the data cannot be read.
     """
     raw = read(config)
-    parts = split(config, raw)
-    rows = parts.val if len(parts.val) else parts.train
+    split = split_rows(config, raw)
+    rows = split.val if len(split.val) else split.train
     chosen = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
     return raw.frame[raw.features].iloc[np.sort(rows[chosen])]
 

@@ -22,8 +22,8 @@ class SplitSizes:
     folds: int = 0
 
     @property
-    def n_parts(self) -> int:
-        """How many parts the rows are in: folds, or training and validation, plus testing."""
+    def n_splits(self) -> int:
+        """How many splits the rows are in: folds, or training and validation, plus testing."""
         return (self.folds or 2) + (self.test > 0)
 
     @property
@@ -32,7 +32,7 @@ class SplitSizes:
         return self.train - ceil(self.train / self.folds) if self.folds else self.train
 
 
-def part_sizes(config: StudyConfig, n_rows: int) -> SplitSizes:
+def split_sizes(config: StudyConfig, n_rows: int) -> SplitSizes:
     """The shares of the study file in rows, rounded up as in scikit-learn.
 
     With folds, all rows that are not for testing are for training.
@@ -52,4 +52,4 @@ def can_stratify(config: StudyConfig, rows_of_classes: Iterable[int]) -> bool:
     ways, rows = config.data.split, [*rows_of_classes]
     if not rows or ways.stratify or ways.group is not None or ways.time is not None:
         return False
-    return min(rows) >= part_sizes(config, sum(rows)).n_parts
+    return min(rows) >= split_sizes(config, sum(rows)).n_splits

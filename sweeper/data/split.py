@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from sweeper.config import StudyConfig
 from sweeper.data.raw import RawData
-from sweeper.data.sizes import SplitSizes, part_sizes
+from sweeper.data.sizes import SplitSizes, split_sizes
 from sweeper.errors import DataError
 
 RowIndices = NDArray[np.intp]
@@ -32,7 +32,7 @@ class Split:
     test: RowIndices
 
 
-def split(config: StudyConfig, raw: RawData) -> Split:
+def split_rows(config: StudyConfig, raw: RawData) -> Split:
     """The splits of the rows, drawn with a seed or cut in the order of time.
 
     Draws are scikit-learn's: first the test rows, then the validation rows from the rest. The seed
@@ -42,22 +42,22 @@ def split(config: StudyConfig, raw: RawData) -> Split:
     Raises:
         DataError: a class cannot be kept in proportion.
     """
-    parts = _parts(config, raw)
-    also = {"train": (), "train+val": (parts.val,), "all": (parts.val, parts.test)}
-    train = np.concatenate([parts.train, *also[config.data.split.train_on]])
-    return replace(parts, train=train)
+    split = _disjoint_split(config, raw)
+    also = {"train": (), "train+val": (split.val,), "all": (split.val, split.test)}
+    train = np.concatenate([split.train, *also[config.data.split.train_on]])
+    return replace(split, train=train)
 
 
-def _parts(config: StudyConfig, raw: RawData) -> Split:
+def _disjoint_split(config: StudyConfig, raw: RawData) -> Split:
     """The splits, without common rows."""
     ways = config.data.split
     if ways.time is not None:
         return _by_time(config, times(raw.frame[ways.time]))
     groups = groups_of(config, raw)
     if groups is not None:
-        sizes = part_sizes(config, len(np.unique(groups)))
+        sizes = split_sizes(config, len(np.unique(groups)))
         return _drawn(len(groups), sizes, lambda *part: _draw_groups(config, groups, *part))
-    sizes = part_sizes(config, len(raw.frame))
+    sizes = split_sizes(config, len(raw.frame))
     classes = None
     if ways.stratify:  # by index, since scikit-learn would add up their values
         classes = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)[1]
@@ -134,7 +134,7 @@ def _by_time(config: StudyConfig, moments: pd.Series[Any]) -> Split:
 
     Rows with equal times stay in the order of the data.
     """
-    sizes = part_sizes(config, len(moments))
+    sizes = split_sizes(config, len(moments))
     order = moments.reset_index(drop=True).sort_values(kind="stable").index.to_numpy(np.intp)
     return Split(*np.split(order, [sizes.train, sizes.train + sizes.val]))
 

@@ -19,7 +19,7 @@ from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import IN_MAPPING, IN_PYTHON, toml_text
-from sweeper.data.sizes import part_sizes
+from sweeper.data.sizes import split_sizes
 from sweeper.errors import DataError, Problem, StudyError, listed, warn_caller
 from sweeper.rundir import RunDir
 from sweeper.templates.completed import complete_settings
@@ -95,7 +95,7 @@ def study_of_mapping(
         return config
     _warn_of_left_out(guessed, settings)
     if config.data.split.stratify and written(settings, "data.split") is None:
-        is_possible = guessed.has_each_class_in(part_sizes(config, guessed.rows))
+        is_possible = guessed.has_each_class_in(split_sizes(config, guessed.rows))
         if not is_possible:
             config = _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
     return config.with_rows(rows)

@@ -13,7 +13,7 @@ from sweeper.config import StudyConfig
 from sweeper.data import memory
 from sweeper.data.encode import categories_of
 from sweeper.data.prepare import peak_bytes, prepare, read
-from sweeper.data.split import split
+from sweeper.data.split import split_rows
 from sweeper.errors import DataError
 from sweeper.process import physical_bytes
 from tests.data.conftest import MakeStudy
@@ -38,7 +38,7 @@ def parquet_study(make_study: MakeStudy, tmp_path) -> Callable[..., StudyConfig]
 
 def reckoned(config: StudyConfig) -> int:
     raw = read(config)
-    return peak_bytes(config, raw, categories_of(config, raw, split(config, raw)))
+    return peak_bytes(config, raw, categories_of(config, raw, split_rows(config, raw)))
 
 
 def taken(config: StudyConfig) -> tuple[int, int]:

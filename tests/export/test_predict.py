@@ -17,7 +17,7 @@ import pytest
 import sweeper
 from sweeper.data.csv_reader import CsvFile
 from sweeper.data.prepare import read
-from sweeper.data.split import split
+from sweeper.data.split import split_rows
 from sweeper.errors import DataError, SetupError
 from sweeper.export import export
 from sweeper.export.predict import predicted, written_range
@@ -218,7 +218,7 @@ def test_filled_gaps_and_numbers_beyond_the_training_range_are_named(
         return predicted(best, path, told.append)[0].splitlines()
 
     raw = read(config := sweeper.load_study(best.parent / "study.toml"))
-    x = raw.frame["x"].iloc[split(config, raw).train]
+    x = raw.frame["x"].iloc[split_rows(config, raw).train]
     predict(str(x.min()), str(x.max()), "0.5")
     assert told == []
     lines = predict("", "999999", "-3.5")
