@@ -371,7 +371,7 @@ def run_prepared(
         start = warm_start.started_from(
             config, run_dir, asked.continue_from, fresh=asked.fresh, trust_code=asked.trust_code
         )
-        if not prepared.is_kept:
+        if not prepared.is_cached:
             with timeline.spending(Activity.IMPORT):
                 import_module("sweeper.sweep.run")
         with timeline.spending(Activity.DATA):

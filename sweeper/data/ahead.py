@@ -39,21 +39,21 @@ from sweeper.rundir import own_directory
 # what reads, splits and scales rows; other versions may do it differently
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn")
 # if more prepared arrays than this are cached, those unused the longest are removed
-_MAX_KEPT = 32
+_MAX_CACHED = 32
 _MAX_BYTES = 8 << 30
 # no process takes this long to write them
 _STALE_S = 24 * 3600.0
-_BEGUN = ".part"
+_UNFINISHED = ".part"
 _OWN_NAME = re.compile(r"sweeper-[0-9a-f]{32}(\.npz|-[^.]+\.part)")
 _log = logging.getLogger("sweeper")
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A dataset in preparation; calling it waits for it. `is_kept` if it only needs to be read."""
+    """A dataset in preparation; calling it waits for it. If it `is_cached`, it is only read."""
 
     config: StudyConfig
-    is_kept: bool
+    is_cached: bool
     wait: Callable[[], Dataset]
 
     def __call__(self) -> Dataset:
@@ -72,21 +72,23 @@ class Prepared:
 @contextmanager
 def preparing(config: StudyConfig) -> Iterator[Prepared]:
     """Start to prepare the dataset of a study."""
-    kept = _kept_at(config)
-    if kept is not None and kept.is_file():
-        yield Prepared(config, True, lambda: _load(kept, config))
+    cached = _cache_path(config)
+    if cached is not None and cached.is_file():
+        yield Prepared(config, True, lambda: _load(cached, config))
     elif not _may_fork() or (scratch := _scratch()) is None:
-        yield Prepared(config, False, lambda: _prepared_here(config, kept))
+        yield Prepared(config, False, lambda: _prepared_here(config, cached))
     else:
         with scratch as directory:
             staged = Path(directory) / "data.npz"
-            child, answer = _start(config, staged)
+            child, receiver = _start(config, staged)
             try:
-                yield Prepared(config, False, lambda: _await(child, answer, config, staged, kept))
+                yield Prepared(
+                    config, False, lambda: _await(child, receiver, config, staged, cached)
+                )
             finally:
                 child.kill()
                 child.join()
-                answer.close()
+                receiver.close()
 
 
 def _may_fork() -> bool:
@@ -112,14 +114,14 @@ def _start(config: StudyConfig, path: Path) -> tuple[BaseProcess, Connection]:
     """Start a process that prepares the data into `path`; returns it and a pipe for its errors."""
     # a fork, since a new interpreter would take half a second for the imports so far
     forking = multiprocessing.get_context("fork")
-    answer, telling = forking.Pipe(duplex=False)
-    child = forking.Process(target=_prepare_into, args=(path, config, telling, os.getpid()))
+    receiver, sender = forking.Pipe(duplex=False)
+    child = forking.Process(target=_prepare_into, args=(path, config, sender, os.getpid()))
     child.start()
-    telling.close()  # otherwise the pipe would stay open after the child has ended
-    return child, answer
+    sender.close()  # otherwise the pipe would stay open after the child has ended
+    return child, receiver
 
 
-def _prepare_into(path: Path, config: StudyConfig, telling: Connection, parent: int) -> None:
+def _prepare_into(path: Path, config: StudyConfig, sender: Connection, parent: int) -> None:
     """The main function of that process."""
     os.setpgid(0, 0)  # a terminal sends Ctrl-C to every process in the parent's group
     die_with(parent)
@@ -130,59 +132,59 @@ def _prepare_into(path: Path, config: StudyConfig, telling: Connection, parent: 
     try:
         prepare(config).save(path)
     except SweeperError as error:
-        telling.send(error)
+        sender.send(error)
         sys.exit(error.exit_code)
     except OSError:  # no space for the arrays, or unreadable rows; the parent will find the same
         sys.exit(SetupError.exit_code)
 
 
 def _await(
-    child: BaseProcess, answer: Connection, config: StudyConfig, staged: Path, kept: Path | None
+    child: BaseProcess, receiver: Connection, config: StudyConfig, staged: Path, cached: Path | None
 ) -> Dataset:
     with suppress(EOFError):  # the child is done, or has died
-        raise answer.recv()
+        raise receiver.recv()
     child.join()
     if child.exitcode:  # it died for another reason; this process will find the same
-        return _prepared_here(config, kept)
+        return _prepared_here(config, cached)
     data = Dataset.load(staged)
-    _keep(data, kept)
+    _store(data, cached)
     return data
 
 
-def _prepared_here(config: StudyConfig, kept: Path | None) -> Dataset:
+def _prepared_here(config: StudyConfig, cached: Path | None) -> Dataset:
     from sweeper.data.prepare import prepare
 
     data = prepare(config)
-    _keep(data, kept)
+    _store(data, cached)
     return data
 
 
-def _load(kept: Path, config: StudyConfig) -> Dataset:
+def _load(cached: Path, config: StudyConfig) -> Dataset:
     try:
-        data = Dataset.load(kept)
+        data = Dataset.load(cached)
     except Exception as error:  # damaged in some way, or just removed
         _log.info("preparing the data again, since the cached data cannot be used: %s", error)
-        return _prepared_here(config, kept)
+        return _prepared_here(config, cached)
     with suppress(OSError):  # the cache is read-only
-        os.utime(kept, follow_symlinks=False)
+        os.utime(cached, follow_symlinks=False)
     return data
 
 
-def _keep(data: Dataset, kept: Path | None) -> None:
+def _store(data: Dataset, cached: Path | None) -> None:
     """Cache `data` for the next start, if possible; nothing depends on it."""
-    if kept is None:
+    if cached is None:
         return
     with suppress(OSError):
         # a new file, readable only by this user
-        descriptor, name = tempfile.mkstemp(_BEGUN, f"{kept.stem}-", kept.parent)
+        descriptor, name = tempfile.mkstemp(_UNFINISHED, f"{cached.stem}-", cached.parent)
         os.close(descriptor)
         staged = Path(name)
         try:
             data.save(staged)
-            staged.replace(kept)
+            staged.replace(cached)
         finally:
             staged.unlink(missing_ok=True)
-        _tidy(kept.parent)
+        _tidy(cached.parent)
 
 
 def _tidy(directory: Path) -> None:
@@ -196,14 +198,14 @@ def _tidy(directory: Path) -> None:
     for path in sorted(stats, key=lambda path: -stats[path].st_mtime_ns):
         if path.suffix == ".npz":
             count, all_bytes = count + 1, all_bytes + stats[path].st_size
-            is_old = count > 1 and (count > _MAX_KEPT or all_bytes > _MAX_BYTES)
+            is_old = count > 1 and (count > _MAX_CACHED or all_bytes > _MAX_BYTES)
         else:
             is_old = time.time() - stats[path].st_mtime > _STALE_S
         if is_old:
             path.unlink()
 
 
-def _kept_at(config: StudyConfig) -> Path | None:
+def _cache_path(config: StudyConfig) -> Path | None:
     """The path of a study's cached arrays; None if its rows are missing or too many."""
     if isinstance(config.data, FunctionTable):  # it may read anything
         return None

@@ -47,7 +47,7 @@ from sweeper.errors import DataError
 config = pickle.load(sys.stdin.buffer)
 CHANGE
 with ahead.preparing(config) as prepared:
-    told = {"is_kept": prepared.is_kept}
+    told = {"is_cached": prepared.is_cached}
     try:
         data = prepared()
         told |= {"digest": data.digest, "features": data.n_features}
@@ -75,11 +75,11 @@ def test_another_process_prepares_the_same_data_until_the_file_changes(tmp_path:
     config = csv_study(tmp_path)
     expected = {"digest": prepare(config).digest, "features": 2, "here": False}
 
-    assert prepared_elsewhere(config, tmp_path) == {"is_kept": False, **expected}
-    assert prepared_elsewhere(config, tmp_path) == {"is_kept": True, **expected}
+    assert prepared_elsewhere(config, tmp_path) == {"is_cached": False, **expected}
+    assert prepared_elsewhere(config, tmp_path) == {"is_cached": True, **expected}
     changed = csv_study(tmp_path, ROWS.replace("59,3,1", "59,3,0"))
     other = prepared_elsewhere(changed, tmp_path)
-    assert not other["is_kept"] and not other["here"]
+    assert not other["is_cached"] and not other["here"]
     assert other["digest"] == prepare(changed).digest != expected["digest"]
 
 
@@ -90,7 +90,7 @@ def test_errors_are_the_same_as_in_this_process(tmp_path: Path) -> None:
 
     there = prepared_elsewhere(config, tmp_path)
 
-    assert there == {"is_kept": False, "error": str(here.value), "here": False}
+    assert there == {"is_cached": False, "error": str(here.value), "here": False}
 
 
 @pytest.mark.parametrize(
@@ -212,10 +212,10 @@ def test_every_file_of_a_pattern_counts(tmp_path: Path) -> None:
         first = prepared()
 
     with preparing(config) as again:
-        assert again.is_kept
+        assert again.is_cached
     frame[40:].assign(b=1).to_parquet(tmp_path / "b.parquet")
     with preparing(config) as other:
-        assert not other.is_kept
+        assert not other.is_cached
         assert other().digest != first.digest
 
 
@@ -245,7 +245,7 @@ def test_other_settings_are_prepared_again(setting: str, tmp_path: Path) -> None
     config = parse(DIGITS, tmp_path / "study.toml", given)
 
     with preparing(config) as prepared:
-        assert not prepared.is_kept
+        assert not prepared.is_cached
 
 
 NOISY = """
@@ -271,7 +271,7 @@ def test_rows_of_a_function_are_not_cached_and_its_output_is_discarded(
 
     for _ in range(2):
         told = prepared_elsewhere(config, tmp_path)
-        assert not told["is_kept"] and not told["here"]
+        assert not told["is_cached"] and not told["here"]
         assert told["features"] == 1
     assert (tmp_path / "calls.txt").read_text() == "called " * 2 * 2, "twice each"
 
@@ -291,7 +291,7 @@ def test_data_larger_than_its_share_is_refused(tmp_path: Path) -> None:
         execution = config.execution.model_copy(update={"memory_fraction": fraction})
         small = config.model_copy(update={"execution": execution})
         with preparing(small) as prepared:
-            assert prepared.is_kept  # the place where it runs does not matter
+            assert prepared.is_cached  # the place where it runs does not matter
             if fits:
                 assert prepared().digest == data.digest
                 continue
