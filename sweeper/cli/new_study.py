@@ -134,7 +134,7 @@ def _describe_guess(guessed: Guess, chosen: Template, other_way: str) -> Iterato
 
     `other_way` is the command for a study that takes the target the other way.
     """
-    from sweeper.data.csv_reader import format_settings
+    from sweeper.data.csv_file import format_settings
 
     is_classes = chosen is Template.CSV
     if guessed.settings:

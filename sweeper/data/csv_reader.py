@@ -1,385 +1,28 @@
-"""Reads a CSV file into a frame, and guesses the format of an unknown file.
+"""Reads a CSV file into a frame.
 
 For a file that cannot be read, the error names the place and the setting that would read it.
 """
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from io import TextIOWrapper
-from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from sweeper.config.study import EDITION
-from sweeper.config.toml import toml_value
 from sweeper.data.columns import is_number
+from sweeper.data.compression import DAMAGE
+from sweeper.data.csv_dialect import EXCEL_LINE, likely_dialect
+from sweeper.data.csv_file import SEPARATORS, CsvFile, Dialect
 from sweeper.data.files import UnfitTableError
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
-from sweeper.data.packed import (
-    DAMAGE,
-    SEPARATORS,
-    check_size,
-    is_packed,
-    open_unpacked,
-)
 from sweeper.errors import counted, listed
-
-# line ends in the supported encodings
-SUFFIXES = (".csv", ".tsv", ".txt")
-_SINGLE_QUOTES = 'quotechar="\'"'
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
-# lines to read to find out which decimal separator yields more numeric columns
-_ROWS = 100
-_LONGEST_FIELD = 2**31 - 1
-# as pandas calls a first column without a name
-_NAMELESS = "Unnamed: 0"
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
-_PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?(e[-+]?\d+)?\s*", re.IGNORECASE)
-_SEP = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
-_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """The field separator, the decimal separator and the text encoding."""
-
-    separator: str = ","
-    decimal: str = "."
-    encoding: str = "utf-8"
-    skip_rows: int = 0
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments for `pandas.read_csv`."""
-        return {"sep": self.separator, "decimal": self.decimal, "encoding": self.encoding}
-
-    @property
-    def reading(self) -> str:
-        """The pandas call that reads such a file."""
-        return f"pandas.read_csv({', '.join(['...', *self.arguments(*self.options, 'skiprows')])})"
-
-    def arguments(self, *names: str) -> list[str]:
-        """The arguments `names` for pandas as code, without those that have their usual value."""
-        usual = {**USUAL.options, "skiprows": USUAL.skip_rows}
-        given = {**self.options, "skiprows": self.skip_rows}
-        return [f"{n}={toml_value(given[n])}" for n in names if given[n] != usual[n]]
-
-    def __str__(self) -> str:
-        """In words, for people who are to write such a file."""
-        between, within = toml_value(self.separator), toml_value(self.decimal)
-        return f"{between} between fields and {within} in numbers, as {self.encoding}"
-
-    def instead_of(self, other: Dialect) -> dict[str, str | int]:
-        """The settings of a study that select this dialect instead of the other."""
-        before = asdict(other)
-        return {key: value for key, value in asdict(self).items() if value != before[key]}
-
-
-USUAL = Dialect()
-
-
-class _Record(NamedTuple):
-    """The fields of a row, the number and the text of the line on which it starts."""
-
-    line: int
-    text: str
-    fields: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvFile:
-    """A CSV file, which may be compressed, and the format to read it in."""
-
-    path: Path
-    dialect: Dialect = USUAL
-
-    @contextmanager
-    def open_text(self, errors: str = "strict") -> Iterator[TextIO]:
-        """The text from its header on.
-
-        Raises:
-            UnfitTableError: it is an archive that does not contain exactly one file.
-            OSError, UnicodeError: it cannot be read.
-        """
-        encoding = self.dialect.encoding
-        # pandas also skips a byte order mark at the start of a file
-        encoding = "utf-8-sig" if encoding == "utf-8" else encoding
-        with (
-            open_unpacked(self.path) as raw,
-            TextIOWrapper(raw, encoding, errors, newline="") as text,
-        ):
-            for _ in range(self.dialect.skip_rows):
-                text.readline()
-            yield text
-
-    def read(self, *, errors: str = "strict", **options: Any) -> pd.DataFrame:
-        """The result of `pandas.read_csv`, from its header on.
-
-        A first column that only R has named, by a number for each row, is called as if it had an
-        empty name.
-        """
-        usual = {**self.dialect.options, "encoding_errors": errors, "compression": None}
-        if "header" not in options and self._has_row_names():
-            usual |= {"header": 0, "names": [_NAMELESS, *self.header()[1:]]}
-        if not self.dialect.skip_rows and not is_packed(self.path):
-            check_size(self.path)
-            return pd.read_csv(self.path, **{**usual, **options})
-        with self.open_text(errors) as text:
-            return pd.read_csv(text, **{**usual, **options, "encoding": text.encoding})
-
-    def as_text(self, **options: Any) -> pd.DataFrame:
-        """The fields as they are written."""
-        return self.read(dtype=str, **options)
-
-    def header(self) -> list[str]:
-        """The names of its columns, empty for the row names of R."""
-        names = self.as_text(header=None, nrows=1, keep_default_na=False).iloc[0].tolist()
-        return ["", *names] if self._has_row_names() else names
-
-    def row_lines(self) -> list[int]:
-        """The line on which each row starts; the header is line 1."""
-        return [record.line for record in self._records()][1:]
-
-    def n_fields(self) -> int:
-        """The number of fields in its first row, 0 without rows."""
-        records = self._first_records()
-        return len(records[1].fields) if len(records) > 1 else 0
-
-    def end_with_separator(self) -> bool:
-        """Whether the last field of its first rows is one too many, and empty."""
-        with closing(self._records("replace")) as records:
-            names, *rows = islice(records, 1 + _ROWS)
-        n_names = len(names.fields)
-        return all(len(row.fields) == n_names + 1 and not row.fields[-1] for row in rows)
-
-    def _has_row_names(self) -> bool:
-        """Whether rows begin with a name that the header lacks, as R's `write.table` writes them.
-
-        It also puts all names in quotes.
-        """
-        records = self._first_records()
-        if len(records) < 2:
-            return False
-        names, row = records
-        is_named_once = len({*names.fields}) == len(names.fields)
-        is_longer = len(row.fields) == len(names.fields) + 1 and row.fields[-1] != ""
-        are_quoted = all(f'"{name}"' in names.text for name in names.fields)
-        return is_named_once and is_longer and are_quoted and row.text.startswith('"')
-
-    def _first_records(self) -> list[_Record]:
-        """The header and the first row, as far as there are any."""
-        with closing(self._records("replace")) as records:
-            return [*islice(records, 2)]
-
-    def _records(self, errors: str = "strict") -> Generator[_Record]:
-        """Its header and rows, without blank lines."""
-        limit, texts = csv.field_size_limit(_LONGEST_FIELD), list[str]()
-        line = 1 + self.dialect.skip_rows
-        try:
-            with self.open_text(errors) as text:
-                lines = (texts.append(one) or one for one in text)
-                for fields in csv.reader(lines, delimiter=self.dialect.separator):
-                    # a blank line is not a row, but "" is one; a field may span several lines
-                    if len(fields) > 1 or texts[0].strip():
-                        yield _Record(line, texts[0], fields)
-                    line += len(texts)
-                    texts.clear()
-        finally:
-            csv.field_size_limit(limit)
-
-    def missing_words(
-        self, frame: pd.DataFrame, missing: Sequence[str] | None
-    ) -> dict[str, dict[str, int]]:
-        """How often each word means a missing value, for the columns of `frame` that have any."""
-        gaps = [str(name) for name in frame if frame[name].isna().any()]
-        if not gaps:
-            return {}
-        words = [word for word in (MISSING_WORDS if missing is None else missing) if word]
-        texts = self.as_text(usecols=gaps, low_memory=False, keep_default_na=False)
-        found = {name: texts[name][texts[name].isin(words)].value_counts() for name in gaps}
-        return {
-            name: {str(word): int(count) for word, count in counts.items()}
-            for name, counts in found.items()
-            if len(counts)
-        }
-
-    def rewrite_hint(self, change: str, *options: str) -> str:
-        """The pandas code that makes a `change` to the file and leaves all other text unchanged.
-
-        `options` are additional arguments for reading it.
-        """
-        here, dialect = Path.cwd(), self.dialect
-        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
-        name = toml_value(path.as_posix())
-        is_nameless = not self.header()[0]
-        reading = [
-            name,
-            *dialect.arguments("sep", "encoding", "skiprows"),
-            *(["index_col=0"] if is_nameless else []),
-            *("dtype=str", "keep_default_na=False", *options),
-        ]
-        writing = [name, *dialect.arguments("sep", "decimal", "encoding")]
-        writing += [] if is_nameless else ["index=False"]
-        after = ", and remove skip_rows from [data]" if dialect.skip_rows else ""
-        steps = f"{change}; " if change else ""
-        read, write = ", ".join(reading), ", ".join(writing)
-        return f"df = pd.read_csv({read}); {steps}df.to_csv({write}){after}"
-
-    def unquote_hint(self) -> str:
-        """How to rewrite a file whose fields are in single quotes."""
-        return f"use pandas: {self.rewrite_hint('', _SINGLE_QUOTES)}"
-
-    def without_rows(self, n_rows: int) -> str:
-        """How to rewrite the file without its first rows."""
-        return f"remove them, or use pandas: {self.rewrite_hint(f'df = df[{n_rows}:]')}"
-
-
-def format_settings(settings: Mapping[str, str | int]) -> str:
-    """Settings as in a study file, listed in a sentence."""
-    return listed([f"{name} = {toml_value(value)}" for name, value in settings.items()])
-
-
-def likely_dialect(path: Path) -> Dialect:
-    """The probable format of a file, judged by its bytes, its header and its first rows.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    encoding = _likely_encoding(path)
-    with CsvFile(path, Dialect(encoding=encoding)).open_text("replace") as file:
-        separator, skip_rows = _layout([*islice(file, _ROWS)])
-    # if numbers contain commas, commas do not separate fields; below a row of units, all are text
-    usual = Dialect(separator, ".", encoding, skip_rows)
-    if separator == "," or not _has_decimal_commas(CsvFile(path, usual)):
-        return usual
-    with_comma = replace(usual, decimal=",")
-    return max(with_comma, usual, key=lambda dialect: _numbers(CsvFile(path, dialect)))
-
-
-def _layout(lines: Sequence[str]) -> tuple[str, int]:
-    """The field separator, and the number of lines above the header."""
-    # the first line of Excel's own CSV files
-    if said := _SEP.fullmatch(lines[0].rstrip("\r\n") if lines else ""):
-        return said[1], 1
-    headers = {separator: _header_line(lines, separator) for separator in SEPARATORS}
-    least = min(headers.values())
-    if least == len(lines):
-        return max(SEPARATORS, key=(lines[0] if lines else "").count), 0
-    # a comma may also be part of a name or a number
-    first = max(
-        (one for one in SEPARATORS if headers[one] == least),
-        key=lambda one: (
-            one != "," and _has_comma_numbers(lines[-1].split(one)),
-            lines[least].count(one),
-            one != ",",
-        ),
-    )
-    above = any(line.strip() for line in lines[:least])  # pandas skips blank lines itself
-    return first, least if above else 0
-
-
-def _header_line(lines: Sequence[str], separator: str) -> int:
-    """The first line from which all have as many fields as the last, or the end if there is none.
-
-    Lines with a # or with only one non-empty field are above the header if text follows.
-    """
-    reader, begins, records = csv.reader(lines, delimiter=separator), [0], list[list[str]]()
-    try:
-        for record in reader:
-            records.append(record)
-            begins.append(reader.line_num)
-    except csv.Error:
-        return len(lines)
-    rows = [(begins[place], record) for place, record in enumerate(records) if any(record)]
-    width = len(rows[-1][1]) if rows else 0
-    place = len(rows)
-    while place and len(rows[place - 1][1]) == width:
-        place -= 1
-    if width < 2 or place > len(rows) - 2:
-        return len(lines)
-    while place < len(rows) - 2 and _is_title(*(fields for _, fields in rows[place:])):
-        place += 1
-    if place and any(_PLAIN.fullmatch(field) for field in rows[place][1]):
-        return len(lines)
-    return rows[place][0]
-
-
-def _is_title(record: Sequence[str], following: Sequence[str], *rows: Sequence[str]) -> bool:
-    """Whether a line is above the header: a comment, or a title in one of its fields.
-
-    A line with a # and as many fields as the others is the header unless the next one must be it.
-    """
-    if any(_PLAIN.fullmatch(field) for field in following):
-        return False
-    is_alone = len(record) > 2 and sum(bool(field.strip()) for field in record) == 1
-    return is_alone or (record[0].startswith("#") and _is_unlike(following, rows))
-
-
-def _is_unlike(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether these texts cannot be a row: numbers or texts that are repeated follow below them.
-
-    Gaps may be in a row, but not in a header.
-    """
-    if any(name.strip() in MISSING_WORDS for name in names):
-        return False
-    columns = [[row[place] for row in rows] for place in range(len(names))]
-    if any(name in column for name, column in zip(names, columns, strict=True)):
-        return False
-    return any(
-        len({*column}) < len(column) or any(map(_PLAIN.fullmatch, column)) for column in columns
-    )
-
-
-def _likely_encoding(path: Path) -> str:
-    with open_unpacked(path) as file:
-        for place, line in enumerate(file):
-            if not place and line.startswith(_UTF_32):
-                return "utf-32"
-            if not place and line.startswith(_UTF_16):
-                return "utf-16"
-            if not place and b"\0" in line:  # without a byte order mark
-                return "utf-16-be" if line.startswith(b"\0") else "utf-16-le"
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                # Windows encodings have letters here, Latin-1 has none
-                return "cp1252" if 0x80 <= line[error.start] < 0xA0 else "latin-1"
-    return "utf-8"
-
-
-def _has_decimal_commas(file: CsvFile) -> bool:
-    """Whether some number has a comma that cannot be a thousands separator, as in 1,234."""
-    try:
-        rows = file.as_text(errors="replace", nrows=_ROWS)
-    except ValueError:
-        return False
-    return _has_comma_numbers(str(text) for name in rows for text in rows[name].dropna())
-
-
-def _has_comma_numbers(texts: Iterable[str]) -> bool:
-    numbers = (text for text in map(str.strip, texts) if _DECIMAL_COMMA.fullmatch(text))
-    return not all(map(_THOUSANDS.fullmatch, numbers))
-
-
-def _numbers(file: CsvFile) -> int:
-    """How many columns are numbers if the file is read this way."""
-    try:
-        rows = file.read(errors="replace", nrows=_ROWS)
-    except ValueError:  # not a table if read this way
-        return 0
-    return len(rows.select_dtypes("number").columns)
-
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _OF_INDEX = "only a first column that numbers the rows, like pandas' index, needs none"
@@ -521,7 +164,7 @@ def _undecodable(file: CsvFile) -> UnfitTableError:
     if likely.encoding.startswith("utf-") and likely.encoding != "utf-8":
         return UnfitTableError(f"is text in {likely.encoding.upper()}", likely=likely)
     encoding = file.dialect.encoding
-    with open_unpacked(file.path) as raw:
+    with file.open_bytes() as raw:
         content, where = raw.read(), ""
     try:
         content.decode(encoding)
@@ -572,7 +215,7 @@ def _of_excel(file: CsvFile) -> str:
     """Which line Excel has written above the column names, if any, in brackets."""
     with replace(file, dialect=replace(file.dialect, skip_rows=0)).open_text("replace") as text:
         first = text.readline().strip().removeprefix("\ufeff")
-    return f" (line 1 is Excel's {first})" if _SEP.fullmatch(first) else ""
+    return f" (line 1 is Excel's {first})" if EXCEL_LINE.fullmatch(first) else ""
 
 
 def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame, edition: int) -> None:

@@ -24,19 +24,14 @@ from sweeper.data.columns import (
     units_rows,
     without_fractions,
 )
-from sweeper.data.csv_reader import (
-    SUFFIXES,
-    USUAL,
-    CsvFile,
-    codes_of,
-    likely_dialect,
-    read_csv_table,
-)
+from sweeper.data.compression import suffix_of
+from sweeper.data.csv_dialect import likely_dialect
+from sweeper.data.csv_file import CSV_SUFFIXES, USUAL, CsvFile
+from sweeper.data.csv_reader import codes_of, read_csv_table
 from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.lint import DATE, describe_missing_words, missing_classes
-from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of, with_categories
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import (
@@ -74,7 +69,7 @@ _DAY_FIRST = r"(1[3-9]|2\d|3[01])[-/.]|\d{1,2}\.\d{1,2}\.\d"
 _TIME_OF_DAY = re.compile(r"\d{1,2}:")
 
 # the kind of file by its suffix
-_SOURCES = {**dict.fromkeys(SUFFIXES, "csv"), ".parquet": "parquet"}
+_SOURCES = {**dict.fromkeys(CSV_SUFFIXES, "csv"), ".parquet": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,15 @@ import numpy as np
 import pandas as pd
 
 from sweeper.data.columns import native, strays
-from sweeper.data.csv_reader import (
-    SUFFIXES,
-    USUAL,
-    CsvFile,
-    Dialect,
-    likely_dialect,
-    read_csv_table,
-)
+from sweeper.data.compression import suffix_of
+from sweeper.data.csv_dialect import likely_dialect
+from sweeper.data.csv_file import CSV_SUFFIXES, USUAL, CsvFile, Dialect
+from sweeper.data.csv_reader import read_csv_table
 from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.npz import UNREADABLE, stored_bytes, table_of
-from sweeper.data.packed import suffix_of
 from sweeper.data.parquet import parquet_table, partitions_of
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
@@ -33,7 +28,7 @@ from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_me
 from sweeper.process import available_bytes
 
 ALL = "all"
-_TYPES = (*SUFFIXES, ".parquet", ".npy", ".npz")
+_TYPES = (*CSV_SUFFIXES, ".parquet", ".npy", ".npz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ def _read(
         DataError: it cannot be read.
     """
     suffix = _table_suffix(path)
-    file = CsvFile(path, dialect) if suffix in SUFFIXES else None
+    file = CsvFile(path, dialect) if suffix in CSV_SUFFIXES else None
     try:
         if file is not None:
             return _csv(file, transform)

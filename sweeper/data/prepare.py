@@ -24,12 +24,8 @@ from sweeper.data.columns import (
     native,
     plain,
 )
-from sweeper.data.csv_reader import (
-    CsvFile,
-    Dialect,
-    format_settings,
-    read_csv_table,
-)
+from sweeper.data.csv_file import CsvFile, Dialect, format_settings
+from sweeper.data.csv_reader import read_csv_table
 from sweeper.data.dataset import Dataset
 from sweeper.data.encode import categories_of, encode, feature_names, scaled_features
 from sweeper.data.files import UnfitTableError, find_file

@@ -13,7 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.data.columns import without_fractions, without_strays
-from sweeper.data.csv_reader import CsvFile
+from sweeper.data.csv_file import CsvFile
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import Problem, counted, did_you_mean, listed
 

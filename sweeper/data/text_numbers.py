@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.config.toml import toml_value
-from sweeper.data.csv_reader import CsvFile
+from sweeper.data.csv_file import CsvFile
 from sweeper.data.identity import means_missing
 from sweeper.errors import listed
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.data.csv_reader import USUAL, Dialect, format_settings
+from sweeper.data.csv_file import USUAL, Dialect, format_settings
 from sweeper.data.identity import written
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import Transform

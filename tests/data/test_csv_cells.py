@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.data.csv_reader import CsvFile, Dialect, read_csv_table
+from sweeper.data.csv_file import CsvFile, Dialect
+from sweeper.data.csv_reader import read_csv_table
 from sweeper.data.files import UnfitTableError
 from sweeper.data.guess import guess
 from sweeper.data.prepare import prepare

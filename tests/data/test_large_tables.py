@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.data import ahead, guess, new_rows, npz, packed
+from sweeper.data import ahead, csv_file, guess, new_rows, npz
 from sweeper.data.ahead import preparing
 from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError
-from tests.data.test_packed import CSV, PACKINGS
+from tests.data.test_compression import CSV, PACKINGS
 
 KB = 1000
 # 160 kB of text, which becomes at least 640 kB of numbers
@@ -28,9 +28,9 @@ CANNOT_FIT = r"would take .* of memory, but 97.7 KiB are free; use fewer rows or
 @pytest.fixture(autouse=True)
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with 100 kB of free memory, on which files above 20 kB are large."""
-    monkeypatch.setattr(packed, "_UNMEASURED_BYTES", 20 * KB)
-    monkeypatch.setattr(packed, "_PIECE_BYTES", 4 * KB)
-    for module in (packed, npz, new_rows):
+    monkeypatch.setattr(csv_file, "_UNMEASURED_BYTES", 20 * KB)
+    monkeypatch.setattr(csv_file, "_PIECE_BYTES", 4 * KB)
+    for module in (csv_file, npz, new_rows):
         monkeypatch.setattr(module, "available_bytes", lambda: 100 * KB)
 
 
@@ -50,7 +50,7 @@ def test_a_large_text_file_is_measured_before_it_is_read(
 
 
 def test_text_below_the_limit_is_read(make_study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "available_bytes", lambda: 700 * KB)
+    monkeypatch.setattr(csv_file, "available_bytes", lambda: 700 * KB)
     with pytest.raises(DataError, match="is '1' in every row"):
         prepare(make_study(CSV.replace("PATH", "rows.csv"), LARGE))
 

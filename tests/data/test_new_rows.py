@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.data.csv_reader import Dialect
+from sweeper.data.csv_file import Dialect
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform

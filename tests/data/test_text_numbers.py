@@ -13,7 +13,7 @@ import pytest
 
 from sweeper.cli.new_study import begin
 from sweeper.config import load
-from sweeper.data.csv_reader import USUAL, CsvFile, Dialect
+from sweeper.data.csv_file import USUAL, CsvFile, Dialect
 from sweeper.data.prepare import prepare
 from sweeper.data.text_numbers import text_numbers
 from sweeper.errors import DataError

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import sweeper
-from sweeper.data.csv_reader import CsvFile
+from sweeper.data.csv_file import CsvFile
 from sweeper.data.prepare import read
 from sweeper.data.split import split_rows
 from sweeper.errors import DataError, SetupError

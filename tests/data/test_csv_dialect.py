@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.data.csv_reader import Dialect, likely_dialect
+from sweeper.data.csv_dialect import likely_dialect
+from sweeper.data.csv_file import Dialect
 from sweeper.data.guess import guess
 from sweeper.data.new_rows import read_rows
 from sweeper.data.prepare import prepare
