@@ -161,61 +161,63 @@ def _guess(
     whole: RawData,
     source: str,
     place: str,
-    target: str | None,
+    wanted: str | None,
     option: str,
     may_be_constant: bool,
 ) -> Guess:
-    table = whole.frame
-    read, declared = plain(table)
-    whole = replace(whole, categories=declared)
-    as_read = replace(whole, frame=read)
-    target, because = _target(place, as_read, target, option)
-    raw = replace(whole, targets=(target,)).with_targets()
-    n_rows, frame = len(raw.frame), plain(raw.frame)[0]
-    of_target = raw.frame[target] if target in declared else without_fractions(frame[target])
+    read, declared = plain(whole.frame)
+    as_read = replace(whole, frame=read, categories=declared)
+    target, because = _target(place, as_read, wanted, option)
+    targeted = replace(as_read, frame=whole.frame, targets=(target,)).with_targets()
+    raw = replace(targeted, frame=plain(targeted.frame)[0])
     words = sorted({word for of in whole.words.values() for word in of})
-    words += gap_words(raw.frame, whole.decimal)
-    raw = replace(raw, frame=frame)
+    words += gap_words(targeted.frame, whole.decimal)
     drop = _dropped(raw, words)
-    raw = replace(raw, drop=(*drop,))
-    kept, dates = raw.features, _dates(raw)
+    usable = replace(raw, drop=(*drop,))
+    kept, dates = usable.features, _dates(usable)
     if not kept and not may_be_constant:
-        raise DataError(_without_features(place, raw, drop, dates))
-    used = replace(whole, frame=table[[target, *kept]])
+        raise DataError(_without_features(place, usable, drop, dates))
+    used = replace(as_read, frame=whole.frame[[target, *kept]])
     as_missing = _words(used)
-    stray = _stray(raw, of_target)
+    plain_target = raw.frame[target]
+    of_target = targeted.frame[target] if target in declared else without_fractions(plain_target)
+    stray = _stray(usable, of_target)
     is_classes = not stray and _is_classes(of_target)
-    of_target = _as_codes(raw, of_target, whole) if is_classes else of_target
-    counts = of_target.value_counts()
+    labels = _as_codes(usable, of_target, whole) if is_classes else of_target
+    counts = labels.value_counts()
     if len(counts) == 1 and not may_be_constant:
-        found = f"the target '{target}' has the same value in all rows, '{counts.index[0]}'"
-        raise DataError(Problem(place, "", found, f"choose another column with {option}"))
+        raise DataError(_constant_target(place, target, counts, option))
     return Guess(
         source,
         target,
         because,
         is_classes=is_classes,
-        rows=n_rows,
+        rows=len(raw.frame),
         features=len(kept),
-        numbers=len(raw.numbers),
+        numbers=len(usable.numbers),
         drop=drop,
         values=len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         commonest=int(counts.max()) if len(counts) else 0,
-        gaps=len(table) - n_rows,
-        as_text={**_gap_classes(raw, of_target, words), **_as_text(raw, words)},
+        gaps=len(whole.frame) - len(raw.frame),
+        as_text={**_gap_classes(usable, labels, words), **_as_text(usable, words)},
         stray=stray,
-        codes=_codes(of_target),
-        is_text=not stray and not is_numeric_dtype(frame[target].dtype),
+        codes=_codes(labels),
+        is_text=not stray and not is_numeric_dtype(plain_target.dtype),
         settings=whole.csv.dialect.instead_of(USUAL) if whole.csv else {},
         words=as_missing,
         missing_values=used.words_of_numbers if as_missing else (),
-        hints=(*_hints(raw, as_read, dates, is_classes=is_classes),),
-        time=next((name for name in dates if times(raw.frame[name]).notna().all()), ""),
+        hints=(*_hints(usable, as_read, dates, is_classes=is_classes),),
+        time=next((name for name in dates if times(usable.frame[name]).notna().all()), ""),
         # a category of numbers would be refused, too
-        has_gaps=replace(raw, categories=frozenset[str]()).has_gaps_in_numbers,
-        weight=next((name for name in kept if _may_be_weights(raw.frame[name])), ""),
+        has_gaps=replace(usable, categories=frozenset[str]()).has_gaps_in_numbers,
+        weight=next((name for name in kept if _may_be_weights(usable.frame[name])), ""),
     )
+
+
+def _constant_target(place: str, target: str, counts: pd.Series[Any], option: str) -> Problem:
+    found = f"the target '{target}' has the same value in all rows, '{counts.index[0]}'"
+    return Problem(place, "", found, f"choose another column with {option}")
 
 
 def _as_codes(raw: RawData, target: pd.Series[Any], whole: RawData) -> pd.Series[Any]:
@@ -355,15 +357,15 @@ def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tupl
         raise DataError(Problem(place, option, f"no column '{wanted}'", hint))
     named = [name for name in columns if name.lower() in _TARGETS]
     chosen = wanted or (named[0] if len(named) == 1 else columns[-1])
-    fault = _target_fault(whole, chosen)
-    if wanted is None and fault and whole.frame[chosen].count():
-        chosen = next((one for one in reversed(columns) if not _target_fault(whole, one)), chosen)
-        fault = _target_fault(whole, chosen)
-    if fault:
+    problem = _target_problem(whole, chosen)
+    if wanted is None and problem and whole.frame[chosen].count():
+        chosen = next((one for one in reversed(columns) if not _target_problem(whole, one)), chosen)
+        problem = _target_problem(whole, chosen)
+    if problem:
         ways = [] if whole.frame[chosen].count() else ["fill it in"]
         ways += [_in_days(whole.frame[chosen])] if _holds_dates(whole.frame[chosen]) else []
         hint = ", or ".join([*ways, f"name another with {option}"])
-        raise DataError(Problem(place, "", f"the target '{chosen}' {fault}", hint))
+        raise DataError(Problem(place, "", f"the target '{chosen}' {problem}", hint))
     if wanted is not None:
         return chosen, "as asked"
     if chosen == columns[-1]:
@@ -371,7 +373,7 @@ def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tupl
     return chosen, "by its name" if named == [chosen] else "the last column that can be predicted"
 
 
-def _target_fault(raw: RawData, name: str) -> str:
+def _target_problem(raw: RawData, name: str) -> str:
     """Why a column cannot be predicted, as in "holds times"; else empty."""
     column = raw.frame[name]
     if not column.count():
