@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
-from sweeper.config.kinds import Argument, FunctionName, items_of
+from sweeper.config.kinds import Argument, FunctionName, NonEmptyStr, items_of
 from sweeper.config.reading import is_table
 from sweeper.config.refusals import format_value, refusal
 from sweeper.config.table import Flaw, Table
@@ -71,9 +71,8 @@ ClassWeights = Annotated[
 ]
 
 
-_Text = Annotated[str, Field(min_length=1)]
 _Weight = Annotated[
-    _Text | None,
+    NonEmptyStr | None,
     Field(
         description="the weight of each row in the loss and the metrics, 0 or more; not a feature",
         examples=["weight"],
@@ -97,12 +96,12 @@ class SplitTable(Table):
     stratify: bool = Field(
         default=False, description="whether each split has the same proportions of classes"
     )
-    group: _Text | None = Field(
+    group: NonEmptyStr | None = Field(
         default=None,
         description="rows with equal values in this column stay together; shares count groups",
         examples=["patient"],
     )
-    time: _Text | None = Field(
+    time: NonEmptyStr | None = Field(
         default=None,
         description="column to sort the rows by; the last rows are for testing",
         examples=["day"],
@@ -199,7 +198,7 @@ class RowsTable(Table):
         default="onehot",
         description="how categories are encoded: one column per value, or its position as a number",
     )
-    categorical_columns: Annotated[tuple[_Text, ...], Field(strict=False)] = Field(
+    categorical_columns: Annotated[tuple[NonEmptyStr, ...], Field(strict=False)] = Field(
         default=(),
         description="numeric columns to treat as categories; text columns always are",
         examples=[["zip_code"]],
@@ -256,7 +255,7 @@ class CsvTable(_ColumnsTable):
     rules = (*_ColumnsTable.rules, _unfit_separator, _separator_in_numbers, _unknown_encoding)
 
     source: Literal["csv"] = Field(description="the source of the rows")
-    path: _Text = Field(
+    path: NonEmptyStr = Field(
         description="the file, relative to the study file, else to the current directory",
         examples=["houses.csv"],
     )
@@ -284,7 +283,7 @@ class ParquetTable(_ColumnsTable):
     """A Parquet file, or all of a directory or pattern; `target` and `drop` are column names."""
 
     source: Literal["parquet"] = Field(description="the source of the rows")
-    path: _Text = Field(
+    path: NonEmptyStr = Field(
         description="a file, a directory or a pattern such as *.parquet, relative as for csv",
         examples=["houses/*.parquet"],
     )
@@ -295,18 +294,18 @@ class NpzTable(RowsTable):
     """Arrays of an .npz file, whose first axis is the row."""
 
     source: Literal["npz"] = Field(description="the source of the rows")
-    path: _Text = Field(
+    path: NonEmptyStr = Field(
         description="the file, relative to the study file, else to the current directory",
         examples=["ring.npz"],
     )
-    x: _Text = Field(default="x", description="the array of features", examples=["features"])
-    y: _Text | None = Field(
+    x: NonEmptyStr = Field(default="x", description="the array of features", examples=["features"])
+    y: NonEmptyStr | None = Field(
         default=None,
         description="the array to predict; default: y; its columns are separate targets",
         examples=["prices"],
     )
     weight: _Weight = None
-    mode: _Text | None = Field(
+    mode: NonEmptyStr | None = Field(
         default=None,
         description="labels of the components of a mixture; coupled counts how many of them are "
         "covered by generated rows",

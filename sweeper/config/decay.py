@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from sweeper.config.kinds import one_or_more, read_as
+from sweeper.config.kinds import NonEmptyStr, one_or_more, read_as
 from sweeper.config.refusals import format_value, refusal
 from sweeper.config.table import Flaw, Table
 
@@ -84,18 +84,17 @@ WholeNumbers = Annotated[
     int | tuple[int, ...] | None,
     read_as(one_or_more(int), "{value} is not an integer", "write one, or an array of them"),
 ]
-Word = Annotated[str, Field(min_length=1)]
 
 
 class WhereTable(Table):
     """One of `[[optimizer.decay.where]]`; `WHERE` adds its `class`, a reserved word in Python."""
 
-    leaf: Word | None = Field(
+    leaf: NonEmptyStr | None = Field(
         default=None,
         description="name of the array, or of a field that contains it",
         examples=["bias"],
     )
-    path: Word | None = Field(
+    path: NonEmptyStr | None = Field(
         default=None,
         description="path in the model of the array or of what contains it; * matches any text",
         examples=["layers[0].*", "*.attention", "layers[-1]"],
@@ -121,9 +120,9 @@ class WhereTable(Table):
         return getattr(self, "class") or ""
 
 
-_word: Any = Word
+_text: Any = NonEmptyStr
 _class: Any = (
-    _word | None,
+    _text | None,
     Field(
         default=None,
         description="class of the layer: one of eqx.nn, or your own module:Class",

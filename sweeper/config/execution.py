@@ -17,6 +17,7 @@ from sweeper.config.kinds import (
     CountOrAuto,
     CountOrShare,
     Duration,
+    NonEmptyStr,
     SomeOrAuto,
     bytes_of,
     seconds_of,
@@ -30,7 +31,7 @@ class EngineTable(Table):
     name: Literal["dask", "ray"] = Field(
         description="the engine; its package is an optional dependency"
     )
-    address: Annotated[str, Field(min_length=1)] = Field(
+    address: NonEmptyStr = Field(
         description="address of the Dask scheduler or the Ray head node; for Ray also auto, the "
         "cluster that runs on this machine",
         examples=["tcp://10.0.0.1:8786"],

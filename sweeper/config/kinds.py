@@ -24,6 +24,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, c
 from sweeper.config.refusals import refusal
 from sweeper.trial import Scalar
 
+NonEmptyStr = Annotated[str, Field(min_length=1)]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadBy:

@@ -30,8 +30,10 @@ TASK_OF_METRIC: Mapping[str, Task] = {
     "rmse": "numbers",
     "mae": "numbers",
 }
+# losses that apply softmax or sigmoid themselves
+ON_LOGITS = ("cross_entropy", "binary_cross_entropy")
 # losses that can weight examples by class
-WEIGHED = ("cross_entropy", "binary_cross_entropy")
+WEIGHED = ON_LOGITS
 # metrics where less is better; for user-defined ones this is not known
 _ERRORS = frozenset({"log_loss", "rmse", "mae", "sliced_wasserstein"})
 

@@ -15,11 +15,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from sweeper.config import StudyConfig
 from sweeper.config.model import RowModelTable, bins_name
-from sweeper.data.dataset import Dataset
+from sweeper.data.dataset import Dataset, Edges
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
-
-Edges = tuple[tuple[float, ...], ...]
 
 
 def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges]:

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from sweeper.data.target import in_unit
 
 SplitName = Literal["train", "val", "test"]
+Edges = tuple[tuple[float, ...], ...]
+"""The edges of the bins of each number."""
 
 _DIGEST = "content_digest"  # key in what `save` writes
 
@@ -88,7 +90,7 @@ class Dataset:
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
-    bins: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+    bins: Mapping[str, Edges] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     w_train: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     w_val: NDArray[Any] = field(default_factory=lambda: np.empty(0))

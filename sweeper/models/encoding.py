@@ -19,8 +19,9 @@ import numpy as np
 from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
+from sweeper.data.dataset import Edges
+
 AnyArray = Array | np.ndarray
-Edges = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.refusals import format_value
 from sweeper.config.search import CategoricalSearch, ends
-from sweeper.config.train import SupervisedTable, column_of
+from sweeper.config.train import ON_LOGITS, SupervisedTable, column_of
 from sweeper.config.user_code import RAISED, load_function
 from sweeper.data.dataset import Dataset
 from sweeper.errors import listed
@@ -29,7 +29,6 @@ from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.programs.metrics import metric_of
 from sweeper.programs.optimizers import given_the_loss
 
-_OF_LOGITS = ("cross_entropy", "binary_cross_entropy")
 _ROWS = 16
 _PAIRED_ROWS = 13  # few, but unlikely to be the size of another axis
 _SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
@@ -81,7 +80,7 @@ def _under_logits(
         losses = {loss.of: loss.kind for loss in train.by_loss.values()}
     else:
         return
-    wanted = {name: loss for name, loss in losses.items() if loss in _OF_LOGITS}
+    wanted = {name: loss for name, loss in losses.items() if loss in ON_LOGITS}
     networks = Programs(data_spec(config, data)).networks(settings) if wanted else {}
     for name, loss in wanted.items():
         network: Any = networks[name]

@@ -23,7 +23,7 @@ from sweeper.errors import SetupError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import open_inside, remove_inside
 
-_Tree = TypeVar("_Tree", bound=PyTree)
+Tree = TypeVar("Tree", bound=PyTree)
 Tensors = Mapping[str, NDArray[Any]]
 
 # at most this many mismatching leaves are listed
@@ -72,7 +72,7 @@ def unpacked(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     return tensors, head.get("__metadata__", {})
 
 
-def fitted(tensors: Tensors, like: _Tree, under: str) -> _Tree:
+def fitted(tensors: Tensors, like: Tree, under: str) -> Tree:
     """The tree below the path `under`, with structure, shapes and dtypes of `like`.
 
     Raises:

@@ -14,9 +14,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sweeper.config import StudyConfig
-from sweeper.data.dataset import Dataset
+from sweeper.data.dataset import Dataset, Edges
 from sweeper.data.target import in_unit
-from sweeper.models.encoding import Edges
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sweeper.config import Settings
 from sweeper.config.user_code import load_function
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.losses import (
+    Outputs,
     Weights,
     absolute_errors,
     binary_cross_entropies,
@@ -23,8 +24,6 @@ from sweeper.programs.losses import (
     weighted_mean,
 )
 from sweeper.programs.program import AnyArray
-
-Outputs = Float[Array, "batch out"]
 
 
 class Metric(Protocol):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,6 +29,7 @@ from sweeper.models.stateful import StatefulModel, state_of, without_state
 from sweeper.programs.checkpoint import (
     CheckpointError,
     Tensors,
+    Tree,
     fitted,
     named,
     other_versions,
@@ -39,8 +40,6 @@ from sweeper.programs.checkpoint import (
 from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import parameters_of
 from sweeper.programs.program import Program, State, restored
-
-_Tree = TypeVar("_Tree", bound=PyTree)
 
 FORMAT = 1
 # name in the directory that `export` writes
@@ -82,7 +81,7 @@ class SavedFile:
         """Whether there are leaves below this path."""
         return any(name.startswith(f"{under}/") for name in self.tensors)
 
-    def tree(self, under: str, like: _Tree) -> _Tree:
+    def tree(self, under: str, like: Tree) -> Tree:
         """The tree below a path, with structure, shapes and dtypes of `like`.
 
         Raises:

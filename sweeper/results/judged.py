@@ -9,7 +9,8 @@ from sweeper.results.formatting import names
 from sweeper.results.light import readable, whole_numbers
 from sweeper.rundir import RunDir
 
-_COLUMNS = ("trial_number", "epoch", "metric", "value")
+CURVE_COLUMNS = ("trial_number", "epoch", "metric", "value")
+"""The columns of metrics/ that make up curves."""
 
 
 def with_metrics_of_value(
@@ -62,8 +63,8 @@ def _metrics(run_dir: RunDir, number: int, epoch: int) -> dict[str, float]:
     """The metrics of a trial after `epoch`; empty if its curve is not readable."""
     found: dict[str, float] = {}
     for part in run_dir.own_parts():
-        table = readable(part, _COLUMNS)
-        if table is None or not {*_COLUMNS} <= {*table.column_names}:
+        table = readable(part, CURVE_COLUMNS)
+        if table is None or not {*CURVE_COLUMNS} <= {*table.column_names}:
             continue
         numbers, epochs = whole_numbers(table["trial_number"]), whole_numbers(table["epoch"])
         for place in ((numbers == number) & (epochs == epoch)).nonzero()[0].tolist():

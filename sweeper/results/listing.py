@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from sweeper.errors import SetupError
 from sweeper.results.filter import column_named, rows_where
 from sweeper.results.formatting import names
+from sweeper.results.judged import CURVE_COLUMNS
 from sweeper.results.light import floats, read_light, study_metadata, texts
 from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
 from sweeper.results.status import no_trials
 from sweeper.rundir import RunDir
 
 Row = dict[str, Any]
-_CURVE = ("trial_number", "epoch", "metric", "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def read_trials(run_dir: RunDir) -> TrialRows:
 def _parts(run_dir: RunDir) -> Iterator[pa.Table]:
     """The rows of the metrics, part by part."""
     for part in sorted(run_dir.metrics.glob("part-*.parquet")):
-        if (table := read_light(part, _CURVE)) is not None and len(table):
+        if (table := read_light(part, CURVE_COLUMNS)) is not None and len(table):
             yield table
 
 

@@ -8,11 +8,10 @@ from typing import Any
 from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.study import PublishedStudy
-from sweeper.dashboard.views.history import best_so_far, better_half
+from sweeper.dashboard.views.history import BY, best_so_far, better_half
 from sweeper.errors import listed
 from sweeper.results import formatting
 
-_BY = {"trial number": ("trial_number", None), "time": ("finished_at", "s since the first trial")}
 _SOURCE = ("data", "target", "weight")
 _TONES = 6  # number of distinguishable line colours; more lines repeat them with another dash
 _DASHES = ("solid", "dashed", "dotted")
@@ -109,7 +108,7 @@ def _charts(names: Sequence[str], studies: Sequence[PublishedStudy]) -> list[Blo
         )
         for metric, members in groups.items()
         for is_near in (False, True)
-        for by in _BY
+        for by in BY
     ]
     return [choice("best so far of", alternatives)] if alternatives else []
 
@@ -126,7 +125,7 @@ def _better_half(members: Sequence[tuple[str, PublishedStudy]]) -> dict[str, Any
 def _chart(
     metric: str, by: str, members: Sequence[tuple[str, PublishedStudy]], is_near: bool = False
 ) -> Block:
-    column, unit = _BY[by]
+    column, unit = BY[by]
     series = [
         line(
             name,
