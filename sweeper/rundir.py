@@ -204,8 +204,8 @@ class RunDir:
         return self.staging / "data.npz"
 
     @property
-    def meeting(self) -> Path:
-        """The address that workers on a cluster connect to, if they see this directory."""
+    def shared_marker(self) -> Path:
+        """A random text; workers of a cluster that read the same text see this directory."""
         return self.staging / "meeting"
 
     @property

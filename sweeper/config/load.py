@@ -146,8 +146,9 @@ _FIXES = {
     "Unterminated string": "end the text with the quote that it begins with",
     'Expected "\'"': "end the text with the quote that it begins with",
 }
-# how messages of tomllib begin if a key or a table occurs twice
+# suffixes of tables of data, which are sometimes given in place of a study file
 _OF_TABLES = (".csv", ".tsv", ".txt")
+# how messages of tomllib begin if a key or a table occurs twice
 _OF_TWICE = ("Cannot overwrite a value", "Cannot declare", "Duplicate inline table key")
 
 

@@ -71,8 +71,9 @@ def _split_forward(vector: Array, sizes: tuple[int, ...]) -> tuple[Sequence[Arra
 
 def _split_backward(sizes: tuple[int, ...], _: None, gradients: Sequence[Array]) -> tuple[Array]:
     # not concatenated, like the gradient of a split: with several threads, XLA does that element by
-    # element on a CPU, which takes longer than the whole step of a large network XLA turns zeros
-    # that it sees into a pad, which takes up to a third of a step of a large network
+    # element on a CPU, which takes longer than the whole step of a large network; the zeros are
+    # behind a barrier, because XLA would turn zeros that it sees into a pad, which takes up to a
+    # third of a step
     vector = lax.optimization_barrier(jnp.zeros(sum(sizes), gradients[0].dtype))
     starts = np.cumsum((0, *sizes[:-1]))
     for start, gradient in zip(starts, gradients, strict=True):

@@ -107,7 +107,7 @@ def connect_engine(
     try:
         if engine.dashboard:
             _log.info("%s, its dashboard is at %s", engine.label, engine.dashboard)
-        run_dir.meeting.write_text(uuid4().hex, encoding="utf-8")
+        run_dir.shared_marker.write_text(uuid4().hex, encoding="utf-8")
         workers = config.execution.workers
         roster = Roster(
             engine,

@@ -188,4 +188,4 @@ def _files(config: StudyConfig, run_dir: RunDir) -> Sequence[Any]:
         for function in config.functions
         for name in source_digests(function, config.base_dir)
     }
-    return [run_dir.meeting, *sorted(path for path in own if path.is_file())]
+    return [run_dir.shared_marker, *sorted(path for path in own if path.is_file())]

@@ -148,7 +148,7 @@ class SlotActor:
         self._slot: WorkerSlot | None = None
 
     def is_there(self) -> bool:
-        """Return if the actor exists."""
+        """Return True; the call fails if the actor does not exist."""
         return True
 
     def attempt(self, opening: Opening, work: Work) -> object:

@@ -21,7 +21,7 @@ from tests.small_studies import DIGITS
 def run_dir(tmp_path: Path) -> RunDir:
     run_dir = RunDir(tmp_path)
     run_dir.make()
-    run_dir.meeting.write_text("here", encoding="utf-8")
+    run_dir.shared_marker.write_text("here", encoding="utf-8")
     return run_dir
 
 
@@ -79,7 +79,7 @@ def test_different_source_of_the_same_version_is_reported(here: dict[str, Any]) 
 def test_a_run_directory_that_is_not_shared_is_reported(
     here: dict[str, Any], run_dir: RunDir
 ) -> None:
-    missing = {str(run_dir.meeting): "No such file or directory"}
+    missing = {str(run_dir.shared_marker): "No such file or directory"}
     ((found, hint),) = differences(here, {**here, "files": missing})
     assert "meeting is not the same as here (No such file or directory)" in found
     assert "results.dir" in hint
