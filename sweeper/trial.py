@@ -190,30 +190,32 @@ class Place:
 class LaneRecord:
     """The result of one lane in one round: its curve, or the `failure` for which it has none.
 
-    `checkpoint` is the file that holds its state, empty if it failed; `retrained` says that its
-    last checkpoint was damaged, and it began again. `test` holds the test metrics after the last
-    epoch in the program's order, `test_std` their sample standard deviations over several members.
-    `attempts` includes the attempts of its bucket. `ended` says that it stopped early. `capacity`
-    is that of the program that trained it, if one did. `lane_s` and `compile_share_s` are its
-    shares of the time of its bucket, set when the round closes.
-
     The ledger does not keep `checkpoint`, `retrained` and `ended`: they only matter in the round.
     """
 
     number: int
     curve: Curve
     checkpoint: str
+    """The file that holds its state; empty if it failed."""
     test: tuple[float, ...]
+    """The test metrics after the last epoch, in the program's order."""
     place: Place
     diverged_epoch: int | None = None
     retrained: bool = False
+    """Whether it began again because its last checkpoint was damaged."""
     failure: Failure | None = None
     attempts: int = 1
+    """Includes the attempts of its bucket."""
     ended: bool = False
+    """Whether it stopped early."""
     capacity: int | None = None
+    """The capacity of the program that trained it, if one did."""
     test_std: tuple[float, ...] = ()
+    """The sample standard deviations of `test` over several members."""
     lane_s: float = 0.0
+    """Its share of the training time of its bucket, set when the round closes."""
     compile_share_s: float = 0.0
+    """Its share of the compile time of its bucket, set when the round closes."""
 
 
 @dataclass(frozen=True, slots=True)

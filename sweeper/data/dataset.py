@@ -45,27 +45,17 @@ class Dataset:
     """Scaled and encoded rows in three splits; there may be no test rows.
 
     `x_*` are shaped (rows, n_features). For classes, `y_*` are indices into `class_names`, int32,
-    shaped (rows,); `class_weights` are their weights, empty if all are equal; `one_logit` says that
-    a model has one output for two classes: the log-odds of the second. For numbers, `y_*` are
-    shaped (rows, targets), and `targets_in_unit` returns them in the data's own units, in which
-    they were transformed by `y_transform` and then scaled by `y_scale` and `y_mean`; if nothing is
-    predicted, there are 0 targets.
-
-    For generated rows, `x * x_scale + x_mean` are features in the data's own units, and
-    `mode_means`, shaped (modes, n_features), are the mean training rows of each mode in these
-    units.
-
-    With folds, the validation split is empty. `fold_of` is the fold that validates each training
-    row; its features times `fold_scale` plus `fold_shift`, both shaped (folds, n_features), are
-    scaled by the training rows of that fold.
+    shaped (rows,). For numbers, `y_*` are shaped (rows, targets), and `targets_in_unit` returns
+    them in the data's own units, in which they were transformed by `y_transform` and then scaled by
+    `y_scale` and `y_mean`; if nothing is predicted, there are 0 targets.
 
     `w_*` are the weights of rows in the loss and the metrics, shaped (rows,), whose mean over the
     training rows is 1; empty if all rows count equally.
 
-    `bins` are the edges of the bins of each number, by how they are chosen; empty if no network
-    encodes numbers by them. `transform` says how a row as read becomes features, in the JSON form
-    of `Transform`. `notes` are messages for the user about the data; they are not part of the
-    digest.
+    With folds, the validation split is empty. Features times `fold_scale` plus `fold_shift` of a
+    fold are scaled by the training rows of that fold.
+
+    For generated rows, `x * x_scale + x_mean` are features in the data's own units.
     """
 
     x_train: NDArray[Any]
@@ -76,22 +66,34 @@ class Dataset:
     y_test: NDArray[Any]
     feature_names: tuple[str, ...]
     class_names: tuple[str, ...] = ()
+    """Empty if the targets are not classes."""
     y_mean: tuple[float, ...] = (0.0,)
     y_scale: tuple[float, ...] = (1.0,)
     y_transform: str = "none"
     class_weights: tuple[float, ...] = ()
+    """One per class; empty if all are equal."""
     one_logit: bool = False
+    """Whether a model has one output for two classes: the log-odds of the second."""
     columns: tuple[TableColumn, ...] = ()
+    """The columns of the data: features, then targets."""
     transform: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How a row as read becomes features, in the JSON form of `Transform`."""
     x_mean: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     x_scale: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     mode_names: tuple[str, ...] = ()
+    """The values of the column that labels the modes of generated rows."""
     mode_means: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+    """The mean training row of each mode in the data's own units, shaped (modes, n_features)."""
     fold_of: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """The fold that validates each training row."""
     fold_scale: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+    """Shaped (folds, n_features), like `fold_shift`."""
     fold_shift: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
     bins: Mapping[str, Edges] = field(default_factory=dict)
+    """The edges of the bins of each number, by how they are chosen; empty if no network encodes
+    numbers by them."""
     notes: tuple[str, ...] = ()
+    """Messages for the user about the data; they are not part of the digest."""
     w_train: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     w_val: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     w_test: NDArray[Any] = field(default_factory=lambda: np.empty(0))

@@ -74,46 +74,53 @@ _SOURCES = {**dict.fromkeys(CSV_SUFFIXES, "csv"), ".parquet": "parquet"}
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """How a study could use a table; `source` is the kind of file, `rows` its number of rows.
-
-    `because` says how the target was found. `drop` are columns that a study cannot learn from,
-    each with the reason; `features` is how many are left, `numbers` how many of these are
-    numbers. The target has `values` different values, from `rarest` rows to `commonest` rows
-    each; `gaps` rows without a target are not counted in `rows`. `stray` says what keeps the
-    target from being numbers and where, and is empty if nothing does; `is_text` says that it is
-    text in any case. `codes` describes the values of a target that could be taken as classes or
-    as numbers, such as a rating; else it is empty. `as_text` are columns of numbers written as
-    text, and how to read them. `settings` read a CSV file that is not in UTF-8 with commas.
-    `words` says which words in text columns were read as missing values; they would stay text
-    if only `missing_values` meant missing. `hints` are further remarks about columns. `time` is
-    a column by which the rows can be split in the order of time; else it is empty. `weight` is a
-    column with the name and the values of weights of rows; else it is empty. `has_gaps` says
-    whether a number that is left, or a category of numbers, is missing in some row.
-    """
+    """How a study could use a table."""
 
     source: str
+    """The kind of file."""
     target: str
     because: str
+    """How the target was found."""
     is_classes: bool
+    """Whether the target is a class; else it is a number."""
     rows: int
+    """The number of rows with a target."""
     features: int
+    """How many columns are left to learn from."""
     drop: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Columns that a study cannot learn from, each with the reason."""
     values: int = 0
+    """How many different values the target has."""
     rarest: int = 0
+    """The number of rows with the rarest value of the target."""
     commonest: int = 0
+    """The number of rows with the commonest value of the target."""
     numbers: int = 0
+    """How many of the `features` are numbers."""
     gaps: int = 0
+    """How many rows have no target."""
     as_text: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Columns of numbers written as text, and how to read them."""
     stray: str = ""
+    """What keeps the target from being numbers, and where; empty if nothing does."""
     is_text: bool = False
+    """Whether the target is text in any case."""
     codes: str = ""
+    """The values of a target that could be classes or numbers, such as a rating; else empty."""
     settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
+    """The settings that read a CSV file that is not in UTF-8 with commas."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By column, which words in text were read as missing values; they would stay text if only
+    `missing_values` meant missing."""
     missing_values: Sequence[str] = ()
     hints: Sequence[str] = ()
+    """Further remarks about columns."""
     time: str = ""
+    """A column by which the rows can be split in the order of time; else empty."""
     weight: str = ""
+    """A column with the name and the values of weights of rows; else empty."""
     has_gaps: bool = False
+    """Whether a number that is left, or a category of numbers, is missing in some row."""
 
     def has_each_class_in(self, sizes: SplitSizes) -> bool:
         """Whether every split can have the same proportions of classes."""

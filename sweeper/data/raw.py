@@ -22,37 +22,41 @@ _PLACES_SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class RawData:
-    """All columns, including those to predict and those to leave out.
-
-    `key` is the setting that names the data, `target_key` the one that names the targets. `aside`
-    are columns that no model sees, such as those that only split the rows, `categories` numeric
-    columns that are treated as categories; `mode` is the column in `aside` that labels the
-    components of a mixture, `weight` the one with the weights of rows. Without anything to predict,
-    there are no `targets`; `boolean_targets` hold booleans, which are numbers in `frame` if some
-    are missing. `class_names` is empty if classes are named by their value in the data; `csv` is
-    None if the rows do not come from a text file, whose numbers have the separator `decimal` where
-    pandas has left them as text. `kept` are the indices in the source of the rows of `frame`, if
-    some were left out; `notes` are messages for the user about how the rows were read. `words`
-    counts the words that were read as missing values, by column.
-    """
+    """All columns, including those to predict and those to leave out."""
 
     name: str
+    """What messages call the data."""
     key: str
+    """The setting that names the data."""
     frame: pd.DataFrame
     targets: tuple[str, ...]
+    """Empty if nothing is predicted."""
     target_key: str = "data.target"
+    """The setting that names the targets."""
     drop: tuple[str, ...] = ()
+    """Columns to leave out."""
     aside: tuple[str, ...] = ()
+    """Columns that no model sees, such as those that only split the rows."""
     categories: frozenset[str] = frozenset()
+    """Numeric columns that are treated as categories."""
     class_names: tuple[str, ...] = ()
+    """Empty if classes are named by their value in the data."""
     mode: str | None = None
+    """The column in `aside` that labels the components of a mixture."""
     weight: str | None = None
+    """The column with the weights of rows."""
     boolean_targets: frozenset[str] = frozenset()
+    """Targets of booleans, which are numbers in `frame` if some are missing."""
     csv: CsvFile | None = None
+    """None if the rows do not come from a text file."""
     decimal: str = "."
+    """The separator of numbers that pandas has left as text."""
     kept: NDArray[np.intp] | None = None
+    """The indices of the rows of `frame` in the source, if some were left out."""
     notes: tuple[str, ...] = ()
+    """Messages for the user about how the rows were read."""
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    """How often each word was read as a missing value, by column."""
 
     @cached_property
     def features(self) -> list[str]:

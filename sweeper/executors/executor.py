@@ -44,31 +44,34 @@ class Work:
 class Outcome:
     """The outcome of a bucket in a round: a result per lane, digests of checkpoints, and costs.
 
-    Times are seconds, `started_at` and `finished_at` seconds since 1970, UTC.
-    `memory_predicted_bytes` is what the program needs according to the compiler, and
-    `memory_limit_bytes` the most that it may use; None if unknown. If memory was short, `ceiling`
-    is the capacity that was left, `own_programs` counts the trials for which their class was still
-    too large, and `shortage` says what did not fit, if that was found in this round. `spans` are
-    what a worker recorded of its time.
+    `started_at` and `finished_at` are seconds since 1970, UTC.
     """
 
     bucket: Bucket
     lanes: tuple[LaneRecord, ...]
     digests: Mapping[str, str]
+    """By the name of the checkpoint."""
     place: Place
     started_at: float
     compile_s: float
     cache_hit: bool
+    """Whether the program came from the compile cache."""
     train_s: float
     peak_memory_bytes: int | None
     attempt: int
     memory_predicted_bytes: int | None = None
+    """What the program needs according to the compiler; None if unknown."""
     finished_at: float = 0.0
     memory_limit_bytes: int | None = None
+    """The most memory that the program may use; None if unknown."""
     ceiling: Ceiling | None = None
+    """The capacity that was left, if memory was short."""
     own_programs: int = 0
+    """The number of trials for which their class was still too large, if memory was short."""
     shortage: str = ""
+    """What did not fit into memory, if that was found in this round."""
     spans: tuple[Span, ...] = ()
+    """What a worker recorded of its time."""
 
 
 def started(work: Work, place: str) -> BucketStarted:

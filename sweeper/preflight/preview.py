@@ -267,13 +267,7 @@ _FEW = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """How a study would begin on this machine: its space, its lattice, its first round.
-
-    `digests` are those of the inputs of the forecast. `idle_rules` are weight decay rules that
-    match no array in some trials' models, `of_models` warnings about models. `baseline` are simple
-    models to compare trials with. `learned` are the trials of earlier studies that it would learn
-    from. `infeasible` are the trials of the first round that would not be trained.
-    """
+    """How a study would begin on this machine: its space, its lattice, its first round."""
 
     config: StudyConfig
     data: Dataset
@@ -285,11 +279,17 @@ class Preview:
     workers: int
     parallel: Parallel
     digests: Mapping[str, str]
+    """Those of the inputs of the forecast."""
     baseline: Baseline
+    """Simple models to compare trials with."""
     idle_rules: tuple[str, ...] = ()
+    """Weight decay rules that match no array in some trials' models."""
     of_models: tuple[str, ...] = ()
+    """Warnings about models."""
     learned: Learned = field(default_factory=Learned)
+    """The trials of earlier studies that it would learn from."""
     infeasible: tuple[int, ...] = ()
+    """The trials of the first round that would not be trained."""
 
     def as_dict(self) -> dict[str, Any]:
         """The preview as JSON-able values; `run --plan` reads its `forecast` and `digests`."""

@@ -23,29 +23,30 @@ class DataSpec:
     """Sizes, units of the targets, whether there are test rows, and the study's seed.
 
     `in_unit` returns targets in the data's own units, in which metrics are reported: `y_transform`
-    of these is `y * y_scale + y_mean`.
-    `class_weights` are the weights of classes, empty if all are equal. `train_rows` are those of
-    the smallest fold. For generated rows, `x * x_scale + x_mean` are features in the data's own
-    units, and `mode_means` the means of each mode in them. `bins` are the edges of the bins of each
-    number, by how they are chosen. `n_numbers` counts the numbers, the first features, if networks
-    embed them.
+    of these is `y * y_scale + y_mean`. For generated rows, `x * x_scale + x_mean` are features in
+    the data's own units.
     """
 
     in_size: int
     out_size: int
     train_rows: int
+    """The training rows of the smallest fold."""
     y_mean: tuple[float, ...]
     y_scale: tuple[float, ...]
     has_test: bool
     dtype: str
     seed: int
     class_weights: tuple[float, ...] = ()
+    """One per class; empty if all are equal."""
     x_mean: tuple[float, ...] = ()
     x_scale: tuple[float, ...] = ()
     mode_means: tuple[tuple[float, ...], ...] = ()
+    """The means of each mode of generated rows, in the data's own units."""
     bins: tuple[tuple[str, Edges], ...] = ()
+    """The edges of the bins of each number, by how they are chosen."""
     y_transform: str = "none"
     n_numbers: int = 0
+    """How many of the features are numbers, which come first; 0 if no network embeds them."""
 
     @property
     def body(self) -> dict[str, Any]:

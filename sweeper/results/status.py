@@ -25,70 +25,86 @@ IMPORTED_RUN = "imported"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Status:
-    """The status of a study after `round` closed rounds.
+    """The status of a study after its last closed round.
 
-    Times are seconds since 1970, UTC. `counts` are trials by state, including RUNNING and WAITING.
-    `diverged` counts PRUNED trials that diverged; None in a file of an earlier version without
-    tables. `infeasible` counts those that were not trained because of a constraint, if known.
-    `best` has trial_number, value, values and params, and is None before a feasible trial is
-    COMPLETE; with several objectives, `front` has the same for each trial of the Pareto front.
-    `feasible` counts complete trials that meet the constraints, if any. `timeout`, `stop` and
-    `max_failures` are the limit that ended the study, else None. `xla_threads` is the number that
-    the study began with, on a CPU. `edition` is that of its rules; None in a status of a version
-    that recorded none. `running` has bucket, place, class_id, class_name, trials and their params,
-    one entry per bucket; the place is None until the bucket starts. `eta_s` and `trials_per_minute`
-    are None if too little is known. `compile_s` and `train_s` are sums over all buckets, in
-    parallel or not, next to their predictions by the cost model; `n_compiled` counts programs, of
-    which `n_cache_hits` came from the compile cache.
-    `spent_s` says where the time since the start of this program went, by activity as in
-    spans.parquet, and adds up to all of it: a moment in which some place trains counts only as
-    `train`, and so on in the order of `Activity`; the rest is `idle`. `compiling` counts programs
-    that are `planned` and `done` since the time `since`, while threads compile some; else None.
-    `stopped_by` is the user-defined sampler or pruner that has ended a finished study.
-    `epochs` are those that a finished study has `trained`, and would have `without_pruning` of the
-    trials that were `pruned`; None if a limit cut trials off. `training` says how many trials of
-    the round in training have reached its end. `learned` counts the trials that the sampler has
-    learnt from, by the earlier study that they are from.
+    Times are seconds since 1970, UTC. Fields with a default may be missing from a file of an
+    earlier version.
     """
 
     study: str
     run_id: str
     pid: int
+    """The process that runs the study, on `host`."""
     host: str
     state: Literal["running", "finished", "interrupted", "failed"]
     started_at: float
     updated_at: float
     round: int
+    """How many rounds are closed."""
     n_trials: int
+    """How many trials the study has, including those not yet proposed."""
     counts: Mapping[str, int]
+    """The number of trials by state, including RUNNING and WAITING."""
     best: Mapping[str, Any] | None
+    """The best trial, with trial_number, value, values and params; None until a feasible trial is
+    COMPLETE."""
     metric: str | Sequence[str]
     direction: str | Sequence[str]
     trials_per_minute: float | None
+    """The rate of this session; None if too little is known."""
     eta_s: float | None
+    """The seconds until all trials have ended; None if too little is known."""
     running: Sequence[Mapping[str, Any]]
+    """One entry per bucket of the round in training: bucket, place, class_id, class_name, trials
+    and their params. The place is None until the bucket starts."""
     compile_s: float
+    """The sum over all buckets, in parallel or not, like `train_s`."""
     train_s: float
     predicted_compile_s: float
+    """What the cost model predicted for `compile_s`."""
     predicted_train_s: float
+    """What the cost model predicted for `train_s`."""
     n_compiled: int
+    """How many programs were compiled or loaded from the compile cache."""
     n_cache_hits: int
+    """How many of `n_compiled` came from the compile cache."""
     spent_s: Mapping[str, float]
+    """Where the time since the start of this program went, by activity as in spans.parquet. It adds
+    up to all of that time: a moment in which some place trains counts only as `train`, and so on in
+    the order of `Activity`; the rest is `idle`."""
     committed_at: float | None
+    """When the last round was committed; None before the first."""
     front: Sequence[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    """With several objectives, the trials of the Pareto front, each like `best`; else empty."""
     feasible: int | None = None
+    """How many complete trials meet the constraints; None without constraints."""
     timeout: str | None = None
+    """The limit `study.timeout`, if it ended the study."""
     max_failures: int | float | None = None
+    """The limit `execution.max_failures`, if it ended the study."""
     stop: Mapping[str, float] | None = None
+    """The rules of `study.stop` that ended the study, if any did."""
     xla_threads: int | None = None
+    """The number of XLA threads that the study began with, on a CPU."""
     edition: int | None = None
+    """The edition of the study's rules; None in a file of a version that recorded none."""
     diverged: int | None = None
+    """How many of the PRUNED trials diverged; None in a file of an earlier version without
+    tables."""
     infeasible: int | None = None
+    """How many trials were not trained because of a constraint, if known."""
     compiling: Mapping[str, Any] | None = None
+    """While threads compile programs, how many are `planned` and `done` since the time `since`;
+    else None."""
     epochs: Mapping[str, int] | None = None
+    """The epochs that a finished study has `trained`, those that it would have trained
+    `without_pruning`, and how many trials were `pruned`; None if a limit cut trials off."""
     training: str | None = None
+    """How many trials of the round in training have reached its end, in words."""
     stopped_by: str | None = None
+    """The user-defined sampler or pruner that ended a finished study."""
     learned: Mapping[str, int] | None = None
+    """The number of trials that the sampler has learnt from, by the earlier study they are from."""
 
     @property
     def is_running(self) -> bool:

@@ -20,30 +20,30 @@ Strategy = Literal["exact", "padded", "switch", "process"]
 
 @dataclass(frozen=True, slots=True)
 class ProgramClass:
-    """A compiled program that trials share; it never changes after it is first planned.
-
-    `settings` are the structural hyperparameters compiled into it, as JSON. Those of a padded class
-    leave out width and depth, which are its own; each lane runs at the smallest of its `run_widths`
-    that holds it, if there are several. For a model with parts, `padded_parts` has the size of each
-    part, and width and depth are those of the widest and the deepest. The settings of a switch
-    class are an array with those of each branch, and `branches` has the parameters, by column, of
-    one trial per branch. `cached_s` is the predicted time to load it from the compile cache,
-    instead of `predicted_compile_s`.
-    """
+    """A compiled program that trials share; it never changes after it is first planned."""
 
     class_id: str
     settings: str
+    """The structural hyperparameters compiled into it, as JSON. Those of a padded class leave out
+    width and depth, which are its own; those of a switch class are an array with those of each
+    branch."""
     strategy: Strategy
     lane_loop: LaneLoop
     capacity: int
     precision: str
     padded_width: int | None = None
+    """For a model with parts, the width of the widest."""
     padded_depth: int | None = None
+    """For a model with parts, the depth of the deepest."""
     run_widths: tuple[int, ...] = ()
+    """If there are several, each lane runs at the smallest of them that holds it."""
     padded_parts: str = ""
+    """The size of each part of a model with parts."""
     predicted_compile_s: float | None = None
     cached_s: float | None = None
+    """The predicted time to load it from the compile cache, instead of `predicted_compile_s`."""
     branches: tuple[Mapping[str, Scalar], ...] = ()
+    """The parameters, by column, of one trial per branch of a switch class."""
 
     @property
     def padded_size(self) -> PaddedSize:

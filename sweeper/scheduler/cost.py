@@ -150,55 +150,62 @@ def lane_features(
 class CostModel:
     """The seconds that operations take once on one backend, all finite and not negative.
 
-    Compiling: `compile_base_s` per class; `compile_width_s` per width after the first at which it
-    runs lanes; `compile_layer_s` per layer of the class; `compile_layer_norm_s` and
-    `compile_dropout_s` per layer and width; `compile_activation_s` per layer, width and activation
-    after the first. `compile_cached_s` replaces all of these if a class is loaded from the cache on
-    disk.
-
-    A step of a `map` lane, in seconds of one core: `step_base_s`; `step_layer_s` per hidden layer
-    that runs; `step_flop_s` per flop, where forward and backward together are three times forward;
-    `step_parameter_s` per parameter of these layers and per number that the optimizer keeps for it.
-
-    A step of a `vmap` bucket: `vmap_base_s` and `vmap_layer_s`, shared by its lanes; `vmap_flop_s`
-    and `vmap_parameter_s` per lane, counted as above.
-
-    In both loops: `step_row_s` per row of a batch; `step_layer_norm_s`, `step_dropout_s` and
-    `step_ensemble_s`, for the scales and biases of a TabM, per hidden unit of each such row and
-    each member; `step_periodic_s` per frequency of each embedded number of a row; `epoch_base_s`
-    per epoch of a `map` lane or `vmap` bucket.
-    `carry_number_s` per number in the state of a `map` lane, at the size of its class.
-
-    Flops, parameters, rows and units have four bytes; one with eight bytes counts twice. `start_s`
-    is the time of a command before its first compilation and after its last bucket;
-    `worker_start_s` that of a worker process before its first compilation.
+    Flops, parameters, rows and units have four bytes; one with eight bytes counts twice. The
+    seconds of a `map` lane are seconds of one core. In flops, forward and backward together are
+    three times forward. Models of earlier versions may lack the constants with a default.
     """
 
     backend: str
     compile_base_s: float
-    compile_width_s: float = 0.7  # models of earlier versions lack some of these
+    """Compiling, per class."""
+    compile_width_s: float = 0.7
+    """Compiling, per width after the first at which the class runs lanes."""
     compile_layer_s: float
+    """Compiling, per layer of the class."""
     compile_layer_norm_s: float
+    """Compiling, per layer and width."""
     compile_dropout_s: float
+    """Compiling, per layer and width."""
     compile_activation_s: float
+    """Compiling, per layer, width and activation after the first."""
     compile_cached_s: float
+    """Loading a class from the cache on disk, instead of all of the above."""
     step_base_s: float
+    """A step of a `map` lane."""
     step_layer_s: float
+    """A step of a `map` lane, per hidden layer that runs."""
     step_flop_s: float
+    """A step of a `map` lane, per flop."""
     step_parameter_s: float
+    """A step of a `map` lane, per parameter of the layers that run, and per number that the
+    optimizer keeps for it."""
     step_row_s: float = 0.0
+    """A step in both loops, per row of a batch."""
     step_layer_norm_s: float
+    """A step in both loops, per hidden unit of each row of a batch and each member."""
     step_dropout_s: float
+    """Counted like `step_layer_norm_s`."""
     step_ensemble_s: float = 3e-9
+    """For the scales and biases of a TabM; counted like `step_layer_norm_s`."""
     step_periodic_s: float = 1.5e-8
+    """In both loops, per frequency of each embedded number of a row."""
     epoch_base_s: float
+    """An epoch of a `map` lane or a `vmap` bucket."""
     carry_number_s: float = 5e-9
+    """Passing a `map` lane to its class and back, per number in its state at the size of the
+    class."""
     vmap_base_s: float
+    """A step of a `vmap` bucket, shared by its lanes."""
     vmap_layer_s: float
+    """A step of a `vmap` bucket, per layer, shared by its lanes."""
     vmap_flop_s: float
+    """A step of a `vmap` bucket, per flop of each lane."""
     vmap_parameter_s: float
+    """A step of a `vmap` bucket, per parameter of each lane, counted like `step_parameter_s`."""
     start_s: float = 1.8
+    """A command before its first compilation and after its last bucket."""
     worker_start_s: float
+    """A worker process before its first compilation."""
 
     def compile_s(self, depth: int, workload: Workload, widths: int = 1) -> float:
         """Seconds to compile a class of `depth` hidden layers, with an empty cache."""

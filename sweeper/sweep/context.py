@@ -18,13 +18,7 @@ from sweeper.sweep.store import RunStore
 
 @dataclass(frozen=True, slots=True)
 class SweepContext:
-    """Study, ledger, training, files and policy of a sweep.
-
-    `boundary` is the text with which its session marks rows, if any. `ahead_after` is how many
-    trials must have ended before proposals are drawn while others train, and `busy_with` how many
-    trials keep a machine busy in the meantime. `crashes` is how often the program died during the
-    open round. `timeline` records what everything does. `requests` are what users ask meanwhile.
-    """
+    """Study, ledger, training, files and policy of a sweep."""
 
     config: StudyConfig
     ledger: Ledger
@@ -36,9 +30,15 @@ class SweepContext:
     test_metrics: tuple[str, ...]
     run_id: str
     boundary: str | None = None
+    """The text with which its session marks rows, if any."""
     clock: Callable[[], float] = time.time
     ahead_after: int = 200
+    """How many trials must have ended before proposals are drawn while others train."""
     busy_with: int = 128
+    """How many trials keep a machine busy while proposals are drawn."""
     crashes: int = 0
+    """How often the program died during the open round."""
     timeline: Timeline = field(default_factory=Timeline)
+    """Records what everything does."""
     requests: Requests = field(default_factory=Requests)
+    """What users request while the study runs."""

@@ -135,26 +135,30 @@ class Running:
 
 @dataclass(slots=True)
 class SweepState:
-    """Every class, every live trial and the rows of finished ones, after `rounds` rounds.
-
-    `waiting` are proposals drawn ahead, by number; `asked` includes those. `kept` is what sampler
-    and pruner store with each trial, `kept_with_study` the same for the study; `spent_s` is the
-    wall time of all sessions. `ceilings` are the capacities of classes for which memory was short.
-    `requests` are the recorded ones, by key.
-    """
+    """Every class, every live trial and the rows of finished ones, after `rounds` rounds."""
 
     ended: EndedTrials
     rounds: int = 0
     asked: int = 0
+    """How many proposals were drawn, including those in `waiting`."""
     waiting: dict[int, Running] = field(default_factory=dict[int, Running])
+    """Proposals drawn ahead, by number."""
     classes: dict[str, ProgramClass] = field(default_factory=dict[str, ProgramClass])
+    """By class id."""
     running: dict[int, Running] = field(default_factory=dict[int, Running])
+    """Live trials, by number."""
     checkpoint_digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By the name of the file."""
     kept: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    """What sampler and pruner store with each trial."""
     kept_with_study: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What sampler and pruner store for the study."""
     ceilings: dict[str, frozenset[Ceiling]] = field(default_factory=dict[str, frozenset[Ceiling]])
+    """The capacities of classes for which memory was short."""
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
+    """The recorded requests, by key."""
     spent_s: float = 0.0
+    """The wall time of all sessions."""
     compile_s: float = 0.0
     train_s: float = 0.0
     predicted_compile_s: float = 0.0
