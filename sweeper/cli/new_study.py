@@ -26,7 +26,7 @@ _MAX_SHOWN = 6
 SCHEMA_FILE = "study.schema.json"
 _MAX_REASONS = 20  # columns to drop by name
 _LONGEST_NAME = 100
-STUDY_FILE = "study.toml"  # where `init` writes, unless it is told
+STUDY_FILE = "study.toml"  # where `init` writes by default
 _ARCHITECTURES = re.compile(r"\d+ MLPs of \d+ architectures")
 
 

@@ -29,7 +29,7 @@ NonEmptyStr = Annotated[str, Field(min_length=1)]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadBy:
-    """Marks a value that is read by a function of its own, and is unchanged in JSON.
+    """Marks a value that its own function reads, and that JSON contains unchanged.
 
     `PlainValidator` would serialise arrays twice, with a warning. What may be written has the type
     `json_schema_input_type`.
@@ -48,7 +48,7 @@ class ReadBy:
 
 
 def read_as(form: Any, found: str, hint: str) -> ReadBy:
-    """Reads a value of the type `form`; of others, says what was found and what to write."""
+    """Accepts values of the type `form`; refuses others with `found` and `hint`."""
     adapter: TypeAdapter[Any] = TypeAdapter(form, config=ConfigDict(strict=True))
 
     def read(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Warnings and hints about study files that are valid, but hardly what anybody means.
+"""Warnings and hints about study files that are valid, but probably not what was meant.
 
 Most are about settings that have no effect: on any trial, or beyond what happens without them.
 """
@@ -52,7 +52,7 @@ def study_hints(config: StudyConfig) -> tuple[str, ...]:
 
 
 def _drawn_anyway(config: StudyConfig) -> Iterator[str]:
-    """A value was given apart from the file, but each trial draws another."""
+    """A searched setting was overridden, but each trial draws its own value."""
     given = "the override" if config.source.overridden_by == IN_PYTHON else COMMAND_LINE
     for key in config.source.overridden:
         entry = config.entry(key)
@@ -98,7 +98,7 @@ def _idle_decay(config: StudyConfig) -> Iterator[str]:
 
 
 def _idle_bins(config: StudyConfig) -> Iterator[str]:
-    """How numbers are encoded is set, but no network encodes them so."""
+    """Settings for a way to encode numbers that no network uses."""
     drawn = config.drawn_values("model.numbers")
     if drawn is None:
         return
@@ -163,7 +163,7 @@ def _trained_on(config: StudyConfig) -> Iterator[str]:
 
 
 def _standardized(config: StudyConfig) -> Iterator[str]:
-    """Code of the user gets scaled targets, and the file does not say that this is intended."""
+    """User code gets scaled targets, although the file does not ask for it."""
     data, train = config.data, config.train
     if train.target != "numbers" or data.target_scale is not None or not data.standardizes_targets:
         return
@@ -302,7 +302,7 @@ def _written(config: StudyConfig) -> Iterator[str]:
 
 
 def _needs(config: StudyConfig, key: str) -> Iterator[Wanted]:
-    """The other settings, with the values that a trial needs of them to use the setting `key`."""
+    """The settings that `key` depends on, each with the values for which `key` has an effect."""
     around, _, name = key.rpartition(".")
     if key.startswith("model."):
         if name in _OF_HIDDEN_LAYERS and config.written(f"{around}.depth") is not None:

@@ -1,6 +1,7 @@
-"""Functions of `__main__`, with everything that they refer to, as the text of a module.
+"""Writes functions of `__main__`, and everything they refer to, as a module.
 
-A model of a notebook or script carries it, so that its functions run elsewhere if it is trusted.
+A model exported from a notebook or script contains this module, so that its functions run
+elsewhere if the code is trusted.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class _Definition:
 
 
 def module_of(names: Iterable[str]) -> tuple[str, list[str]]:
-    """The text of a module that defines `names` of `__main__`, and what cannot be written so.
+    """The text of a module that defines `names` of `__main__`, and those that cannot be written.
 
-    The text is empty if there is such a name, or no name at all. Examples are functions whose
+    The text is empty if there are any of these, or no names at all. Examples are functions whose
     source is not known, or that captured values, objects of classes in `__main__`, and functions
     whose text gives other defaults now, because a cell has changed a value since.
     """
@@ -92,7 +93,7 @@ def _different(text: str, names: Iterable[str], values: Mapping[str, Any]) -> se
 
 
 def _given(value: Any) -> object:
-    """What the text of a function or class took from values when it ran: its plain defaults."""
+    """The plain default values that a function or class took when its text ran."""
     value = undecorated(value)
     if isinstance(value, FunctionType):
         return [_plain(one) for one in (value.__defaults__, value.__kwdefaults__)]
@@ -110,7 +111,7 @@ def _given(value: Any) -> object:
 
 
 def _plain(value: Any) -> object:
-    """A value that can be compared: a literal as text, an array as bytes, and nothing of others."""
+    """A comparable form of a value: literals as text, arrays as bytes, None for anything else."""
     if value.__class__ in (tuple, list):
         return [_plain(one) for one in value]
     if value.__class__ is dict:
@@ -188,7 +189,7 @@ def _imported(name: str, value: Any) -> _Definition | None:
 
 
 def _pickled(name: str, value: Any) -> _Definition | None:
-    """Any other value; None if it has to do with `__main__`."""
+    """Any other value, pickled; None if the pickle refers to `__main__`."""
     try:
         content = pickle.dumps(value)
     except Exception:  # whatever the object raises
@@ -220,7 +221,7 @@ def _sourced(name: str, value: Any, values: Mapping[str, Any]) -> _Definition | 
 
 
 def _source(value: Any) -> str | None:
-    """The source of a function or class with its decorators; None if it does not make the value."""
+    """The source of a function or class, with decorators; None if it would not recreate it."""
     if type(value).__name__ in ("custom_jvp", "custom_vjp"):
         return None  # their rules are statements of their own
     function = undecorated(value)
@@ -238,7 +239,7 @@ def _source_of_class(kind: type) -> str | None:
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):  # in a notebook, a class has no file
-        # an entry of a file has its time of change
+        # entries of files have a modification time
         cells = [name for name, entry in [*linecache.cache.items()] if entry[1:2] == (None,)]
         places = [(code.co_filename, code.co_firstlineno) for code in _codes(kind)]
         found = {

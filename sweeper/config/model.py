@@ -49,8 +49,8 @@ class _NumberKeys(Table):
 
     numbers: Annotated[Literal["linear", "ple", "plr"], LATER] = Field(
         default="linear",
-        description="what the first layer gets of a number: the number, with ple its "
-        "piecewise-linear encoding, or with plr a trained periodic embedding",
+        description="how the first layer gets each number: as it is, with ple in piecewise-linear "
+        "encoding, or with plr as a trained periodic embedding",
         examples=["ple"],
     )
     n_bins: Annotated[int, Field(ge=1, le=1024), LATER] = Field(
@@ -176,7 +176,7 @@ class PythonTable(_PythonKeys):
 
 
 class MixedTable(_PythonKeys, _TabMKeys, _NumberKeys, _MlpKeys):
-    """All of them, if `kind` is searched; keys of other kinds are not passed to the function."""
+    """Keys of all kinds, if `kind` is searched; the function does not get those of other kinds."""
 
     model_config = ConfigDict(extra="allow")
 

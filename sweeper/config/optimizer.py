@@ -70,7 +70,7 @@ _Decay = Annotated[float, Field(ge=0, le=1e38), TRACED]
 _Fraction = Annotated[float, Field(ge=0, lt=1), TRACED]
 _Rate = Annotated[float, Field(gt=0, le=1e38), TRACED]
 _Above0 = Annotated[float, Field(gt=0, le=1e38)]
-# the same where only some of the drawn optimizers have a setting
+# the same, for settings that only some of the searched optimizers have
 _MaybeFraction = Annotated[Annotated[float, Field(ge=0, lt=1)] | None, TRACED]
 _MaybeAbove0 = Annotated[_Above0 | None, TRACED]
 
@@ -115,7 +115,7 @@ class _Keys(Table):
 
 
 class _AdamKeys(_Keys):
-    """Adam's."""
+    """The settings of Adam."""
 
     slots: ClassVar[int] = 2
 

@@ -119,7 +119,7 @@ _SIZES = 'split text such as "64-32" in a function of your own'
 
 
 def with_way(flaw: Flaw) -> Flaw:
-    """The flaw with a hint that works if a value was meant to be none, or several sizes."""
+    """The flaw, with a better hint if the value was meant as "none" or as several sizes."""
     words = flaw.key.split(".")
     is_searched = words[0] == "search"
     is_of_entry = is_searched and words[-1] in ("choices", "or", "low", "high")
@@ -254,7 +254,7 @@ def nearest(setting: str, known: Sequence[str]) -> str | None:
     namesakes = [one for one in known if _last(one) in (name, other) or one == other]
     close_by = (siblings[near] for near in get_close_matches(name, siblings, n=1))
     if table:
-        # what is below another table, such as a bound of a constraint, is meant for that one only
+        # settings inside another table, such as the bound of a constraint, belong only to it
         reach = [
             one for one in known if not siblings or one.count(".") == 1 or _is_below(one, table)
         ]

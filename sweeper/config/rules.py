@@ -268,14 +268,14 @@ def check_target_transform(data: Table | None, train: Table | None) -> Iterator[
     if train.target != "numbers":
         found = f"the target is {'classes' if train.target == 'classes' else 'not read'}"
     elif isinstance(train, CoupledTable | OwnProgramTable):
-        found = f"the program {train.program} is not told how targets are transformed"
+        found = f"the program {train.program} does not know how targets are transformed"
         hint = "remove it, and transform the column in the file"
     if found:
         yield Flaw("data.target_transform", found, hint)
 
 
 def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
-    """Check that rows have a target only if something predicts it, and modes only if generated."""
+    """Check that the program uses the targets, modes and weights that rows have."""
     if data is None or not isinstance(train, EpochsTable):
         return
     of_rows = isinstance(train, CoupledTable)
@@ -299,7 +299,7 @@ def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
 
 
 def _unweighted(train: EpochsTable) -> Iterator[Flaw]:
-    """Check that everything which a program computes of rows can count their weights."""
+    """Check that everything a program computes from rows can use their weights."""
     if isinstance(train, AlternatingTable | CoupledTable | OwnProgramTable):
         found = f"the program {train.program} does not weight rows"
         yield Flaw("data.weight", found, 'remove it, or write train.program = "supervised"')
@@ -423,7 +423,10 @@ def _is_always(key: str, optimizer: RawTable, search: Search) -> bool:
 
 
 def check_training(train: RawTable, search: Search) -> Iterable[Flaw]:
-    """Check that settings drawn by some trials only are used by the loss and in tables of all."""
+    """Check the settings that only some trials draw.
+
+    The loss must use them, and all trials must have their table.
+    """
     conditional = [key for key, entry in search.items() if entry.when and key.startswith("train.")]
     stops = [
         key

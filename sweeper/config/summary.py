@@ -1,4 +1,4 @@
-"""A study as people see it, in a few lines or as HTML: its data, its model, its search."""
+"""Summarizes a study in a few lines or as HTML: its data, its model, its search."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Role(Enum):
     TRACED = "a number that the program gets at run time"
     BOUND = "where training stops"
     DECLARED = "a fact that the user declares; no program depends on it"
-    INITIAL = "what fresh weights are drawn with; no program depends on it"
+    INITIAL = "used to draw initial weights; no program depends on it"
 
 
 TRACED = Role.TRACED
@@ -132,7 +132,7 @@ FIXED = Fixed()
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Marks a structural setting that studies were begun without.
+    """Marks a structural setting that did not exist when some recorded studies began.
 
     It is left out of what is compiled into a program if it has its default.
     """

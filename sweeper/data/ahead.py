@@ -122,7 +122,7 @@ def _start(config: StudyConfig, path: Path) -> tuple[BaseProcess, Connection]:
 
 
 def _prepare_into(path: Path, config: StudyConfig, sender: Connection, parent: int) -> None:
-    """The main function of that process."""
+    """Prepare the data in a forked process, and send any error to the parent."""
     os.setpgid(0, 0)  # a terminal sends Ctrl-C to every process in the parent's group
     die_with(parent)
     # output of user functions, also from native code, must not mix with a command's result

@@ -120,7 +120,7 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
 
 
 def _filling(raw: RawData, name: str) -> str:
-    """What to write for gaps in column `name`; one setting has to fit all columns."""
+    """What to write for gaps in column `name`; a single setting must work for all columns."""
     if not raw.has_gaps_in_numbers:
         return 'impute = "most_frequent"'
     own = " (a missing category is then a category of its own)" if raw.is_category(name) else ""
@@ -128,7 +128,7 @@ def _filling(raw: RawData, name: str) -> str:
 
 
 def _source(config: StudyConfig, raw: RawData) -> str:
-    """What the user can fix the rows in."""
+    """Where the user can fix the rows: the file, the function or the DataFrame."""
     if config.data.source == "python":
         return "the function"
     return "the file" if config.rows is None else raw.name

@@ -182,7 +182,7 @@ def _of_rows(
 
 
 def _units(n_features: int, scaling: Scaling | None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The shift of each feature after multiplying, so that numbers are in the data's units.
+    """The shift and factor of each feature that restore the data's own units.
 
     Encoded categories stay unchanged.
     """
@@ -472,8 +472,7 @@ def _imputers(config: StudyConfig) -> list[Any]:
         case ConstantFill(constant=number):
             return [SimpleImputer(strategy="constant", fill_value=number)]
         case method:
-            # the mean of numbers that are too far apart is infinite, and the column would be left
-            # out
+            # the mean of numbers too far apart is infinite, and the column would be left out
             return [SimpleImputer(strategy=method, keep_empty_features=True)]
 
 

@@ -80,7 +80,7 @@ class RowsInMemory:
 
 
 def _without_rows() -> None:
-    """What rows in memory are in another process."""
+    """Rows in memory are None in another process."""
 
 
 def rows_in_memory(data: Any, targets: Sequence[str], place: tuple[str, str]) -> RowsInMemory:

@@ -175,7 +175,7 @@ def _rare_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:
     rare = {name: rows for name, rows in rows_of.items() if rows < _FEW_ROWS}
     if not rare:
         return
-    # by details that nobody sees in a table
+    # common classes whose names differ only in details that are easily overlooked
     common = {_bare(n): f" (did you mean {n!r}?)" for n in rows_of if n not in rare}
     shown = [
         f"{name!r} has {rows}{common.get(_bare(name), '')}"
@@ -263,7 +263,7 @@ def _unseen_columns(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 
 def _idle_encoding(config: StudyConfig, data: Dataset) -> Iterator[str]:
-    """How features of a kind are encoded, of which there are none."""
+    """Settings for a kind of feature that the data does not have."""
     if config.trial is not None:  # its file names all settings
         return
     kinds = {column.kind for column in data.columns if column.role == "feature"}

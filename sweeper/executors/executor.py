@@ -103,7 +103,7 @@ def merge_outcomes(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
     """The outcome of `work` from those of its parts, trained one after the other.
 
     It has the lowest of their ceilings, which holds for each of them. Its program came from the
-    cache if all that were compiled did. What else is said once is that of the last part.
+    cache if all that were compiled did. All other fields are those of the last part.
     """
     lanes = {lane.number: lane for outcome in outcomes for lane in outcome.lanes}
     compiled = [outcome for outcome in outcomes if outcome.compile_s]

@@ -200,9 +200,8 @@ def open_devices(variables: Mapping[str, str]) -> None:
             jax.local_devices()
             _is_open, _fraction = True, carried_fraction(os.environ)
             _threads = _carried_threads(os.environ)
-            if (
-                is_the_callers
-            ):  # the number that XLA was given, or the number of cores, at that time
+            # the number that XLA was given, or the number of cores, at that time
+            if is_the_callers:
                 _threads = count_xla_threads() or len(usable_cpus())
         except Exception as error:  # even a bare AssertionError
             said = str(error).strip().splitlines() or ["there is none"]

@@ -148,9 +148,8 @@ class ThreadExecutor:
                     return self._uncompiled[device].popleft()
                 if (found := self._next(device)) is not None:
                     self._waiting.remove(found)
-                    if (
-                        found.device == device
-                    ):  # it is busy now: others may take its remaining buckets
+                    # it is busy now: others may take its remaining buckets
+                    if found.device == device:
                         self._changed.notify_all()
                     return found
                 self._idle[device] += 1
@@ -159,7 +158,7 @@ class ThreadExecutor:
         return None
 
     def _next(self, device: int) -> _Waiting | None:
-        """The first bucket of a device, or the last that its own device cannot start now.
+        """The first bucket for this device, or the last one that its own device cannot start now.
 
         This device has the program for it.
         """

@@ -240,8 +240,7 @@ class WorkerProcess:
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
             if manager is not None and manager.is_alive():
-                # loky waits for the rest of a result, whose pipe this process could write to as
-                # well
+                # loky waits for the rest of a result, whose pipe this process could also write to
                 _close_first(self._results._writer)
                 manager.join()
 

@@ -40,7 +40,7 @@ _MOST_ROWS = 1000  # of the validation part, to compare predictions
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was written, of which trial, None for an ensemble, and how it was checked."""
+    """A written file: its trial (None for an ensemble), and how it was checked."""
 
     trial: int | None
     file: Path

@@ -33,7 +33,7 @@ from sweeper.results.text_files import csv_text
 # columns with numbers beyond the training range to name
 _COLUMNS_SHOWN = 5
 _LEAST_RANGE = 1e-9
-# share of a range that is probably 0, but for single precision
+# smaller shares of a range count as 0: they come from rounding to single precision
 _ROUNDING = 1e-6
 
 

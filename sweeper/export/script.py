@@ -368,7 +368,7 @@ def _is_adapted(network: Network) -> TypeGuard[UserNetwork]:
 
 
 def _source_of(package: str, file: str) -> str:
-    """The code of a module that needs none of this package, with its docstring as a comment."""
+    """The code of a module without imports from this package; its docstring becomes a comment."""
     text = files(package).joinpath(file).read_text(encoding="utf-8")
     about, _, code = text.partition('"""\n\nfrom __future__ import annotations\n\n')
     comments = (f"# {line}".rstrip() for line in about.removeprefix('"""').splitlines())

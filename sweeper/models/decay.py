@@ -29,7 +29,7 @@ _ADAPTED, _MATRICES = f"{Adapted.__module__}:{Adapted.__name__}", (2, 3, 4, 5, 6
 _OF_EVERY_STUDY = (
     Rule("default", 0.0),
     *(Rule("default", 1.0, layer, "weight") for layer in ("Linear", "Conv", "ConvTranspose")),
-    # of Flax, and of Haiku; vectors of these names are none of a layer's weights
+    # of Flax, and of Haiku; vectors with these names are not weights of a layer
     *(Rule("default", 1.0, _ADAPTED, leaf, ndim=_MATRICES) for leaf in ("kernel", "w")),
 )
 

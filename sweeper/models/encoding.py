@@ -1,7 +1,6 @@
-"""How networks take numbers (Gorishniy, Rubachev and Babenko 2022, arXiv 2203.05556).
+"""Two encodings of numbers for networks (Gorishniy, Rubachev and Babenko 2022, arXiv 2203.05556).
 
-By piecewise-linear encoding, which is fitted to the data, or by periodic embeddings, which are
-trained with the network.
+Piecewise-linear encoding is fitted to the data; periodic embeddings are trained with the network.
 """
 
 from __future__ import annotations

@@ -217,9 +217,9 @@ def _dropped(
 def draws_of(
     members: int, width: int, own_width: Int[AnyArray, ""] | int
 ) -> Int[Array, "members width"]:
-    """Which draw of an example is that of each unit: the first `own_width` are the first member's.
+    """The index of each unit's draw: the first `own_width` draws belong to the first member.
 
-    So a lane with fewer units than its class has the draws that it would have alone.
+    A lane with fewer units than its class therefore has the draws that it would have alone.
     """
     return jnp.arange(members)[:, None] * own_width + jnp.arange(width)
 

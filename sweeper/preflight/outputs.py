@@ -1,4 +1,4 @@
-"""Warnings about user-defined models and functions that hardly do what is meant."""
+"""Warnings about user-defined models and functions that probably do not do what was meant."""
 
 from __future__ import annotations
 

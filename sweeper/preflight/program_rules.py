@@ -274,7 +274,7 @@ _Broken = tuple[str, str] | None
 
 
 def _draws_nothing_of_its_own(trial: TrialRuns) -> _Broken:
-    # callbacks are what another rule is about
+    # callbacks have a rule of their own
     first, again = (_CALLBACK.sub("", trial.traced()) for _ in range(2))
     if first == again:
         return None

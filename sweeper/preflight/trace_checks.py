@@ -1,4 +1,4 @@
-"""Finds what the author of a user-defined model hardly intends, in a trace of the model."""
+"""Finds probable mistakes of a user-defined model in its trace."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def _unfit_steps(
 ) -> Wrong | None:
     """What was found and how to fix it; None if it moves `parameters` step by step.
 
-    Unless updates are made `by_sweeper`, a program of the user's passes what they need.
+    Unless updates are made `by_sweeper`, a user-defined program passes what they need.
     """
     traced = {key: value for key, value in given.items() if isinstance(value, float)}
     fixed = {key: value for key, value in given.items() if key not in traced}
@@ -454,9 +454,10 @@ def _traced_training(config: StudyConfig, data: Dataset) -> Trace:
 
 
 def _traced_params(config: StudyConfig) -> dict[str, Scalar]:
-    """What trials drew that a program cannot be built without: the values as written need not fit.
+    """Drawn parameters to build a program with, because the values as written need not fit.
 
-    If any trials have a model of the user's, of these; with bins that are fitted.
+    They are those of trials with a user-defined model, if there are any. Settings of bins have
+    values that trials draw, since only these bins are fitted.
     """
     found = config.params_of("python" if config.has_user_models else config.kinds[0])
     for key in ("model.numbers", "model.n_bins", "model.bins"):

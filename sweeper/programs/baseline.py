@@ -35,7 +35,7 @@ _MOST_ROWS, _MOST_NUMBERS, _LEAST_ROWS = 100_000, 10_000_000, 1_000
 
 
 def measure_baseline(config: StudyConfig, data: Dataset) -> Baseline:
-    """The simple models of a study, or why there are none; no error of theirs is raised.
+    """The simple models of a study, or why there are none; their errors are never raised.
 
     With folds, models are fitted to the training part of each, and values are means over the folds,
     like those of a trial.
@@ -101,7 +101,7 @@ def _sample(config: StudyConfig, n_rows: int, most: int) -> NDArray[np.intp] | s
 
 
 def _of(weights: Weights, rows: Any) -> Weights:
-    """The weights of some rows."""
+    """The weights at these rows; None if rows have none."""
     return None if weights is None else weights[rows]
 
 

@@ -208,7 +208,7 @@ class Programs:
     def _taken(
         self, model: LayersTable, in_size: int, edition: int
     ) -> tuple[int, PeriodicShape | None, PiecewiseLinear | None]:
-        """How a model embeds or encodes numbers, after the size of what its first layer gets."""
+        """The input size of the first layer, and how the model embeds or encodes numbers."""
         if not isinstance(model, RowModelTable):
             return in_size, None, None
         if model.numbers == "plr":

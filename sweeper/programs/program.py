@@ -80,7 +80,7 @@ def restored(state: State) -> State:
     return State(model, state.optimizer, state.step, untrained=untrained)
 
 
-OfUse = Callable[[State], State]  # takes what is needed from a state
+OfUse = Callable[[State], State]  # selects the leaves of a state that a purpose needs
 
 
 def whole(state: State) -> State:
@@ -198,7 +198,7 @@ class Layout(Protocol):
         ...
 
     def exact(self, state: PyTree, settings: Settings, of_use: OfUse = whole) -> State:
-        """A trial's own part of `of_use` of its lane's `state`, both in NumPy arrays."""
+        """What `of_use` selects of a lane's `state`, without padding; both in NumPy arrays."""
         ...
 
     def padded(self, state: State, settings: Settings) -> PyTree:

@@ -121,7 +121,7 @@ class Again:
 
     @property
     def standard_error(self) -> float:
-        """That of the difference, over the seeds."""
+        """The standard error of the difference over the seeds."""
         return statistics.stdev(self._differences) / math.sqrt(len(self.single))
 
     @property
@@ -164,7 +164,7 @@ def verdicts(record: EnsembleRecord) -> list[str]:
 
 
 def better_trees(record: EnsembleRecord) -> str:
-    """That boosted trees are better than the ensemble; empty if they are not."""
+    """A sentence if boosted trees are better than the ensemble; else empty."""
     gain = record.validation if record.test is None else record.test
     if gain.trees is None or replace(gain, single=gain.trees).lead(record.direction) >= 0:
         return ""

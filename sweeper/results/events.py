@@ -75,7 +75,7 @@ class CompileStarted:
 
 @dataclass(frozen=True, slots=True)
 class CompileFinished:
-    """The thread has finished that, successfully or not."""
+    """A thread finished compiling or loading a program, successfully or not."""
 
     class_id: str
     strategy: str

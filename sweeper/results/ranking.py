@@ -49,8 +49,8 @@ def repeats(rows: Iterable[Row]) -> str | None:
 def models_left_out(n_front: int, n_models: int, n_asked: int) -> str | None:
     """A message if some of the `n_front` trials on the Pareto front have no model, or None.
 
-    `n_models` of them have one, and `n_asked` is `results.keep_models`; nobody misses a model if
-    that is 0.
+    `n_models` of them have one, and `n_asked` is `results.keep_models`; there is no
+    message if that is 0.
     """
     if not n_asked or n_models >= n_front:
         return None

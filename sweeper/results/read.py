@@ -50,7 +50,7 @@ class Results:
 
     def __repr__(self) -> str:
         lines = [f"results of the study {self.study['study']}"]
-        with suppress(SetupError):  # only the tables were kept
+        with suppress(SetupError):  # the directory may contain only the tables
             status = self.status
             lines += [f"  {status.state}, {states(status)}"]
             if status.best is not None:

@@ -205,10 +205,7 @@ def read_status(run_dir: RunDir) -> Status:
 
 
 def hint_of_finished(numbers: Sequence[int], *, are_trained: bool = False) -> str:
-    """Which trials to name instead of one that has not ended, or `are_trained`, was not trained.
-
-    `numbers` are those that can be named.
-    """
+    """A hint that lists `numbers`: the finished trials or, if `are_trained`, the trained ones."""
     kind = "trained" if are_trained else "finished"
     return f"use a {kind} trial: {number_runs(numbers) or 'none yet'}"
 
@@ -217,7 +214,7 @@ def hint_if_none_complete(run_dir: RunDir) -> str:
     """What to do if no trial of a study is complete."""
     try:
         status = read_status(run_dir)
-    except SetupError:  # only the tables were kept
+    except SetupError:  # the directory may contain only the tables
         status = None
     if status is not None and status.state == "interrupted":
         return "the study was interrupted: resume it with the command that started it"
@@ -241,7 +238,7 @@ def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
     """The parameters of a trial in the round that trains; None if it is not known to be in one."""
     try:
         status = read_status(run_dir)
-    except SetupError:  # only the tables were kept
+    except SetupError:  # the directory may contain only the tables
         return None
     if not status.is_running:
         return None

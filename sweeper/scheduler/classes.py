@@ -130,7 +130,7 @@ _MANY_PROGRAMS = 8
 
 
 def hardly_shared(plan: Plan, strategy: str) -> Iterator[str]:
-    """A warning if a first round compiles many programs for few trials, unasked."""
+    """A warning if the first round compiles many programs for few trials without being asked to."""
     count = 0 if strategy == "process" else len(plan.classes)
     trials = {number for bucket in plan.buckets for number in bucket.numbers}
     if count >= _MANY_PROGRAMS and count > len(trials) / 2:

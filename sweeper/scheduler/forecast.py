@@ -199,7 +199,7 @@ class Forecast:
 
 
 def digest_of_rest(plan: Mapping[str, Any]) -> str:
-    """The digest of what a plan says besides its forecast, without the digests of a plan file."""
+    """The digest of everything in a plan except its forecast and its digests."""
     rest = {name: value for name, value in plan.items() if name not in ("forecast", "digests")}
     return short_hash(canonical(json.loads(json.dumps(rest, default=str))))
 

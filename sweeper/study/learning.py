@@ -63,7 +63,7 @@ class LearnedStudy:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What is not learnt from trials that fit: settings that they lack, and their others."""
+        """What is not learnt from trials that fit: settings they lack, or not searched here."""
         everywhere = [key for key, count in self.unknown.items() if count == self.n_trials]
         some = {key: count for key, count in self.unknown.items() if count < self.n_trials}
         if everywhere:
@@ -95,7 +95,7 @@ class Learned:
 
     @property
     def recorded(self) -> Iterator[str]:
-        """What a study that is resumed has learnt when it began."""
+        """What a resumed study learnt when it began."""
         for source in self.sources:
             yield (
                 f"has learnt from {counted(source.n_trials, 'trial')} of {source.name}, "

@@ -20,7 +20,7 @@ _MAX_DIFFERENCES = 1100
 
 
 def study_warnings(config: StudyConfig) -> tuple[str, ...]:
-    """Warnings about the settings of a study to show before it begins; most have none."""
+    """Warnings about settings with no effect, or probably not the intended one."""
     if config.trial is not None:
         return file_warnings(config)
     return (

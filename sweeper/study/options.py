@@ -27,7 +27,7 @@ class Option:
     required: bool = False
 
     def hint_for(self, value: object) -> str | None:
-        """What to write instead of `value`; None if it is valid."""
+        """A hint with the valid values if `value` is invalid; else None."""
         return None if self._fits(value) else f"write {self.wanted}"
 
     @property

@@ -1,4 +1,4 @@
-"""Which trials violate a constraint for certain before they are trained, and are therefore not."""
+"""Finds trials that are certain to violate a constraint, so that they are not trained."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether the published tables lack rows of the ledger, or the status a round; checks neither.
+"""Reports whether published tables or status lag behind the ledger, without verifying either.
 
-They do while a study runs, and after it was killed: rows are committed before they are published.
+They lag while a study runs, and after it was killed: rows are committed before they are published.
 """
 
 from __future__ import annotations

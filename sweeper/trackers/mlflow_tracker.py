@@ -89,7 +89,10 @@ class MlflowTracker:
                 self._client.log_batch(self._parent, metrics=metrics, tags=tags)
 
     def log_trial(self, trial: TrialRecord) -> None:
-        """Make the run of a trial; it is ended last, so that one that is not ended is not whole."""
+        """Make the run of a trial.
+
+        It is ended last, so that an unended run is known to be incomplete.
+        """
         at = int(trial.ended_at * 1000)
         metrics = [
             Metric(name, value, at, epoch)

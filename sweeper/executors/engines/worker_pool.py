@@ -25,7 +25,7 @@ from sweeper.executors.process_executor import ClosedError
 from sweeper.executors.retry import WorkerGivenUpError, WorkerLostError, train_observed
 from sweeper.results.events import Observer
 
-# how often to look for workers, also at first, when all are awaited
+# how often to look for workers: later, and at first, while all are awaited
 _LOOK_S = 1.0
 _SOON_S = 0.1
 # how long a cluster may take to show a first worker, or be without any later
