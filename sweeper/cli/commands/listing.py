@@ -64,7 +64,7 @@ def trials(
     quote_formulas: QuoteFormulas = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the finished trials, also while the study runs.
+    """List the finished trials, even while the study runs.
 
     A condition compares columns and constants with ==, !=, <, <=, >, >=, in (...), is None and is
     not None, combined with and, or, not and parentheses, as in Python. Parameters have the names in
@@ -103,7 +103,7 @@ def show(
 ) -> None:
     """Show one trial: its parameters, how and where it was trained, and any error.
 
-    Of a trial in training, show its parameters and its curves so far.
+    For a trial in training, show its parameters and its curves so far.
     """
     run_dir, number = find_trial(directory, trial)
     from sweeper.results.listing import buckets_of, curves, read_trials

@@ -165,7 +165,7 @@ def calibrate(
     """Measure the cost of compiling and training on this machine, for `execution.costs`.
 
     Takes about a minute; run nothing else on the machine during that time. An existing file is
-    replaced if it holds such constants.
+    replaced only if it contains such constants.
     """
     from sweeper.preflight import calibrate
     from sweeper.results.text_files import refuse_other, write_over
@@ -224,7 +224,7 @@ def report(
 ) -> None:
     """Write the `dashboard` page as one HTML file that works without a network.
 
-    An existing file is replaced if it is such a page.
+    An existing file is replaced only if it is such a page.
     """
     from sweeper.dashboard.report import MARK
     from sweeper.dashboard.report import report as whole

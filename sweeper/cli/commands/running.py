@@ -96,7 +96,7 @@ def run(
 
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait at most (60)."),
+    typer.Option("--timeout", metavar="SECONDS", min=0, help="The longest time to wait (60)."),
 ]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the study's answer.")]
 _TIMEOUT_S = 60.0
@@ -107,7 +107,7 @@ def stop(
     trial: Annotated[
         int | None,
         typer.Option(
-            "--trial", metavar="NUMBER", min=0, help="Stop this trial; the study goes on."
+            "--trial", metavar="NUMBER", min=0, help="Stop this trial; the study continues."
         ),
     ] = None,
     no_wait: NoWait = False,
@@ -115,9 +115,9 @@ def stop(
 ) -> None:
     """Stop a running study, or one of its trials, at the next commit.
 
-    Works from any machine that sees the run directory. A study stops like after Ctrl-C: resume it
+    Works from any machine that sees the run directory. A study stops as after Ctrl-C: resume it
     with the command that started it. A trial ends as PRUNED with the reason `stopped`, and the
-    study goes on; the command waits for its answer.
+    study continues; the command waits for its answer.
     """
     if trial is None:
         why = "without --trial, since nothing is awaited"
@@ -150,8 +150,8 @@ def enqueue(
 ) -> None:
     """Give a study the values of the next trial that it proposes; the sampler draws the others.
 
-    The trial counts towards study.n_trials. The command waits for the study's answer. If nothing
-    runs, the next `run` takes the request.
+    The trial counts towards study.n_trials. The command waits for the study's answer. If the
+    study is not running, the next `run` takes the request.
     """
     if no_wait:
         _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)

@@ -137,7 +137,7 @@ def ensemble(
             metavar="N",
             min=1,
             max=1000,
-            help="How many models to average, at most; default: results.ensemble, or 20.",
+            help="The largest number of models to average; default: results.ensemble, or 20.",
         ),
     ] = None,
     trust_code: TrustCode = False,

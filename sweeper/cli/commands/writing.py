@@ -90,8 +90,8 @@ def export_optuna(
 ) -> None:
     """Copy all finished trials to an Optuna storage, for optuna-dashboard and other tools.
 
-    Copies states, values, parameters and curves; load them with `optuna.load_study`. A study that
-    is already there gets the trials that it lacks.
+    Copies states, values, parameters and curves; load them with `optuna.load_study`. If the
+    storage already has the study, the missing trials are added.
     """
     run_dir = find_tables(directory)
     from sweeper.study.optuna_export import export_optuna as write
@@ -137,7 +137,7 @@ def import_optuna(
         ),
     ] = None,
 ) -> None:
-    """Write the results of an Optuna study as a run directory, to look at and to learn from.
+    """Write the results of an Optuna study as a run directory, to view them and learn from them.
 
     Commands that show results work on it. Importing again replaces it.
     """
