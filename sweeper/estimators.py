@@ -138,7 +138,7 @@ class _Exported:
 
 
 class _Sweep(BaseEstimator, ABC):
-    """What both estimators share."""
+    """The base of both estimators."""
 
     classes_: NDArray[Any]
     feature_names_in_: NDArray[Any]
@@ -495,7 +495,7 @@ class SweepClassifier(ClassifierMixin, _Sweep):
             return np.arange(self.n_classes_)
         if kind != "f":
             return self.classes_
-        # scikit-learn takes whole numbers only
+        # scikit-learn accepts only integers
         is_exact = (np.abs(self.classes_) < 2**53).all()
         return self.classes_.astype(np.int64 if is_exact else np.float64)
 

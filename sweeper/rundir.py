@@ -1,10 +1,10 @@
 """The paths of a run directory, safe reading and writing of its files, and the cache directory.
 
-The run directory itself may be a link or be reached through one. Links inside it are refused:
-through one, somebody could make sweeper write or remove files elsewhere. Each function takes the
-`root` of the run directory and opens the directories below it one by one, so that a link is refused
-even if it replaced a directory a moment ago. Files are replaced as a whole or not at all, and files
-that are expected to be small are not read if they are large.
+The run directory itself may be a link or be reached through one. Links inside it are refused,
+because a link could make sweeper write or remove files elsewhere. Each function takes the `root` of
+the run directory and opens the directories below it one by one, so that a link is refused even if
+it replaced a directory a moment ago. Files are replaced as a whole or not at all, and files that
+are expected to be small are not read if they are large.
 
 The cache directory, named by `SWEEPER_CACHE_DIR`, may contain other files. Only files with names
 that sweeper gives, in the directories that `own_directory` returns, are replaced or removed. Files
@@ -111,7 +111,7 @@ class RunDir:
 
     @property
     def requests(self) -> Path:
-        """What users ask of the study, until it is answered, and the answers."""
+        """Requests of users to the study, until they are answered, and the answers."""
         return self.root / "requests"
 
     @property

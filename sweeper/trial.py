@@ -94,7 +94,7 @@ class LearnedTrial:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user has asked of a study while it ran: to stop trial `number`, or to propose it.
+    """A user's request to a running study: to stop trial `number`, or to propose it.
 
     A trial to propose has `params` by column, and the sampler draws the others; for one to stop
     they are None. `key` tells requests apart.
@@ -115,7 +115,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a sampler and a pruner remember, per trial and for the study; values are JSON."""
+    """The memory of a sampler and a pruner, per trial and for the study; values are JSON."""
 
     trials: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     study: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -23,7 +23,7 @@ _LAYOUT = "\n\t"
 
 
 class _Console(Console):
-    """A console that goes silent when nobody reads it any more; the study continues.
+    """A console that goes silent when its reader is gone; the study continues.
 
     Control characters in text are escaped, since the text may come from anybody's table.
     """

@@ -202,7 +202,8 @@ def check_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
         if name not in phases:
             yield Flaw(key, f"no phase '{name}'", f"the phases are {', '.join(phases)}")
     used = {name for _, name in wanted}
-    for name in phases if used <= phases.keys() else ():  # one of these may be meant
+    # if a used name does not exist, an unused phase may have been meant
+    for name in phases if used <= phases.keys() else ():
         if name not in used:
             yield Flaw(f"train.phases.{name}", "not in any cycle", "add it to train.cycle")
 
@@ -243,7 +244,7 @@ def check_metrics(train: AlternatingTable, inputs: Mapping[str, str | None]) -> 
         return
     if train.of_data is None:
         if any(loss.against not in inputs for loss in train.by_loss.values()):
-            return  # reported, and may be meant
+            return  # reported elsewhere; the data may be meant
         found = f'no loss is against "{DATA}"'
         yield Flaw("train.losses", found, f'write against = "{DATA}" in one of them')
         return

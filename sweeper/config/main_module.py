@@ -231,7 +231,7 @@ def _source(value: Any) -> str | None:
         if not isinstance(function, FunctionType) or function.__code__.co_freevars:
             return None
         return dedent(inspect.getsource(function))
-    except (OSError, TypeError, SyntaxError):  # there is none
+    except (OSError, TypeError, SyntaxError):  # it has no source
         return None
 
 

@@ -167,7 +167,7 @@ class _Parts:
         return True
 
     def add_class(self, kind: type) -> bool:
-        """Add what the attributes of a class contain, apart from plain values and source."""
+        """Add the content of a class's attributes, except plain values and source."""
         begun = self._count
         self.names += [base.__name__ for base in kind.__bases__ if base.__module__ == MAIN]
         for name, attribute in vars(kind).items():

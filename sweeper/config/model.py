@@ -239,7 +239,7 @@ def concerns(table: Table, name: str, kind: ModelKind) -> bool:
 
 
 class _Wiring(Table):
-    """What feeds a part, and its sizes."""
+    """The input of a part, and its sizes."""
 
     input: Annotated[str | None, FIXED] = Field(
         default=None,

@@ -162,9 +162,9 @@ def _without(raw: Any, path: Sequence[str | int]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to make a table: the settings of `base`, and a table for each of these names.
+    """How to make a table class: the settings of `base`, and a table for each of `tables` by name.
 
-    `facts` from other tables of the file become attributes of its class.
+    `facts` are attributes of the class: facts from other tables of the file.
     """
 
     base: type[RecipeTable]

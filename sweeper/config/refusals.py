@@ -181,8 +181,8 @@ def keys_around(key: str) -> Iterator[str]:
 def without_consequences(flaws: Sequence[Flaw], kinds: Mapping[str, str]) -> list[Flaw]:
     """The flaws without those that only follow from a misspelt setting.
 
-    What it was meant to be is missing, or its table is taken for one of another kind, or nothing
-    is drawn for a setting. `kinds` are the settings that determine the kind, by table.
+    The intended setting is missing, or its table is taken for one of another kind, or nothing is
+    drawn for a setting. `kinds` are the settings that determine the kind, by table.
     """
     meant = {flaw.meant for flaw in flaws if flaw.meant}
     meant |= {key.removeprefix("search.") for key in meant}

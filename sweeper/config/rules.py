@@ -141,7 +141,7 @@ def check_optimizer_keys(optimizer: Mapping[str, object], names: Sequence[str]) 
 
 
 def check_padding(strategy: str, names: Sequence[str]) -> Iterator[Flaw]:
-    """Check that no optimizer looks at whole arrays, where zero padding would count."""
+    """Check that no optimizer looks at whole arrays, because zero padding would affect it."""
     for name in names:
         if strategy == "padded" and not (name in OPTIMIZERS and OPTIMIZERS[name].elementwise):
             found = f"padded, but the optimizer {name} looks at whole arrays, including padding"

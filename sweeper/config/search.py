@@ -61,7 +61,7 @@ def _each_once(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 
 
 def _range_of(kind: Any) -> type[_RangeEntry]:
-    """What ranges of integers and ranges of floats share."""
+    """The base of ranges of integers and ranges of floats."""
     or_values: Any = (
         Annotated[tuple[kind, ...], Field(strict=False), AfterValidator(_each_once)],
         Field(

@@ -283,7 +283,7 @@ class StudyConfig(Table):
 
     @property
     def padded_kinds(self) -> tuple[ModelKind, ...]:
-        """The kinds among them whose whole model can be padded."""
+        """The kinds of models in the study that can be padded as a whole."""
         return tuple(kind for kind in self.kinds if kind in LAYERED)
 
     @property

@@ -140,7 +140,7 @@ def target_key(train: _WithTarget) -> str:
 
 
 def with_loss(train: _WithTarget, loss: str) -> str:
-    """What to write in a study file so that trials train with `loss`, or on its kind of target."""
+    """The settings with which trials train with `loss`, or on its kind of target."""
     task = TASK_OF_LOSS[loss]
     written = [f"train.{key} = '{loss}'" for key in train.loss_keys]
     if not written:

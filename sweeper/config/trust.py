@@ -93,7 +93,7 @@ class Code:
     """The modules of user functions: the digest of each file, and its text if it was saved.
 
     Files next to the study are saved as text, and so are functions of `__main__`, unless they refer
-    to one of `unwritten`; an installed module must be installed again.
+    to one of `unwritten`. An installed module has to be installed again.
     """
 
     functions: tuple[str, ...]

@@ -66,7 +66,7 @@ from sweeper.config.trial import TrialTable
 
 _RECORDED = ("edition", "traced_arguments")  # written by this package
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
-# what is found if an array is given for one number, and the entry that it may be meant as
+# what errors say if an array is given for a single value; it may be meant as searched choices
 _SEARCHED_ARRAYS = (
     "an array is not a number",
     "an array is not an integer",

@@ -133,10 +133,10 @@ class Page:
         return page_html(unique_names(self.studies), views)
 
     def payload(self, index: int, known: PageState = PageState()) -> dict[str, Any]:
-        """What a page that shows study `index` needs beyond what it knows.
+        """What a page that shows study `index` needs in addition to what it has.
 
         Raises:
-            SetupError: this study cannot be read; the comparison says so of any other.
+            SetupError: this study cannot be read; for other studies, the comparison says so.
         """
         study = self.studies[index]
         study.refresh()

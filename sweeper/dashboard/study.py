@@ -32,7 +32,7 @@ _UNREAD = (-1, -1, -1)  # not the stamp of any file
 class PublishedStudy:
     """What is published of a study, and what is not; `trials` is None if nothing is.
 
-    `problem` says why the study could not be read the last time; the rest is from before.
+    `problem` says why the study could not be read the last time; then all other fields are older.
     """
 
     run_dir: RunDir

@@ -92,7 +92,7 @@ def preparing(config: StudyConfig) -> Iterator[Prepared]:
 
 
 def _may_fork() -> bool:
-    """Whether a fork of this process would prepare data sooner, and would work at all.
+    """Whether a fork of this process works at all, and would prepare data sooner.
 
     A fork has none of the other threads, so it would wait forever for locks that they hold: threads
     of JAX, of the caller, and of systems other than Linux.

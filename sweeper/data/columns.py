@@ -289,7 +289,7 @@ def _is_quoted(text: str) -> bool:
 
 
 def without_strays(column: pd.Series[Any], whole: pd.Series[Any], decimal: str) -> pd.Series[Any]:
-    """Some rows of the `whole` column of a CSV file: numbers, if only the others had text."""
+    """Some rows of the `whole` column of a CSV file; as numbers, if only other rows have text."""
     if not isinstance(column.dtype, pd.StringDtype) or not strays(whole, decimal).any():
         return column
     return column if strays(column, decimal).any() else _numbers_in(column, decimal)
@@ -348,7 +348,7 @@ def _category(column: pd.Series[Any], values: NDArray[Any]) -> pd.Series[Any]:
 
 
 def _alike(values: Sequence[Any], *, has_gaps: bool) -> list[Any] | None:
-    """Different values as Python objects, all of one type; None if that is impossible."""
+    """These values as Python objects of one type; None if that is impossible."""
     n_texts = sum(isinstance(value, str) for value in values)
     is_scalar = all(isinstance(value, _SCALARS) for value in values)
     texts = [written(value) for value in values]

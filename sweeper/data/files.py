@@ -159,7 +159,7 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
 
 
 def _kind(path: Path, suffix: str) -> str:
-    """What there is instead of a file."""
+    """What is at a path instead of a file."""
     if path.is_symlink():
         return "a link that leads to no file"
     if path.is_dir():

@@ -250,7 +250,7 @@ def _without_features(
 def _hints(
     raw: RawData, as_read: RawData, dates: Sequence[str], *, is_classes: bool
 ) -> Iterator[str]:
-    """What to look at before training, as far as the rows tell."""
+    """Hints about what to look at before training, as far as the rows show it."""
     yield from leaks(raw, is_classes=is_classes)
     yield from totals(as_read)
     yield from row_id_doubts(raw)
@@ -486,7 +486,7 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
         yield "has no value in any row"
     elif column.count() < min(_LEAST_VALUES, len(column)):
         yield f"has a value in only {counted(column.count(), 'row')}"
-    # the first rows tell most columns, sooner than all of them
+    # the first rows are enough for most columns, and faster
     elif all(rows.nunique(dropna=False) == 1 for rows in (column.iloc[:100], column)):
         yield "has the same value in every row"
     elif is_number(column) and raw.key != "data":  # who has the rows in memory can fix them

@@ -1,4 +1,4 @@
-"""Warnings about data that is valid, but hardly what anybody means."""
+"""Warnings about data that is valid, but probably not what was meant."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DATE = (
 )
 """Text such as 2026-01-31, 31.1.2026 or 31 Jan 2026, maybe with a time; or a month or time."""
 
-# a class with fewer rows is probably a typing error, and is hardly learnt in any case
+# a class with fewer rows is probably a typing error, and can barely be learnt in any case
 _FEW_ROWS = 5
 # by which factor the rows of a part may differ from its share
 _UNEVEN = 2.0

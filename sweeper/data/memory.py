@@ -13,7 +13,7 @@ FEWER = "use fewer rows or columns, or a machine with more memory"
 
 
 def describe_excess(needed_bytes: int, free_bytes: int | None) -> str:
-    """What a table that needs more memory than is free would take; empty if it fits.
+    """A description of how much more memory a table needs than is free; empty if it fits.
 
     `free_bytes` is None if the free memory is not known.
     """

@@ -135,7 +135,7 @@ def parquet_table(
 
 
 def with_categories(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The rows with the columns as categories that were so when pandas wrote the file.
+    """The rows, with those columns as categories that were categories when pandas wrote the file.
 
     Parquet keeps only categories of strings; others come back as their values.
     """
@@ -274,7 +274,7 @@ def other_values(column: pd.Series[Any], of_directory: str | None) -> str:
 
 
 def _kind(column: pd.Series[Any]) -> str:
-    """What a column holds, if it cannot be joined with other kinds of columns; else empty."""
+    """The kind of a column that cannot be joined with other kinds; else empty."""
     if not column.count():
         return ""
     if is_bool_dtype(column.dtype):

@@ -1,7 +1,7 @@
 """Constant and linear models and boosted trees of the prepared rows, to compare trials with.
 
-All but the constant ones are scikit-learn's, whose import takes most of a second and so happens
-where they are fitted.
+All except the constant ones are scikit-learn's. It takes most of a second to import, so it is
+imported where they are fitted.
 """
 
 from __future__ import annotations

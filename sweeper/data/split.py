@@ -36,8 +36,8 @@ def split_rows(config: StudyConfig, raw: RawData) -> Split:
     """The splits of the rows, drawn with a seed or cut in the order of time.
 
     Draws are scikit-learn's: first the test rows, then the validation rows from the rest. The seed
-    is passed as `random_state`, so that anybody can repeat them. If a model is trained on more than
-    its own split, the other rows are appended to the training rows.
+    is passed as `random_state`, so that users can repeat the draws. If a model is trained on more
+    than its own split, the other rows are appended to the training rows.
 
     Raises:
         DataError: a class cannot be kept in proportion.

@@ -60,7 +60,7 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
 
 
 def _returned(config: StudyConfig, data: FunctionTable) -> Any:
-    """What the function returns; a quick one is called twice, and must return the same."""
+    """The result of the function; if it is fast, it is called twice and must return the same."""
     function = _function(config, data)
     began = time.monotonic()
     returned = as_pandas(_called(config, data, function))

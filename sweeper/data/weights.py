@@ -22,7 +22,8 @@ _KEY = "data.weight"
 def row_weights(config: StudyConfig, raw: RawData, training: RowIndices) -> NDArray[Any] | None:
     """The weight of every row, or None; their mean over the `training` rows is 1.
 
-    Only ratios of weights count, and so these stay within the range of the precision.
+    Only the ratios of weights count, and with this mean they stay within the range of the
+    precision.
 
     Raises:
         DataError: with the rows whose weight is lost in the precision, as they differ too much.

@@ -1,4 +1,4 @@
-"""What the bits of a result depend on besides the study: libraries, device, threads and flags."""
+"""What the bits of a result depend on, apart from the study: libraries, device, threads, flags."""
 
 from __future__ import annotations
 

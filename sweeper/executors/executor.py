@@ -21,7 +21,7 @@ class Work:
     `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints that its lanes name;
     `ceilings` are those found for its class in earlier rounds. `crashes` counts how often the whole
     program died while training it. `mark` is part of the names of its checkpoints, so that a late
-    one, from a place that was given up, is not mistaken for that of another try.
+    checkpoint from a place that was given up is not mistaken for that of another try.
     """
 
     round: int

@@ -181,7 +181,7 @@ def _device_names(devices: Sequence[Any]) -> str:
 
 
 def _memory(device: Any) -> dict[str, int]:
-    """What a device says about its memory; a CPU says nothing."""
+    """The memory statistics of a device; a CPU has none."""
     return device.memory_stats() or {}
 
 

@@ -67,7 +67,7 @@ class Slot:
     _lock: Any = field(default_factory=threading.Lock, init=False)
 
     def attempt(self, work: Work) -> Outcome:
-        """Train `work` in this slot's worker, which is started if there is none.
+        """Train `work` in this slot's worker, after starting one if necessary.
 
         Raises:
             WorkerDiedError: it ended before it returned an outcome, or returned something else.

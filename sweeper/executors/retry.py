@@ -39,7 +39,7 @@ class TrialTimeoutError(WorkerDiedError):
 
 
 class WorkerLostError(WorkerDiedError):
-    """The worker is gone with its machine or its parent process: hardly the bucket's fault."""
+    """The worker is lost with its machine or parent process, probably not due to the bucket."""
 
 
 class WorkerGivenUpError(WorkerLostError):

@@ -46,7 +46,7 @@ class StartFile:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """What a worker is started with: paths and plain values; data is read from a file.
+    """The arguments of a worker: paths and plain values; it reads the data from a file.
 
     `cpus` are the cores it may use, all if empty. `start` is the saved model that trials start
     from, if any. `xla_threads` is the number in the program that runs the study, if it was set.

@@ -201,7 +201,7 @@ def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[st
 
 
 def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> dict[str, Any]:
-    """What a kept model needs to know about the data that it was trained on."""
+    """What a kept model records about the data that it was trained on."""
     try:
         data = read_note(run_dir.preparation, data_of(kept) or _data_digest(run_dir))
     except NoteError as error:

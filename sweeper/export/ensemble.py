@@ -76,7 +76,7 @@ class Targets:
 
     @classmethod
     def of(cls, data: Dataset, split: SplitName) -> Targets:
-        """Those of a split."""
+        """The targets and weights of a split."""
         return cls(data.targets(split), data.weights(split))
 
     def __getitem__(self, rows: Any) -> Targets:
@@ -316,7 +316,7 @@ def _outputs(data: Dataset, predictions: NDArray[Any]) -> NDArray[Any]:
 
 
 def _predictions(data: Dataset, outputs: NDArray[Any]) -> NDArray[Any]:
-    """What is averaged of a model's outputs: its probabilities, or its scaled numbers."""
+    """The values to average over models: probabilities, or scaled numbers."""
     if not data.class_names:
         return outputs
     if data.one_logit:  # the log-odds of the second class

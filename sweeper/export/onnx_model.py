@@ -139,7 +139,7 @@ def _columns(graph: Graph, transform: Transform, matrix: str) -> tuple[str | Non
 
 
 def _in_precision(graph: Graph, saved: SavedModel, features: str) -> str:
-    """What the network gets: features in its precision, scaled for its fold."""
+    """The input of the network: features in its precision, scaled for its fold."""
     data = saved.info["data"]
     dtype = data["spec"]["dtype"]
     x = graph.add("Cast", features, to=_FLOATS[dtype])

@@ -164,7 +164,7 @@ def _beyond(
 
 
 def written_range(low: float, high: float) -> str:
-    """Both numbers, with as many digits as tell them apart."""
+    """Both numbers, with enough digits to tell them apart."""
     for digits in (4, 8, 12):
         if number(low, digits) != number(high, digits):
             return f"{number(low, digits)} to {number(high, digits)}"

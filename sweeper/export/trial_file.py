@@ -249,7 +249,7 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _expectation(config: StudyConfig, row: Mapping[str, Any], ended: str) -> str:
-    """What the trial gives if it is trained again: all of its epochs, without a pruner."""
+    """The expected result if the trial is trained again: all of its epochs, without a pruner."""
     value, keeps = row["value"], config.keeps
     if value is None and row["reason"] in (Reason.DIVERGED, Reason.ERROR):
         return f"Expect: {ended} again, without a value, on the same machine and versions."

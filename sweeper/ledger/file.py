@@ -244,7 +244,7 @@ class Remains:
 
 
 def remains(path: Path) -> Remains:
-    """What is left of the ledger at `path`, which no process has open, without writing."""
+    """What can be read of the ledger at `path`, which no process has open; nothing is written."""
     sessions: dict[int, Mapping[str, Any]] = {}
     n_ended = 0
     # without its log

@@ -160,7 +160,7 @@ def encoded(
     embedding: Periodic | None,
     x: Float[AnyArray, "*batch features"],
 ) -> Float[AnyArray, "*batch encoded"]:
-    """What the first layer gets of `x`."""
+    """The input of the first layer for `x`."""
     if embedding is not None:
         return embedding(x)
     return x if encoding is None else encoding(x)

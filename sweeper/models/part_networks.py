@@ -120,7 +120,7 @@ class PartNetworks:
 
 
 def traced_of(name: str, traced: Traced) -> Traced:
-    """What a part gets at run time, from what its lane gets."""
+    """The traced values of a part, selected from those of its lane."""
     if not name:
         return traced
     own = f"{name}."

@@ -125,7 +125,7 @@ class TabM(eqx.Module):
         return self.ended(hidden)
 
     def begun(self, x: Float[AnyArray, "batch features"]) -> Float[Array, "members batch in_size"]:
-        """What the first layer gets of `x` for each member."""
+        """The input of the first layer for each member."""
         x = jnp.asarray(encoded(self.encoding, self.embedding, x))
         return jnp.broadcast_to(x, (len(self.layers[0].r), *x.shape))
 
@@ -268,7 +268,7 @@ class TabMShape(LayersShape):
         """Fresh parameters, in the order of the PyTree, as in the authors' code.
 
         Weights and biases are uniform within 1 / sqrt(fan-in); a layer has the same bias for all
-        members. What tells members apart are random signs at the inputs, and their last layers.
+        members. Members differ in random signs at the inputs, and in their last layers.
         """
         for index in range(self.depth):
             before = self.width if index else self.in_size

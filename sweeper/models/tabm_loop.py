@@ -130,7 +130,7 @@ class TabMLoop(LayerLoop):
         return part(vector, start, members * units).reshape(members, units).T
 
     def _after(self, vector: Vector, layer: Any) -> tuple[Scales, Scales]:
-        """What the sums of a layer are scaled by, and its biases."""
+        """The scales that are applied to the sums of a layer, and its biases."""
         s, bias = self._s_at(layer), self.bias_at(layer)
         width = self.shape.width
         return self._of_members(vector, s, width), self._of_members(vector, bias, width)

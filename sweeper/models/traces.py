@@ -93,7 +93,7 @@ def trace(function: Callable[..., Any], key: Any, *others: Any) -> Trace:
 
 
 def unrepeatable(what: str, hint: str) -> tuple[str, str]:
-    """What is wrong with a call that does not repeat, and how to fix it."""
+    """The problem of a call whose result does not repeat, and how to fix it."""
     found = f"{what} gives different results each time it is called with the same arguments"
     others = "NumPy's or Python's random numbers, a clock, a process id or a global variable"
     return found, f"{hint}, not on {others}"
@@ -115,7 +115,7 @@ def _text(shown: Any) -> str:
 
 
 def _numbers_in(trace: Trace) -> list[Any]:
-    """The constants of a trace, and what its result holds besides traced arrays."""
+    """The constants of a trace, and everything in its result except traced arrays."""
     static = [leaf for leaf in jax.tree.leaves(trace.result) if not isinstance(leaf, _Shape)]
     return [*_constants(trace.jaxpr), *static]
 

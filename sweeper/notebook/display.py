@@ -18,7 +18,7 @@ class Display(Protocol):
     """A place on the screen whose content is replaced."""
 
     def show(self, html: str, text: str, *, is_last: bool) -> None:
-        """Show this in place of what was shown before; `text` is for what cannot show HTML.
+        """Replace what was shown before; `text` is for front ends that cannot show HTML.
 
         The first line of `text` is the progress, the others are all warnings so far.
         """

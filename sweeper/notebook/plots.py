@@ -57,7 +57,7 @@ class Plots:
         """The values of trials and the best so far, `by` "trial number" or "time".
 
         `metric` is an objective, by default the first. `better_half` leaves out the worse half of
-        the feasible complete trials. `trials` have a ring, by default the best.
+        the feasible complete trials. `trials` are marked with a ring, by default the best.
         """
         study = PublishedStudy(self.run_dir)
         metric = _objective("metric", metric, study)

@@ -63,7 +63,7 @@ def sizes(config: StudyConfig, programs: Programs) -> tuple[int, int] | None:
 
 
 def _options(config: StudyConfig, kind: ModelKind) -> list[list[dict[str, Scalar]]] | None:
-    """For each setting in which the sizes of models may differ, values by column; None if endless.
+    """For each setting that changes model sizes, its values by column; None if they are endless.
 
     A network of hidden layers grows with each of its sizes, so the ends of a range suffice.
     """

@@ -1,7 +1,7 @@
 """Measures what compiling and training cost on this machine, and fits the cost model.
 
-Programs are timed as they run in a study, with every thread of this process busy. So a second in
-the model is a second of one thread while all others work too.
+Programs are timed as they run in a study, with every thread of this process busy. A second in the
+model is therefore a second of one thread while all others also work.
 """
 
 from __future__ import annotations

@@ -443,7 +443,7 @@ class Preview:
         return max(1, self.threads or self.workers)
 
     def _advice(self) -> str | None:
-        """What would let more trials stack, if hardly two of them have the same structure."""
+        """What would let more trials share programs, if few of them have the same structure."""
         share = partnered_share(self.config, n_proposals(self.config))
         if (
             not self.config.padded_kinds

@@ -238,7 +238,7 @@ def study_of(program: str, overrides: Sequence[str]) -> StudyConfig:
 
 
 def premise(config: StudyConfig) -> str:
-    """What a program is tested with if no study is given, and how to choose something else."""
+    """What a program is tested with if no study is given, and how to change that."""
     data = config.data
     what = f"scikit-learn's {data.name}" if isinstance(data, SklearnTable) else "the data given"
     hint = "name yours with --study"

@@ -62,7 +62,7 @@ Wrong = tuple[str, str]
 
 
 def raised(what: str, error: BaseException, fix: str, given: str = "") -> Wrong:
-    """What is wrong with user code that raised an error, and `fix` unless JAX knows better."""
+    """That user code raised an error, and `fix` or a better hint that follows from the error."""
     return f"{what} raised {describe_error(error)}{given}", hint_of(error, fix)
 
 
@@ -262,7 +262,7 @@ def _unfit_steps(
 
 
 def _instead_of(returned: Any) -> str:
-    """What a function returns instead of this to be an optimizer."""
+    """A hint: what to return instead of `returned`, so that it is an optimizer."""
     if callable(getattr(returned, "gradient_transformation", None)):  # optax.MultiSteps
         return f"return {type(returned).__name__}(...).gradient_transformation()"
     if callable(returned):

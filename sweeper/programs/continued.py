@@ -121,7 +121,7 @@ def optimizers_of(settings: Settings) -> dict[str, str]:
 
 
 def _own_state(settings: Settings) -> object:
-    """What the state of a user-defined program depends on; None for built-in programs.
+    """The settings that the state of a user-defined program depends on; None for built-in programs.
 
     The count of steps for a schedule is part of the state.
     """

@@ -44,7 +44,7 @@ def without_leaks(
     after: State,
     is_due: Bool[Array, ""],
 ) -> State:
-    """`after`, or a runtime error if the step moved something that it must not move.
+    """The state `after` a step; a runtime error if the step changed what it must not change.
 
     No loss may have a gradient to a model that feeds its own, whose output counts as constant. In a
     step in which only the critic `is_due`, the others stay unchanged bit by bit, and so do their

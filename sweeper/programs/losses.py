@@ -165,7 +165,7 @@ class Criterion:
     def minimised(
         self, outputs: Outputs, y: AnyArray, hparams: Hparams, weights: Weights | None = None
     ) -> Float[Array, ""]:
-        """What training minimises: every target counts equally, whatever its unit."""
+        """The loss that training minimizes: every target counts equally, whatever its unit."""
         return self.loss(outputs, y, hparams, weights)
 
     def reported(

@@ -89,12 +89,12 @@ def whole(state: State) -> State:
 
 
 def only_model(state: State) -> State:
-    """What `state` needs for its trial to be judged, without what only training needs."""
+    """The part of `state` by which its trial is judged, without what only training needs."""
     return replace(restored(state), optimizer=None, step=None)
 
 
 def in_training(state: State) -> State:
-    """What training needs to continue, without alternatives for the best weights."""
+    """The part of `state` that training needs to continue, without alternative best weights."""
     return replace(state, kept=None, patience=None)
 
 
@@ -155,7 +155,7 @@ class LaneParameters(eqx.Module):
 
     @property
     def traced(self) -> Mapping[str, AnyArray]:
-        """What models get at run time: parts of their structure, and arguments of user functions.
+        """The values that models get at run time: parts of their structure, and function arguments.
 
         An argument is `model.NAME`, that of a part `PART.model.NAME`.
         """
@@ -190,7 +190,7 @@ class Layout(Protocol):
         ...
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> PyTree:
-        """What the program gets about trial `number` at run time."""
+        """The values of trial `number` that the program gets at run time."""
         ...
 
     def exact_abstract(self, settings: Settings) -> State:

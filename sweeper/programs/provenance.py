@@ -64,7 +64,7 @@ def misfits(
 
 
 def _another(said: Mapping[str, Any] | None, expected: Mapping[str, Any]) -> str:
-    """What a model is instead of the expected one; empty if it is that, or has no record."""
+    """Which model it is instead of the expected one; empty if it is that one, or has no record."""
     if said is None:
         return ""
     if said["trial"] != expected["trial"]:

@@ -82,7 +82,7 @@ class Supervised(OfParts):
         lane: LaneParameters,
         keys: PRNGKeyArray | None,
     ) -> tuple[Array, Activations | None, PyTree[Array]]:
-        """What training fits to the targets, its activations, and the next untrained arrays."""
+        """The outputs to fit to the targets, the activations, and the next untrained arrays."""
         if self.network.state is not None:
             assert state.untrained is not None
             outputs, after = self.network.train_with(

@@ -1,4 +1,4 @@
-"""Updates the parameters of a lane: all that its class has, or only the lane's own.
+"""Updates the parameters of a lane: all parameters of its class, or only the lane's own.
 
 A padded lane only uses some stretches of its class's vector; in between are zeros, also in the
 optimizer state. If lanes run one by one, the optimizer processes these stretches in chunks of one

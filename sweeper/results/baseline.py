@@ -17,7 +17,7 @@ _WAYS = (
 )
 _TOO_LITTLE = "the columns may say little about the target"
 _PARTS = {"val": "validation", "test": "test"}
-# linear models of real data are hardly ever that exact, except by chance on few rows
+# linear models of real data are almost never that exact, except by chance on few rows
 _EXACT = 0.999
 _LEAST_ROWS = 200
 # a constant model is as accurate if almost all rows have the same class
@@ -50,7 +50,7 @@ class SimpleModel:
 
     @property
     def prediction(self) -> str:
-        """What it is, as a noun: a constant one predicts its name."""
+        """The model as a noun: a constant model predicts its name."""
         return self.name if self.is_linear else f"predicting the {self.name}"
 
 

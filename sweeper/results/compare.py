@@ -47,7 +47,7 @@ def differences(published: Path, rebuilt: Path) -> TableDifference | None:
 
 
 def _read(path: Path) -> pa.Table:
-    """A whole table; a directory of parts is read as one table."""
+    """A table; a directory of parts is read as one table."""
     table = parquet.read_table(path)
     table.validate(full=True)
     return table

@@ -130,7 +130,7 @@ class Again:
 
 
 def is_clear(lead: float, error: float) -> bool:
-    """Whether a lead is so many standard errors that it is hardly chance."""
+    """Whether a lead is so many standard errors that it is probably not chance."""
     return lead > _ERRORS_APART * error
 
 

@@ -60,7 +60,7 @@ def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | Non
 
 
 def study_metadata(table: pa.Table) -> dict[str, Any]:
-    """What a published table says about its study, such as the search space, or an empty dict."""
+    """The metadata of a study in a published table, such as the search space; may be empty."""
     return json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
 
 

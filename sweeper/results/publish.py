@@ -193,7 +193,7 @@ class Publisher:
 
 
 def constants_of(config: StudyConfig) -> dict[str, Any]:
-    """What every row of trials.parquet has in common."""
+    """The values that all rows of trials.parquet share."""
     return {
         "schema_version": SCHEMA_VERSION,
         "study": config.study.name,

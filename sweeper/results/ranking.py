@@ -141,7 +141,8 @@ _Ranked = tuple[Costs, Row]
 def _undominated(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     """The trials that no other dominates; a dominating trial always comes earlier in order.
 
-    Of two objectives, the second falls along the front, so its last trial dominates if any does.
+    With two objectives, the second improves along the front, so if any trial dominates, the last
+    does.
     """
     front: list[_Ranked] = []
     for costs, row in ranked:
@@ -163,7 +164,7 @@ class _Candidate:
 class BestTrials:
     """The best `n` of the trials added so far: the same as `best_first` of all their rows.
 
-    Trials with at least `n` trials before them are forgotten, so memory hardly grows.
+    Trials with at least `n` better ones are forgotten, so memory grows little.
     """
 
     def __init__(self, directions: Sequence[str], n: int) -> None:

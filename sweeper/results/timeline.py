@@ -177,9 +177,9 @@ class Timeline:
 
     @property
     def doing(self) -> str:
-        """What the program itself is doing, in words for somebody who watches it.
+        """What the program itself is doing, in words for the user.
 
-        This is initializing models if a thread does, and none is training yet.
+        It is initializing models if a thread does so and no thread trains yet.
         """
         with self._lock:
             current = {spans[-1].activity for spans in self._open.values() if spans}

@@ -18,9 +18,9 @@ from sweeper.scheduler.lattice import Cell, Sizes, plain_size
 from sweeper.scheduler.signature import family_of, sizes_of
 from sweeper.trial import Scalar
 
-# with more families than this, each has hardly two trials and does not justify a lattice
+# with more families than this, each has too few trials to justify a lattice
 _MAX_FAMILIES = 1024
-# with more structures of parts than this, sizes hardly repeat, and the space is not enumerated
+# with more structures of parts than this, sizes rarely repeat, and the space is not enumerated
 _MAX_STRUCTURES = 2048
 
 

@@ -120,7 +120,7 @@ def compiled_in(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> d
 
 
 def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str | None:
-    """What all trials have in common that can share a padded class: networks with hidden layers.
+    """What trials that can share a padded class have in common: networks with hidden layers.
 
     None if the optimizer looks at whole arrays, or a user-defined program at the model: they would
     see the padding.

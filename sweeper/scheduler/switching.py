@@ -36,7 +36,7 @@ def switch_classes(
     structure_of: StructureOf,
     policy: Policy,
 ) -> dict[str, ProgramClass]:
-    """The switch class of each structure of the new trials `specs`, by what it compiles in.
+    """The switch class for each structure of the new trials `specs`, by the settings compiled in.
 
     This is a `known` class that has the structure, else the class of the whole space if that has
     few structures, else a new class of the structures that no class has yet. New classes have no

@@ -1,9 +1,9 @@
 """The lattice for lanes that run one by one: classes, and the widths at which each runs lanes.
 
-Only a small part of a program depends on the width of a lane. So a class can have several widths
-for less than a second each, and hardly any training is wasted on padding. But the state of every
-lane is as large as that of the widest, and is passed in and out: if widths are far apart, there are
-several classes.
+Only a small part of a program depends on the width of a lane. A class can therefore have several
+widths for less than a second each, and wastes little training on padding. However, the state of
+every lane is as large as that of the widest, and is passed in and out: if widths are far apart,
+there are several classes.
 
 Rows of widths are cut into runs, runs are combined into classes, and both are chosen at once by
 dynamic programming. Depth does not matter here: a lane runs only its own layers, and every class

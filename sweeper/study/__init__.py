@@ -1,7 +1,7 @@
 """Ask and tell: the Optuna study of a sweep. Only this package uses Optuna.
 
-`ask_tell` and what it needs import it, `importance`, and modules that read or write Optuna's own
-studies; the options of a study are checked without it.
+It is imported by `ask_tell` and the modules that it needs, by `importance`, and by modules that
+read or write Optuna's own studies; the options of a study are checked without it.
 """
 
 import sys

@@ -196,7 +196,7 @@ class Study:
         return TrialSpec(self._first + trial.number, params, drawn, told_through_round)
 
     def _refuse_added(self, table: Literal["sampler", "pruner"]) -> None:
-        """Refuse trials that nobody asked for, whose numbers are those of others.
+        """Refuse trials that this package did not ask for, since they take the numbers of others.
 
         Raises:
             SweeperError: this one, which gets the study, has added them.

@@ -1,9 +1,9 @@
 """Pruners that rank all trials with a value at an epoch, those of the same round included.
 
-Optuna's judge each trial by the trials before it: successive halving depends on the order, and the
-median waits for completed trials, of which there are none if all trials train at once. Here, every
-value of a round is reported before a trial is judged, so a verdict depends on the values alone.
-Since edition 3, `median`, `percentile` and `hyperband` are these, too.
+Optuna's pruners judge each trial by the trials before it: successive halving depends on the order,
+and the median waits for completed trials, which do not exist if all trials train at once. Here,
+every value of a round is reported before a trial is judged, so a verdict depends on the values
+alone. Since edition 3, `median`, `percentile` and `hyperband` are these, too.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class HalvingPruner(CohortPruner):
     A trial is judged after `min_resource` epochs, and then each time that it has trained
     `reduction_factor` times as many. It continues if it is among the best 1 in `reduction_factor`:
     by its best value so far, or with `score = "forecast"` by what it may reach at `last_epoch`. The
-    trial with the best value so far always continues, so no trial that ends has a better value
-    than the best one that does not.
+    trial with the best value so far always continues, so no pruned trial has a better value than
+    the best of the others.
     """
 
     def __init__(

@@ -405,7 +405,7 @@ def _check_used(config: StudyConfig, trial: Earlier) -> None:
 def _params(config: StudyConfig, trial: Earlier) -> tuple[dict[str, Scalar], list[str]]:
     """The trial's values of searched settings, by column, and the used settings that it lacks.
 
-    A sampler that needs whole trials gets any value for what is not used.
+    For a sampler that needs all values, settings that are not used get an arbitrary value.
 
     Raises:
         _UnfitError: a setting that is used has a value that is not searched now, or none although

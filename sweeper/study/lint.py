@@ -298,7 +298,7 @@ def _idle_stop(config: StudyConfig) -> Iterator[str]:
         )
     if stop.value is not None:
         metric, is_max = config.study.objectives[0], config.study.directions[0] == "maximize"
-        # no value is as good if the whole range is worse
+        # no value can be that good if the whole range is worse
         worse = (
             (None, nextafter(stop.value, -inf)) if is_max else (nextafter(stop.value, inf), None)
         )

@@ -58,7 +58,7 @@ def _run_id(trial: FrozenTrial) -> str:
 
 
 class Exported(NamedTuple):
-    """What an export has written: to the study `name`, `new` trials.
+    """What an export has written: `new` trials, to the study `name`.
 
     `held` numbers of trials that have not ended are held by running trials without parameters.
     """

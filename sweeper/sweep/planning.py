@@ -177,7 +177,7 @@ def prepare_classes(config: StudyConfig, data: Dataset, session: Session, prepar
 def _likely_classes(
     config: StudyConfig, structure_of: Structures, policy: Policy
 ) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
-    """The classes of the lattice that some trial will surely use, with its parameters.
+    """The classes of the lattice that some trial is certain to use, with its parameters.
 
     Those with the most work come first. There are none if every class waits for its trials.
     """

@@ -58,7 +58,7 @@ class Answer:
 
 
 class Requests:
-    """What users ask of a running study; without a run directory, nothing is asked.
+    """The requests of users to a running study; without a run directory, there are none.
 
     Every answer is also passed to `report`: as news if it grants the request.
     """
@@ -163,7 +163,7 @@ def leave(run_dir: RunDir, asked: PendingRequest) -> None:
 
 
 def wait(run_dir: RunDir, asked: PendingRequest, timeout_s: float) -> Answer | None:
-    """The answer to a request; None if there is none in time, or nothing runs any more."""
+    """The answer to a request; None if none came in time, or the study stopped running."""
     path = run_dir.requests / f"{asked.key}{_ANSWER}"
     until = time.monotonic() + timeout_s
     while True:

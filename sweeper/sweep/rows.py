@@ -60,7 +60,7 @@ def bucket_record(
     """What the ledger stores about a bucket; each trial had `members` lanes.
 
     `class_name` is the name of its class, `boundary` the text with which its session marks rows.
-    `ceiling` in its row is not a column: later rounds need it.
+    `ceiling` in its row is not a column of the tables, but needed by later rounds.
     """
     bucket, program = work.bucket, work.program
     epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]

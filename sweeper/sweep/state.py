@@ -65,8 +65,8 @@ class EndedTrials(Mapping[int, Row]):
     def candidates_with(self, ended: Mapping[int, Row]) -> set[int]:
         """The trials that may be among the best `n_best` when the study finishes.
 
-        They are those of these and of trials that are about to end. With one objective, they are
-        the best so far.
+        They are chosen from finished trials and from `ended`, which are about to end. With one
+        objective, they are the best so far.
         """
         return {row["trial_number"] for row in self._best.candidates(ended.values())}
 

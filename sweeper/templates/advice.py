@@ -34,7 +34,7 @@ _BUDGETS = {
 # rows for each unit of the widest layer
 _ROWS_A_UNIT = 4
 _NARROWEST = 16
-# the smallest batch of an epoch of some steps, and larger ones for tables of so many rows
+# the fewest steps of an epoch, and the largest batch from so many rows on
 _STEPS, _BATCHES = 8, {0: 64, 20_000: 128, 50_000: 256, 100_000: 512}
 # piecewise-linear encoding: bins of a number, rows in each, inputs of a network, rows for each
 _MOST_BINS, _FEWEST_BINS, _ROWS_A_BIN, _MOST_INPUTS, _ROWS_AN_INPUT = 32, 4, 50, 1024, 4

@@ -26,7 +26,7 @@ from sweeper.templates.advice import Effort, advice, budget
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
 
-# what a study file must have, apart from its objective
+# settings that a study file must have, except its objective
 _REQUIRED = (
     *("study.n_trials", "model.depth", "model.width", "optimizer.lr"),
     *("train.loss", "train.epochs", "train.batch_size"),
@@ -88,7 +88,7 @@ def complete_settings(
     *,
     is_in_memory: bool,
 ) -> RawTable:
-    """`raw` with what a study must have, as `init` writes it for a table of which so much is known.
+    """`raw` with the settings that a study must have, as `init` writes them for the guessed table.
 
     `settings` are `raw` with overrides; those that are `omitted` stay out. Without a table
     `search`, `init` also says what to search, and, for rows in memory, everything else.
@@ -127,7 +127,7 @@ def complete_settings(
 
 
 def _task(draft: PartialStudy, guessed: Guess | None) -> Task | None:
-    """What the target is: what the loss and the metrics are for, or else as guessed."""
+    """The kind of target that the loss and the metrics need, or else the guessed one."""
     loss, task = draft.written("train.loss"), draft.written("train.task")
     if isinstance(loss, str) and loss in TASK_OF_LOSS:
         return TASK_OF_LOSS[loss]
@@ -148,7 +148,7 @@ def _task(draft: PartialStudy, guessed: Guess | None) -> Task | None:
 
 
 def _of_init(guessed: Guess | None, task: Task) -> RawTable:
-    """The tables that `init` writes for a table of which so much is guessed."""
+    """The tables of the study file that `init` writes for the guessed table."""
     is_classes = task == "classes"
     template = "csv" if is_classes else "regression"
     tables = tables_in(template_text(template))

@@ -144,7 +144,7 @@ def _parse_or_report(
 
 
 def _is_next_to(key: str, others: Sequence[str]) -> bool:
-    """Whether a setting, or what is searched for it, is in the table of one of the others."""
+    """Whether a setting, or its entry in [search], is in the same table as one of the others."""
     tables = [other.rpartition(".")[0] for other in others]
     return any(key.removeprefix("search.").startswith(f"{table}.") for table in tables)
 

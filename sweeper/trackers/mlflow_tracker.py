@@ -152,7 +152,7 @@ class MlflowTracker:
         return self._client.create_run(self._experiment_id, at, tags=tagged, run_name=name)
 
     def _kept(self, run: Run) -> int | None:
-        """The trial of a run that is whole; another one is deleted."""
+        """The trial of a complete run; an incomplete run is deleted."""
         if run.info.status in ("RUNNING", "SCHEDULED"):
             self._client.delete_run(run.info.run_id)
             return None

@@ -27,7 +27,7 @@ class TrackerName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StudyRecord:
-    """A study as one run: what it searches, how far it is, and the best of it.
+    """A study as one run: its search space, its progress and its best trial.
 
     `key` is unique to the run directory. `settings` has tables in tables, as in the study file;
     `space` has each search entry by the name of its parameter. `numbers` and `texts` are its

@@ -35,7 +35,7 @@ def list(
     refuse_a_file(directory)
     found = sorted(map(_record, runs_in(directory)), key=lambda run: -run["updated_at"])
     if not found:
-        newest_run(directory)  # which says that there is none
+        newest_run(directory)  # raises an error that says that there is none
     if as_json:
         print_json({"runs": found})
     else:

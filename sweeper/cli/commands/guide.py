@@ -137,7 +137,7 @@ def _named(link: re.Match[str]) -> str:
 
 
 def _explain(topic: str, setting: str) -> str:
-    """What the guide `settings` says about a setting, also by its last part, or about a table."""
+    """The entry of the guide `settings` for a setting, for its last part, or for a table."""
     if topic != SETTINGS:
         hint = f"write `sweeper guide {SETTINGS} {setting}`"
         raise StudyError(Problem("", "SETTING", f"guide '{topic}' lists no settings", hint))
@@ -156,9 +156,9 @@ def _explain(topic: str, setting: str) -> str:
 
 
 def _options(setting: str) -> Iterator[str]:
-    """What is known about an option of samplers and pruners, also by its last part.
+    """The description of an option of samplers and pruners, which may be its last part.
 
-    For the name of a sampler or pruner, about all of its options.
+    For the name of a sampler or pruner, the descriptions of all of its options.
     """
     from sweeper.config.study import PRUNERS, SAMPLERS
     from sweeper.config.toml import toml_value
@@ -196,7 +196,7 @@ def _rows(text: str) -> Iterator[list[str]]:
 
 
 def _pattern(key: str) -> str:
-    """What matches a key; one of `model` or `optimizer` may name a part, too."""
+    """A pattern that matches a key; keys of `model` and `optimizer` may also name a part."""
     pattern = re.escape(key).replace("KEY", r"[\w.-]+").replace("NAME", r"[\w-]+")
     return re.sub(r"^(model|optimizer)\\\.", r"\1\\.([\\w-]+\\.)?", pattern)
 

@@ -153,7 +153,7 @@ def best(
 def _best_in_blocks(
     run_dir: RunDir, known: TrialRows, rows: Sequence[Row]
 ) -> Iterator[Sequence[RenderableType]]:
-    """What is known about the best trials, and how to continue; blocks may be empty."""
+    """Blocks of text about the best trials, and how to continue; some may be empty."""
     settings = known.study["settings"]
     baseline, judged = read_baseline(run_dir), with_metrics_of_value(run_dir, rows[0], settings)
     doubt = describe_doubt(baseline, known.metrics, known.directions, rows[0])

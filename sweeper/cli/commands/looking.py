@@ -73,7 +73,7 @@ def wait_for_study(directory: Path) -> None:
 
 
 def _missing(directory: Path) -> str:
-    """What a directory lacks that a study will write, and which one may be meant instead."""
+    """That a directory has no study yet, and which directory may be meant instead."""
     if RunDir(directory).ledger.exists():
         return "it is starting"
     if directory.is_dir():

@@ -44,7 +44,7 @@ def is_log(entry: Mapping[str, Any], values: np.ndarray) -> bool:
 
 
 def steps(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What axis labels of the parameter are limited to: integers, powers of two."""
+    """Options that limit the axis labels of a parameter to integers or powers of its base."""
     if entry.get("base"):
         return {"logBase": entry["base"]}
     return {"minInterval": 1} if entry.get("type") == "int" and not entry.get("log") else {}

@@ -44,7 +44,7 @@ class PlaceSummary:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What some buckets did; shares are means weighted by training time, None if not known.
+    """The work of some buckets; shares are means weighted by training time, None if not known.
 
     `foreseen_*` are the parts of the time for which there is a prediction.
     """
@@ -66,7 +66,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals(Training):
-    """What all buckets did, and what else is known of the study.
+    """The work of all buckets, and other facts about the study.
 
     `waiting_s` is the idle time without that in which the program started or something compiled.
     `at_once` says whether all trials began in the first round.
@@ -207,7 +207,7 @@ def totals(buckets: Buckets) -> Totals:
 
 
 def findings(usage: Totals) -> list[str]:
-    """What is worth knowing about the totals, each with what to do about it."""
+    """Findings about the totals, each with what to do about it."""
     found: list[str] = []
     worked = usage.train_s + usage.compile_s
     had = usage.span_s * usage.places

@@ -32,7 +32,7 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a slot in an engine's worker is opened with.
+    """The arguments with which a slot in an engine's worker is opened.
 
     It is slot number `turn` of `neighbours` on its host, and may keep `cores` cores busy, starting
     with `first_core`. `variables` are from the environment of the program that runs the study.

@@ -74,7 +74,7 @@ def refuse_foreign(config: StudyConfig, run_dir: RunDir) -> None:
 def foreign(
     config: StudyConfig, root: Path, sessions: Sequence[Mapping[str, Any]]
 ) -> Iterator[Problem]:
-    """What a study from the run directory `root` names that is not this user's own.
+    """The functions named by a study in the run directory `root` that are not this user's own.
 
     `sessions` are those of its ledger, empty if that cannot be read.
     """

@@ -107,7 +107,7 @@ def damaged_model(
     data_digest: str | None,
     trusted: bool,
 ) -> Iterator[Damage]:
-    """What is wrong with the files of a model, of any size if `trusted`."""
+    """The damage of a model's files; large files are read only if `trusted`."""
     number, member = model.row["trial_number"], model.member
     saved, weights = run_dir.saved(number, member), run_dir.model(number, member)
     hint = _hint(run_dir, config, number)
