@@ -599,7 +599,7 @@ def _name_of(metric: object) -> str:
     """How to name a metric that was passed as a function."""
     module, name = (getattr(metric, key, "") for key in ("__module__", "__qualname__"))
     if not (callable(metric) and is_function(f"{module}:{name}")):
-        return "the name of a built-in one, or 'module:function' for a function of your own"
+        return "the name of a built-in one, or 'module:function' for your own function"
     return f"'{module}:{name}', and settings={{'study.direction': 'minimize'}} or 'maximize'"
 
 

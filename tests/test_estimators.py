@@ -307,7 +307,7 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
         (
             {"metric": 3},
             "metric: 3 is not the name of a metric; pass the name of a built-in one, or "
-            "'module:function' for a function of your own",
+            "'module:function' for your own function",
         ),
     ],
 )

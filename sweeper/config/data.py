@@ -179,14 +179,14 @@ class RowsTable(Table):
     )
     target_scale: Literal["standard", "none"] | None = Field(
         default=None,
-        description="how numeric targets are scaled, whatever scale says; default: none if scale "
+        description="how numeric targets are scaled, regardless of scale; default: none if scale "
         "is none, else standard",
         examples=["none"],
     )
     target_transform: Literal["none", "log", "log1p"] = Field(
         default="none",
-        description="what is learnt of numeric targets: the numbers, or their logarithms, for "
-        "skewed ones; metrics and predictions stay in the unit of the data",
+        description="what is learnt for numeric targets: the numbers, or for skewed ones their "
+        "logarithms; metrics and predictions stay in the unit of the data",
         examples=["log"],
     )
     impute: Impute = Field(

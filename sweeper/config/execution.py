@@ -187,7 +187,7 @@ class ResultsTable(Table):
     )
     ensemble: Count | None = Field(
         default=None,
-        description="number of kept models to average at the end, at most, as `sweeper ensemble` "
+        description="maximum number of kept models to average at the end, as `sweeper ensemble` "
         "does; default: none",
         examples=[20],
     )

@@ -396,7 +396,7 @@ def _of_data(config: StudyConfig) -> Iterator[str]:
     if config.study.folds is not None and split.val != type(split).model_fields["val"].default:
         yield (
             f"data.split.val = {split.val} changes nothing: study.folds = {config.study.folds} "
-            "splits all rows but those for testing into folds; remove it"
+            "splits all rows except those for testing into folds; remove it"
         )
     if config.study.folds is None and split.time is not None and split.seed is not None:
         yield (
@@ -459,7 +459,7 @@ def _of_execution(config: StudyConfig) -> Iterator[str]:
             yield f"{idle}: {why}; remove it"
         elif kept * config.study.replicates < 2:
             yield (
-                f"{idle}: results.keep_models = {kept} keeps no two models; "
+                f"{idle}: results.keep_models = {kept} keeps fewer than two models; "
                 "write results.keep_models = 20"
             )
     retries = type(execution).model_fields["retries"].default

@@ -94,7 +94,7 @@ class _PythonKeys(Table):
     )
     fixed_start: Annotated[bool, FIXED, DECLARED] = Field(
         default=False,
-        description="whether all trials start from the same weights, whatever the key, such as "
+        description="whether all trials start from the same weights for every key, such as "
         "pretrained ones",
         examples=[True],
     )
@@ -218,14 +218,14 @@ def check_kinds(
         if key not in known:
             yield unknown_setting(key, key, known)
     if table.function is not None:
-        found = "no trial has a model of its own"
+        found = "no trial has a user-defined model"
         yield Flaw("model.function", found, 'add "python" to the choices, or remove it')
 
 
 def check_bins(counts: Sequence[object]) -> Iterator[Flaw]:
     """Check that few numbers of bins are searched: each has its own edges and programs."""
     if len(counts) > _MOST_COUNTS:
-        found = f"{len(counts)} numbers of bins, each with programs of its own"
+        found = f"{len(counts)} numbers of bins, each with its own programs"
         hint = f"write base = 2, a step or choices, for at most {_MOST_COUNTS}"
         yield Flaw("search.model.n_bins", found, hint)
 

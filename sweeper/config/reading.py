@@ -202,7 +202,7 @@ def check_names(
     for name in names:
         key = f"{under}.{name}"
         if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
-            hint = "write only letters, digits and '_', a letter first"
+            hint = "write only letters, digits and '_', starting with a letter"
             yield Flaw(key, f"{format_value(name)} cannot be a name", hint)
         elif name in reserved or any(hasattr(t, name) for t in tables):
             yield Flaw(key, f"{format_value(name)} is a reserved word", "write another name")

@@ -115,7 +115,7 @@ _VALUES_FOR_NONE = {
     "gradient_penalty": "0.0",
     "warmup": "0.0",
 }
-_SIZES = 'split text such as "64-32" in a function of your own'
+_SIZES = 'split text such as "64-32" in your own function'
 
 
 def with_way(flaw: Flaw) -> Flaw:

@@ -105,13 +105,15 @@ class StopTable(Table):
 
     value: float | None = Field(
         default=None,
-        description='end the study when a complete trial, or with value = "best" any, is as good',
+        description='end the study when a complete trial, or with value = "best" any trial, '
+        "is as good as this",
         examples=[0.98],
     )
     patience: Count | None = Field(
         default=None,
-        description="end the study when so many trained trials in a row, also pruned and failed "
-        "ones, have not improved on the best; those that a limit or a request cut off do not count",
+        description="end the study when so many trained trials in a row, including pruned and "
+        "failed ones, have not improved on the best; those that a limit or a request cut off do "
+        "not count",
         examples=[200],
     )
 

@@ -268,8 +268,8 @@ class SupervisedTable(EpochsTable):
     )
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
         default=(),
-        description="metrics to report: accuracy, f1 (the mean over all classes, also of two), "
-        "auroc and log_loss for classes; r2, rmse and mae for numbers; or your own functions",
+        description="metrics to report: accuracy, f1 (the mean over all classes, even if there are "
+        "two), auroc and log_loss for classes; r2, rmse and mae for numbers; or your own functions",
         examples=[["accuracy", "auroc"]],
     )
 
@@ -278,7 +278,9 @@ def _unfit_metric_names(metrics: tuple[str, ...]) -> Iterable[Flaw]:
     for name in metrics:
         if not (name.isascii() and name.isidentifier()):
             found = f"{format_value(name)} cannot be a column name"
-            yield Flaw("metrics", found, "write only letters, digits and '_', a letter first")
+            yield Flaw(
+                "metrics", found, "write only letters, digits and '_', starting with a letter"
+            )
 
 
 class OwnProgramTable(EpochsTable):

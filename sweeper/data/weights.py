@@ -99,7 +99,7 @@ def weightless_parts(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
     """Splits, or the parts of a fold, in which no row counts."""
     for part, weights in _parts(data) if data.is_weighted else ():
         if len(weights) and not weights.any():
-            found = f"all weights of the {part} are 0, so nothing can be computed of them"
+            found = f"all weights of the {part} are 0, so nothing can be computed from them"
             hint = "write weights above 0, or split the rows in another way"
             yield config.problem(_KEY, found, hint)
 

@@ -114,7 +114,7 @@ def refuse_others(found: Finalists, start: Path | None = None) -> None:
         return
     began, now = session["study"], found.config.canonical()
     if start is not None and session["continued_from"] is None:
-        other = f"its trials began with fresh weights, those of the study with {start.name}"
+        other = f"its trials began with fresh weights, but those of the study with {start.name}"
         hint = "use --fresh to move it aside and train the finalists as they were"
         raise StudyError(Problem(str(run_dir.root), "", other, hint))
     if any(began["study"][name] != now["study"][name] for name in ("enqueue", "replicates")):

@@ -244,7 +244,7 @@ def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row])
     if len(kept) * config.study.replicates < 2:
         key = "results.keep_models"
         found = f"the weights of {counted(len(kept), 'trial')} are kept, and an ensemble needs 2"
-        hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, which new trials heed"
+        hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, for new trials"
         if len(rows) <= len(kept):
             met = " and met study.constraints" if config.study.constraints else ""
             found = f"{counted(len(rows), 'trial')} completed{met}, and an ensemble needs 2"

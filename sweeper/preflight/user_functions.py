@@ -52,7 +52,7 @@ PARAMETER = "weight"
 _MASK = "mask"  # argument of user-defined optimizers: what decays
 _NEEDED = re.compile(r"missing \d+ required keyword-only arguments?: .*")
 _NO_SEARCH = "use one without a line search, such as optax.lbfgs(lr, linesearch=None)"
-_OWN_PROGRAM = "call it in a train.program of your own"
+_OWN_PROGRAM = "call it in your own train.program"
 _TARGETS = frozenset({"y_true", "true", "truth", "target", "targets", "label", "labels", "y"})
 _OUTPUTS = frozenset(
     {"y_pred", "pred", "preds", "prediction", "predictions", "y_hat", "outputs", "logits"}
@@ -396,7 +396,7 @@ def check_training(config: StudyConfig, data: Dataset) -> None:
     try:
         traced = _traced_training(config, data)
     except RAISED as error:
-        fix = "build it of operations whose gradient JAX can compute"
+        fix = "build it from operations whose gradient JAX can compute"
         wrong = raised("a training step of the model", error, fix)
         raise StudyError(config.problem(key, *wrong)) from error
     for module, key in _modules(config).items():

@@ -69,11 +69,11 @@ class LearnedStudy:
         if everywhere:
             is_known, explored = ("is", "it") if len(everywhere) == 1 else ("are", "them")
             yield (
-                f"{listed(everywhere)} {is_known} not known of trials of {self.name}: "
+                f"{listed(everywhere)} {is_known} not known for trials of {self.name}: "
                 f"the sampler explores {explored} from scratch"
             )
         for key, count in some.items():
-            yield f"{key} is not known of {count} of these {self.n_trials} trials of {self.name}"
+            yield f"{key} is not known for {count} of these {self.n_trials} trials of {self.name}"
         for name, key in self.unused.items():
             way = f"; if it is {key}, use import-optuna --map {name}={key}" if key else ""
             yield f"{name} of {self.name} is not searched here, so it is not used{way}"

@@ -109,7 +109,7 @@ def _add_missing(
     if directions != config.study.directions:
         found = f"the study '{name}' there has other directions: {listed(directions)}"
     elif any("epochs_done" in one.user_attrs and ORIGIN not in one.user_attrs for one in there):
-        found = f"an earlier version has exported trials to the study '{name}', not saying which"
+        found = f"an earlier version exported trials to the study '{name}' without recording which"
     elif there and not any(ORIGIN in one.user_attrs for one in there):
         found = f"the study '{name}' there has trials, and none was exported from a run directory"
     elif other := _first_clash(there, trials):

@@ -144,7 +144,7 @@ class Requests:
                     raise ValueError("; ".join(reasons) or "it has no values")
                 return PendingRequest(path.stem, None, params, waits)
             case _:
-                raise ValueError("it asks for nothing that is known")
+                raise ValueError("it contains no known request")
 
 
 def new_request(stop: int | None, params: Mapping[str, Scalar], *, waits: bool) -> PendingRequest:

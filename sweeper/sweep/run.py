@@ -234,7 +234,7 @@ def _boundary(change: Change) -> str:
         "resumes, but rows from here on may differ from those of a study that began this way"
     )
     if change.key == LANE_LOOP:
-        return f"{said}; only new classes get it: a class that exists keeps its own, for new trials"
+        return f"{said}; only new classes get it: existing classes keep theirs, even for new trials"
     return said
 
 

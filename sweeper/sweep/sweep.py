@@ -250,7 +250,7 @@ class Sweep:
             return f"trial {number} has ended {when} by itself: {row['state']}{reason}", False
         if number in state.waiting or number < self._n_trials:
             return f"trial {number} is not in training yet", False
-        return f"trial {number} does not exist: they go from 0 to {self._n_trials - 1}", False
+        return f"trial {number} does not exist: numbers go from 0 to {self._n_trials - 1}", False
 
     def _next_specs(self) -> list[TrialSpec]:
         """The trials of the next round: waiting proposals, then new ones, up to `parallel`.

@@ -92,7 +92,7 @@ def test_a_schedule_that_is_none_is_constant(read: Read) -> None:
 
 def test_layer_sizes_are_searched_by_depth_and_width_or_as_text(read: Read) -> None:
     sizes = "search.model.width={type='categorical',choices=[[64,64],[128]]}"
-    text = 'split text such as "64-32" in a function of your own'
+    text = 'split text such as "64-32" in your own function'
     assert advice(VALID, sizes) == f"search model.depth and model.width, or {text}"
     read("", "", "search.model.width={type='categorical',choices=[64,128]}")
     layers = 'search.model={{hidden={{type="categorical",choices={}}}}}'.format

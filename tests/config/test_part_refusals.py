@@ -88,7 +88,7 @@ BROKEN = {
             21,
             "model.c 1",
             "'c 1' cannot be a name",
-            "write only letters, digits and '_', a letter first",
+            "write only letters, digits and '_', starting with a letter",
         ),
     ),
     "a name that begins with _": (
@@ -97,7 +97,7 @@ BROKEN = {
             21,
             "model._c",
             "'_c' cannot be a name",
-            "write only letters, digits and '_', a letter first",
+            "write only letters, digits and '_', starting with a letter",
         ),
     ),
     "a part named as the data": (
@@ -122,7 +122,7 @@ BROKEN = {
             49,
             "train.phases.fol.low",
             "'fol.low' cannot be a name",
-            "write only letters, digits and '_', a letter first",
+            "write only letters, digits and '_', starting with a letter",
         ),
     ),
     "a loss of an unknown part": (

@@ -126,7 +126,11 @@ TWO_KINDS = 'model.kind = {{ type = "categorical", choices = ["mlp", "{}"] }}\n'
     ("other", "more", "found"),
     [
         ("python", "", {"model.function": "missing"}),
-        ("tabm", 'function = "nets:build"', {"model.function": "no trial has a model of its own"}),
+        (
+            "tabm",
+            'function = "nets:build"',
+            {"model.function": "no trial has a user-defined model"},
+        ),
         ("tabm", "wdith = 3", {"model.wdith": "no such setting"}),
         ("tabm", "", {}),
     ],

@@ -30,7 +30,7 @@ BROKEN = {
             16,
             "model.layers",
             "an array cannot be an argument",
-            'split text such as "64-32" in a function of your own',
+            'split text such as "64-32" in your own function',
         ),
     ),
     "no number for a function": (

@@ -165,7 +165,7 @@ def of_params(params, lr):
 def swapped(y_true, y_pred):
     return jnp.mean(y_pred[:, 0] * y_true)
 """
-BY_OWN = "call it in a train.program of your own"
+BY_OWN = "call it in your own train.program"
 SAME_STATE = "return a state with the same tree, shapes and types as the one before"
 Check = Callable[..., list[tuple[str, str, str]]]
 

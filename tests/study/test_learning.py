@@ -150,7 +150,7 @@ def test_what_the_earlier_study_lacks_is_left_out_and_named(tmp_path: Path) -> N
     name = learned.sources[0].name
     assert source.startswith("learns from 5 of 10 trials")
     assert notes == [
-        "model.depth, model.activation and optimizer.weight_decay are not known of trials of "
+        "model.depth, model.activation and optimizer.weight_decay are not known for trials of "
         f"{name}: the sampler explores them from scratch"
     ]
 

@@ -104,7 +104,7 @@ def test_requests_are_answered(unbroken: tuple[StudyConfig, Asking]) -> None:
     assert answers == [
         {"is_granted": True, "text": f"trial {first} has these values"},
         {"is_granted": True, "text": "trial 1 is stopped after epoch 2"},
-        {"is_granted": False, "text": "trial 99 does not exist: they go from 0 to 6"},
+        {"is_granted": False, "text": "trial 99 does not exist: numbers go from 0 to 6"},
     ]
     assert "request to stop trial 6: trial 6 is not in training yet" in asking.said
 
@@ -204,7 +204,7 @@ def test_what_nothing_takes_is_taken_by_the_next_run(
     asking = Asking(config)
     sweeper.run(config, observer=asking)
     assert rows(config).query("enqueued")["params_lr"].tolist() == [0.0456]
-    assert "the request 1-a.json is refused: it asks for nothing that is known" in asking.said
+    assert "the request 1-a.json is refused: it contains no known request" in asking.said
     with pytest.raises(StudyError, match="the study is finished"):
         sweeper.command("stop", directory, "--trial", "0")
     sweeper.command("enqueue", directory, "--set", "lr=0.0789")

@@ -208,7 +208,7 @@ def test_another_lane_loop_is_said_to_be_that_of_new_classes(finished: CommandLi
 
     assert done.returncode == 0, done.stderr
     assert "warning: execution.lane_loop was auto" in done.stderr
-    assert "a class that exists keeps its own, for new trials" in done.stderr
+    assert "existing classes keep theirs, even for new trials" in done.stderr
     buckets = sweeper.open_results(finished.run_dir.root).buckets()
     loops = buckets.groupby("class_id")["lane_loop"].agg(set)
     assert all(len(loop) == 1 for loop in loops)

@@ -183,7 +183,7 @@ def _options(setting: str) -> Iterator[str]:
                 "none",
                 'study.pruner = { name = "patient", patience = 3, wrapped = { name = "median" } }',
             ),
-            "the pruner that patient asks; see `sweeper guide study-file`",
+            "the pruner that patient wraps; see `sweeper guide study-file`",
         )
 
 

@@ -120,7 +120,7 @@ def stop(
     study continues; the command waits for its answer.
     """
     if trial is None:
-        why = "without --trial, since nothing is awaited"
+        why = "without --trial, since the command does not wait"
         _refuse_without_effect(why, no_wait=no_wait, timeout=timeout)
     elif no_wait:
         _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)
