@@ -1,9 +1,9 @@
 """This process: its streams, its limits, its parent, and how it ends.
 
-A command skips Python's teardown if nothing is lost by that. Python would collect garbage several
-times over the hundreds of thousands of objects that JAX has made, and unload every module: 0.2 to
-0.4 s of the 3.5 s of a small study. With user-defined code loaded, the teardown is needed: a file
-that a module leaves open is only written when the module is collected.
+A command skips Python's teardown if that loses nothing. Python would collect garbage several times
+over the hundreds of thousands of objects that JAX has made, and unload every module: 0.2 to 0.4 s
+of the 3.5 s of a small study. With user-defined code loaded, the teardown is needed: a file that a
+module leaves open is only written when the module is collected.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from sweeper.results.progress import Progress
 from sweeper.results.status import Status
 from sweeper.results.timeline import DOING, Activity, Timeline
 
-# how often lines say what is going on in the first minute, and look whether it has changed
+# how often lines report the activity in the first minute, and check whether it has changed
 _FIRST_PERIOD_S, _FIRST_S, _LOOK_S = 10.0, 60.0, 1.0
 _AVERAGING = DOING[Activity.ENSEMBLE]
 

@@ -89,7 +89,7 @@ class _Printable(logging.Formatter):
 
 
 class _LogHandler(logging.FileHandler):
-    """Appends to the log of a run directory, and refuses a link in its place."""
+    """Appends to the log of a run directory; refuses it if it is a link."""
 
     def __init__(self, run_dir: RunDir) -> None:
         self._run_dir = run_dir

@@ -104,7 +104,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _with_answers_alone(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command, which keeps what the user's code prints out of its answer."""
+    """The command, whose answer excludes whatever user code prints."""
 
     @wraps(command)
     def wrapped(*words: Any, **options: Any) -> Any:

@@ -106,7 +106,7 @@ def _too_wide(low: float, high: float) -> Iterable[Flaw]:
 
 
 def _too_many(low: int, high: int, step: int, base: int | None, log: bool) -> Iterable[Flaw]:
-    """Integers that samplers, which draw floats, cannot tell apart."""
+    """Check that samplers, which draw floats, can tell all integers of a range apart."""
     largest = high if log else (high - low) // step
     if base is None and largest >= _MAX_INTEGERS:
         found = f"{low} to {high} has integers that floats cannot tell apart"

@@ -240,7 +240,7 @@ def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[F
 
 
 def _kind(annotation: object) -> object:
-    """The type of a setting without its bounds, also if the setting is optional."""
+    """The type of a setting without its bounds, even if the setting is optional."""
     if get_origin(annotation) is Annotated:
         return _kind(get_args(annotation)[0])
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]

@@ -55,7 +55,7 @@ AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 def table_in(annotation: object) -> type[Table] | None:
-    """The table type of a setting, also of an optional one; None for a plain value."""
+    """The table type of a setting, even of an optional one; None for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, Table):
         return annotation
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]

@@ -1,4 +1,8 @@
-"""Reads files that may be compressed."""
+"""Reads text files that may be compressed.
+
+A file of a few megabytes may decompress to gigabytes, so a large file is measured piece by piece
+before it is read.
+"""
 
 from __future__ import annotations
 

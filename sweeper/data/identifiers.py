@@ -129,7 +129,7 @@ def _pairs_by_chance(name: str, column: pd.Series[Any]) -> float:
 def _reason_by_order(name: str, column: pd.Series[Any]) -> str:
     """For integers that number the rows in their order, from any number on, some left out.
 
-    Equal steps such as 0, 5, 10 are a scale that somebody measured at.
+    Equal steps such as 0, 5, 10 are probably a scale of measurement.
     """
     is_other = not is_integer_dtype(column.dtype) or _TIME.fullmatch(name)
     if is_other or len(column) < _LEAST_TEXTS:

@@ -197,8 +197,8 @@ def _check_size(paths: Sequence[Path]) -> None:
 def _read(path: Path) -> pd.DataFrame:
     try:
         # Each column is freed once it is converted, and the file is not kept next to them:
-        # otherwise reading takes three times the memory of the rows. Not by pandas, which uses
-        # Arrow's table afterwards: with pyarrow < 26 that crashes (pandas-dev/pandas#66509).
+        # otherwise reading takes three times the memory of the rows. Not with pandas, which would
+        # use Arrow's table afterwards: with pyarrow < 26 that crashes (pandas-dev/pandas#66509).
         table = pq.read_table(path, use_pandas_metadata=True, pre_buffer=False, **_ALONE)
         frame = table.to_pandas(split_blocks=True, self_destruct=True)
         return _with_integers(path, with_text_labels(frame))

@@ -32,7 +32,7 @@ def validation_rows(config: StudyConfig, most: int) -> pd.DataFrame:
 
 
 def odd_rows(transform: Transform) -> dict[str, Any]:
-    """Made-up rows with gaps, numbers beyond those of training and categories not in it."""
+    """Artificial rows with gaps, numbers beyond the training range and unknown categories."""
     rng = np.random.default_rng(0)
     scaled = rng.normal(0.0, 2.0, (_MADE_ROWS, len(transform.numbers)))
     x = scaled if transform.scaling is None else transform.scaling.undo(scaled)

@@ -105,7 +105,7 @@ def _is_year(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _are_days(numbers: NDArray[np.float64]) -> bool:
-    """Whether all are a month, or a day and a month in either order: 7, 3101 or 131."""
+    """Whether all numbers are a month, or a day and a month in either order: 7, 3101 or 131."""
     first, last = np.divmod(numbers, 100)
 
     def is_in(part: NDArray[np.float64], most: int) -> NDArray[np.bool_]:

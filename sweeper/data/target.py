@@ -1,6 +1,6 @@
 """Numeric targets: transformed for training, and back in their own unit.
 
-Only NumPy is needed; what it does to JAX arrays is done by `jax.numpy`, given as `xp`.
+Only NumPy is needed; for JAX arrays, pass `jax.numpy` as `xp`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def transformed(target: NDArray[np.float64], transform: str) -> NDArray[np.float
 
 
 def in_unit(scaled: Any, scale: ArrayLike, mean: ArrayLike, transform: str, xp: Any = np) -> Any:
-    """Targets in their own unit, shaped (rows, targets), of targets as models are trained on them.
+    """Targets in their own unit, shaped (rows, targets), from those that models are trained on.
 
     Scaling is undone by `scale` and `mean`, one of each for each target, then `transform`.
     """

@@ -53,7 +53,7 @@ class Scaling:
         return x * scale + shift if self.to_range else (x - shift) / scale
 
     def undo(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The columns that scaling made `x` of, up to rounding."""
+        """The columns that scaling turned into `x`, up to rounding."""
         scale, shift = np.array(self.scale), np.array(self.shift)
         return (x - shift) / scale if self.to_range else x * scale + shift
 
@@ -86,7 +86,7 @@ class Quantiles:
         return scaled
 
     def undo(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The columns that scaling made `x` of, between the smallest and largest quantile."""
+        """The columns that scaling turned into `x`, between the smallest and largest quantile."""
         from scipy.special import ndtr
 
         columns = zip(np.transpose(ndtr(x)), map(np.array, self.quantiles), strict=True)

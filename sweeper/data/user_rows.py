@@ -157,7 +157,7 @@ def _tabled(
 
 
 def _check_indices(config: StudyConfig, data: FunctionTable, returned: Mapping[str, Any]) -> None:
-    """Refuse parts with equally many rows whose indices differ: they would be paired by position.
+    """Refuse parts with equally many rows but different indices: they would be paired by position.
 
     Raises:
         DataError: with the names of two such parts.

@@ -94,7 +94,7 @@ class Shares:
 
 
 def shares(memory_fraction: float, threads: int, workers: int) -> Shares:
-    """Half to the parent, the rest to the workers in equal parts; nothing for idle sides.
+    """The shares: half to the parent, the rest to the workers in equal parts; nothing to idle ones.
 
     The sum is `memory_fraction`, but at most `MAX_SHARED_FRACTION` minus 0.02 per process, of which
     at most half is subtracted: a machine with many cores has many workers.

@@ -40,7 +40,7 @@ from sweeper.trial import Scalar
 
 @dataclass(slots=True)
 class Fleet:
-    """Sends each bucket of a plan to threads or workers, or to the only ones there are.
+    """Sends each bucket of a plan to threads or workers, whichever exist.
 
     This decides where a bucket runs, never what it computes. `start_workers` is called when a
     bucket first needs them, which never happens in a study whose trials all share programs.

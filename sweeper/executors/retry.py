@@ -43,7 +43,7 @@ class WorkerLostError(WorkerDiedError):
 
 
 class WorkerGivenUpError(WorkerLostError):
-    """The worker was given up although it was there: not the bucket's fault at all."""
+    """The worker was given up although it still existed; the bucket is not the cause."""
 
 
 Attempt = Callable[[Work], Outcome]

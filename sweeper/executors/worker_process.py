@@ -1,9 +1,9 @@
 """One worker process, from start to end: a loky pool with one worker, its log and its signals.
 
-A thread of this process reads its output from a pipe. So the last output of a dead worker is known,
-and a worker that writes endlessly fills neither the disk nor a terminal. Signals and the current
-directory are kept from processes that Python starts here, since the program that runs the study
-handles them.
+A thread of this process reads its output from a pipe. The last output of a dead worker is therefore
+known, and a worker that writes endlessly fills neither the disk nor a terminal. Processes that
+Python starts here get no signals, which the program that runs the study handles, and import nothing
+from the current directory.
 """
 
 from __future__ import annotations

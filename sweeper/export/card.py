@@ -62,7 +62,7 @@ def model_card(
 
 
 def with_use(card: str, use: str) -> str:
-    """The card of a model with another text on how to use it, for the same model in other files."""
+    """The card of a model with another text on how to use it, for the model in another format."""
     before, after = card.split(f"{USE}\n\n")
     _, heading, rest = after.partition("\n## ")
     return f"{before}{USE}\n\n{use}\n{heading}{rest}"

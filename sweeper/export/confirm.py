@@ -1,7 +1,7 @@
 """Trains the best trials again with fresh seeds, to see whether they are good or were lucky.
 
-The best of many noisy values is usually better than what it would give again. So the finalists form
-a study of their own, in which each is trained with several seeds on the same split.
+The best of many noisy values is usually better than a repetition would be. The finalists therefore
+form their own study, in which each is trained with several seeds on the same split.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sweeper.models.mlp import AnyArray
 from sweeper.models.user_network import evaluated
 from sweeper.process import DISTRIBUTION
 
-# the largest relative difference between what a file predicts and what its model does
+# the largest relative difference between the predictions of a file and of its model
 TOLERANCE = 1e-5
 OTHERWISE = "export without --format: load.py runs every model"
 
@@ -91,7 +91,7 @@ def relative_difference(
 
 
 def refuse_different(difference: float, name: str) -> None:
-    """Refuse a file that does not predict what its model does.
+    """Refuse a file whose predictions differ from those of its model.
 
     Raises:
         SetupError: with the largest difference.

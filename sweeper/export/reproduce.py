@@ -196,7 +196,7 @@ def _text_of(file: Path) -> str:
 
 @contextmanager
 def _with_file_lines(file: Path, hint: str | None = None) -> Iterator[None]:
-    """Name the lines of the study file, since the text that `config` was read from has no file."""
+    """Let errors name lines of the study file, since `config` was read from text without a file."""
     try:
         yield
     except (StudyError, DataError) as error:

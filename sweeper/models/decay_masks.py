@@ -27,9 +27,9 @@ class Marks:
     """A tree with one mark per parameter, as a function of the parameters that returns it.
 
     Optax calls masks and labels that are callable. A tree shaped like a model is callable if the
-    model has a `__call__`; `optax.partition` would then pass the parameters through the labels. So
-    the tree is wrapped in this class, which is not a PyTree and returns it for parameters and for
-    updates.
+    model has a `__call__`; `optax.partition` would then pass the parameters through the labels. The
+    tree is therefore wrapped in this class, which is not a PyTree and returns it for parameters and
+    for updates.
     """
 
     def __init__(self, tree: PyTree) -> None:

@@ -1,7 +1,7 @@
 """A model as programs use it: one vector of parameters, and a function of it.
 
-So optimizers work on a single array. That compiles faster than one update per leaf, and is also
-faster to run on small networks (`scripts/bench` measures both together with everything else).
+Optimizers therefore work on a single array. That compiles faster than one update per leaf, and also
+runs faster on small networks (`scripts/bench` measures both together with everything else).
 """
 
 from __future__ import annotations

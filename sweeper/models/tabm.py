@@ -1,7 +1,7 @@
 """TabM: members of an ensemble that share their weights (Gorishniy et al. 2024, arXiv 2410.24210).
 
-Every member is an MLP. Its layers have the weights of all members, with their inputs and outputs
-scaled by vectors of its own, and a bias of its own, as in BatchEnsemble (Wen et al. 2020). The last
+Every member is an MLP. Its layers share their weights with the other members, but scale inputs and
+outputs by its own vectors and add its own biases, as in BatchEnsemble (Wen et al. 2020). The last
 layers share nothing.
 """
 

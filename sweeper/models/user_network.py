@@ -236,7 +236,7 @@ class UserNetwork(Network):
         return outputs.astype(self.dtype), arrays_of(after)
 
     def model(self, parameters: Vector | None = None, traced: Traced | None = None) -> Any:
-        """The model in Equinox; of its state, if it has one, it holds the shapes."""
+        """The model in Equinox; it contains the shapes of its state, if it has one."""
         own = self._own(parameters, traced)
         return own if self.state is None else StatefulModel(own, state_of(self.state))
 

@@ -108,7 +108,7 @@ class Plots:
     ) -> StudyFigure:
         """The first objective over each of `params`, by default all, the most important first.
 
-        `trials` have a ring, by default the best.
+        `trials` are marked with a ring, by default the best.
         """
         study = PublishedStudy(self.run_dir)
         names = _columns(study, params)
@@ -131,10 +131,7 @@ class Plots:
     def pareto(
         self, metrics: Sequence[str] | None = None, *, trials: Sequence[int] | None = None
     ) -> StudyFigure:
-        """The trade-off between two objectives, by default the first two.
-
-        `trials` have a ring.
-        """
+        """The trade-off between two objectives, by default the first two; `trials` have a ring."""
         study = PublishedStudy(self.run_dir)
         known, chosen = _objectives(study), None
         if metrics is not None:

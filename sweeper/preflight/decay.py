@@ -81,7 +81,7 @@ def partly_idle(config: StudyConfig, programs: Programs) -> tuple[str, ...]:
 
 
 def doubtful_rules(config: StudyConfig, programs: Programs) -> Iterator[str]:
-    """Warnings about rules that match no array of the models looked at, if there may be others."""
+    """Warnings about rules that match no array of the inspected models, if there may be others."""
     if config.trial is not None or all(_are_few(config, kind) for kind in config.kinds):
         return  # check_decay has refused such rules
     for key, table in decays_of(config.optimizer).items():

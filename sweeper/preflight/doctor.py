@@ -52,7 +52,7 @@ class MachineFinding:
 
 
 def diagnose(run_dir: Path, granted: Limits | None = None) -> Iterator[MachineFinding]:
-    """Yield each finding as soon as it is known; results would be written to `run_dir`.
+    """Yield each finding as soon as it is known; `run_dir` is where results would be written.
 
     `granted` are the limits of the control groups of this process.
     """

@@ -71,7 +71,8 @@ def _under_logits(
 ) -> Iterator[tuple[str, str, UserNetwork, Any]]:
     """Networks whose outputs may be probabilities although the loss takes logits.
 
-    Each with its key, its loss and some inputs; those whose operations rule it out are left out.
+    Each comes with its key, its loss and some inputs. Networks whose operations rule it out are
+    left out.
     """
     train = settings.train
     if isinstance(train, SupervisedTable):

@@ -261,7 +261,7 @@ def _classes(data: Dataset) -> Iterator[dict[str, Any]]:
 
 # digits of an expected number of trials
 _DIGITS = 9
-# below this share of trials with a partner, a search space is reported to stack badly
+# if a smaller share of the trials has another of the same structure, `plan` gives advice
 _FEW = 0.5
 
 

@@ -123,7 +123,7 @@ class TrialRuns:
 
     @property
     def batches(self) -> list[Batch]:
-        """The inputs of the steps of an epoch, except for the order of the rows."""
+        """The inputs of the first steps of an epoch, without shuffling the rows."""
         size = self.config.train.batch_size
         starts = range(0, len(self.data.x_train) - size + 1, size)[:_BATCHES]
         x, y = self.data.x_train, self.data.y_train

@@ -1,9 +1,10 @@
 """Which floats of user-defined models programs get at run time, and why others are compiled in.
 
 A float is traced if the function, its model and its gradient can be traced with an array in its
-place, and then are what they are with a Python float: the same parameters, static fields and
+place, and are then the same as with a Python float: the same parameters, static fields and
 operations. Where a float takes another branch, as 0 does in `eqx.nn.Dropout`, the numbers must be
-the same instead. All of that is tried with values that are drawn, not with the one in the file.
+the same instead. All of this is tried with values that trials may draw, not with the one in the
+file.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ def decide_traced_arguments(
 ) -> tuple[StudyConfig, tuple[str, ...]]:
     """The study with its `traced_arguments`, and warnings about continuous settings.
 
-    What its records or its file say stands. `measure_compile` is called if there is a warning: how
-    many seconds each program takes at least, in a study that compiles several at a time.
+    If its records or its file name them, these are kept. `measure_compile` is called if there is a
+    warning: how many seconds each program takes at least, in a study that compiles several at a
+    time.
     """
     if config.traced_arguments is not None:
         return config, ()

@@ -47,8 +47,8 @@ class Alternating(OfParts):
     The epoch determines the phase: first the warm-up, then cycles. In a `map` loop, the lengths of
     phases may differ between lanes at no cost: a lane takes one branch, and `traced` names the
     lengths that it gets. Under `vmap`, a branch that differs between lanes is computed for all of
-    them. So there, lanes are always in the same epoch (`has_clock`), and lengths split trials: a
-    searched length costs one program per value.
+    them. Lanes are therefore always in the same epoch there (`has_clock`), and lengths split
+    trials: a searched length costs one program per value.
 
     `phase` is the only one compiled in, if there is one program per phase. Parallel lanes may then
     be in different epochs: those in another phase wait for their own program.

@@ -71,7 +71,7 @@ def _in_unit(metric: Metric, data: DataSpec) -> Metric:
 def _of_finite_chances(metric: Metric) -> Metric:
     """`metric`, or NaN if a model has no class probabilities for an example that counts.
 
-    Its outputs are NaN or infinite then. They would otherwise count as predictions of a class.
+    Its outputs are then NaN or infinite, which would otherwise count as predictions of a class.
     """
 
     @wraps(metric)

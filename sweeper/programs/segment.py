@@ -163,8 +163,8 @@ def _at(array: Array, index: Int[AnyArray, ""]) -> Array:
 def train_together(program: Program, lanes: Lanes, data: DeviceData) -> Segment:
     """Train all lanes in parallel, in the same epoch at a time.
 
-    So a step does the same for all of them in an epoch, and a branch by the epoch is a single one.
-    A lane that does not train in an epoch stays unchanged.
+    A step then does the same for all of them, and a branch on the epoch is a single one. A lane
+    that does not train in an epoch stays unchanged.
     """
     order = jnp.asarray(data.order)
     n_lanes, n_epochs = len(lanes.start), order.shape[1]

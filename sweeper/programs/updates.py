@@ -28,7 +28,7 @@ from sweeper.programs.schedules import Number
 
 Chunk = Float[Array, " chunk"]
 
-# chunks four times as large take a tenth longer at width 32, and as long at 128
+# chunks four times as large take a tenth longer at width 32, and just as long at 128
 _CHUNK = 1024
 
 

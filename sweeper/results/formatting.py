@@ -42,8 +42,8 @@ def duration(seconds: float) -> str:
 def number(value: object, digits: int = 4) -> str:
     """A value of a trial, with this many digits unless it is an integer; a dash for None.
 
-    12, 0.0123, 48123, 3.88e15, 1.5e-7: like `fmt` in page.js, which rounds halves up, too. What is
-    below 1, such as 0.99997, is not rounded to it, unless it needs more than 6 digits.
+    12, 0.0123, 48123, 3.88e15, 1.5e-7: like `fmt` in page.js, which rounds halves up, too. A number
+    below 1, such as 0.99997, is not rounded to 1, unless it needs more than 6 digits.
     """
     if value is None:
         return "-"

@@ -41,7 +41,7 @@ def imported_from(run_dir: RunDir) -> str | None:
 
 
 def is_unfinished(run_dir: RunDir, source: str) -> bool:
-    """Whether a run directory only has what an import from `source` left that was interrupted."""
+    """Whether a run directory only contains what an interrupted import from `source` left."""
     parts = run_dir.spans, run_dir.buckets, run_dir.metrics / _PART
     for path in run_dir.root.rglob("*"):
         if path == run_dir.staging or run_dir.staging in path.parents:

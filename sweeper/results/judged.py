@@ -40,7 +40,8 @@ def is_of_earlier_epoch(trial: Mapping[str, Any], settings: Mapping[str, Any]) -
 def _is_of_best_epoch(trial: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
     """Whether a row is known to have the value of its `best_epoch`.
 
-    Each replicate and fold has an epoch of its own, as has a metric other than the first objective.
+    Each replicate and fold has its own best epoch, and so does a metric other than the first
+    objective.
     """
     study = settings.get("study", {})
     n_members = (study.get("replicates") or 1) * (study.get("folds") or 1)

@@ -104,7 +104,7 @@ class Publisher:
         run_dir.metrics.mkdir(parents=True, exist_ok=True)
 
     def publish(self, ledger: Committed, *, final: bool = False) -> None:
-        """Publish what is committed, if it is worth the cost now; `final` publishes everything.
+        """Publish what is committed, if that is worth the time now; `final` publishes everything.
 
         The first call writes every file, even if it only has columns, so that readers can start
         before the first round is closed.

@@ -1,7 +1,7 @@
 """Builds the Arrow tables of the published files from the records of a ledger.
 
-Arrays are built from their buffers, because other ways to convert Python or NumPy values import
-pandas, which takes longer than a small study spends on publishing.
+Arrays are built from their buffers, because all other ways to convert Python or NumPy values import
+pandas, which takes longer than publishing a small study.
 """
 
 from __future__ import annotations

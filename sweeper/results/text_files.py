@@ -63,7 +63,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Refuse a file that exists, before long work whose result would be written there.
+    """Refuse a file that exists, before the long work whose result would be written to it.
 
     Raises:
         StudyError: it exists.
@@ -78,7 +78,7 @@ def _existing(path: Path) -> StudyError:
 
 
 def refuse_other(path: Path, mark: str) -> None:
-    """Refuse to replace a file that does not contain `mark`, so that another command wrote it.
+    """Refuse to replace a file without `mark`, which this command did not write.
 
     Raises:
         StudyError: there is such a file.

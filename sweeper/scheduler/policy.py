@@ -14,7 +14,7 @@ from sweeper.scheduler.population import one_of_each
 from sweeper.scheduler.switching import MAX_BRANCHES
 
 _PARALLEL_BEFORE = 32  # until edition 2
-# if results decide which trials go on or come next, a generation is this part of all trials
+# if results decide which trials continue or come next, a generation is this part of all trials
 _GENERATIONS = 8
 # rounds per trial, and the least seconds of training per round, in all threads together
 _ROUNDS = 4

@@ -122,9 +122,9 @@ def _groups(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
 
 
 def _alike(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
-    """Each structure once, the largest first, grouped by what all lanes of a program share.
+    """Each structure once, the largest first, grouped by what the lanes of a program share.
 
-    That is the rows of a step, and how it is compiled, which depends on whether it draws numbers.
+    These are the rows of a step, and how it is compiled, which depends on whether it draws numbers.
     """
     first: dict[str, Branch] = {}
     for branch in branches:

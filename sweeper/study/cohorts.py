@@ -33,7 +33,8 @@ def losers_of_halving(
     """The trials that successive halving ends at a rung: all but the best 1 in `reduction_factor`.
 
     Low scores are good; of equal ones the trial with the lowest number is the best. At least one
-    trial goes on. The rule is that of Jamieson and Talwalkar (2016), https://arxiv.org/abs/1502.07943.
+    trial continues. The rule is that of Jamieson and Talwalkar (2016),
+    https://arxiv.org/abs/1502.07943.
     """
     order = np.lexsort((numbers, scores))
     losers = np.zeros(len(scores), bool)
@@ -99,7 +100,7 @@ class Cohort:
 
 
 class CohortPruner(BasePruner):
-    """Judges all trials that have come equally far together.
+    """Judges all trials that have come equally far at once.
 
     Subclasses say after which epochs they judge, and which trials lose.
     """

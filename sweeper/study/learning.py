@@ -327,7 +327,7 @@ def _of_optuna(name: str, study: Any) -> EarlierStudy:
 
 
 def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
-    """Refuse what optimised something else; Optuna need not know the name of a metric."""
+    """Refuse a study with another objective; an Optuna study need not name its metrics."""
     own = config.study.objectives, config.study.directions
     theirs = study.objectives or own[0], study.directions
     if own == theirs:

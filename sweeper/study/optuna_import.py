@@ -1,4 +1,4 @@
-"""Writes the trials of an Optuna study as the tables of a run directory, to be looked at.
+"""Writes the trials of an Optuna study as the tables of a run directory, for viewing them.
 
 The directory has no ledger: its tables are a view of the Optuna study, and importing it again
 replaces them. Nothing can be trained there.
@@ -300,7 +300,7 @@ def _check_integers(
 def _row(
     config: StudyConfig, trial: FrozenTrial, names: Mapping[str, str], before: int
 ) -> dict[str, Any]:
-    """The row of a trial; what is always known of a trial of this package is 0, none or empty.
+    """The row of a trial; columns that only trials of this package have are 0, null or empty.
 
     A complete trial with a value that is not finite has diverged, as trials of this package do. The
     first epoch is the step after `before`.

@@ -110,7 +110,7 @@ class ReseededPruner:
 
 
 def _has_own(inner: BaseSampler, hook: str) -> bool:
-    """Whether a sampler implements a hook; the inherited ones of Optuna do nothing."""
+    """Whether a sampler implements a hook; those inherited from Optuna do nothing."""
     return getattr(type(inner), hook) is not getattr(BaseSampler, hook)
 
 
@@ -200,7 +200,7 @@ class NotingStorage(InMemoryStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """All trials, without checking each one if only complete ones are wanted, as by pruners."""
+        """All trials, without checking each if only complete ones are requested, as pruners do."""
         if deepcopy or states != (TrialState.COMPLETE,):
             every = super().get_all_trials(study_id, deepcopy, states)
         else:

@@ -115,7 +115,7 @@ def _of_cmaes(trial: FrozenTrial) -> FrozenTrial:
 
 
 def of_first_generation(config: StudyConfig) -> dict[str, int]:
-    """The attributes of a trial that NSGA-II counts to its first generation."""
+    """The attributes with which NSGA-II counts a trial to its first generation."""
     if config.study.sampler.name != "nsgaii":
         return {}
     return {optuna.samplers.NSGAIISampler._get_generation_key(): 0}

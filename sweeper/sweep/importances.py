@@ -93,7 +93,7 @@ class Importances:
 
 
 def has_importances(config: StudyConfig, ended: EndedTrials) -> bool:
-    """Whether importances can be computed of a study with these finished trials."""
+    """Whether importances can be computed for a study with these finished trials."""
     return bool(config.search) and ended.counts["COMPLETE"] >= LEAST_TRIALS
 
 

@@ -57,7 +57,7 @@ class Leaving:
         return f"{reason}: {lost}run the same command to {then}"
 
     def _is_own(self) -> bool:
-        """Whether the run directory was not replaced since the last round, as far as is known."""
+        """Whether the run directory is still the same as at the last round, as far as is known."""
         try:
             return self._status is None or read_status(self.run_dir).run_id == self._status.run_id
         except SetupError:

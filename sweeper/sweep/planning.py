@@ -1,4 +1,4 @@
-"""A study's forecast for its data and device, and the classes that it will surely need."""
+"""A study's forecast for its data and device, and the classes that it is certain to need."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def data_sizes(config: StudyConfig, data: Dataset) -> DataSizes:
 def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]) -> dict[str, str]:
     """Digests of the inputs of a study's forecast, and of `forecast` itself, as JSON.
 
-    The number of trials, and how many train at a time, are not among them: a plan still holds when
-    a study gets more.
+    The number of trials, and how many train at a time, are not among them: a plan remains valid if
+    a study gets more trials.
     """
     others = len(config.members), config.keeps is not None, config.execution.precision
     settings = {k: v for k, v in config.canonical().items() if k not in _WITHOUT_EFFECT}
@@ -104,7 +104,7 @@ def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]
 def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:
     """The forecast in a file that `plan --json` wrote for this study, data and device.
 
-    What else the file says is not read, but must be as it was written.
+    The rest of the file is not read, but must be as it was written.
 
     Raises:
         StudyError: it is not such a file, was written for something else, or was edited.
@@ -167,7 +167,7 @@ Prepare = Callable[[ProgramClass, Mapping[str, Scalar]], None]
 
 
 def prepare_classes(config: StudyConfig, data: Dataset, session: Session, prepare: Prepare) -> None:
-    """Start to compile the classes of the lattice that some trial will surely be in."""
+    """Start to compile the classes of the lattice that are certain to get a trial."""
     policy = policy_of_session(config, session)
     structure_of = structures(config, Programs(data_spec(config, data)), policy.lane_loop)
     for program_class, params in _likely_classes(config, structure_of, policy):

@@ -281,7 +281,7 @@ class Sweep:
     def _ask_ahead(self, plan: Plan) -> None:
         """Draw the proposals that will be needed while the round of `plan` trains.
 
-        As many as trials will surely end in it, and at least an equal share of `parallel` per
+        As many as trials are certain to end in it, and at least an equal share of `parallel` per
         round: this depends only on what is committed, never on how long asking or training take.
         """
         if not self._asks_ahead:

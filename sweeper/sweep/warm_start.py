@@ -65,7 +65,7 @@ def started_from(
 
 
 def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
-    """The directory to import the saved model's functions from; the study's are the user's own."""
+    """The directory to import the saved model's functions from; the study's own are trusted."""
     named = building(study_of_model(file))
     others = [(function, key) for function, key in named if function not in config.functions]
     code = Code.from_dict(file.record["code"])

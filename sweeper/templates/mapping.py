@@ -168,7 +168,7 @@ def _other_sources(raw: RawTable) -> Iterator[Flaw]:
 
 
 def _without_rows(problems: Sequence[Problem]) -> Iterator[Problem]:
-    """The problem that nothing says where the rows are, from which all else is guessed."""
+    """The problem that nothing says where the rows are, from which everything else is guessed."""
     for problem in problems:
         if problem.key == "data.source" and problem.found == MISSING:
             yield replace(problem, hint=f"pass the rows as data=..., or {problem.hint}")

@@ -1,7 +1,7 @@
-"""Event files for TensorBoard: a directory for the study, in it one for each trial.
+"""Event files for TensorBoard: a directory for the study, and in it one for each trial.
 
-A file is complete as soon as it has its name, which says what it has. Values are float32, since
-TensorBoard reads no others.
+A file is complete as soon as it has its name, which says what it contains. Values are float32,
+since TensorBoard reads no others.
 """
 
 # pyright: reportMissingImports=false
@@ -148,7 +148,7 @@ def _event(time: float, summary: Any, step: int = 0) -> Event:
 
 
 def _domain(entry: Mapping[str, Any]) -> summary_v2.Domain | None:
-    """The domain of a search entry, if TensorBoard can say it: one range, or choices of a type."""
+    """The domain of a search entry, if TensorBoard has it: one range, or choices of one type."""
     if entry.get("type") in ("int", "float") and not entry.get("or"):
         return summary_v2.RealInterval(float(entry["low"]), float(entry["high"]))
     choices = entry.get("choices", ())

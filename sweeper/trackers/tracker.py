@@ -112,7 +112,7 @@ class Tracker(Protocol):
 def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Tables in tables as one, with dotted keys; settings without a value are left out.
 
-    A table with other keys than names, such as classes by their text, stays one value.
+    A table whose keys are not names, such as class labels, remains one value.
     """
     found: dict[str, Any] = {}
     for name, value in tables.items():

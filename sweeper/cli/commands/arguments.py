@@ -140,7 +140,7 @@ def refuse_a_file(path: Path) -> None:
 
 
 def refuse_misspelt(path: Path) -> None:
-    """Raise a SetupError if a run directory does not exist, and another one may be meant."""
+    """Raise a SetupError if a run directory does not exist and another one has a similar name."""
     if near := near_run(path):
         raise SetupError(Problem(str(path), "", "no such run directory", near))
 

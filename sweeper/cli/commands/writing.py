@@ -1,6 +1,6 @@
 """Commands that write files for others, or print their schemas.
 
-These are init and trial, which write study files, export-optuna and schema.
+These are init and trial, which write study files; export-optuna; import-optuna; and schema.
 """
 
 from __future__ import annotations

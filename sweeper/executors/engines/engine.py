@@ -1,4 +1,4 @@
-"""A cluster engine as sweeper needs it: its workers, and what they can be asked."""
+"""The interface of a cluster engine: its workers, and the requests that they answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClusterWorker:
 
 
 class AddressError(Exception):
-    """No engine answers at an address; the message says what does, or why nothing does."""
+    """No engine answers at an address; the message says what answers, or why nothing does."""
 
 
 class LostError(Exception):

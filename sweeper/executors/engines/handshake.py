@@ -21,7 +21,7 @@ Survey = Callable[[], dict[str, Any]]
 
 
 def make_survey(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Survey:
-    """A function that returns what matters to a study about the machine where it is called.
+    """A function that describes the machine where it is called, as far as it matters to a study.
 
     It is a closure that only uses the standard library, so that engines can send it to machines
     where sweeper is missing or has another version.

@@ -153,10 +153,10 @@ class Roster:
             self._alone_since = time.monotonic()
 
     def check_open(self) -> None:
-        """Continue only while something is to be trained.
+        """Check that something is still to be trained.
 
         Raises:
-            ClosedError: nothing is, any more.
+            ClosedError: nothing is.
         """
         with self._changed:
             if self._is_closed:

@@ -195,7 +195,7 @@ def clear_staging(run_dir: RunDir) -> None:
 
 
 def move_aside(run_dir: RunDir) -> Path | None:
-    """Rename the directory of a study to its time, in one step, while no other process runs it.
+    """Append the time to the name of a study's directory, in one step, if no other process runs it.
 
     A link to a directory is kept, since the new one must be on the same disk. Returns its new path,
     or None if it has no study.

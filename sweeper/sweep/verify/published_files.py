@@ -1,4 +1,4 @@
-"""Checks and rewrites files next to the tables of a study, for people and for exports."""
+"""Checks and rewrites the files next to the tables of a study, which are for people and exports."""
 
 from __future__ import annotations
 
