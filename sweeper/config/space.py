@@ -232,7 +232,7 @@ def _fitted(
 
 
 def _too_many(entry: IntSearch | FloatSearch, name: str, key: str) -> Iterator[Flaw]:
-    """Integer settings are planned value by value, which would take hours for more values."""
+    """Refuse too many values of an integer setting: planning goes through each, for hours."""
     most = _MAX_VALUES.get(name, _MAX_OF_OTHERS)
     if isinstance(entry, IntSearch) and entry.count() > most:
         found = f"{entry.count()} values from {entry.low} to {entry.high}"

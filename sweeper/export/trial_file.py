@@ -180,8 +180,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
         "number": row["trial_number"],
         "epochs": epochs if row["state"] == "FAIL" else row["epochs_done"],
         "class": {
-            # a lane of several structures is, bit for bit, a lane of a class with its structure
-            # alone
+            # bit for bit, a lane of several structures is one of a class with only its structure
             "strategy": "exact" if row["strategy"] == "switch" else row["strategy"],
             "lane_loop": row["lane_loop"],
             "capacity": row["capacity"],

@@ -198,6 +198,5 @@ def _lane_name(number: int, member: int) -> str:
 
 
 def _digest(content: bytes) -> str:
-    # not blake2b: processors have instructions for this one, and it covers every byte of every
-    # round
+    # not blake2b: processors have instructions for SHA-256, which reads every byte of every round
     return sha256(content).hexdigest()[:_DIGITS]

@@ -138,7 +138,7 @@ def test_sizes_of_arrays_are_left_out_on_request(bench: Callable[..., Bench]) ->
 
 
 def optax_schedule(name: str, steps: int, numbers: dict[str, float]) -> optax.Schedule:
-    """That of Optax, for a rate of 2."""
+    """The schedule of Optax with this name, for a rate of 2."""
     number = {**SHAPES[name], **numbers}
     match name:
         case "cosine":

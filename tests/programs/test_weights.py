@@ -67,7 +67,7 @@ def mean(errors: Any, weights: Any) -> Any:
 
 
 def score_of(function: Callable[..., float], choose: Callable[[Any], Any]) -> Any:
-    """A score of scikit-learn, of what is chosen of the outputs."""
+    """A score of scikit-learn for what `choose` returns for the outputs."""
 
     def score(outputs: Any, target: Any) -> float:
         y, weights = target

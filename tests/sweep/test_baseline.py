@@ -24,7 +24,7 @@ SMALL = ("study.n_trials=2", "search={}", "optimizer.lr=1e-5", "train.metrics=['
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> StudyConfig:
-    """A finished study whose trials hardly learn anything."""
+    """A finished study whose trials learn almost nothing."""
     config = study_in(tmp_path_factory.mktemp("compared"), STUDY, *SMALL)
     sweeper.run(config)
     return config

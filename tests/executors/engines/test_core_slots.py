@@ -15,7 +15,7 @@ def turns(seats: CoreSlots, *names: str, gpus: str = "") -> list[int]:
 
 
 def test_a_turn_that_was_given_back_can_be_taken() -> None:
-    """So no two share a GPU while another is idle."""
+    """This keeps two slots from sharing a GPU while another is idle."""
     seats = CoreSlots()
     assert turns(seats, "a", "b", "c", "d") == [0, 1, 2, 3]
     for name in ("b", "c"):
