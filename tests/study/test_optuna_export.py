@@ -182,7 +182,7 @@ def test_a_study_of_an_earlier_version_gets_no_trial_twice(run_dir: RunDir, tmp_
     url = f"sqlite:///{tmp_path / 'study.db'}"
     study = optuna.create_study(storage=open_storage(url), study_name="wine")
     study.add_trial(optuna.trial.create_trial(value=7.0, user_attrs={"epochs_done": 4}))
-    with pytest.raises(StudyError, match="an earlier version has exported trials"):
+    with pytest.raises(StudyError, match="an earlier version exported trials"):
         export_optuna(run_dir, url, None)
 
 
