@@ -74,8 +74,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; the others keep their order.
 
-    Of each test of which the suite runs no variant, the first one is marked `rule`, unless it is a
-    soak test.
+    If the suite runs no variant of a test, the first variant is marked `rule`, unless it is a soak
+    test.
     """
     here = Path(__file__).parent
     places = {here / name: place for place, name in enumerate(LONGEST)}
