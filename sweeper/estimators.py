@@ -173,9 +173,10 @@ class _Sweep(BaseEstimator, ABC):
             settings: further settings of the study, by dotted key or by table, such as
                 `{"train.batch_size": 64}`.
             validation_fraction: the share of the rows by which trials are judged.
-            metric: what they are judged by: accuracy (the default), f1, auroc, log_loss; r2 (the
-                default), rmse, mae; or loss. Without enough rows for r2, the default is rmse. A
-                function of your own is named as 'module:function', and needs a direction:
+            metric: what they are judged by: accuracy (the default), balanced_accuracy, f1, auroc,
+                average_precision, log_loss; r2 (the default), rmse, mae, mape; or loss. Without
+                enough rows for r2, the default is rmse. A function of your own is named as
+                'module:function', and needs a direction:
                 `settings={"study.direction": "minimize"}`.
             ensemble: average so many models at most, or 20 if True, instead of using the best one.
                 With fewer than 40 validation rows, `fit` warns and uses the best one.

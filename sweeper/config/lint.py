@@ -206,8 +206,10 @@ def _constraints(config: StudyConfig) -> Iterator[str]:
 _OF_HIDDEN_LAYERS = ("dropout", "layer_norm", "activation", "width")
 # the lowest and highest value of each metric
 _RANGES: Mapping[str, tuple[float | None, float | None]] = {
-    **dict.fromkeys(("accuracy", "f1", "auroc"), (0.0, 1.0)),
-    **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, None)),
+    **dict.fromkeys(
+        ("accuracy", "balanced_accuracy", "f1", "auroc", "average_precision"), (0.0, 1.0)
+    ),
+    **dict.fromkeys(("log_loss", "rmse", "mae", "mape"), (0.0, None)),
     "r2": (None, 1.0),
 }
 

@@ -23,19 +23,22 @@ TASK_OF_LOSS: Mapping[str, Task] = {
 }
 TASK_OF_METRIC: Mapping[str, Task] = {
     "accuracy": "classes",
+    "balanced_accuracy": "classes",
     "f1": "classes",
     "auroc": "classes",
+    "average_precision": "classes",
     "log_loss": "classes",
     "r2": "numbers",
     "rmse": "numbers",
     "mae": "numbers",
+    "mape": "numbers",
 }
 # losses that apply softmax or sigmoid themselves
 ON_LOGITS = ("cross_entropy", "binary_cross_entropy")
 # losses that can weight examples by class
 WEIGHED = ON_LOGITS
 # metrics where less is better; for user-defined ones this is not known
-_ERRORS = frozenset({"log_loss", "rmse", "mae", "sliced_wasserstein"})
+_ERRORS = frozenset({"log_loss", "rmse", "mae", "mape", "sliced_wasserstein"})
 
 Loss = Annotated[str, OneOf(tuple(TASK_OF_LOSS))]
 Metric = Annotated[str, OneOf(tuple(TASK_OF_METRIC))]
@@ -268,8 +271,9 @@ class SupervisedTable(EpochsTable):
     )
     metrics: Annotated[tuple[Metric, ...], Field(strict=False), FIXED] = Field(
         default=(),
-        description="metrics to report: accuracy, f1 (the mean over all classes, even if there are "
-        "two), auroc and log_loss for classes; r2, rmse and mae for numbers; or your own functions",
+        description="metrics to report: accuracy, balanced_accuracy, f1 (the mean over all "
+        "classes, even if there are two), auroc, average_precision and log_loss for classes; r2, "
+        "rmse, mae and mape for numbers; or your own functions",
         examples=[["accuracy", "auroc"]],
     )
 

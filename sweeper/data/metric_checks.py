@@ -12,9 +12,10 @@ from sweeper.config import StudyConfig
 from sweeper.config.train import column_of
 from sweeper.data.dataset import Dataset
 from sweeper.data.sizes import can_stratify
-from sweeper.errors import DataError, Problem, listed
+from sweeper.errors import DataError, Problem, counted, listed
 
 _CLASSES_SHOWN = 5
+_ZERO = 1e-6  # smaller shares of the largest target are 0
 
 
 def check_metrics(config: StudyConfig, data: Dataset) -> None:
@@ -32,6 +33,10 @@ def check_metrics(config: StudyConfig, data: Dataset) -> None:
         for metric, reason in undefined_on(config, data, y, part):
             if config.edition > 1 or f"val_{column_of(metric)}" in judges:
                 found.setdefault(metric, reason)
+    tested = data.y_test[data.counting("test")]
+    # a metric of test rows without a value is only missing, but this one would be huge
+    if "mape" in config.train.metrics and (reason := _zero(data, tested, "the test part")):
+        found.setdefault("mape", reason)
     if found:
         raise DataError(_problem(config, data, *one) for one in found.items())
 
@@ -40,7 +45,12 @@ def undefined_on(
     config: StudyConfig, data: Dataset, y: NDArray[Any], part: str
 ) -> Iterator[tuple[str, str]]:
     """Metrics of the study that have no value on the rows with these targets, and why."""
-    reasons = {"auroc": _one_class, "r2": _constant}
+    reasons = {
+        "auroc": _one_class,
+        "average_precision": _one_class,
+        "r2": _constant,
+        "mape": _zero,
+    }
     for metric in config.train.metrics:
         if metric in reasons and (reason := reasons[metric](data, y, part)):
             yield metric, reason
@@ -72,12 +82,21 @@ def _constant(data: Dataset, y: NDArray[Any], part: str) -> str | None:
     return None
 
 
+def _zero(data: Dataset, y: NDArray[Any], part: str) -> str | None:
+    units = np.abs(data.targets_in_unit(y.astype(np.float64)))
+    # a target of 0 that was standardized in single precision
+    n_rows = int((units < _ZERO * np.max(units, axis=0, initial=0)).any(axis=1).sum())
+    return f"a target is 0 in {counted(n_rows, 'row')} of {part}" if n_rows else None
+
+
 def _problem(config: StudyConfig, data: Dataset, metric: str, reason: str) -> Problem:
+    found = f"{metric} cannot be computed: {reason}"
+    if metric == "mape":
+        return config.problem("train.metrics", found, "write mae instead, or remove mape")
     split = config.data.split
     ways = ["fewer study.folds" if config.study.folds else "a larger data.split.val"]
     if split.time is None:
         ways.insert(0, "another data.split.seed")
     if can_stratify(config, data.rows_of_classes(split.train_on).values()):
         ways.insert(0, "data.split.stratify = true")
-    found = f"{metric} cannot be computed: {reason}"
     return config.problem("train.metrics", found, f"write {listed(ways, 'or')}, or remove {metric}")

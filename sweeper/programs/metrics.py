@@ -43,7 +43,7 @@ def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
         metric = _user_defined(name, settings)
         return metric if settings.train.target == "classes" else _in_unit(metric, data)
     metric = METRICS[name] if settings.edition > 3 else _EARLIER.get(name, METRICS[name])
-    if data.y_transform != "none":
+    if data.y_transform != "none" or name == "mape":  # a share of the target, including its mean
         return _in_unit(metric, data)
     if name not in _IN_UNITS:
         return metric
@@ -94,6 +94,20 @@ def accuracy(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> F
     return weighted_mean(is_right.astype(outputs.dtype), weights)
 
 
+def balanced_accuracy(
+    outputs: Outputs, y: AnyArray, weights: Weights | None = None
+) -> Float[Array, ""]:
+    """Share of each class's examples that are predicted as it, averaged over classes that occur."""
+    n_classes = max(2, outputs.shape[-1])
+    true = jax.nn.one_hot(y, n_classes, dtype=outputs.dtype)
+    is_right = (_predicted(outputs) == y).astype(outputs.dtype)
+    counts = jnp.ones_like(is_right) if weights is None else weights
+    of_class, right = counts @ true, (counts * is_right) @ true
+    occurs = of_class > 0
+    recalls = jnp.where(occurs, right / jnp.where(occurs, of_class, 1), 0)
+    return jnp.sum(recalls) / jnp.sum(occurs, dtype=outputs.dtype)
+
+
 def f1(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
     """Harmonic mean of precision and recall, averaged over classes that occur or are predicted."""
     n_classes = max(2, outputs.shape[-1])
@@ -120,15 +134,49 @@ def auroc(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Floa
             return _above(scores, positive)
         return _above_by_weight(scores, positive, weights)
 
+    return _of_each_class(area, outputs, y)
+
+
+def average_precision(
+    outputs: Outputs, y: AnyArray, weights: Weights | None = None
+) -> Float[Array, ""]:
+    """Mean precision over the thresholds at which examples of a class are found.
+
+    That is the area under the curve of precision against recall, as scikit-learn's
+    `average_precision_score` computes it. Classes are treated as by `auroc`.
+    """
+
+    def precision(scores: Float[Array, " batch"], positive: Bool[Array, " batch"]) -> Array:
+        counts = jnp.ones_like(scores) if weights is None else weights
+        found = jnp.where(positive, counts, 0)
+        order = jnp.argsort(-scores)
+        # for each example, those that rank at least as high
+        up_to = jnp.searchsorted(-scores[order], -scores, side="right") - 1
+        right, ranked = jnp.cumsum(found[order])[up_to], jnp.cumsum(counts[order])[up_to]
+        precisions = jnp.where(found > 0, right / jnp.where(found > 0, ranked, 1), 0)
+        return jnp.sum(found * precisions) / jnp.sum(found)  # 0 / 0 without positive examples
+
+    return _of_each_class(precision, outputs, y)
+
+
+def _of_each_class(
+    score: Callable[[Float[Array, " batch"], Bool[Array, " batch"]], Array],
+    outputs: Outputs,
+    y: AnyArray,
+) -> Float[Array, ""]:
+    """The score of the second of two classes, or the mean over several classes.
+
+    `score` gets numbers that rank the examples, and which of them are of the class; classes for
+    which it is NaN are left out of the mean.
+    """
     if outputs.shape[-1] == 1:
-        return area(outputs[:, 0], y == 1)
+        return score(outputs[:, 0], y == 1)
     if outputs.shape[-1] == 2:
-        return area(outputs[:, 1] - outputs[:, 0], y == 1)
+        return score(outputs[:, 1] - outputs[:, 0], y == 1)
     # logarithms rank like probabilities, and do not run together near 1
-    scores = jax.nn.log_softmax(outputs)
+    ranks = jax.nn.log_softmax(outputs)
     of_class = y[:, None] == jnp.arange(outputs.shape[-1])
-    areas = jax.vmap(area, in_axes=1)(scores, of_class)
-    return jnp.nanmean(areas)
+    return jnp.nanmean(jax.vmap(score, in_axes=1)(ranks, of_class))
 
 
 def log_loss(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
@@ -163,14 +211,23 @@ def mae(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[
     return mean_of(absolute_errors)(outputs, y, {}, weights)
 
 
+def mape(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
+    """Mean absolute error as a share of the target, over examples and targets."""
+    shares = jnp.mean(jnp.abs(outputs - y) / jnp.abs(y), axis=-1)
+    return jnp.mean(shares) if weights is None else weighted_mean(shares, weights)
+
+
 # in studies of editions 1 to 3, these are finite for outputs that are not
 _EARLIER: Mapping[str, Metric] = {"accuracy": accuracy, "f1": f1, "auroc": auroc}
 METRICS: Mapping[str, Metric] = {
     **{name: _of_finite_chances(metric) for name, metric in _EARLIER.items()},
+    "balanced_accuracy": _of_finite_chances(balanced_accuracy),
+    "average_precision": _of_finite_chances(average_precision),
     "log_loss": log_loss,
     "r2": r2,
     "rmse": rmse,
     "mae": mae,
+    "mape": mape,
 }
 _IN_UNITS = frozenset({"rmse", "mae"})
 

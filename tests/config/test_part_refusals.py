@@ -278,7 +278,7 @@ BROKEN = {
             34,
             "train.metrics",
             "accuracy does not fit the loss mse",
-            "write some of r2, rmse, mae",
+            "write some of r2, rmse, mae, mape",
         ),
     ),
     "a metric named twice": (

@@ -282,7 +282,7 @@ BROKEN = {
             25,
             "train.metrics",
             "accuracy is for classes, but the task is numbers",
-            "write one of r2, rmse, mae",
+            "write one of r2, rmse, mae, mape",
         ),
     ),
     "two metrics of one name": (
@@ -387,7 +387,8 @@ BROKEN = {
             24,
             "train.metrics",
             "r2 does not fit the loss cross_entropy",
-            'write one of accuracy, f1, auroc, log_loss, or loss = "mse"',
+            "write one of accuracy, balanced_accuracy, f1, auroc, average_precision, log_loss, "
+            'or loss = "mse"',
         ),
     ),
     "parts that leave nothing": (
@@ -596,14 +597,15 @@ def test_a_search_entry_is_refused_with_its_line(name: str, refused: Refused) ->
             "val_accuracy",
             {
                 "study.metric": 'write train.metrics = ["accuracy"]',
-                "train.metrics": 'write one of accuracy, f1, auroc, log_loss, or loss = "mse"',
+                "train.metrics": "write one of accuracy, balanced_accuracy, f1, auroc, "
+                'average_precision, log_loss, or loss = "mse"',
             },
         ),
         (
             "mse",
             "accuracy",
             "val_accuracy",
-            {"train.metrics": 'write one of r2, rmse, mae, or loss = "cross_entropy"'},
+            {"train.metrics": 'write one of r2, rmse, mae, mape, or loss = "cross_entropy"'},
         ),
         (
             "mse",
@@ -611,7 +613,7 @@ def test_a_search_entry_is_refused_with_its_line(name: str, refused: Refused) ->
             "val_acuracy",
             {
                 "study.metric": "the program reports train_loss, val_loss, n_parameters",
-                "train.metrics": 'write one of r2, rmse, mae, or loss = "cross_entropy"',
+                "train.metrics": 'write one of r2, rmse, mae, mape, or loss = "cross_entropy"',
             },
         ),
     ],

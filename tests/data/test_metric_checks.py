@@ -97,6 +97,19 @@ def test_r2_of_a_target_that_is_constant_names_it_and_its_value() -> None:
     assert "r2 cannot be computed: target 'size' is 5 in every row of the validation part" in text
 
 
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_mape_is_refused_if_a_target_is_0(part: str) -> None:
+    in_unit = np.array([[3, 0], [0, 2], [4, 0], [1, 1]])
+    zero, other = (in_unit - 2) / 3, [[1, 2], [1, 1]]
+    val, test = (zero, other) if part == "validation" else (other, zero)
+    data = numbers([[1, 1], [2, 3]], val, test, "price", "size")
+    mape = study("train.loss=mse", "train.metrics=['mape']", "data.split.stratify=false")
+    assert refusal(mape, data).endswith(
+        f"train.metrics: mape cannot be computed: a target is 0 in 3 rows of the {part} part; "
+        "write mae instead, or remove mape"
+    )
+
+
 def test_a_study_of_edition_1_continues_if_its_judging_metrics_exist() -> None:
     data = classes([0, 1, 0], [0, 0], [], "usual", "rare")
     check_metrics(study(AUROC, "edition=1"), data)

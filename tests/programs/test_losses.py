@@ -12,8 +12,10 @@ import numpy as np
 import optax
 import pytest
 from sklearn import metrics as sk
+from sklearn.preprocessing import label_binarize
 
 from sweeper.config import parse
+from sweeper.config.train import TASK_OF_METRIC
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.metrics import METRICS, metric_of
 from tests.programs import plain
@@ -27,6 +29,8 @@ NUMBERS = ("data.name=diabetes", "data.split.stratify=false")
 COMPANION = spec(1, **{**TRIAL.params, "lr": 2e-3})
 ADAM = optax.adam(1e-3)
 WAYS = plain.WAYS
+
+OF_CLASSES = {name for name, task in TASK_OF_METRIC.items() if task == "classes"}
 
 
 def same_in_every_way(study: Bench, expected: plain.Plain, *ways: str) -> None:
@@ -73,6 +77,13 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
         ("f1", "classes"): sk.f1_score(y, logits.argmax(1), average="macro", zero_division=0),
         ("auroc", "classes"): sk.roc_auc_score(y, chances, multi_class="ovr", average="macro"),
         ("log_loss", "classes"): sk.log_loss(y, chances, labels=range(4)),
+        ("balanced_accuracy", "classes"): sk.balanced_accuracy_score(y, logits.argmax(1)),
+        ("average_precision", "classes"): sk.average_precision_score(
+            label_binarize(y, classes=range(4)), chances, average="macro"
+        ),
+        ("balanced_accuracy", "one"): sk.balanced_accuracy_score(flags, one[:, 0] > 0),
+        ("average_precision", "one"): sk.average_precision_score(flags, sure),
+        ("average_precision", "two"): sk.average_precision_score(flags, sure),
         ("accuracy", "one"): sk.accuracy_score(flags, one[:, 0] > 0),
         ("f1", "one"): sk.f1_score(flags, one[:, 0] > 0, average="macro"),
         ("auroc", "one"): sk.roc_auc_score(flags, sure),
@@ -82,6 +93,7 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
         ("r2", "numbers"): sk.r2_score(true, numbers),
         ("rmse", "numbers"): sk.root_mean_squared_error(true, numbers),
         ("mae", "numbers"): sk.mean_absolute_error(true, numbers),
+        ("mape", "numbers"): sk.mean_absolute_percentage_error(true, numbers),
     }
     data = {
         "classes": (logits, y),
@@ -102,11 +114,11 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
 def test_a_metric_of_outputs_that_are_not_finite_is_not_finite(
     name: str, bad: float, n_outputs: int
 ) -> None:
-    if n_outputs == 1 and bad == np.inf and name in {"accuracy", "f1", "auroc"}:
+    if n_outputs == 1 and bad == np.inf and name in OF_CLASSES - {"log_loss"}:
         return  # a logit of infinity is the probability 1
     rng = np.random.default_rng(3)
     outputs = rng.normal(size=(36, n_outputs))
-    y = rng.normal(size=(36, n_outputs)) if name in {"r2", "rmse", "mae"} else np.arange(36) % 2
+    y = rng.normal(size=(36, n_outputs)) if name not in OF_CLASSES else np.arange(36) % 2
     one_row = outputs.copy()
     one_row[7, 0] = bad
     metric = jax.jit(METRICS[name])

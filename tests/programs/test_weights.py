@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn import metrics as sk
+from sklearn.preprocessing import label_binarize
 
 from sweeper.config import parse
 from sweeper.executors.trainer import Trainer
@@ -183,7 +184,7 @@ def test_numbers_train_as_in_plain_optax(
         ("kind", (CLASS_METRICS, "data.class_weights={a=2.0}")),
         pytest.param("kind", ("train.metrics=[]", "model.kind=tabm"), marks=pytest.mark.slow),
         pytest.param(
-            *("price,cost", ("train.loss=mse", "train.metrics=['r2','rmse','mae']")),
+            *("price,cost", ("train.loss=mse", "train.metrics=['r2','rmse','mae','mape']")),
             marks=pytest.mark.slow,
         ),
     ],
@@ -263,6 +264,15 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
         ("f1", "classes"): of_f1(y, logits.argmax(1), weights),
         ("auroc", "classes"): of_auroc(y, chances, weights),
         ("log_loss", "classes"): sk.log_loss(y, chances, sample_weight=weights),
+        ("balanced_accuracy", "classes"): sk.balanced_accuracy_score(
+            y, logits.argmax(1), sample_weight=weights
+        ),
+        ("average_precision", "classes"): sk.average_precision_score(
+            label_binarize(y, classes=range(4)), chances, sample_weight=weights
+        ),
+        ("average_precision", "one"): sk.average_precision_score(
+            flags, sure, sample_weight=weights
+        ),
         ("accuracy", "one"): sk.accuracy_score(flags, one[:, 0] > 0, sample_weight=weights),
         ("f1", "one"): of_f1(flags, one[:, 0] > 0, weights),
         ("auroc", "one"): of_auroc(flags, sure, weights),
@@ -270,6 +280,9 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
         ("r2", "numbers"): sk.r2_score(true, numbers, sample_weight=weights),
         ("rmse", "numbers"): sk.root_mean_squared_error(true, numbers, sample_weight=weights),
         ("mae", "numbers"): sk.mean_absolute_error(true, numbers, sample_weight=weights),
+        ("mape", "numbers"): sk.mean_absolute_percentage_error(
+            true, numbers, sample_weight=weights
+        ),
     }
     data = {"classes": (logits, y), "one": (one, flags), "numbers": (numbers, true)}
     assert {name for name, _ in expected} == METRICS.keys()
@@ -277,7 +290,7 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
         found = jax.jit(METRICS[name])(*map(jnp.asarray, (*data[kind], weights)))
         assert float(found) == pytest.approx(value, rel=1e-12), (name, kind)
     # r2 and the errors only see rows that count
-    for name in ("r2", "rmse", "mae"):
+    for name in ("r2", "rmse", "mae", "mape"):
         far = np.where(weights[:, None] > 0, numbers, np.inf)
         found = jax.jit(METRICS[name])(far, np.where(weights[:, None] > 0, true, 1e300), weights)
         assert float(found) == pytest.approx(expected[name, "numbers"], rel=1e-12), name
@@ -286,7 +299,7 @@ def test_every_metric_equals_that_of_scikit_learn() -> None:
 def test_metrics_of_transformed_targets_are_weighted_in_their_unit(
     weighted: Callable[..., Bench],
 ) -> None:
-    study = weighted("price", "train.loss=mse", "train.metrics=['r2','rmse','mae']")
+    study = weighted("price", "train.loss=mse", "train.metrics=['r2','rmse','mae','mape']")
     known = replace(data_spec(study.config, study.data), y_transform="log", y_mean=(1.0,))
     y, weights = study.data.y_val, study.data.w_val
     outputs = y + np.random.default_rng(0).normal(size=y.shape)
@@ -294,6 +307,7 @@ def test_metrics_of_transformed_targets_are_weighted_in_their_unit(
         "r2": sk.r2_score,
         "rmse": sk.root_mean_squared_error,
         "mae": sk.mean_absolute_error,
+        "mape": sk.mean_absolute_percentage_error,
     }.items():
         metric = metric_of(name, study.config.settings_of({}), known)
         expected = function(known.in_unit(y), known.in_unit(outputs), sample_weight=weights)
