@@ -61,6 +61,34 @@ def overridden(environment: Mapping[str, str], edition: int) -> Iterator[str]:
             yield f"{name.upper()}={said}"
 
 
+_X64, _MATMUL = "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION"
+# the value of execution.matmul_precision that is the same as one of JAX
+_MATMUL_PRECISIONS = {
+    **{name: name for name in ("default", "high", "highest")},
+    "bfloat16": "default",
+    "tensorfloat32": "high",
+    "float32": "highest",
+}
+
+
+def ignored_precisions(
+    environment: Mapping[str, str], precision: str, matmul_precision: str
+) -> Iterator[tuple[str, str]]:
+    """Environment variables that set another precision than the study, and what to write for each.
+
+    `precision` and `matmul_precision` are those of the study.
+    """
+    is_double = precision == "float64"
+    x64, matmul = (environment.get(name, "").strip() for name in (_X64, _MATMUL))
+    if x64.lower() in _BOOLEANS[not is_double]:
+        other = "float32" if is_double else "float64"
+        yield f"{_X64}={x64}", f'execution.precision = "{other}"'
+    wanted = _MATMUL_PRECISIONS.get(matmul)
+    if matmul and wanted != matmul_precision:
+        written = "execution.matmul_precision" + (f' = "{wanted}"' if wanted else "")
+        yield f"{_MATMUL}={matmul}", written
+
+
 _BOOLEANS = {
     False: ("0", "false", "off", "no", "n", "f"),
     True: ("1", "true", "on", "yes", "y", "t"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from sweeper.config.alternating import DATA, AlternatingTable, idle_parts
 from sweeper.config.conditions import Wanted
 from sweeper.config.coupled import CoupledTable
-from sweeper.config.jax_pins import overridden
+from sweeper.config.jax_pins import ignored_precisions, overridden
 from sweeper.config.kinds import is_function
 from sweeper.config.model import OF_NUMBERS, LayersTable, MlpTable, PartsTable
 from sweeper.config.optimizer import (
@@ -192,6 +192,10 @@ def _jax_settings(config: StudyConfig) -> Iterator[str]:
     if found := [*overridden(os.environ, config.edition)]:
         do = "does" if len(found) == 1 else "do"
         yield f"{listed(found)} {do} not apply to studies, which use JAX's default"
+    execution = config.execution
+    given = execution.precision, execution.matmul_precision
+    for variable, setting in ignored_precisions(os.environ, *given):
+        yield f"{variable} does not apply to studies; write {setting} instead"
 
 
 def _constraints(config: StudyConfig) -> Iterator[str]:

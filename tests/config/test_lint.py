@@ -178,3 +178,35 @@ def test_a_phase_that_no_trial_reaches_is_reported(overrides: list[str], epoch: 
     assert epoch is None or told[0].startswith(
         f"no trial reaches the phase follow, which begins in epoch {epoch}: the last is 5; "
     )
+
+
+DOUBLE, HIGHEST = "execution.precision=float64", "execution.matmul_precision=highest"
+
+
+@pytest.mark.parametrize(
+    ("variable", "overrides", "setting"),
+    [
+        ("JAX_ENABLE_X64=1", (), 'execution.precision = "float64"'),
+        ("JAX_ENABLE_X64=True", (DOUBLE,), None),
+        ("JAX_ENABLE_X64=0", (), None),
+        ("JAX_ENABLE_X64=0", (DOUBLE,), 'execution.precision = "float32"'),
+        ("JAX_ENABLE_X64=", (DOUBLE,), None),
+        ("JAX_DEFAULT_MATMUL_PRECISION=highest", (), 'execution.matmul_precision = "highest"'),
+        ("JAX_DEFAULT_MATMUL_PRECISION=float32", (), 'execution.matmul_precision = "highest"'),
+        ("JAX_DEFAULT_MATMUL_PRECISION=float32", (HIGHEST,), None),
+        ("JAX_DEFAULT_MATMUL_PRECISION=default", (), None),
+        ("JAX_DEFAULT_MATMUL_PRECISION=", (HIGHEST,), None),
+        ("JAX_DEFAULT_MATMUL_PRECISION=TF32_TF32_F32", (), "execution.matmul_precision"),
+    ],
+)
+def test_a_precision_in_the_environment_that_studies_ignore_is_reported(
+    variable: str,
+    overrides: tuple[str, ...],
+    setting: str | None,
+    read: Read,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(*variable.split("=", 1))
+    told = file_warnings(read("", "", *overrides))
+    expected = f"{variable} does not apply to studies; write {setting} instead"
+    assert told == (() if setting is None else (expected,))
