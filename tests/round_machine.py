@@ -153,6 +153,7 @@ def run(
     killing: frozenset[int] = frozenset(),
     ahead_after: int = 200,
     store: RunStore | None = None,
+    timer: Callable[[], float] = time.monotonic,
     clock: Callable[[], float] = time.time,
 ) -> Sweep:
     """Run the study to its end on `ledger`."""
@@ -164,6 +165,7 @@ def run(
             ledger=ledger,  # type: ignore[arg-type]
             train=SimulatedExecutor(formula(diverging), lambda spec: spec.number in killing).train,
             store=store or NoStore(),
+            timer=timer,
             clock=clock,
             structure_of=Structures(
                 lambda spec: config.settings_of(spec.params),

@@ -95,9 +95,14 @@ class Timeline:
         started_at: float | None = None,
         first: Activity | None = None,
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` is the time of day of spans, and `timer` measures how much time has passed."""
         self.started_at = round(clock() if started_at is None else started_at, 6)
-        self._clock = clock
+        self._clock, self._timer = clock, timer
+        self._began_s = timer() - max(0.0, clock() - self.started_at)
+        self.elapsed_s = 0.0
+        """Seconds from the start to the last cut, even if the time of day is changed meanwhile."""
         self._cut_at = self.started_at
         self._spent_s = dict.fromkeys([*map(str, Activity), IDLE], 0.0)
         self._ended: list[Span] = []
@@ -160,6 +165,7 @@ class Timeline:
             for own in (places[-1] for places in self._open.values() if places):
                 own.started_at = now
             self._cut_at = now
+            self.elapsed_s = self._timer() - self._began_s
             return spans
 
     def spent_s(self) -> dict[str, float]:
@@ -173,6 +179,7 @@ class Timeline:
         """The spans since the last cut; the time stops."""
         spans = self.cut()
         self._clock = lambda: self._cut_at
+        self._timer = lambda: self._began_s + self.elapsed_s
         return spans
 
     @property
@@ -188,11 +195,6 @@ class Timeline:
             spans = self._open.get(PROGRAM)
             activity = spans[-1].activity if spans else IDLE
             return _BEGINNING.get(activity, DOING[activity])
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds from the start to the last cut."""
-        return self._cut_at - self.started_at
 
     @property
     def _place(self) -> str:

@@ -32,6 +32,9 @@ class SweepContext:
     boundary: str | None = None
     """The text with which its session marks rows, if any."""
     clock: Callable[[], float] = time.time
+    """The time of day that rows record."""
+    timer: Callable[[], float] = time.monotonic
+    """Measures how long the session takes, even if the time of day is changed meanwhile."""
     ahead_after: int = 200
     """How many trials must have ended before proposals are drawn while others train."""
     busy_with: int = 128

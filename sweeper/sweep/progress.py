@@ -6,8 +6,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from sweeper.config import StudyConfig
@@ -33,6 +33,12 @@ class SessionProgress:
     ended_before: int
     xla_threads: int | None = None
     learned: Mapping[str, int] | None = None
+    timer: Callable[[], float] = time.monotonic
+    began_s: float = field(init=False)
+    """When it began, by the timer: the time of day may be changed."""
+
+    def __post_init__(self) -> None:
+        self.began_s = self.timer()
 
     @classmethod
     def begin(
@@ -70,7 +76,7 @@ class SessionProgress:
         stopper = stopped_by(self.config, state.kept_with_study)
         unasked = n_unasked(self.n_trials, state, is_stopped=stopper is not None)
         waiting = len(state.waiting) + unasked
-        rate = self._trials_per_s(len(state.ended), now)
+        rate = self._trials_per_s(len(state.ended))
         left = len(state.running) + waiting
         return Status(
             study=self.config.study.name,
@@ -132,9 +138,9 @@ class SessionProgress:
         everything = trained + sum(saved)
         return {"trained": trained, "without_pruning": everything, "pruned": len(pruned)}
 
-    def _trials_per_s(self, ended: int, now: float) -> float | None:
-        mine = ended - self.ended_before
-        return mine / (now - self.started_at) if mine and now > self.started_at else None
+    def _trials_per_s(self, ended: int) -> float | None:
+        mine, ran_s = ended - self.ended_before, self.timer() - self.began_s
+        return mine / ran_s if mine and ran_s > 0 else None
 
     def _cut_short(self, state: SweepState, waiting: int) -> str | None:
         """The timeout, if it leaves trials unstarted or has ended some in the last round."""

@@ -223,7 +223,8 @@ class SweepState:
         self.checkpoint_digests = closing.digests
         self.draw_ahead(closing.ahead)
         self.requests |= {request.key: request for request in closing.requests}
-        self.spent_s = closing.spent_s
+        # earlier versions read the time of day, which may be set back
+        self.spent_s = max(0.0, closing.spent_s)
         self._keep(closing.memory)
         for number, checkpoint in closing.live.items():
             self.running[number].checkpoint = checkpoint

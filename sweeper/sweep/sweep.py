@@ -54,7 +54,7 @@ class Sweep:
 
     def __init__(self, context: SweepContext) -> None:
         self._context = context
-        self._started = context.clock()
+        self._started_s = context.timer()
         with fault_points(Step.RESTORE):
             restored = restore(context.ledger, context.config)
         self.state: SweepState = restored.state
@@ -128,7 +128,7 @@ class Sweep:
         """Decide which trials of the open round end, and commit it."""
         state, context = self.state, self._context
         spans = context.timeline.cut()
-        state.spent_s = self._spent_before_s + context.clock() - self._started
+        state.spent_s = self._spent_before_s + context.timer() - self._started_s
         records = self._records(outcomes)
         state.absorb(records)
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]

@@ -47,7 +47,7 @@ def test_all_time_is_counted_and_no_row_overlaps(
     steps: list[tuple[float, str, str, Activity]],
 ) -> None:
     clock = Clock()
-    timeline = Timeline(clock.now - 10.0, Activity.IMPORT, clock)
+    timeline = Timeline(clock.now - 10.0, Activity.IMPORT, clock, clock)
     opened: dict[str, list[ExitStack]] = {place: [] for place in PLACES}
     spans: list[Span] = []
     for waited_s, step, place, activity in steps:
@@ -134,6 +134,20 @@ def test_a_clock_that_is_set_back_takes_no_time_away() -> None:
     clock.now -= 3.0
     assert sum(timeline.spent_s().values()) == 5.0
     assert timeline.cut() == ()
+
+
+@pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
+def test_elapsed_seconds_do_not_depend_on_the_time_of_day(jump_s: float) -> None:
+    clock, timer = Clock(), Clock(70.0)
+    timeline = Timeline(clock.now - 2.0, Activity.IMPORT, clock, timer)
+    timer.now, clock.now = timer.now + 5.0, clock.now + jump_s
+    timeline.cut()
+    assert timeline.elapsed_s == 7.0
+    timer.now += 1.0
+    timeline.end()
+    timer.now += 1.0
+    timeline.cut()
+    assert timeline.elapsed_s == 8.0
 
 
 def test_every_activity_has_a_name() -> None:

@@ -5,6 +5,7 @@ Each study runs on the round machine; what a crash changes there is `test_round_
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -214,7 +215,7 @@ class Clock:
 def test_a_study_ends_normally_when_its_time_is_spent() -> None:
     config = study([*FEW, "study.timeout=10s"])
     ledger = new_ledger()
-    run(config, ledger, clock=Clock())
+    run(config, ledger, timer=Clock())
     rows = ledger.trial_rows()
     assert 5 <= len(rows) < 16
     cut = [row for row in rows if row["reason"] == "timeout"]
@@ -226,21 +227,45 @@ def test_a_study_ends_normally_when_its_time_is_spent() -> None:
 def test_the_time_of_all_sessions_counts_and_can_be_extended() -> None:
     ledger = new_ledger()
     short = study([*FEW, "study.timeout=10s"])
-    run(short, ledger, clock=Clock())
+    run(short, ledger, timer=Clock())
     ended_then = ledger.trial_rows()
-    run(short, ledger, clock=Clock())
+    run(short, ledger, timer=Clock())
     assert ledger.trial_rows() == ended_then
 
-    run(study([*FEW, "study.timeout=2h"]), ledger, clock=Clock())
+    run(study([*FEW, "study.timeout=2h"]), ledger, timer=Clock())
     rows = ledger.trial_rows()
     assert len(rows) == 16
     assert rows[: len(ended_then)] == ended_then
 
 
+@pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
+def test_a_changed_time_of_day_does_not_change_a_timeout(jump_s: float) -> None:
+    config, days = study([*FEW, "study.timeout=10s"]), count(1e9, jump_s)
+    steady, changed = new_ledger(), new_ledger()
+    run(config, steady, timer=Clock(), clock=lambda: 1e9)
+    run(config, changed, timer=Clock(), clock=lambda: next(days))
+    assert contents(changed) == contents(steady)
+    assert restore(changed, config).state.spent_s == restore(steady, config).state.spent_s >= 10
+
+
+def test_a_negative_time_that_an_earlier_version_recorded_counts_as_0() -> None:
+    config, ledger = study(FEW), new_ledger()
+    run(config, ledger, timer=count(0.0, -100.0).__next__)
+    assert restore(ledger, config).state.spent_s == 0
+
+
+def test_the_rate_of_a_session_does_not_depend_on_the_time_of_day() -> None:
+    config, ledger, now = study(FEW), new_ledger(), iter((5.0, 35.0))
+    run(config, ledger)
+    progress = SessionProgress(config, "test", 16, 1e9, 0, timer=now.__next__)
+    status = progress.status(restore(ledger, config).state, 1e9 - 3600, "running")
+    assert status.trials_per_minute == pytest.approx(2 * 16)
+
+
 def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     def ended(ledger: Ledger, timeout: str, *more: str) -> Status:
         config = study([*FEW, f"study.timeout={timeout}", *more])
-        run(config, ledger, clock=Clock())
+        run(config, ledger, timer=Clock())
         state = restore(ledger, config).state
         return SessionProgress(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
 
@@ -296,6 +321,6 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
 
 def test_the_spent_time_is_in_the_ledger() -> None:
     ledger = new_ledger()
-    run(study([*FEW, "study.timeout=10s"]), ledger, clock=Clock())
+    run(study([*FEW, "study.timeout=10s"]), ledger, timer=Clock())
     *_, before, last = [closed.closing.spent_s for closed in ledger.rounds()]
     assert before < 10 <= last

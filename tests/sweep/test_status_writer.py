@@ -8,6 +8,7 @@ from pathlib import Path
 import sweeper
 from sweeper.results import formatting
 from sweeper.results.events import (
+    BucketFinished,
     BucketStarted,
     CompileFinished,
     CompilePlanned,
@@ -82,6 +83,22 @@ def test_the_status_says_where_each_bucket_has_started(tmp_path: Path) -> None:
     writer(RoundClosed(STATUS))
     writer.write(replace(STATUS, running=[{"bucket": 0}]))
     assert read_status(run_dir).running == [{"bucket": 0, "place": None}]
+
+
+def test_long_buckets_of_a_place_are_written_whatever_the_time_of_day_is(tmp_path: Path) -> None:
+    run_dir, now = RunDir(tmp_path), [0.0]
+    writer = StatusWriter(run_dir, lambda event: None, timer=lambda: now[0])
+    in_the_future = replace(STATUS, updated_at=1e12)
+    writer.write(replace(in_the_future, running=[{"bucket": 0}, {"bucket": 1}]))
+    writer(RoundStarted(1, 6))
+    seen: list[list[str | None]] = []
+    for bucket in (0, 1):
+        writer(BucketStarted(bucket, "c", "exact", "thread 0", (bucket,), 1))
+        seen.append([one["place"] for one in read_status(run_dir).running])
+        now[0] += 60.0
+    assert seen == [["thread 0", None], ["thread 0", "thread 0"]]
+    writer(BucketFinished(0, "thread 0", 0.0, True, 1.0, (0,)))
+    assert read_status(run_dir).updated_at < 1e12
 
 
 def test_a_study_trains_in_workers_if_any_place_is_not_a_thread() -> None:

@@ -89,7 +89,7 @@ def test_a_study_that_ran_out_of_time_goes_on_with_more_of_it() -> None:
     rules += ["schedule.parallel=8", "schedule.round_epochs=4"]
     ledger = round_machine.new_ledger()
     short = round_machine.study([*rules, "study.timeout=10s"])
-    ended = round_machine.run(short, ledger, clock=count(1.0).__next__).state.ended
+    ended = round_machine.run(short, ledger, timer=count(1.0, 4.0).__next__).state.ended
     assert ended.counts == {"COMPLETE": 8, "PRUNED": 8}
     assert (
         len(round_machine.run(round_machine.study(rules).with_edition(3), ledger).state.ended) == 16
