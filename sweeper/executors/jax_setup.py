@@ -197,20 +197,34 @@ def open_devices(variables: Mapping[str, str]) -> None:
         missing = {name: value for name, value in variables.items() if name not in os.environ}
         os.environ.update(missing)
         try:
-            jax.local_devices()
+            check_devices()
             _is_open, _fraction = True, carried_fraction(os.environ)
             _threads = _carried_threads(os.environ)
             # the number that XLA was given, or the number of cores, at that time
             if is_the_callers:
                 _threads = count_xla_threads() or len(usable_cpus())
-        except Exception as error:  # even a bare AssertionError
-            said = str(error).strip().splitlines() or ["there is none"]
-            found = f"no device can be opened: {said[0]}"
-            hint = f"unset or change {_PLATFORMS}, or run python -m sweeper doctor"
-            raise SetupError(Problem("JAX", "", found, hint)) from error
         finally:
             for name in missing:
                 del os.environ[name]
+
+
+def check_devices() -> None:
+    """Open the devices as the environment says, for a use of JAX that is not a study.
+
+    A later study in this process uses them as they are.
+
+    Raises:
+        SetupError: no device can be opened, or the number of threads is invalid.
+    """
+    if not has_open_devices():
+        check_xla_threads(os.environ)
+    try:
+        jax.local_devices()
+    except Exception as error:  # even a bare AssertionError
+        said = str(error).strip().splitlines() or ["there is none"]
+        found = f"no device can be opened: {said[0]}"
+        hint = f"unset or change {_PLATFORMS}, or run python -m sweeper doctor"
+        raise SetupError(Problem("JAX", "", found, hint)) from error
 
 
 def own_fraction() -> float | None:

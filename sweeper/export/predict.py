@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from sweeper.errors import (
     listed,
 )
 from sweeper.executors.jax_setup import configure_jax, jax_restored
+from sweeper.executors.memory_ladder import is_out_of_memory
 from sweeper.export.members import first_model
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.programs.saved_file import as_written, read_saved
@@ -61,8 +63,9 @@ def predicted(
     """
     with jax_restored():
         columns, n_rows = _predicted(model, rows, warn, keep, trust_code)
-    cells = zip(*columns.values(), strict=True)
-    return csv_text([*columns], cells, quote_formulas=quote_formulas, kept="\n\t"), n_rows
+    with _memory_for(rows):
+        cells = zip(*columns.values(), strict=True)
+        return csv_text([*columns], cells, quote_formulas=quote_formulas, kept="\n\t"), n_rows
 
 
 def _predicted(
@@ -80,7 +83,8 @@ def _predicted(
     if not targets:
         hint = "if it has a generator, make rows in Python: sweeper.load(...).generate(1000)"
         raise StudyError(Problem(str(model), "", "the models predict nothing", hint))
-    found = read_rows(rows, transform, aside, keep, dialect)
+    with _memory_for(rows):
+        found = read_rows(rows, transform, aside, keep, dialect)
     if found.table.csv and (other := found.table.csv.dialect.instead_of(dialect)):
         warn(f"{rows.name}: read with {format_settings(other)}, unlike the rows of the study")
     if found.unused:
@@ -89,7 +93,7 @@ def _predicted(
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
         outputs = _outputs(model, saved, rows, found)
-        with as_written(str(model)):
+        with as_written(str(model)), _memory_for(rows):
             columns = dict(_columns(saved, outputs, targets))
             notes = [*_notes_on_numbers(found, transform, data)]
     doubtful = [(str(doubt.message), getattr(doubt.message, "rows", ())) for doubt in doubts]
@@ -103,10 +107,10 @@ def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDAr
     """The outputs of the `model`, loaded as `saved`, for rows that were read from the table `rows`.
 
     Raises:
-        DataError: they do not fit the model.
+        DataError: they do not fit the model, or are too many for the memory.
     """
     unfit: UnfitRowsError | None = None
-    with as_written(str(model)):
+    with as_written(str(model)), _memory_for(rows):
         try:
             return saved.outputs(found.frame)
         except UnfitRowsError as error:
@@ -114,6 +118,24 @@ def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDAr
     assert unfit is not None
     where = f"{unfit.found}{_at(found, unfit.rows)}"
     raise DataError(Problem(rows.name, "", where, unfit.hint)) from unfit
+
+
+@contextmanager
+def _memory_for(rows: Path) -> Iterator[None]:
+    """Report it if the block takes more memory for the table `rows` than there is.
+
+    Raises:
+        DataError: in this case.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        hint = "split the table, and predict one part after the other"
+        raise DataError(
+            Problem(rows.name, "", "too little memory for so many rows", hint)
+        ) from error
 
 
 def _at(found: NewRows, rows: Sequence[int]) -> str:

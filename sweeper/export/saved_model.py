@@ -31,7 +31,7 @@ from sweeper.errors import (
     UnsupportedError,
     warn_caller,
 )
-from sweeper.executors.jax_setup import with_pins
+from sweeper.executors.jax_setup import check_devices, with_pins
 from sweeper.export.members import SavedMember, members_in
 from sweeper.models.ensemble import Ensemble, Rescaled
 from sweeper.programs.build import Programs
@@ -290,12 +290,14 @@ def load(
     files that you trust.
 
     Raises:
-        SweeperError: it is damaged, names code that is not trusted, or cannot be built here.
+        SweeperError: it is damaged, names code that is not trusted, or cannot be built here; or
+        JAX can open no device.
     """
     if members := members_in(Path(path)):
         models = [load(one.path, base_dir=base_dir, trust_code=trust_code) for one in members]
         return _together(models, members)
     file = read_saved(Path(path), trusted=trust_code)
+    check_devices()
     with as_written(str(path)):
         study, spec = study_of_model(file), spec_of(file)
     if spec.dtype == "float64" and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]

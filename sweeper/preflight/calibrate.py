@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 
 from sweeper.config import StudyConfig, parse
 from sweeper.executors.compiling import compile_class
-from sweeper.executors.jax_setup import configure_jax, jax_restored
+from sweeper.executors.jax_setup import check_devices, configure_jax, jax_restored
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.process import usable_cores
 from sweeper.programs.build import Programs
@@ -232,9 +232,14 @@ def record(model: CostModel) -> dict[str, Any]:
 
 
 def calibrate(report: Callable[[int, int], None]) -> dict[str, Any]:
-    """Measure this machine and fit the cost model to it; `report` is called with the progress."""
+    """Measure this machine and fit the cost model to it; `report` is called with the progress.
+
+    Raises:
+        SetupError: JAX can open no device.
+    """
     with jax_restored():
         configure_jax("float32")
+        check_devices()
         jax.config.update("jax_enable_compilation_cache", False)
         timings = measure(cases(), usable_cores(), report)
         return record(fit(timings, shipped(jax.default_backend())))

@@ -32,7 +32,7 @@ from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.executors.device_data import put_data
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.jax_setup import configure_for, jax_restored
+from sweeper.executors.jax_setup import check_devices, configure_for, jax_restored
 from sweeper.executors.lanes import abstract_lanes
 from sweeper.executors.trainer import Trainer
 from sweeper.preflight.user_program import check_program, scores_of
@@ -252,12 +252,14 @@ def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Pro
 
     Raises:
         StudyError: the program cannot be compiled, with the place and the fix.
+        SetupError: JAX can open no device.
     """
     if not isinstance(config.train, OwnProgramTable):
         found = f"'{config.train.program}' is a program of this package"
         raise StudyError(config.problem("train.program", found, 'name your own, "module:Class"'))
     with jax_restored():
         configure_for(config)
+        check_devices()
         data = few(prepare(config), config.train.batch_size)
         if not knows_metrics:
             own = config.train.model_copy(update={"metrics": scores_of(config, data)})

@@ -53,7 +53,6 @@ _UNFIT = (
     AssertionError,
     AttributeError,
     LookupError,
-    MemoryError,
     RecursionError,
     TypeError,
     ValueError,
@@ -168,10 +167,13 @@ def as_written(name: str) -> Iterator[None]:
     """Refuse the file `name` if its header cannot be used in the block.
 
     Raises:
-        SetupError: with what was raised.
+        SetupError: with what was raised, or that there is too little memory.
     """
     try:
         yield
+    except MemoryError as error:
+        hint = "free some memory, or use a machine that has more"
+        raise _refusal(name, "there is too little memory for its model", hint) from error
     except _UNFIT as error:
         found = f"its header cannot be used ({type(error).__name__}: {error})"
         raise _refusal(name, found[:_MAX_LETTERS], _WRITE_AGAIN) from error

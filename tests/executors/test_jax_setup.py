@@ -19,6 +19,7 @@ from sweeper.config.jax_pins import overridden, pins
 from sweeper.errors import SetupError
 from sweeper.executors.jax_setup import check_kept, configure_jax, jax_restored, keep_configured
 from tests.in_process import study_in, trained
+from tests.preflight.test_program_rules import PROGRAMS
 from tests.small_studies import DIGITS, bent
 
 OTHER = "float32", "highest"
@@ -141,6 +142,20 @@ def test_environment_variables_that_studies_do_not_follow_are_named() -> None:
         "JAX_PLATFORMS": "cpu",
     }
     assert [*overridden(found, edition=2)] == ["JAX_DEBUG_NANS=1", "JAX_DEFAULT_PRNG_IMPL=rbg"]
+
+
+@pytest.mark.parametrize("command", [("calibrate",), ("check-program", "own:Kept")])
+def test_commands_that_train_refuse_devices_that_cannot_be_opened(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(PROGRAMS, encoding="utf-8")
+    words = [sys.executable, "-m", "sweeper", *command]
+    environment = {**os.environ, "JAX_PLATFORMS": "elsewhere"}
+    ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    assert ended.returncode == 3
+    assert ended.stderr.splitlines()[-1].startswith("JAX: no device can be opened: ")
+    assert "Traceback" not in ended.stderr
 
 
 NETS = """\

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +22,7 @@ from sweeper.data.csv_file import CsvFile
 from sweeper.data.prepare import read
 from sweeper.data.split import split_rows
 from sweeper.errors import DataError, SetupError
-from sweeper.export import export
+from sweeper.export import export, predict
 from sweeper.export.predict import predicted, written_range
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
 from sweeper.programs.saved_file import content_of, read_saved
@@ -312,3 +315,50 @@ def test_an_existing_output_is_refused_before_anything_is_read(
 )
 def test_the_ends_of_a_range_are_told_apart(low: float, high: float, text: str) -> None:
     assert written_range(low, high) == text
+
+
+OPEN = "import sys, sweeper\nsweeper.load(sys.argv[1])"
+
+
+@pytest.mark.parametrize("how", ["predict", "load"])
+def test_a_device_that_cannot_be_opened_is_not_blamed_on_the_model(
+    how: str, best: Path, tmp_path: Path
+) -> None:
+    CLEAN.to_csv(tmp_path / "rows.csv", index=False)
+    words = (
+        ["-m", "sweeper", how, str(best), "rows.csv"] if how == "predict" else ["-c", OPEN, best]
+    )
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=tmp_path,
+        env={**os.environ, "JAX_PLATFORMS": "elsewhere"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == (3 if how == "predict" else 1)
+    *before, last = done.stderr.splitlines()
+    assert last.removeprefix("sweeper.errors.SetupError: ").startswith(
+        "JAX: no device can be opened: Unable to initialize backend 'elsewhere'"
+    )
+    assert how == "load" or not before
+
+
+def test_rows_that_take_too_much_memory_are_not_blamed_on_the_model(
+    best: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(SavedModel):
+        def outputs(self, rows: Any) -> Any:
+            raise MemoryError("Unable to allocate 81 GiB")
+
+    def load(*given: Any, **named: Any) -> SavedModel:
+        loaded = sweeper.load(*given, **named)
+        return Full(loaded.state, loaded.settings, loaded.info, loaded.digest)
+
+    CLEAN.to_csv(tmp_path / "rows.csv", index=False)
+    monkeypatch.setattr(predict, "load", load)
+    with pytest.raises(DataError) as refused:
+        predicted(best, tmp_path / "rows.csv", lambda warning: None)
+    assert str(refused.value) == (
+        "rows.csv: too little memory for so many rows; "
+        "split the table, and predict one part after the other"
+    )
