@@ -22,8 +22,10 @@ from sweeper.data.csv_dialect import EXCEL_LINE, likely_dialect
 from sweeper.data.csv_file import SEPARATORS, CsvFile, Dialect
 from sweeper.data.files import UnfitTableError
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
+from sweeper.data.memory import FEWER
 from sweeper.errors import counted, listed
 
+_OUT_OF_MEMORY = "C error: out of memory"  # as pandas says it
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _OF_INDEX = "only a first column that numbers the rows, like pandas' index, needs none"
 
@@ -63,7 +65,7 @@ def read_csv_table(
         frame = file.read(low_memory=False, dtype=kinds, **options)
     except UnfitTableError:
         raise
-    except (OSError, ValueError, *DAMAGE) as error:
+    except (OSError, ValueError, MemoryError, *DAMAGE) as error:
         raise _unreadable(file, error) from error
     _check_shape(file, header, frame, edition)
     if strict:
@@ -142,6 +144,8 @@ def _integers(texts: pd.Series[Any], numbers: pd.Series[Any]) -> pd.Series[Any] 
 
 def _unreadable(file: CsvFile, error: Exception) -> UnfitTableError:
     match error:
+        case _ if isinstance(error, MemoryError) or str(error).endswith(_OUT_OF_MEMORY):
+            return UnfitTableError("takes more memory than there is", FEWER)
         case OSError() if error.strerror:
             return UnfitTableError(f"cannot be read: {error.strerror}")
         case _ if isinstance(error, (OSError, *DAMAGE)):

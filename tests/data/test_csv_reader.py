@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from sweeper.data.csv_file import CsvFile, Dialect
@@ -186,3 +188,23 @@ def test_a_gap_in_quotes_is_a_row_and_a_blank_line_is_none(end: str, tmp_path: P
     file = CsvFile(tmp_path / "rows.csv")
     assert file.row_lines() == [2, 3, 6, 8, 9]
     assert len(read_csv_table(file)) == 5
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), pd.errors.ParserError("Error tokenizing data. C error: out of memory")],
+)
+def test_a_table_that_takes_too_much_memory_is_not_called_invalid(
+    error: Exception, tmp_path: Path
+) -> None:
+    class Large(CsvFile):
+        def read(self, **options: Any) -> Any:
+            raise error
+
+    (tmp_path / "rows.csv").write_text(f"{HEADER}{numbered('')}", encoding="utf-8")
+    with pytest.raises(UnfitTableError) as refused:
+        read_csv_table(Large(tmp_path / "rows.csv"))
+    assert (refused.value.found, refused.value.hint) == (
+        "takes more memory than there is",
+        "use fewer rows or columns, or a machine with more memory",
+    )
