@@ -5,10 +5,11 @@ JAX reads its memory share when it starts its client, so shares must be known be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 
 from sweeper.config.kinds import MAX_XLA_THREADS
@@ -115,9 +116,43 @@ def fraction_variable(environment: Mapping[str, str]) -> str:
 
 
 def carried_fraction(environment: Mapping[str, str]) -> float | None:
-    """The memory fraction in a process's environment, or None."""
-    value = environment.get(fraction_variable(environment))
-    return float(value) if value else None
+    """The memory fraction in a process's environment; None if it has none that is valid."""
+    return _fraction_of(environment.get(fraction_variable(environment), ""))
+
+
+def invalid_fractions(environment: Mapping[str, str], gpus: Sequence[str]) -> Iterator[Problem]:
+    """The memory fractions that JAX could not read; none without `gpus`, since it reads none then.
+
+    `gpus` are those that JAX will use.
+    """
+    for variable in (FRACTION, _NEWER_FRACTION) if gpus else ():
+        value = environment.get(variable, "")
+        if value and _fraction_of(value) is None:
+            found = f"{value!r} is not a share of a GPU's memory"
+            yield Problem(variable, "", found, "set it to a number such as 0.5, or unset it")
+
+
+def check_fractions(environment: Mapping[str, str], gpus: Sequence[str]) -> None:
+    """Refuse memory fractions with which JAX could not open its `gpus`.
+
+    Raises:
+        SetupError: one is invalid, or both variables are set.
+    """
+    problems = [*invalid_fractions(environment, gpus)]
+    if gpus and not problems and environment.get(FRACTION) and environment.get(_NEWER_FRACTION):
+        found = f"both {FRACTION} and {_NEWER_FRACTION} are set, of which JAX accepts only one"
+        problems.append(Problem("environment", "", found, f"unset {FRACTION}"))
+    if problems:
+        raise SetupError(problems)
+
+
+def _fraction_of(value: str) -> float | None:
+    """The fraction as a positive number; None if it is not one."""
+    try:
+        fraction = float(value)
+    except ValueError:
+        return None
+    return fraction if 0 < fraction < inf else None
 
 
 def worker_environment(

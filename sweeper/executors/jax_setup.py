@@ -20,7 +20,13 @@ from sweeper.config.jax_pins import pins
 from sweeper.config.study import EDITION
 from sweeper.errors import Problem, SetupError, listed
 from sweeper.executors.compile_cache import cache_directory, use_cache
-from sweeper.executors.devices import XLA_THREADS, carried_fraction, check_xla_threads
+from sweeper.executors.devices import (
+    XLA_THREADS,
+    carried_fraction,
+    check_fractions,
+    check_xla_threads,
+    visible_gpus,
+)
 from sweeper.executors.private_apis import count_xla_threads, has_open_devices
 from sweeper.process import usable_cpus
 
@@ -186,7 +192,7 @@ def open_devices(variables: Mapping[str, str]) -> None:
     affect neither another study in this process nor other programs that it starts.
 
     Raises:
-        SetupError: no device can be opened, or the number of threads is invalid.
+        SetupError: no device can be opened, or a number of threads or of memory is invalid.
     """
     global _is_open, _fraction, _threads
     with _opening:
@@ -214,10 +220,11 @@ def check_devices() -> None:
     A later study in this process uses them as they are.
 
     Raises:
-        SetupError: no device can be opened, or the number of threads is invalid.
+        SetupError: no device can be opened, or a number of threads or of memory is invalid.
     """
     if not has_open_devices():
         check_xla_threads(os.environ)
+        check_fractions(os.environ, visible_gpus(os.environ))
     try:
         jax.local_devices()
     except Exception as error:  # even a bare AssertionError

@@ -19,7 +19,14 @@ from sysconfig import get_path
 from packaging.requirements import Requirement
 
 from sweeper.errors import SetupError, listed
-from sweeper.executors.devices import XLA_THREADS, check_xla_threads, gpus_of_machine, mps_pipes
+from sweeper.executors.devices import (
+    XLA_THREADS,
+    check_xla_threads,
+    gpus_of_machine,
+    invalid_fractions,
+    mps_pipes,
+    visible_gpus,
+)
 from sweeper.process import (
     DISTRIBUTION,
     Limits,
@@ -148,6 +155,8 @@ def _settings() -> Iterator[MachineFinding]:
         yield MachineFinding(
             "environment", f"both {' and '.join(_FRACTIONS)}", f"unset {_FRACTIONS[0]}"
         )
+    for problem in invalid_fractions(os.environ, visible_gpus(os.environ)):
+        yield MachineFinding(problem.where, problem.found, problem.hint)
     try:
         check_xla_threads(os.environ)
     except SetupError as error:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.executors.devices import FRACTION, Shares, carried_fraction, fraction_variable, shares
+from sweeper.errors import SetupError
+from sweeper.executors.devices import (
+    FRACTION,
+    Shares,
+    carried_fraction,
+    check_fractions,
+    fraction_variable,
+    shares,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,3 +47,27 @@ def test_exactly_one_variable_is_set() -> None:
     assert fraction_variable({"XLA_CLIENT_MEM_FRACTION": "0.5"}) == "XLA_CLIENT_MEM_FRACTION"
     assert carried_fraction({"XLA_CLIENT_MEM_FRACTION": "0.5"}) == 0.5
     assert carried_fraction({}) is None
+
+
+@pytest.mark.parametrize("value", ["90%", "abc", "0", "-0.5", "nan", "inf"])
+@pytest.mark.parametrize("variable", [FRACTION, "XLA_CLIENT_MEM_FRACTION"])
+def test_a_fraction_that_is_not_a_number_is_refused_only_if_there_are_gpus(
+    variable: str, value: str
+) -> None:
+    environment = {variable: value}
+    check_fractions(environment, ())
+    assert carried_fraction(environment) is None
+    with pytest.raises(SetupError) as refused:
+        check_fractions(environment, ("0",))
+    assert str(refused.value) == (
+        f"{variable}: '{value}' is not a share of a GPU's memory; "
+        "set it to a number such as 0.5, or unset it"
+    )
+
+
+def test_only_one_of_the_fractions_may_be_set() -> None:
+    both = {FRACTION: "0.5", "XLA_CLIENT_MEM_FRACTION": "0.5"}
+    check_fractions(both, ())
+    check_fractions(both | {FRACTION: ""}, ("0",))
+    with pytest.raises(SetupError, match=f"both {FRACTION} and .*; unset {FRACTION}"):
+        check_fractions(both, ("0",))

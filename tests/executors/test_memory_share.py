@@ -41,6 +41,14 @@ def test_a_memory_share_does_not_stay_in_the_environment(
     assert done.stdout.splitlines() == [f"{expected} []"] * 2
 
 
+def test_a_fraction_for_a_gpu_does_not_matter_on_a_cpu(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    more = {"JAX_PLATFORMS": "cpu", "XLA_PYTHON_CLIENT_MEM_FRACTION": "90%"}
+    done = run_code(TWO_STUDIES, directory=tmp_path, environment=more)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["None []"] * 2
+
+
 def test_if_no_device_can_be_opened_the_error_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     done = subprocess.run(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.preflight import doctor
 from sweeper.preflight.doctor import diagnose, file_system
 from sweeper.process import Limits
 from tests.command_line import CommandLine
@@ -36,6 +37,17 @@ def test_problems_of_the_machine_have_hints(
         "environment": "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
         "compile cache": "set SWEEPER_CACHE_DIR to a directory that you may write to",
     }
+
+
+@pytest.mark.parametrize("gpus", [(), ("0",)])
+def test_an_invalid_memory_fraction_is_reported_if_there_are_gpus(
+    gpus: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "90%")
+    monkeypatch.setattr(doctor, "visible_gpus", lambda environment: gpus)
+    hints = {one.about: one.hint for one in diagnose(tmp_path / "runs") if one.hint}
+    hint = "set it to a number such as 0.5, or unset it"
+    assert hints == ({"XLA_PYTHON_CLIENT_MEM_FRACTION": hint} if gpus else {})
 
 
 @pytest.mark.parametrize("may_write", [True, False])
