@@ -17,6 +17,7 @@ from optuna.storages._rdb import models
 
 from sweeper.config import parse
 from sweeper.executors import private_apis
+from sweeper.executors.devices import NVIDIA_DEVICES
 from sweeper.study import samplers
 from sweeper.study.importance import _evaluator
 from tests.command_line import STUDY
@@ -137,3 +138,10 @@ def test_optuna_has_its_evaluator_of_importance() -> None:
 def test_optuna_logs_for_the_sampler_by_its_module() -> None:
     assert samplers.SteadyQMCSampler.__mro__[1].__module__ == "optuna.samplers._qmc"
     assert logging.getLogger("optuna.samplers._qmc").level == logging.ERROR
+
+
+def test_jax_looks_for_gpus_in_the_same_places() -> None:
+    from jax._src import hardware_utils
+
+    places = tuple(map(str, NVIDIA_DEVICES))
+    assert places == tuple(hardware_utils._NVIDIA_GPU_DEVICES)

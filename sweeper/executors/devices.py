@@ -19,20 +19,29 @@ from sweeper.rundir import CACHE_VARIABLE, cache_root
 # XLA reads it when it opens a CPU device
 XLA_THREADS = "PJRT_NPROC"
 DRIVER = Path("/proc/driver/nvidia/gpus")
+# JAX runs on the CPU if a machine has none of these; the last one is that of WSL
+NVIDIA_DEVICES = Path("/dev/nvidia0"), Path("/dev/nvidiactl"), Path("/dev/dxg")
 _MPS = "/tmp/nvidia-mps"
 
 
 def visible_gpus(
-    environment: Mapping[str, str], *, driver: Path = DRIVER, plugin: bool | None = None
+    environment: Mapping[str, str],
+    *,
+    driver: Path = DRIVER,
+    devices: Sequence[Path] = NVIDIA_DEVICES,
+    plugin: bool | None = None,
 ) -> tuple[str, ...]:
     """The GPUs as named in CUDA_VISIBLE_DEVICES; none if JAX will run on the CPU.
 
-    `driver` has one entry per GPU of the machine, `plugin` says whether JAX can use them. As in
-    CUDA, entries after an invalid one, such as -1, are hidden.
+    `driver` has one entry per GPU of the machine, at least one of `devices` exists if there is any,
+    and `plugin` says whether JAX can use them. As in CUDA, entries after an invalid one, such as
+    -1, are hidden.
     """
     platforms = environment.get("JAX_PLATFORMS", "")
     can_use = _has_plugin() if plugin is None else plugin
     if not can_use or (platforms and not {"cuda", "gpu"} & set(platforms.split(","))):
+        return ()
+    if not any(device.exists() for device in devices):
         return ()
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:

@@ -32,15 +32,23 @@ def driver(tmp_path: Path) -> Path:
 def test_the_environment_restricts_the_gpus(
     environment: dict[str, str], expected: tuple[str, ...], driver: Path
 ) -> None:
-    assert visible_gpus(environment, driver=driver, plugin=True) == expected
+    assert visible_gpus(environment, driver=driver, devices=[driver], plugin=True) == expected
 
 
 def test_without_the_plugin_jax_runs_on_the_cpu(driver: Path) -> None:
-    assert visible_gpus({}, driver=driver, plugin=False) == ()
+    assert visible_gpus({}, driver=driver, devices=[driver], plugin=False) == ()
 
 
 def test_a_machine_without_the_driver_has_no_gpus(tmp_path: Path) -> None:
-    assert visible_gpus({}, driver=tmp_path / "none", plugin=True) == ()
+    assert visible_gpus({}, driver=tmp_path / "none", devices=[tmp_path], plugin=True) == ()
+
+
+def test_a_list_of_gpus_that_the_machine_does_not_have_is_ignored(driver: Path) -> None:
+    """As on a node without GPUs of a cluster whose jobs inherit the variable."""
+    given, devices = {"CUDA_VISIBLE_DEVICES": "0,1"}, [driver / "nvidia0", driver / "nvidiactl"]
+    assert visible_gpus(given, driver=driver / "gpus", devices=devices, plugin=True) == ()
+    devices[1].touch()
+    assert visible_gpus(given, driver=driver / "gpus", devices=devices, plugin=True) == ("0", "1")
 
 
 def test_workers_are_distributed_over_several_gpus() -> None:
