@@ -35,7 +35,8 @@ _GONE = "it was removed or renamed during the run: restore it, then try again"
 _HINTS = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
-    errno.EFBIG: _NO_SPACE,
+    errno.EFBIG: "raise the limit on file size (ulimit -f), or use a file system that allows "
+    "larger files",
     errno.EROFS: _PERMISSION,
     errno.EACCES: _PERMISSION,
     errno.EPERM: _PERMISSION,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 import sweeper
 from sweeper import errors
-from sweeper.errors import SweeperError, number_runs, size_text
+from sweeper.errors import SweeperError, not_written, number_runs, size_text
 from tests.documents import GUIDES
 
 
@@ -56,6 +57,14 @@ def test_rows_that_do_not_fit_are_an_error_of_the_data_and_a_value_error() -> No
     assert (str(error), error.rows) == ("no column 'x'; add it", [3])
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.rows) == (type(error), str(error), error.rows)
+
+
+def test_a_limit_on_the_size_of_files_is_not_called_a_full_disk() -> None:
+    problem = not_written("runs/a/ledger.db", OSError(errno.EFBIG, "File too large"))
+    assert str(problem) == (
+        "runs/a/ledger.db: cannot be written: File too large; raise the limit on file size "
+        "(ulimit -f), or use a file system that allows larger files"
+    )
 
 
 def test_the_package_offers_its_public_names_only() -> None:
