@@ -445,6 +445,21 @@ def _searches_size(config: StudyConfig) -> bool:
     return False
 
 
+def _devices(config: StudyConfig) -> Iterator[str]:
+    """More devices than threads, of which each serves one at a time."""
+    devices, threads = config.execution.devices, config.execution.threads
+    # threads that train nothing need no device; a switch class runs on all devices at once
+    if config.execution.strategy in ("process", "switch"):
+        return
+    if isinstance(devices, int) and isinstance(threads, int) and 0 < threads < devices:
+        train = "thread trains" if threads == 1 else "threads train"
+        yield (
+            f"execution.devices = {devices} is more than execution.threads = {threads}: {threads} "
+            f"{train} on {counted(threads, 'device')} at most; write "
+            f"execution.threads = {devices} or more, or fewer devices"
+        )
+
+
 def _of_execution(config: StudyConfig) -> Iterator[str]:
     execution, n_trials = config.execution, config.study.n_trials
     failures = execution.max_failures
@@ -453,6 +468,7 @@ def _of_execution(config: StudyConfig) -> Iterator[str]:
             f"execution.max_failures = {failures} changes nothing: more than {failures} trials "
             f"would have to fail, but the study has {n_trials}; write a smaller count, or a share"
         )
+    yield from _devices(config)
     if config.results.save_optimizer and not config.results.keep_models:
         yield (
             "results.save_optimizer changes nothing: results.keep_models = 0 keeps no model; "

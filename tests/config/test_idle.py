@@ -128,12 +128,30 @@ _WRITTEN: dict[str, list[str]] = {
         'study.constraints=[{metric="val_accuracy",min=0.0}]',
     ],
     "execution.max_failures = 8 changes nothing: ": ["execution.max_failures=8"],
+    "execution.devices = 4 is more than execution.threads = 1: 1 thread trains on 1 device at "
+    "most; write execution.threads = 4 or more, or fewer devices": [
+        *("execution.devices=4", "execution.threads=1"),
+    ],
     "execution.retries = 3 changes nothing: ": ["execution.workers=0", "execution.retries=3"],
     "results.ensemble = 4 changes nothing: ": ["results.keep_models=1", "results.ensemble=4"],
     "results.save_optimizer changes nothing: ": [
         *("results.keep_models=0", "results.save_optimizer=true"),
     ],
 }
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["execution.devices=2", "execution.threads=2"],
+        ["execution.devices=2"],
+        ["execution.devices=2", "execution.threads=0"],
+        ["execution.devices=2", "execution.threads=1", "execution.strategy=switch"],
+        ["execution.devices=2", "execution.threads=1", "execution.strategy=process"],
+    ],
+)
+def test_devices_that_threads_or_workers_use_are_not_reported(overrides: list[str]) -> None:
+    assert _idle(*overrides) == []
 
 
 @pytest.mark.parametrize(("said", "overrides"), _WRITTEN.items())
