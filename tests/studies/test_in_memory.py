@@ -120,6 +120,25 @@ def test_the_winner_is_used_wherever_the_directory_is(whole: RunDir, tmp_path: P
         moved.rename(whole.root)
 
 
+def test_a_refit_is_resumed_wherever_the_directory_is(whole: RunDir, tmp_path: Path) -> None:
+    first = RunDir(Path(shutil.copytree(whole.root, tmp_path / "first")))
+    sweeper.command("refit", str(first.root), "0", "--to", str(tmp_path / "before"), "--quiet")
+    moved = RunDir(first.root.rename(tmp_path / "moved"))
+    trained = deterministic_digest(RunDir(moved.refit / "0"))
+
+    def refit(name: str) -> None:
+        sweeper.command("refit", str(moved.root), "0", "--to", str(tmp_path / name), "--quiet")
+
+    refit("after")
+    assert deterministic_digest(RunDir(moved.refit / "0")) == trained
+
+    rows = shutil.copy(moved.rows, tmp_path / "other.parquet")
+    study = moved.refit / "0" / "study.toml"
+    other = f"data.path={rows}"
+    with pytest.raises(StudyError, match=r"data\.path: was .* when the study in"):
+        sweeper.run(sweeper.load_study(study, [other, f"results.dir={study.parent}"]))
+
+
 def test_verify_reports_missing_and_other_rows(whole: RunDir, tmp_path: Path) -> None:
     run_dir = RunDir(Path(shutil.copytree(whole.root, tmp_path / "run")))
     assert run_dir.rows.name in verify(run_dir).looked_at[-1]

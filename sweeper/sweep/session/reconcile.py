@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from sweeper.config import StudyConfig
@@ -19,6 +20,7 @@ from sweeper.config.user_source import (
 )
 from sweeper.errors import FRESH, Problem, StudyError, SweeperError, listed
 from sweeper.process import installed_versions
+from sweeper.rundir import RunDir
 
 # Where a class runs, what is kept and when a study ends: no row depends on these silently.
 _FREE = (
@@ -143,7 +145,8 @@ def check_resume(
         return ()
     began = sessions[0]
     found = reconcile(_as_of_now(config, began["study"]), config.canonical())
-    problems = refusals(config, found.refused)
+    changed = tuple(one for one in found.refused if not _is_moved_rows(config.run_dir, one))
+    problems = refusals(config, changed)
     code = dict(_changed_code(config, began["code"]))
     corrected = tuple(
         Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key)
@@ -339,6 +342,18 @@ def _is_free(change: Change) -> bool:
         return int(str(change.now)) < int(str(change.before))
     is_declared = change.key.startswith("model.") and change.key.endswith(".fixed_start")
     return is_declared or _below(change.key, _FREE)
+
+
+def _is_moved_rows(run_dir: Path, change: Change) -> bool:
+    """Whether only the directory has moved that holds the rows of a study in memory.
+
+    Trials of that study are trained again in `run_dir`, which is below it. The digest of the data
+    tells whether the rows are the same.
+    """
+    if change.key != "data.path" or not isinstance(change.before, str):
+        return False
+    places = [RunDir(parent).rows for parent in run_dir.absolute().parents]
+    return Path(str(change.now)) in places and Path(change.before).name == places[0].name
 
 
 def _below(key: str, tables: tuple[str, ...]) -> bool:
