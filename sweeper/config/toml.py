@@ -11,6 +11,7 @@ from datetime import date, time
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path, PurePath
+from shlex import quote
 from typing import Any, cast
 
 from sweeper.config.refusals import format_value
@@ -201,6 +202,19 @@ class Source:
         where = self.where(flaw.key)
         hint = as_python(flaw.hint) if where == IN_MAPPING else flaw.hint
         return Problem(where, flaw.key, flaw.found, hint)
+
+
+def hint_if_moved(source: Source) -> str:
+    """What to do if a recorded study file was moved or removed; empty if it is there."""
+    file = source.path
+    is_of_mapping = not file.suffix and file.parent.is_dir()
+    if source.place or is_of_mapping or file.is_file():
+        return ""
+    command = f"python -m sweeper run {quote(file.name)}" if file.suffix else "sweeper.run"
+    return (
+        f"the study was moved since it ran from {file.parent}: run it once from its new place, "
+        f"with the same settings, which trains no finished trial again: {command}"
+    )
 
 
 def given_twice(text: str) -> tuple[str, int, int] | None:

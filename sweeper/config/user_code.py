@@ -323,6 +323,9 @@ def _not_imported(name: str, base_dir: Path, error: BaseException) -> LoadError:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and f"{name}.".startswith(f"{missing}."):
         found = f"no module '{missing}' in {base_dir} or installed"
+        if not base_dir.is_dir():
+            again = "run the study once from its new place, with the same settings"
+            return LoadError(found, f"if that directory was moved, {again}")
         return LoadError(found, "write the name of a file next to this one, without .py")
     found = f"the module '{name}' cannot be imported ({describe_error(error)})"
     if missing is not None and missing.partition(".")[0] in _OF_EXTRA:

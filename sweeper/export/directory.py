@@ -21,6 +21,7 @@ from shlex import quote
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.toml import hint_if_moved
 from sweeper.config.trust import Code, texts_of
 from sweeper.errors import LedgerError, Problem, SetupError, StudyError, number_runs
 from sweeper.export.card import CARD, model_card
@@ -205,7 +206,8 @@ def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> d
     try:
         data = read_note(run_dir.preparation, data_of(kept) or _data_digest(run_dir))
     except NoteError as error:
-        hint = (
+        needs_file = getattr(config.data, "path", None) is not None
+        hint = (needs_file and hint_if_moved(config.source)) or (
             f"rewrite it with: python -m sweeper verify {quote(str(run_dir.root))} --repair; "
             f"the next run of {_as_given(config.source.path)} there also does"
         )

@@ -44,6 +44,8 @@ def make_study(tmp_path: Path) -> MakeStudy:
         text = _HEAD
         for word, value in words.items():
             text = text.replace(word, value)
-        return parse(text + data, tmp_path / "study.toml")
+        file = tmp_path / "study.toml"
+        file.write_text(text + data, encoding="utf-8")
+        return parse(text + data, file)
 
     return make

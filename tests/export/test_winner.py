@@ -16,7 +16,7 @@ from sweeper.cli import trial_tables
 from sweeper.cli.commands.training import train_study as trained_with_view
 from sweeper.cli.trial_tables import after_confirming
 from sweeper.data.prepare import prepare
-from sweeper.errors import DataError, StudyError
+from sweeper.errors import DataError, SetupError, StudyError
 from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
 from sweeper.export.reproduce import alone, compare_with_record, refit_study
 from sweeper.rundir import RunDir
@@ -295,3 +295,42 @@ def test_a_refit_keeps_the_last_epoch(run_dir: RunDir) -> None:
     assert (config.trial.number, config.trial.epochs) == (1, row["best_epoch"])
     with pytest.raises(StudyError, match="no trial 99 has ended"):
         refit_study(run_dir, 99, "all")
+
+
+def test_a_study_that_was_moved_is_used_once_it_has_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    (there / "data").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    rows = "\n".join(f"{a},{2 * a}" for a in rng.normal(size=240))
+    (there / "data" / "rows.csv").write_text(f"x,y\n{rows}\n", encoding="utf-8")
+    csv = "data={source='csv', path='data/rows.csv', target='y'}"
+    of_numbers = ("train.loss=mse", "results.keep_models=2", csv, "study.n_trials=2")
+    text = study_in(there, STUDY, *of_numbers, "results.dir=runs/wine").source.text
+    monkeypatch.chdir(there)
+    trained(sweeper.load_study("study.toml", [*of_numbers]))
+    here = there.rename(tmp_path / "here")
+    monkeypatch.chdir(here)
+    (here / "study.toml").rename(here / "renamed.toml")
+    assert (here / "renamed.toml").read_text(encoding="utf-8") == text
+    # so that the data is not found in the current directory either
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+
+    again = "run it once from its new place, with the same settings"
+    commands = [
+        (name, "../runs/wine", *to)
+        for name, *to in (("ensemble",), ("confirm",), ("refit", "--to", "r"), ("reproduce",))
+    ]
+    for command in commands:
+        with pytest.raises(DataError, match=f"the study was moved since .*{there}: {again}"):
+            sweeper.command(*command)
+    RunDir(here / "runs" / "wine").preparation.unlink()
+    with pytest.raises(SetupError, match=again):
+        sweeper.command("export", "../runs/wine")
+
+    overrides = [*of_numbers, f"results.dir={here / 'runs' / 'wine'}"]
+    trained(sweeper.load_study("../renamed.toml", overrides))
+    for command in (*commands, ("export", "../runs/wine")):
+        sweeper.command(*command)
