@@ -31,6 +31,8 @@ _PANDAS_TYPES = {
     pa.bool_(): pd.BooleanDtype(),
 }
 
+_INT64 = range(-(2**63), 2**63)
+
 _OF_STATUS = frozenset(field.name for field in fields(Status))
 
 
@@ -160,6 +162,8 @@ def _row_of(results: Results, number: int, *, is_trained: bool = False) -> dict[
     rows: list[dict[str, Any]] = []
     if not isinstance(number, Integral) or isinstance(number, bool):
         found = f"{number!r} is not a trial number"
+    elif int(number) not in _INT64:
+        found = "no trial has a number of more than 64 bits"
     else:
         chosen = [("trial_number", "==", int(number))]
         rows = _table(results.run_dir, results.run_dir.trials, filters=chosen).to_pylist()

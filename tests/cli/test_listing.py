@@ -351,3 +351,11 @@ def test_a_column_name_with_a_comma_is_in_double_quotes(
     text: str | None, names: list[str] | None
 ) -> None:
     assert column_names(text) == names
+
+
+@pytest.mark.parametrize("digits", [19, 5000])
+def test_a_trial_number_of_too_many_digits_is_refused(run_dir: RunDir, digits: int) -> None:
+    message = f"TRIAL: no trial has a number of {digits} digits; use a number or best"
+    for command in ("show", "trial", "export", "reproduce", "refit"):
+        with pytest.raises(StudyError, match=f"^{message}$"):
+            sweeper.command(command, str(run_dir.root), "9" * digits)

@@ -79,7 +79,12 @@ def test_integers_stay_integers_if_some_are_null(run_dir: RunDir, ledger: Ledger
 def test_a_trial_without_a_row_is_refused(run_dir: RunDir, ledger: Ledger) -> None:
     results = published(run_dir, ledger)
     assert results.trial(np.int64(3))["trial_number"] == 3
-    for asked, found in [(99, "no trial 99 has ended"), ("x", "'x' is not a trial number")]:
+    for asked, found in [
+        (99, "no trial 99 has ended"),
+        ("x", "'x' is not a trial number"),
+        (10**20, "no trial has a number of more than 64 bits"),
+        (-(10**5000), "no trial has a number of more than 64 bits"),
+    ]:
         with pytest.raises(StudyError, match=f"{found}; use a finished trial: 0 to 9$"):
             results.trial(asked)  # type: ignore[arg-type]
 

@@ -68,6 +68,7 @@ LearnFrom = Annotated[
     ),
 ]
 BEST = "best"
+_MAX_DIGITS = 18  # of 64-bit integers, whatever the digits are
 
 
 def find_run(directory: str | Path | None) -> RunDir:
@@ -113,6 +114,9 @@ def find_trial(directory: str | None, trial: str | None) -> tuple[RunDir, int | 
     if trial is not None and trial != BEST and not trial.isdecimal():
         hint = f"use a number or {BEST}"
         raise StudyError(Problem("", "TRIAL", f"'{trial}' is not a trial number", hint))
+    if trial is not None and trial != BEST and len(trial) > _MAX_DIGITS:
+        found, hint = f"no trial has a number of {len(trial)} digits", f"use a number or {BEST}"
+        raise StudyError(Problem("", "TRIAL", found, hint))
     number = None if trial in (None, BEST) else int(str(trial))
     return find_tables(directory), number
 
