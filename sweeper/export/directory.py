@@ -59,6 +59,7 @@ def export(
         StudyError: the trial or member does not exist, its weights are not kept, or the source of
         its model has changed.
     """
+    trial_of(directory, number)  # a wrong number is reported before the place to write to
     refuse_output(output, RunDir(directory))
     with staged_at(output) as staged:
         return write_model(RunDir(directory), number, member, staged, output, trust_code)

@@ -33,10 +33,10 @@ def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) 
     run_dir = RunDir(directory)
     if not directory.is_dir():
         raise SetupError(no_trials(run_dir))
-    refuse_output(output, run_dir)
     record = read_ensemble(run_dir)
     if record is None:
         raise StudyError(not_measured(run_dir))
+    refuse_output(output, run_dir)
     with staged_at(output) as staged:
         counts = write_members(run_dir, record.members, staged, output, trust_code)
         texts = {

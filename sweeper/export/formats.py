@@ -66,6 +66,8 @@ def export_as(
         StudyError: the model cannot be converted, or as `export`.
     """
     name, write = _WRITERS[kind]()
+    if number != "ensemble":
+        trial_of(directory, number)
     refuse_output(output, RunDir(directory))
     with tempfile.TemporaryDirectory() as scratch, staged_at(output) as staged:
         place, trial = Path(scratch) / output.name, None

@@ -314,6 +314,7 @@ def test_every_member_and_every_kept_trial_can_be_exported(study: Path, tmp_path
             "this directory already exists; choose another with --to, or remove it",
         ),
         (99, 0, tmp_path / "x", "no trial 99 has ended; use a trained trial: 0 to 3"),
+        (99, 0, first, "no trial 99 has ended; use a trained trial: 0 to 3"),
     ):
         with pytest.raises(StudyError) as refusal:
             export(study / "run", number, member, path)

@@ -210,9 +210,9 @@ def refit(
     from sweeper.export.directory import export, refuse_output
     from sweeper.export.reproduce import refit_study, refuse_another
 
+    config, row = refit_study(run_dir, number, on)
     refuse_output(output, run_dir)
     spec = refuse_another(run_dir, trust_code=trust_code)
-    config, row = refit_study(run_dir, number, on)
     _, code = _train_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
     if code:
         raise typer.Exit(code)
