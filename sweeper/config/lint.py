@@ -13,7 +13,14 @@ from sweeper.config.conditions import Wanted
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.jax_pins import ignored_precisions, overridden
 from sweeper.config.kinds import is_function
-from sweeper.config.model import OF_NUMBERS, LayersTable, MlpTable, PartsTable
+from sweeper.config.model import (
+    OF_NUMBERS,
+    LayersTable,
+    MixedTable,
+    MlpTable,
+    PartsTable,
+    RowModelTable,
+)
 from sweeper.config.optimizer import (
     SHAPES,
     MixedOptimizerTable,
@@ -100,7 +107,8 @@ def _idle_decay(config: StudyConfig) -> Iterator[str]:
 def _idle_bins(config: StudyConfig) -> Iterator[str]:
     """Settings for a way to encode numbers that no network uses."""
     drawn = config.drawn_values("model.numbers")
-    if drawn is None:
+    # arguments of a user-defined model may have the same names
+    if not drawn or not isinstance(config.model, RowModelTable | MixedTable):
         return
     for way, names in OF_NUMBERS.items():
         for name in names if way not in drawn else ():
@@ -207,6 +215,7 @@ def _constraints(config: StudyConfig) -> Iterator[str]:
         )
 
 
+_USUAL_ACTIVATION = LayersTable.model_fields["activation"].default
 _OF_HIDDEN_LAYERS = ("dropout", "layer_norm", "activation", "width")
 # the lowest and highest value of each metric
 _RANGES: Mapping[str, tuple[float | None, float | None]] = {
@@ -296,11 +305,14 @@ def _undrawn(config: StudyConfig, key: str, source: str) -> Iterator[str]:
 
 def _written(config: StudyConfig) -> Iterator[str]:
     """Settings written for every trial that no trial uses."""
-    keys = [f"{model}.{key}" for key in ("dropout", "layer_norm") for model in config.each("model")]
-    keys += [f"{optimizer}.nesterov" for optimizer in config.each("optimizer")]
+    of_layers = ("dropout", "layer_norm", "activation")
+    keys = [f"{model}.{key}" for key in of_layers for model in config.each("model")]
+    of_optimizer = ("nesterov", "schedule.start")
+    keys += [f"{optimizer}.{key}" for key in of_optimizer for optimizer in config.each("optimizer")]
     for key in keys:
         value = config.written(key) if config.entry(key) is None else None
-        for owner, wanted in _needs(config, key) if value else ():
+        is_usual = key.endswith(".activation") and value == _USUAL_ACTIVATION
+        for owner, wanted in _needs(config, key) if value and not is_usual else ():
             values = config.drawn_values(owner)
             if values is not None and not {*values} & {*wanted}:
                 written = f"{key} = {format_value(value)}"
@@ -311,7 +323,9 @@ def _needs(config: StudyConfig, key: str) -> Iterator[Wanted]:
     """The settings that `key` depends on, each with the values for which `key` has an effect."""
     around, _, name = key.rpartition(".")
     if key.startswith("model."):
-        if name in _OF_HIDDEN_LAYERS and config.written(f"{around}.depth") is not None:
+        # a function may use its own arguments of these names in any way
+        has_layers = isinstance(config.each("model").get(around), LayersTable | MixedTable)
+        if name in _OF_HIDDEN_LAYERS and has_layers:
             yield from _if_true(config, f"{around}.depth")
         if len(config.kinds) > 1:
             yield "model.kind", tuple(kind for kind in config.kinds if config.is_of(kind, key))
@@ -321,6 +335,8 @@ def _needs(config: StudyConfig, key: str) -> Iterator[Wanted]:
         if around.endswith(".schedule") and name != "name":
             shapes = tuple(shape for shape, numbers in SHAPES.items() if name in numbers)
             yield f"{around}.name", shapes
+            if name == "start" and config.drawn_values(f"{around}.warmup"):
+                yield from _if_true(config, f"{around}.warmup")
         if isinstance(config.optimizer, MixedOptimizerTable):
             names = config.drawn_values("optimizer.name") or ()
             yield (
@@ -412,7 +428,13 @@ def _of_data(config: StudyConfig) -> Iterator[str]:
 
 
 def _of_study(config: StudyConfig) -> Iterator[str]:
-    """Constraints that no trial or every trial meets, and objectives that never differ."""
+    """Constraints that no trial or every trial meets, objectives that never differ, and others."""
+    study, early_stop = config.study, config.train.early_stop
+    if early_stop is not None and study.value == "last" and "value" in study.model_fields_set:
+        yield (
+            'study.value = "last" changes nothing: with train.early_stop the best epoch counts; '
+            "remove one of them"
+        )
     for index, bound in enumerate(config.study.constraints):
         least, greatest = _range_of(config, bound.metric)
         if is_within(config, bound.metric, bound.min, bound.max):

@@ -138,6 +138,8 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
         "timeout": None,
         "stop": None,
     }
+    if study["value"] == "last":
+        del study["value"]  # the default; written out, it would be reported if it has no effect
     split = tables["data"]["split"] | {"seed": before.split_seed}
     tables["execution"].pop("max_failures", None)
     return tables | {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import parse
-from sweeper.config.lint import idle_settings
+from sweeper.config.lint import file_warnings, idle_settings
 from tests.config.conftest import VALID
 from tests.small_studies import COUPLED, PARTS, bent
 
@@ -15,6 +15,7 @@ _NAMES = 'search.optimizer.name={type="categorical",choices=["adam","sgd"]}'
 _FLAG = '{type="categorical",choices=[true,false]}'
 _SHARE = '{type="float",low=0.1,high=0.5}'
 _SHAPES = 'search.optimizer.schedule.name={type="categorical",choices=["cosine","warmup_cosine"]}'
+_DEPTHS = 'type="int",low=0,high=2'
 _LINEAR = 'search.model.depth={type="categorical",choices=[0]}'
 
 
@@ -86,6 +87,11 @@ def test_a_searched_setting_that_no_trial_uses_is_reported(said: str, overrides:
         ["optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.momentum=0.9"],
         ["train.early_stop.patience=2"],
         ["train.early_stop.metric=val_accuracy", "train.early_stop.patience=1"],
+        ["train.early_stop.patience=2", "study.value=best"],
+        ["model.depth=0", f"search.model.depth={{{_DEPTHS}}}", "model.activation=tanh"],
+        [_LINEAR, "model.activation=relu"],
+        ['optimizer.schedule={name="warmup_cosine",start=0.9}'],
+        ['optimizer.schedule={name="warmup_cosine",warmup=0.1,start=0.9}'],
         ["study.folds=3"],
         ["study.folds=3", "data.split.stratify=true", "data.split.seed=1"],
         ["execution.max_failures=7"],
@@ -96,13 +102,39 @@ def test_settings_that_some_trial_uses_are_not_reported(overrides: list[str]) ->
     assert _idle(*overrides) == []
 
 
+_OWN = VALID.replace('kind = "mlp"\ndepth = 1\nwidth = 8', 'kind = "python"\nfunction = "n:f"')
+
+
+@pytest.mark.parametrize("name", ["embedding_size", "n_bins", "bins", "frequency_scale"])
+def test_arguments_of_a_user_defined_model_are_not_taken_for_settings(name: str) -> None:
+    """They may have the names of settings of other models, whatever those depend on."""
+    own = _OWN.replace("[optimizer]", f"numbers = 'one'\ndepth = 0\n{name} = 4\n\n[optimizer]")
+    own = own.replace('model.depth = { type = "int", low = 1, high = 3 }\n', "")
+    entry = '{type="int",low=4,high=8}'
+    for searched in (f"search.model.{name}={entry}", f"search.model.width={entry}"):
+        assert file_warnings(parse(own, Path("study.toml"), [searched])) == ()
+
+
 _WRITTEN: dict[str, list[str]] = {
     "model.dropout = 0.5 changes nothing: model.depth is 0": [_LINEAR, "model.dropout=0.5"],
     "model.layer_norm = true changes nothing: model.depth is 0": [
         *(_LINEAR, "model.layer_norm=true"),
     ],
+    "model.activation = 'tanh' changes nothing: model.depth is 0": [
+        *(_LINEAR, "model.activation=tanh"),
+    ],
     "optimizer.nesterov = true changes nothing: optimizer.momentum is 0.0": [
         *("optimizer.name=sgd", "optimizer.nesterov=true"),
+    ],
+    "optimizer.schedule.start = 0.9 changes nothing: optimizer.schedule.warmup is 0.0": [
+        'optimizer.schedule={name="warmup_cosine",warmup=0.0,start=0.9}',
+    ],
+    "search.optimizer.schedule.start changes nothing: optimizer.schedule.warmup is 0.0": [
+        'optimizer.schedule={name="one_cycle",warmup=0.0}',
+        f"search.optimizer.schedule.start={_SHARE}",
+    ],
+    'study.value = "last" changes nothing: with train.early_stop the best epoch counts': [
+        *("train.early_stop.patience=2", "study.value=last"),
     ],
     "train.early_stop ends no trial: patience = 3 ": ["train.early_stop.patience=3"],
     "data.target_scale = 'none' changes nothing: the target is classes": [
