@@ -19,6 +19,7 @@ from sweeper.config.toml import (
     COMMAND_LINE,
     IN_PYTHON,
     MAX_WITHIN,
+    PATHS,
     SHORTEN,
     TOO_DEEP,
     TOO_LONG,
@@ -56,6 +57,11 @@ def read_overrides(texts: Sequence[str], given_by: str = COMMAND_LINE) -> list[t
         Problem(given_by, key, TOO_DEEP, UNNEST)
         for key, _ in map(_halves, texts)
         if key.count(".") >= MAX_WITHIN
+    ]
+    problems += [
+        Problem(given_by, key, f"{value} is not TOML", _quoted(key, value, given_by))
+        for key, value in map(_halves, texts)
+        if value.startswith(("[", "{")) and key not in PATHS and not _is_value(value)
     ]
     if problems:
         raise StudyError(problems)
@@ -119,6 +125,35 @@ def study_path(given: object) -> Path:
 def _halves(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     return key.strip(), value.strip()
+
+
+def _is_value(text: str) -> bool:
+    """Whether a text is a value of TOML; one that is nested too deeply is reported elsewhere."""
+    try:
+        return len(tomllib.loads(f"value = {text}")) == 1
+    except RecursionError:
+        return True
+    except ValueError:  # not TOML, or a number with more digits than Python reads
+        return bool(_LONG_NUMBER.search(text))
+
+
+# words that are neither in quotes nor keys, numbers, or true and false
+_WORD = re.compile(r"""("[^"]*"|'[^']*')|(?<![\w.:+-])([A-Za-z_][\w.:/-]*)(?!\s*=)(?![\w.:/-])""")
+_OF_TOML = ("true", "false", "inf", "nan")
+
+
+def _quoted(key: str, value: str, given_by: str) -> str:
+    """How to write an array or a table on a command line, whose shell removes quotes."""
+    quoted = _WORD.sub(
+        lambda found: found[1] or (found[2] if found[2] in _OF_TOML else f'"{found[2]}"'), value
+    )
+    begin = "write"
+    if not _is_value(quoted) or "'" in quoted:
+        begin, quoted = "write e.g.", '["a", "b"]' if value.startswith("[") else '{name = "a"}'
+    if given_by != COMMAND_LINE:
+        return f"{begin} '{key}={quoted}', with text in quotes"
+    both = "text in double quotes, and the whole in single ones"
+    return f"{begin} {given_by} '{key}={quoted}', with {both}"
 
 
 def _value(text: str) -> object:

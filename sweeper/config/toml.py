@@ -102,7 +102,7 @@ def beyond_limits(raw: object) -> Iterator[Flaw]:
             yield Flaw(".".join(path), found, "write it in UTF-8")
 
 
-_PATHS = ("data.path", "results.dir")
+PATHS = ("data.path", "results.dir")
 _ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
@@ -110,7 +110,7 @@ def escaped_paths(raw: object) -> Iterator[Flaw]:
     """Paths with a control character, since a backslash was read as the start of an escape."""
     for path, _, value in _values(raw):
         key = ".".join(path)
-        if key in _PATHS and isinstance(value, str) and not _ESCAPES.keys().isdisjoint(value):
+        if key in PATHS and isinstance(value, str) and not _ESCAPES.keys().isdisjoint(value):
             written = "".join(_ESCAPES.get(letter, letter) for letter in value)
             escape = next(_ESCAPES[letter] for letter in value if letter in _ESCAPES)
             yield Flaw(key, f"{escape} in double quotes is one character", with_slashes(written))

@@ -102,3 +102,39 @@ def test_deeply_nested_arrays_are_refused_everywhere(depth: int, refused: Refuse
         refused("", "", f"search.model.depth.low={nested}"),
     ):
         assert len(problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "quoted"),
+    [
+        ("study.sampler={name=random}", 'study.sampler={name="random"}'),
+        ("train.metrics=[accuracy]", 'train.metrics=["accuracy"]'),
+        (
+            "search.model.layer_norm={type=categorical,choices=[true,false]}",
+            'search.model.layer_norm={type="categorical",choices=[true,false]}',
+        ),
+        (
+            "search.optimizer.lr={type=float,low=1e-4,high=1e-2,log=true}",
+            'search.optimizer.lr={type="float",low=1e-4,high=1e-2,log=true}',
+        ),
+    ],
+)
+def test_text_that_lost_its_quotes_is_shown_with_them(
+    given: str, quoted: str, refused: Refused, read: Read
+) -> None:
+    (problem,) = refused("", "", given)
+    key, _, value = given.partition("=")
+    both = "with text in double quotes, and the whole in single ones"
+    hint = f"write --set '{quoted}', {both}"
+    assert problem == Problem("--set", key, f"{value} is not TOML", hint)
+    assert read("", "", quoted).canonical()
+
+
+def test_an_array_without_its_end_is_refused_as_one(refused: Refused) -> None:
+    (problem,) = refused("", "", 'study.metric=["val_loss"')
+    assert problem.found == '["val_loss" is not TOML'
+    assert problem.hint.startswith('write e.g. --set \'study.metric=["a", "b"]\'')
+
+
+def test_a_path_may_begin_with_a_bracket(read: Read) -> None:
+    assert str(read("", "", "results.dir=[a]").run_dir) == "[a]"
