@@ -54,6 +54,18 @@ _OTHER_NAMES = {
     **dict.fromkeys(("dropout_rate", "p_dropout", "drop"), "dropout"),
     **dict.fromkeys(("act", "act_fn", "nonlinearity"), "activation"),
 }
+# the names here of Optuna's samplers and pruners, by those of their classes
+_OF_OPTUNA = {
+    **{
+        f"{name}sampler": name for name in ("tpe", "random", "cmaes", "gp", "qmc", "grid", "nsgaii")
+    },
+    **{f"{name}pruner": name for name in ("median", "percentile", "hyperband", "threshold")},
+    **{f"{name}pruner": name for name in ("patient", "wilcoxon")},
+    "successivehalvingpruner": "asha",
+    "noppruner": "none",
+    "nsgaiiisampler": "optuna.samplers:NSGAIIISampler",
+    "bruteforcesampler": "optuna.samplers:BruteForceSampler",
+}
 # what to call a value of a setting, if not by the name of the setting
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
@@ -98,12 +110,15 @@ def _as_table(key: str, value: object, known: Sequence[str]) -> str:
     """How to write the table at `key`; `value` was given for it, probably for its first setting."""
     names = [_last(one) for one in known if one.rpartition(".")[0] == key]
     if "name" in names and isinstance(value, str):
-        return f"write {{ name = {json.dumps(value)} }}"
+        known = value if ":" in value else value.lower()
+        return f"write {{ name = {json.dumps(_OF_OPTUNA.get(known, known))} }}"
     return f"write a table with {', '.join(names)}" if names else "write a table"
 
 
 # what some users write to leave a setting out, and the values that leave it out of a trial
-_LEFT_OUT = re.compile(r"('(none|null|off|)'|false|-?inf|nan|0(\.0)?) is (not a|too small)", re.I)
+_LEFT_OUT = re.compile(
+    r"('(none|null|off|)'|false|-?inf|nan|0(\.0)?) is (not a (finite )?number|too small)", re.I
+)
 _VALUES_FOR_NONE = {
     "clip_norm": "1e9",
     "clip_value": "1e9",
@@ -126,9 +141,9 @@ def with_way(flaw: Flaw) -> Flaw:
     setting = words[-2] if is_of_entry else words[-1]
     if _LEFT_OUT.match(flaw.found):
         value = _VALUES_FOR_NONE.get(setting)
-        if is_searched and value:
+        if words[-1] in ("choices", "or") and is_searched and value:
             return replace(flaw, hint=f"write {value} for none")
-        if value and not flaw.found.startswith("0"):
+        if value and not is_searched and not flaw.found.startswith("0"):
             return replace(flaw, hint=f"{flaw.hint}, or remove it")
     if flaw.found.startswith("an array cannot be") and "model" in words[:2]:
         by_size = "search model.depth and model.width, or " if setting == "width" else ""
@@ -205,19 +220,23 @@ def without_consequences(flaws: Sequence[Flaw], kinds: Mapping[str, str]) -> lis
 def unknown_name(key: str, value: object, options: str, noun: str | None = None) -> Flaw:
     """The flaw of a name at `key` that is not one of `options`, which are names of a `noun`."""
     found = f"no {noun or _noun(key)} {format_value(value)}"
+    if isinstance(value, str) and '"' not in options and value in options.split(", "):
+        return Flaw(key, f"{format_value(value)} is text", f"write {value} without quotes")
     # a form such as "module:function" is not a name to suggest
     by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
     if "constant" in by_lower and value in ("none", "off"):
         return Flaw(key, found, "did you mean 'constant'?")
+    if isinstance(value, str) and (known := _OF_OPTUNA.get(value.lower())):
+        return Flaw(key, found, f"did you mean '{known}'?")
     if isinstance(value, str) and (near := _near_names(value.lower(), by_lower)):
         return Flaw(key, found, f"did you mean '{by_lower[near[0]]}'?")
     return Flaw(key, found, f"write one of {options}")
 
 
 def _near_names(name: str, known: Collection[str]) -> Sequence[str]:
-    """The known names nearest to a name, which may be that of Optuna's class."""
+    """The known name nearest to a name, if one is near; that of a class is near to none."""
     if name.endswith(("sampler", "pruner")):
-        return [one for one in known if one in name]
+        return []
     return get_close_matches(name, known, n=1)
 
 

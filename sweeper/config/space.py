@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import NoneType, UnionType
-from typing import Annotated, Union, get_args, get_origin
+from typing import Annotated, Union, cast, get_args, get_origin
 
-from sweeper.config.reading import RawTable, is_table, read_table, read_value, settings_within
+from sweeper.config.reading import (
+    RawTable,
+    is_table,
+    read_table,
+    read_value,
+    settings_within,
+    written,
+)
 from sweeper.config.refusals import MISSING, format_value, unknown_name, unknown_setting
 from sweeper.config.search import (
     CategoricalSearch,
@@ -18,6 +25,7 @@ from sweeper.config.search import (
     check_order,
 )
 from sweeper.config.table import Flaw, Table, field_of, fixed_part, holder_of, is_fixed, table_in
+from sweeper.config.toml import toml_value
 from sweeper.errors import did_you_mean
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
@@ -65,8 +73,8 @@ def read_entry(
     name, _, last = setting.partition(".")
     table = tables.get(name)
     misplaced = list(_target_flaws(setting, tables))
-    entry, flaws = _read_by_type(raw, key)
     holder = None if table is None else holder_of(table, last)
+    entry, flaws = _read_by_type(raw, key, holder)
     if entry is not None and not isinstance(entry, SameAs) and holder and not misplaced:
         entry, unfit = _fitted(entry, *holder, key)
         if unfit and isinstance(entry, IntSearch | FloatSearch):  # one of the ends is wrong
@@ -190,9 +198,12 @@ def table_around(table: type[Table], setting: str) -> type[Table] | None:
     return None if found is None else table_in(found[0].model_fields[found[1]].annotation)
 
 
-def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | SameAs | None, list[Flaw]]:
+def _read_by_type(
+    raw: object, key: str, holder: tuple[type[Table], str] | None
+) -> tuple[SearchEntry | SameAs | None, list[Flaw]]:
+    """The entry of its type; `holder` is the table with the setting, and its name there."""
     if not is_table(raw):
-        hint = 'write e.g. { type = "int", low = 1, high = 4 }'
+        hint = f"write {_example(raw, holder)}"
         return None, [Flaw(key, f"{format_value(raw)} is not a table", hint)]
     if "same_as" in raw:
         return read_table(SameAs, raw, key, [f"{key}.same_as"])
@@ -202,7 +213,39 @@ def _read_by_type(raw: object, key: str) -> tuple[SearchEntry | SameAs | None, l
     entry_type = ENTRIES.get(raw["type"]) if isinstance(raw["type"], str) else None
     if entry_type is None:
         return None, [unknown_name(f"{key}.type", raw["type"], options)]
-    return read_table(entry_type, raw, key, list(settings_within(entry_type, key)))
+    entry, flaws = read_table(entry_type, raw, key, list(settings_within(entry_type, key)))
+    takes_floats = holder is None or "float" in types_for(*holder)
+    if entry_type is IntSearch and takes_floats:
+        flaws = [_with_type(flaw, written(raw, flaw.key.rpartition(".")[2])) for flaw in flaws]
+    return entry, flaws
+
+
+def _with_type(flaw: Flaw, value: object) -> Flaw:
+    """The flaw of an entry of integers, which advises another type if the value is a float."""
+    is_float = isinstance(value, float) and flaw.found.endswith("is not an integer")
+    return replace(flaw, hint=f'{flaw.hint}, or type = "float"') if is_float else flaw
+
+
+def _example(raw: object, holder: tuple[type[Table], str] | None) -> str:
+    """An entry for a setting, with the values of `raw` if it is an array of them."""
+    types = ("int",) if holder is None else types_for(*holder)
+    choices = cast("list[object]", raw) if isinstance(raw, list) else []
+    if choices and all(isinstance(one, str | int | float) for one in choices):
+        entry = f'{{ type = "categorical", choices = {toml_value(choices)} }}'
+        if types[0] != "categorical" and len(choices) == 2:
+            low, high = map(toml_value, choices)
+            entry += f', or {{ type = "{types[0]}", low = {low}, high = {high} }} for a range'
+        return entry
+    if types[0] == "int":
+        return 'e.g. { type = "int", low = 1, high = 4 }'
+    if types[0] == "float":
+        return 'e.g. { type = "float", low = 0.001, high = 0.1 }'
+    assert holder is not None, "only then is it not an integer"
+    kind = _kind(holder[0].model_fields[holder[1]].annotation)
+    names = [True, False] if kind is bool else [*get_args(kind)][:2]
+    is_listed = len(names) == 2 and all(isinstance(one, str | bool) for one in names)
+    shown = toml_value(names) if is_listed else "[...]"
+    return f'e.g. {{ type = "categorical", choices = {shown} }}'
 
 
 def types_for(table: type[Table], name: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,72 @@ def test_a_searched_number_has_a_value_for_none(setting: str, none: str, read: R
     found = re.fullmatch(r"write (\S+) for none", advice(VALID, *search(none)))
     assert found
     assert read("", "", *search(found[1])).search[setting].count() == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("={type='float',low=1e-6,high=0.1,or=0.0}", "write an array, [...]"),
+        ("={type='categorical',choices=false}", "write an array, [...]"),
+        ("={type='float',low='none',high=0.1}", "write a number"),
+        ("={type='float',low=0.1,high=inf}", "write a finite number"),
+        ("={type='int',low=0.0,high=4}", 'write an integer, or type = "float"'),
+    ],
+)
+def test_only_a_value_can_stand_for_none(written: str, hint: str) -> None:
+    """Not an array, nor the end of a range."""
+    assert advice(VALID, f"search.optimizer.weight_decay{written}") == hint
+
+
+def test_integers_stay_the_only_type_of_settings_that_take_no_others() -> None:
+    written = "search.model.width={type='int',low=8.0,high=16}"
+    assert advice(VALID, written) == "write an integer"
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        *(("model.activation", one) for one in ('["relu", "tanh"]', "tanh")),
+        *(("model.width", one) for one in ("[8, 16]", "[8, 16, 32]", "3", '"loguniform"')),
+        *(("optimizer.lr", one) for one in ("[0.001, 0.1]", "0.1", '"loguniform"')),
+        *(("train.ema", "0.5"), ("model.layer_norm", "true")),
+    ],
+)
+def test_an_entry_that_is_not_a_table_can_be_written_as_one(
+    setting: str, written: str, read: Read
+) -> None:
+    hint = advice(VALID, f"search.{setting}={written}")
+    entries = re.findall(r"\{ .*? \}", hint)
+    assert entries
+    for entry in entries:
+        columns = read("", "", f"search.{setting}={entry}").search
+        if written.startswith("[") and "choices" in entry:
+            assert [*columns[setting].values()] == tomllib.loads(f"v = {written}")["v"]
+
+
+def test_a_number_in_quotes_can_be_written_without_them(read: Read) -> None:
+    entry = "search.model.width={type='int',low=8,high=16}"
+    assert advice(VALID, entry, "search.model.width.base='2'") == "write 2 without quotes"
+    assert read("", "", entry, "search.model.width.base=2").search["model.width"].count() == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        *(("study.pruner", f"{name}Pruner") for name in ("SuccessiveHalving", "Nop", "Hyperband")),
+        *(("study.pruner", f"{name}Pruner") for name in ("Median", "Wilcoxon", "Threshold")),
+        *(("study.sampler", f"{name}Sampler") for name in ("TPE", "Random", "CmaEs", "NSGAII")),
+        *(("study.sampler", f"{name}Sampler") for name in ("NSGAIII", "BruteForce", "QMC")),
+    ],
+)
+def test_a_class_of_optuna_has_a_name_here(setting: str, name: str, read: Read) -> None:
+    named = re.fullmatch(r"did you mean '(\S+)'\?", advice(VALID, f"{setting}={{name='{name}'}}"))
+    table = re.fullmatch(r'write (\{ name = "(\S+)" \})', advice(VALID, f"{setting}={name}"))
+    assert named and table and named[1] == table[2]
+    expected = {"SuccessiveHalving": "asha", "NSGAIII": "optuna.samplers:NSGAIIISampler"}
+    short = name.removesuffix("Pruner").removesuffix("Sampler")
+    assert named[1] == expected.get(short, named[1])
+    assert read("", "", f"{setting}={table[1]}").canonical()
 
 
 @pytest.mark.parametrize("setting", ["optimizer.clip_norm", "train.ema"])

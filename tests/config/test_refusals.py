@@ -456,7 +456,8 @@ BROKEN_SEARCH = {
         (
             "model.width",
             "an array is not a table",
-            'write e.g. { type = "int", low = 1, high = 4 }',
+            'write { type = "categorical", choices = [1, 4] }, or '
+            '{ type = "int", low = 1, high = 4 } for a range',
         ),
     ),
     "low above high": (
