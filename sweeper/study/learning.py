@@ -231,6 +231,7 @@ def _read(source: str, name: str) -> EarlierStudy:
         return _of_optuna(name, read_study(*split_name(source)))
     from sweeper.results.listing import read_trials  # Arrow is slow to import
 
+    _refuse_a_file(source)
     run_dir = RunDir(Path(source))
     refuse_links(run_dir)
     known = read_trials(run_dir)
@@ -263,6 +264,28 @@ def _read(source: str, name: str) -> EarlierStudy:
         parameters=[*about["search"]],
         is_named_here=config is not None,
     )
+
+
+def _refuse_a_file(source: str) -> None:
+    """Refuse a file instead of a run directory, such as that of an Optuna storage."""
+    name = source if Path(source).is_file() else source.partition("#")[0]
+    path = Path(name)
+    if not path.is_file():
+        return
+    hint = "name a run directory, or an Optuna storage such as sqlite:///study.db"
+    if RunDir(path.parent).trials.exists():
+        hint = f"name the run directory: {path.parent}"
+    elif _is_sqlite(path):
+        hint = f"for an Optuna storage, write sqlite:///{source}"
+    raise StudyError(Problem("", OPTION, f"{name} is a file, not a run directory", hint))
+
+
+def _is_sqlite(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(15) == b"SQLite format 3"
+    except OSError:
+        return False
 
 
 def _metrics(row: Mapping[str, Any]) -> dict[str, float]:

@@ -305,6 +305,16 @@ def test_a_source_that_cannot_be_read_is_named(earlier: StudyConfig, tmp_path: P
     with pytest.raises(StudyError, match="is given twice"):
         learn(digits(), [earlier.run_dir, str(earlier.run_dir)])
     two = stored(tmp_path / "two.db").partition("#")[0]
+    for source in (f"{tmp_path}/two.db", f"{tmp_path}/two.db#old"):
+        with pytest.raises(StudyError) as refused:
+            learn(digits(), [source])
+        assert str(refused.value).endswith(
+            f"two.db is a file, not a run directory; for an Optuna storage, write sqlite:///{source}"
+        )
+    with pytest.raises(StudyError, match=f"name the run directory: {earlier.run_dir}$"):
+        learn(digits(), [RunDir(earlier.run_dir).ledger])
+    with pytest.raises(StudyError, match=r"text\.db is a file, not a run directory; name a"):
+        learn(digits(), [text])
     stored(tmp_path / "two.db", name="other")
     with pytest.raises(StudyError, match="it has 2 studies; name one of old and other after #"):
         learn(digits(), [two])
