@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
 from sweeper.config import StudyConfig
@@ -61,10 +62,12 @@ _ORDERED = ("search", "train.losses")
 Weights = Mapping[str, Mapping[str, str]]
 """`digests` of initial weights that no key changes, and the `environment` they were built in."""
 
+# A study that differs in these can learn from the trials of another.
+_LEARNT_ACROSS = ("search", "study.sampler", "study.pruner", "train.metrics")
+
 _FRESH = f"start over with {FRESH}, which moves the old directory aside"
 _ELSEWHERE = "change study.name (or results.dir if it is set)"
-_OTHERWISE = f"{_ELSEWHERE}, or {_FRESH}"
-_BACK = f"restore it, {_OTHERWISE}"
+_BACK = f"restore it, {_ELSEWHERE}, or {_FRESH}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,16 +303,24 @@ def format_setting(value: object) -> str:
 def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
     """What to write instead of each change that prevents a resume."""
     # it may have been given on the command line, which a user forgets more easily than a file
-    back = _BACK if config.source.place else f"restore it in the file or with --set, {_OTHERWISE}"
+    place = "" if config.source.place else " in the file or with --set"
     return [
         config.problem(
             change.key,
             f"was {format_setting(change.before)} when the study in {config.run_dir} began, "
             f"now {format_setting(change.now)}",
-            back,
+            f"restore it{place}, {_elsewhere(config, change.key)}, or {_FRESH}",
         )
         for change in changes
     ]
+
+
+def _elsewhere(config: StudyConfig, key: str) -> str:
+    """How to keep the study as it is and run the changed one, too, which may learn from it."""
+    if not (config.study.sampler.learns and _below(key, _LEARNT_ACROSS)):
+        return _ELSEWHERE
+    learn = f"--learn-from {quote(str(config.run_dir))} (in Python learn_from=)"
+    return f"{_ELSEWHERE} and learn from these trials with {learn}"
 
 
 def other_start(

@@ -164,6 +164,26 @@ def test_a_refusal_names_both_values_and_a_solution() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "sampler", "can_learn"),
+    [
+        ("search.optimizer.lr.high", "tpe", True),
+        ("study.sampler.name", "tpe", True),
+        ("study.pruner.name", "tpe", True),
+        ("train.metrics", "tpe", True),
+        ("search.optimizer.lr.high", "random", False),
+        ("study.seed", "tpe", False),
+    ],
+)
+def test_a_study_of_other_ranges_can_learn_from_this_one(
+    key: str, sampler: str, can_learn: bool
+) -> None:
+    config = parse(STUDY, Path("study.toml"), [f"study.sampler={{name='{sampler}'}}"])
+    (problem,) = refusals(config, (Change(key, 3, 0),))
+    learn = " and learn from these trials with --learn-from runs/wine (in Python learn_from=), or"
+    assert (learn in problem.hint) is can_learn
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [
         (None, "not set"),
