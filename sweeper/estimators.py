@@ -678,7 +678,18 @@ def _as_value_errors(settings: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (DataError, StudyError) as error:
-        raise FitError(_of_argument(one, arguments) for one in error.problems) from None
+        problems = _without_consequences(error.problems, settings)
+        raise FitError(_of_argument(one, arguments) for one in problems) from None
+
+
+def _without_consequences(
+    problems: Sequence[Problem], settings: Mapping[str, Any]
+) -> Sequence[Problem]:
+    """The problems without changes of the pruner that follow from another number of epochs."""
+    is_given = any(key.startswith("study.pruner") for key in settings)
+    if is_given or all(one.key != "train.epochs" for one in problems):
+        return problems
+    return [one for one in problems if not one.key.startswith("study.pruner")]
 
 
 def _of_argument(problem: Problem, arguments: Mapping[str, str]) -> Problem:

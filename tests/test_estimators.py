@@ -107,6 +107,10 @@ def test_a_used_run_directory_is_not_overwritten(fitted: sweeper.SweepClassifier
         clone(fitted).fit(X[1:], NAMES[1:])
     with pytest.raises(ValueError, match="epochs"):
         clone(fitted).set_params(epochs=3).fit(X, NAMES)
+    with pytest.raises(FitError) as refused:  # it would also have a pruner
+        clone(fitted).set_params(epochs=6).fit(X, NAMES)
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.hint) == ("epochs", "restore it, or pass another run_dir")
     pd.testing.assert_frame_equal(fitted.results_.trials(), before)
 
 
