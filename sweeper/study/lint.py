@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, nextafter
-from typing import Any
+from typing import Any, Literal
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
@@ -95,10 +95,31 @@ def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
     first = next((one for one in beyond if all(acts(one) for acts in acting)), None)
     if first is None:
         return f"its options rule out every epoch up to {beyond[-1]}"
+    options = f"{_sooner(config)}, or " if _can_act_sooner(config) else ""
     return (
         f"it first acts after epoch {first}, but judges before the last epoch, {epochs}; "
-        f"write {_sooner(config)}, or more train.epochs"
+        f"write {options}more train.epochs"
     )
+
+
+# the options that delay pruners, with the values that delay them least
+_LEAST_DELAY = {
+    "min_resource": 1,
+    "min_early_stopping_rate": 0,
+    "n_warmup_steps": 0,
+    "patience": 0,
+    "n_startup_steps": 0,
+    "p_threshold": nextafter(1.0, 0.0),
+}
+
+
+def _can_act_sooner(config: StudyConfig) -> bool:
+    """Whether the pruner acts before the last epoch with other options than it has."""
+    acting = [
+        _acting(config, name, {key: _LEAST_DELAY.get(key, value) for key, value in given.items()})
+        for name, given in _pruners(config)
+    ]
+    return any(all(acts(epoch) for acts in acting) for epoch in range(1, config.max_epochs))
 
 
 def _acting(config: StudyConfig, name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
@@ -135,8 +156,10 @@ def _sooner(config: StudyConfig) -> str:
     for depth, (name, given) in enumerate(_pruners(config)):
         acts = _acting(config, name, given)
         if not any(acts(epoch) for epoch in range(1, config.max_epochs)):
-            change, option = _delay(name, given)
-            late.append(f"{change} study.pruner.{'wrapped.' * depth}{option}")
+            late += [
+                f"{change} study.pruner.{'wrapped.' * depth}{option}"
+                for change, option in _delays(name, given, config.max_epochs)
+            ]
     if late:
         return " and ".join(late)
     judging = [_acting(config, *one) for one in _pruners(config) if one[0] != "patient"]
@@ -145,15 +168,20 @@ def _sooner(config: StudyConfig) -> str:
     return "a smaller study.pruner.patience" if can_act else "other options"
 
 
-def _delay(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
-    """How to change an option of a pruner for it to act earlier, and which."""
+def _delays(
+    name: str, given: Mapping[str, Any], epochs: int
+) -> Iterator[tuple[Literal["a smaller", "a larger"], str]]:
+    """How to change the options of a pruner for it to act within the epochs, and which."""
     if name in _HALVING:
         is_late = given["min_resource"] == 1
-        return "a smaller", "min_early_stopping_rate" if is_late else "min_resource"
-    if name == "wilcoxon" and 0.5 ** given["n_startup_steps"] >= given["p_threshold"]:
-        return "a larger", "p_threshold"
-    options = {"patient": "patience", "wilcoxon": "n_startup_steps"}
-    return "a smaller", options.get(name, "n_warmup_steps")
+        yield "a smaller", "min_early_stopping_rate" if is_late else "min_resource"
+    elif name == "wilcoxon":
+        if 0.5 ** min(epochs - 1, _MAX_DIFFERENCES) >= given["p_threshold"]:
+            yield "a larger", "p_threshold"
+        if given["n_startup_steps"] >= epochs:
+            yield "a smaller", "n_startup_steps"
+    else:
+        yield "a smaller", {"patient": "patience"}.get(name, "n_warmup_steps")
 
 
 def _some(epochs: Sequence[int]) -> str:
@@ -292,9 +320,10 @@ def _idle_stop(config: StudyConfig) -> Iterator[str]:
     if stop is None:
         return
     if stop.patience is not None and stop.patience >= n_trials:
+        fix = "write a smaller one" if n_trials > 1 else "write more study.n_trials, or remove it"
         yield (
             f"study.stop.patience = {stop.patience} never ends the study, which has "
-            f"{counted(n_trials, 'trial')}; write a smaller one"
+            f"{counted(n_trials, 'trial')}; {fix}"
         )
     if stop.value is not None:
         metric, is_max = config.study.objectives[0], config.study.directions[0] == "maximize"
@@ -309,13 +338,14 @@ def _idle_stop(config: StudyConfig) -> Iterator[str]:
 def _idle_sampler(config: StudyConfig) -> Iterator[str]:
     """The sampler draws at random, because it has too little to learn from."""
     sampler, n_trials = config.study.sampler, config.study.n_trials
-    for option in ("n_startup_trials", "population_size"):
+    for option, least in (("n_startup_trials", 1), ("population_size", 2)):
         first = sampler.options.get(option)
         if not is_function(sampler.name) and first is not None and 1 < n_trials <= first:
+            smaller = "a smaller one, or " if n_trials > least else ""
             yield (
                 f"the sampler {sampler.name} draws all {n_trials} trials at random: "
-                f"study.sampler.{option} = {first} of them come before it learns; write a smaller "
-                "one, or more study.n_trials"
+                f"study.sampler.{option} = {first} of them come before it learns; write "
+                f"{smaller}more study.n_trials"
             )
     has_ranges = any(entry.type != "categorical" for entry in config.search.values())
     if sampler.name in ("cmaes", "qmc") and config.search and not has_ranges:

@@ -176,6 +176,30 @@ def test_a_pruner_that_never_ends_a_trial_is_reported(
     assert [why in warning for warning in found] == ([True] if why else [])
 
 
+@pytest.mark.parametrize("name", ["patient", "wilcoxon"])
+def test_only_options_that_help_are_advised(name: str) -> None:
+    """With 2 epochs no option of these pruners does."""
+    for epochs, options in ((2, False), (3, True)):
+        late, advice = {
+            "patient": ("patience=2", "a smaller study.pruner.patience"),
+            "wilcoxon": (
+                "n_startup_steps=9",
+                "a larger study.pruner.p_threshold and a smaller study.pruner.n_startup_steps",
+            ),
+        }[name]
+        changed = f'name="{name}",{late}', f"train.epochs={epochs}"
+        (warning,) = study_warnings(_pruned_by(*changed))
+        end = warning.rpartition("; write ")[2]
+        assert end == (f"{advice}, or more train.epochs" if options else "more train.epochs")
+
+
+def test_a_population_of_all_trials_can_only_be_made_smaller_if_there_are_three() -> None:
+    for n_trials, smaller in ((2, ""), (3, "a smaller one, or ")):
+        sampler = f'study.sampler={{name="nsgaii",population_size={n_trials}}}'
+        (found,) = study_warnings(_study(sampler, f"study.n_trials={n_trials}"))
+        assert found.endswith(f"; write {smaller}more study.n_trials")
+
+
 def test_a_pruner_that_ends_all_or_only_some_trials_is_reported() -> None:
     (every,) = study_warnings(_pruned_by('name="asha",bootstrap_count=24'))
     assert every.startswith("the pruner asha ends every trial at its first rung: bootstrap_count")
@@ -223,6 +247,12 @@ def test_a_rule_that_cannot_end_the_study_is_reported(goal: str, stop: str, repo
     ours = [warning for warning in found if "study.stop" in warning]
     assert len(ours) == bool(reported)
     assert all(warning.startswith(f"study.stop.{reported}") for warning in ours)
+
+
+def test_no_patience_can_end_a_study_of_a_single_trial() -> None:
+    single = _study("study.stop={patience=3}", "study.n_trials=1")
+    (found,) = [one for one in study_warnings(single) if "study.stop" in one]
+    assert found.endswith("which has 1 trial; write more study.n_trials, or remove it")
 
 
 def test_fewer_others_are_reported_if_trials_end_at_different_epochs() -> None:
