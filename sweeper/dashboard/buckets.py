@@ -64,6 +64,12 @@ class Spans:
         names = ("run_id", "place", "activity", "class_id")
         return {name: texts(self.table[name]) for name in names}
 
+    @property
+    def first_run(self) -> str | None:
+        """The `run_id` of the first session; spans are only ever appended."""
+        ids, at = self.texts["run_id"]
+        return ids[at[0]] if len(at) else None
+
     @cached_property
     def sessions(self) -> np.ndarray:
         """When each start of the program began and ended, oldest first, shaped (sessions, 2)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -72,7 +73,7 @@ class Curves:
     """The curve of each trial, metric and phase: the mean of its members, by epoch from 1."""
 
     measured: dict[Key, Cells] = field(default_factory=dict[Key, Cells])
-    read: set[str] = field(default_factory=set[str])
+    read: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     @property
     def n_epochs(self) -> int:
@@ -80,25 +81,32 @@ class Curves:
         return max((int(of.cells[-1] // _TRIALS) + 1 for of in self.measured.values()), default=0)
 
     def refresh(self, directory: Path) -> bool:
-        """Read the new parts in `directory`; returns whether there were any.
+        """Read the new parts in `directory`; returns whether the curves may have changed.
+
+        All parts are read again if one was removed or replaced, as when a study is started from
+        scratch.
 
         Raises:
             SetupError: a part is damaged; then none is added.
         """
-        there = {path.name: path for path in sorted(directory.glob("*.parquet"))}
-        if not self.read <= there.keys():  # the study was started from scratch
+        there: dict[str, tuple[int, ...]] = {}
+        for path in sorted(directory.glob("*.parquet")):
+            with suppress(FileNotFoundError):  # just merged with others
+                there[path.name] = stamp(path)
+        is_other = not self.read.items() <= there.items()
+        if is_other:
             self.measured.clear()
             self.read.clear()
         new = [name for name in there if name not in self.read]
         found: dict[Key, list[Cells]] = {}
         for name in new:
-            for key, cells in _cells_in(there[name]):
+            for key, cells in _cells_in(directory / name):
                 found.setdefault(key, []).append(cells)
         for key, (first, *more) in found.items():
             known = self.measured.get(key)
             self.measured[key] = first.added(*more) if known is None else known.added(first, *more)
-        self.read.update(new)
-        return bool(new)
+        self.read = there
+        return is_other or bool(new)
 
     def keys(self) -> list[Key]:
         """The metrics, each over all phases first, then by phase."""
@@ -131,6 +139,12 @@ class Curves:
                 low, middle, high = np.quantile(values, _QUANTILES).tolist()
                 found.append((epoch + 1, low, middle, high))
         return found
+
+
+def stamp(path: Path) -> tuple[int, int, int]:
+    """Numbers of a file that change when it is replaced."""
+    stat = path.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _cells_in(path: Path) -> Iterator[tuple[Key, Cells]]:

@@ -149,6 +149,7 @@ class Page:
             "study": index,
             "name": study.status.study,
             "state": study.status.state,
+            "first_run": study.first_run,
             "said": _spoken(study),
             # the best trial, whose curves are shown first
             "select": None if best is None else int(best["trial_number"]),

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from sweeper.dashboard.buckets import Buckets, Spans
-from sweeper.dashboard.curves import Curves
+from sweeper.dashboard.curves import Curves, stamp
 from sweeper.dashboard.trials import PublishedTrials
 from sweeper.errors import Problem, SetupError
 from sweeper.results.baseline import Baseline, read_baseline
@@ -118,6 +118,16 @@ class PublishedStudy:
         recorded = None if spans is None or not spans.num_rows else Spans(spans)
         self.buckets = None if table is None else Buckets(table, recorded)
 
+    @property
+    def first_run(self) -> str | None:
+        """The first `run_id` in the tables, by which a study started from scratch is recognised.
+
+        None if the tables name none.
+        """
+        if self.buckets is not None and self.buckets.recorded is not None:
+            return self.buckets.recorded.first_run
+        return None if self.trials is None else self.trials.first_run
+
     def importance_rows(self) -> list[dict[str, Any]]:
         """How much each parameter matters for each objective; empty if not yet known."""
         return [] if self.importance is None else self.importance.to_pylist()
@@ -136,12 +146,11 @@ class PublishedStudy:
 
     def _has_changed(self, path: Path, source: PublishedFile) -> bool:
         try:
-            stat = path.stat()
+            now = stamp(path)
         except FileNotFoundError:
             changed = self._stamps.pop(path, None) is not None
         else:
-            stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            changed = self._stamps.get(path) != stamp
-            self._stamps[path] = stamp
+            changed = self._stamps.get(path) != now
+            self._stamps[path] = now
         self._versions[source] += changed
         return changed

@@ -92,6 +92,15 @@ class PublishedTrials:
         return {**found, **{name: {} for name in left if name != "params_json"}}
 
     @cached_property
+    def first_run(self) -> str | None:
+        """The `run_id` of the trials that ended first; None if it is not known."""
+        if not len(self) or "run_id" not in self.table.column_names:
+            return None
+        ids, at = self.texts("run_id")
+        code = at[np.argmin(np.nan_to_num(self.numbers("last_round"), nan=np.inf))]
+        return ids[code] if code >= 0 else None
+
+    @cached_property
     def began_at(self) -> float:
         """When the first trial started, in seconds since 1970."""
         if self.first_round_at is not None:

@@ -60,6 +60,20 @@ def test_a_restarted_study_is_read_again(tmp_path: Path) -> None:
     assert curves.curve(0)[0]["values"].tolist() == [7.0]
 
 
+def test_a_part_that_was_replaced_under_its_name_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, 1, [row(0, 1, 1.0), row(1, 1, 2.0)])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    (tmp_path / "part-000001-000001.parquet").unlink()
+    write(tmp_path, 1, [row(0, 1, 7.0)])
+    assert curves.refresh(tmp_path)
+    assert curves.curve(0)[0]["values"].tolist() == [7.0]
+    assert curves.curve(1) == []
+    (tmp_path / "part-000001-000001.parquet").unlink()
+    assert curves.refresh(tmp_path)
+    assert curves.curve(0) == []
+
+
 def test_the_band_has_the_quantiles_of_remaining_trials(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(11, 3))
     rows = [row(t, e + 1, float(values[t, e])) for t in range(11) for e in range(3) if e < 2 or t]

@@ -20,8 +20,9 @@ from sweeper.dashboard.page import COMPARISON, VIEWS, Page, PageState
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.comparison import comparison_view
 from sweeper.results.status import read_status, write_status
+from sweeper.results.timeline import Span
 from sweeper.rundir import RunDir
-from tests.dashboard.small_tables import buckets_of, trials_of
+from tests.dashboard.small_tables import buckets_of, spans_of, trials_of
 from tests.live_status import STATUS
 
 NAMES = [*(view.name for view in VIEWS), COMPARISON[0]]
@@ -75,6 +76,36 @@ def test_new_rows_come_without_the_old_ones(run_dir: RunDir, tmp_path: Path) -> 
     changed = {view["name"] for view in second["views"] if "html" in view}
     assert {"history", "parallel"} <= changed
     assert changed.isdisjoint({"curves", "execution", "importance"})
+
+
+def test_a_page_recognises_a_study_that_was_started_from_scratch(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    shutil.copytree(run_dir.root, tmp_path / "copy")
+    copy = RunDir(tmp_path / "copy")
+    page = Page([PublishedStudy(copy)])
+    first = page.payload(0)
+    assert first["first_run"] == "made-up"
+    for path in (copy.trials, copy.spans):  # as many rows, up to the same round
+        table = parquet.read_table(path)
+        place = table.schema.get_field_index("run_id")
+        runs = pa.array(["another"] * len(table), table.schema.field(place).type)
+        parquet.write_table(table.set_column(place, table.schema.field(place), runs), path)
+    second = page.payload(0, known_of(first))
+    assert second["tables"]["trials"]["new"] == 0
+    assert second["first_run"] == "another"
+    copy.spans.unlink()
+    assert page.payload(0)["first_run"] == "another"
+    assert "sent.first_run !== firstRun" in STATIC["page.js"].read_text()
+
+
+def test_a_study_keeps_its_first_run_when_it_is_resumed() -> None:
+    began = {"run_id": "a", "last_round": 2}
+    later = {"run_id": "b", "last_round": 5}
+    assert trials_of([later, began]).first_run == trials_of([began]).first_run == "a"
+    assert trials_of([]).first_run is trials_of([{"value": 1.0}]).first_run is None
+    spans = [[Span("program", "import", 0.0, 1.0)], [Span("program", "import", 5.0, 6.0)]]
+    assert spans_of(spans).first_run == spans_of(spans[:1]).first_run == "run 1"
 
 
 def test_axes_of_a_live_page_keep_no_bounds_that_they_are_not_given(study: PublishedStudy) -> None:

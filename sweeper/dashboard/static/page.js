@@ -5,6 +5,7 @@ const MOST_SELECTED = 6, POLL_MS = 2000, REST_MS = 10000;
 const study = Number(new URLSearchParams(location.search).get("study")) || 0, tables = {}, digests = {};
 const drawnRows = new Map(), selected = new Set(), curves = new Map(), charts = new Map(), chosen = new Map();
 let report = null, shown = null, grid = null; // data of a report; the rows that pass the filters, if not all
+let firstRun = null; // of the study that the page shows, as soon as it is known
 const REPLACED = ["series", "xAxis", "yAxis", "visualMap"]; // others keep what the reader did, and keys that they are not given
 const DEFAULTS = { min: null, max: null, minInterval: null, logBase: 10 }; // of axes that are not replaced, since they keep the brushes
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -272,7 +273,9 @@ function makeGrid({ columns, options, tips, meanings, units, began_at: began }) 
 // The page: puts received data in place.
 function apply(sent) {
   const whole = ["trials", "buckets", "spans"].map((name) => extend(name, sent.tables[name]));
-  if (whole.includes(false)) return location.reload(); // the study was started from scratch
+  const isOther = firstRun !== null && sent.first_run !== firstRun;
+  if (isOther || whole.includes(false)) return location.reload(); // the study was started from scratch
+  firstRun = sent.first_run;
   $("title").textContent = document.title = sent.name;
   if ($("said").textContent !== sent.said) $("said").textContent = sent.said; // read by screen readers
   sent.views.filter((view) => view.charts && !(view.name === "trials" && grid)).forEach(show); // columns are kept
