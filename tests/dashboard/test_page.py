@@ -19,6 +19,7 @@ from sweeper.dashboard.packing import as_json
 from sweeper.dashboard.page import COMPARISON, VIEWS, Page, PageState
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.comparison import comparison_view
+from sweeper.results.baseline import Baseline
 from sweeper.results.status import read_status, write_status
 from sweeper.results.timeline import Span
 from sweeper.rundir import RunDir
@@ -189,23 +190,72 @@ def test_several_studies_are_compared(study: PublishedStudy, tmp_path: Path) -> 
     assert "<option>large</option><option>digits</option>" in page.html()
 
 
-def test_studies_of_other_data_or_targets_are_not_compared_silently(
-    study: PublishedStudy, tmp_path: Path
-) -> None:
-    def of(target: str, **more: str) -> PublishedStudy:
-        other = PublishedStudy(only_status(tmp_path))
-        other.trials = trials_of([{"value": 1.0, "params_lr": 1e-3}])
-        data = {"source": "csv", "path": "med.csv", "target": [target], **more}
-        other.trials = replace(other.trials, said={**other.trials.said, "settings": {"data": data}})
-        return other
+def study_of(directory: Path, data: dict, file: str = "s.toml", **more: object) -> PublishedStudy:
+    """A study with these settings of its data."""
+    found = PublishedStudy(only_status(directory))
+    found.trials = trials_of([{"value": 1.0, "params_lr": 1e-3}])
+    said = {**found.trials.said, "settings": {"data": data, **more}, "study_file": file}
+    found.trials = replace(found.trials, said=said)
+    return found
 
-    warning, table, *_ = comparison_view([of("med"), of("log_med")])
-    assert warning["text"] == "These studies differ in target, so their values are not comparable."
-    assert [row[1] for row in table["rows"]] == ["med", "log_med"]
-    assert comparison_view([of("med"), of("med")])[0]["kind"] == "rows"
-    warning, table, *_ = comparison_view([of("med"), of("med", weight="w")])
-    assert warning["text"] == "These studies differ in weight, so their values are not comparable."
-    assert [row[1] for row in table["rows"]] == ["", "w"]
+
+CSV = {"source": "csv", "path": "med.csv", "target": ["med"], "separator": ",", "drop": []}
+NPZ = {"source": "npz", "path": "d.npz", "x": "x", "y": None}
+PYTHON = {"source": "python", "function": "tab:load", "args": {"scale": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("first", "change", "differing", "shown"),
+    [
+        (CSV, {"target": ["log_med"]}, "data.target", ["med", "log_med"]),
+        (CSV, {"weight": "w"}, "data.weight", ["", "w"]),
+        (CSV, {"path": "b.csv"}, "data", ["csv med.csv", "csv b.csv"]),
+        (CSV, {"separator": ";"}, "data.separator", [",", ";"]),
+        (CSV, {"target_transform": "log"}, "data.target_transform", ["", "log"]),
+        (CSV, {"split": {"val": 0.5, "group": None}}, "data.split", ["", "val = 0.5"]),
+        (NPZ, {"y": "b"}, "data.y", ["", "b"]),
+        (NPZ, {"x": "x2"}, "data.x", ["x", "x2"]),
+        (PYTHON, {"args": {"scale": 9.0}}, "data.args", ["scale = 1.0", "scale = 9.0"]),
+    ],
+)
+def test_studies_of_other_data_or_targets_are_not_compared_silently(
+    first: dict, change: dict, differing: str, shown: list[str], tmp_path: Path
+) -> None:
+    pair = [study_of(tmp_path, first), study_of(tmp_path, {**first, **change})]
+    warning, table, *_ = comparison_view(pair)
+    said = f"These studies differ in {differing}, so their values are not comparable."
+    assert (warning["text"], [row[1] for row in table["rows"]]) == (said, shown)
+    assert comparison_view([pair[0], study_of(tmp_path, first)])[0]["kind"] == "rows"
+
+
+def test_studies_with_other_features_of_the_same_rows_are_compared(tmp_path: Path) -> None:
+    pair = [study_of(tmp_path, CSV), study_of(tmp_path, {**CSV, "drop": ["a", "b"]})]
+    found, table, *_ = comparison_view(pair)
+    assert found["text"] == "These studies differ in data.drop: their features are not the same."
+    assert [row[1] for row in table["rows"]] == ["", "a, b"]
+
+
+def test_data_of_the_same_settings_with_other_contents_is_not_compared_silently(
+    tmp_path: Path,
+) -> None:
+    def of(digest: str | None, file: str, seed: int = 0) -> PublishedStudy:
+        made = study_of(tmp_path, CSV, file, study={"seed": seed})
+        made.baseline = None if digest is None else Baseline(digest)
+        return made
+
+    def texts(*studies: PublishedStudy) -> list[str]:
+        return [block["text"] for block in comparison_view(studies) if block["kind"] == "note"]
+
+    other = "The data of these studies have other contents, although their settings are the same"
+    unknown = (
+        "These studies may have read different files: data.path is 'med.csv' in all, but "
+        "their study files are in different directories."
+    )
+    assert texts(of("a", "p/s.toml"), of("a", "q/s.toml")) == []
+    assert texts(of("a", "p/s.toml"), of("b", "p/s.toml"))[0].startswith(other)
+    assert texts(of("a", "p/s.toml"), of("b", "p/s.toml", seed=1)) == []
+    assert texts(of("a", "p/s.toml"), of("b", "q/s.toml", seed=1)) == [unknown]
+    assert texts(of("a", "p/s.toml"), of(None, "q/s.toml")) == [unknown]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
@@ -12,7 +14,9 @@ from sweeper.dashboard.views.history import BY, best_so_far, better_half
 from sweeper.errors import listed
 from sweeper.results import formatting
 
-_SOURCE = ("data", "target", "weight")
+_NAMED = ("source", "path", "name", "function")  # shown together as `data`
+_FEATURES = ("scale", "impute", "categorical", "categorical_columns", "drop")
+_SPLIT = ("seed", "folds")  # settings of [study] that change how rows are split
 _TONES = 6  # number of distinguishable line colours; more lines repeat them with another dash
 _DASHES = ("solid", "dashed", "dotted")
 
@@ -20,8 +24,8 @@ _DASHES = ("solid", "dashed", "dotted")
 def comparison_view(studies: Sequence[PublishedStudy], left_out: Sequence[str] = ()) -> list[Block]:
     """One row per study, and the best so far of studies that share an objective.
 
-    Data, targets and weights of rows are shown if they differ: then values cannot be compared. A
-    study that cannot be read any more is reported, and so is why others are `left_out`.
+    Settings of the data are shown if they differ: then most values cannot be compared. A study that
+    cannot be read any more is reported, and so is why others are `left_out`.
     """
     missing = [note(f"A study is not shown: {why}", is_warning=True) for why in left_out]
     if len(studies) == 1:
@@ -30,9 +34,10 @@ def comparison_view(studies: Sequence[PublishedStudy], left_out: Sequence[str] =
     names = unique_names(studies)
     records = [_record(name, study) for name, study in zip(names, studies, strict=True)]
     sources = [_source(study) for study in studies]
-    differing = [key for key in _SOURCE if len({source[key] for source in sources}) > 1]
+    keys = dict.fromkeys(key for source in sources for key in source)
+    differing = [key for key in keys if len({source.get(key, "") for source in sources}) > 1]
     for record, source in zip(records, sources, strict=True):
-        record[1:1] = [source[key] for key in differing]
+        record[1:1] = [source.get(key, "") for key in differing]
     headings = [
         "study",
         *differing,
@@ -45,8 +50,7 @@ def comparison_view(studies: Sequence[PublishedStudy], left_out: Sequence[str] =
         "compile (s)",
         "train (s)",
     ]
-    warning = f"These studies differ in {listed(differing)}, so their values are not comparable."
-    warnings = [note(warning, is_warning=True)] if differing else []
+    warnings = _differences(differing) if differing else _other_rows(studies)
     for name, study in zip(names, studies, strict=True):
         if study.problem is not None:
             said = f"{name} cannot be read, and is shown as it was before: {study.problem}"
@@ -64,20 +68,63 @@ def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:
 
 
 def _source(study: PublishedStudy) -> dict[str, str]:
-    """Where the rows of a study are from, what it predicts, and the column of the weights of rows.
+    """The settings of a study's data, by the words of the study file; empty if not published."""
+    data = dict(_settings(study).get("data", {}))
+    named = [str(data.pop(key)) for key in _NAMED if data.get(key)]
+    if isinstance(split := data.get("split"), Mapping):
+        data["split"] = {key: value for key, value in split.items() if key != "seed"}
+    others = {f"data.{key}": _text(value) for key, value in data.items()}
+    return {"data": " ".join(named)} | others
 
-    Empty texts if these are not published.
+
+def _settings(study: PublishedStudy) -> Mapping[str, Any]:
+    return {} if study.trials is None else study.trials.said.get("settings", {})
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} = {_text(own)}" for key, own in value.items() if own is not None)
+    return value if isinstance(value, str) else json.dumps(value).strip("[]").replace('"', "")
+
+
+def _differences(keys: Sequence[str]) -> list[Block]:
+    """What differing settings of the data mean for a comparison of values."""
+    features = [key for key in keys if key.removeprefix("data.") in _FEATURES]
+    if others := [key for key in keys if key not in features]:
+        found = f"These studies differ in {listed(others)}, so their values are not comparable."
+        return [note(found, is_warning=True)]
+    return [note(f"These studies differ in {listed(features)}: their features are not the same.")]
+
+
+def _other_rows(studies: Sequence[PublishedStudy]) -> list[Block]:
+    """What to say if studies have the same settings of the data, but perhaps not the same data.
+
+    Digests of prepared data can be compared if no other setting changes how it is prepared.
     """
-    said = {} if study.trials is None else study.trials.said
-    data = said.get("settings", {}).get("data", {})
-    where = next((data[key] for key in ("path", "name", "function") if data.get(key)), "")
-    others = (data.get(key) or "" for key in _SOURCE[1:])
-    texts = f"{data.get('source', '')} {where}".strip(), *others
-    return dict(
-        zip(
-            _SOURCE, [one if isinstance(one, str) else ", ".join(one) for one in texts], strict=True
-        )
-    )
+    settings = [_settings(study) for study in studies]
+    prepared = [
+        [one.get("data"), one.get("train", {}).get("loss"), *map(one.get("study", {}).get, _SPLIT)]
+        for one in settings
+    ]
+    digests = [study.baseline.digest if study.baseline else None for study in studies]
+    if None not in digests and all(one == prepared[0] for one in prepared):
+        if len(set(digests)) == 1:
+            return []
+        found = "The data of these studies have other contents, although their settings are the "
+        return [note(f"{found}same, so their values are not comparable.", is_warning=True)]
+    files = [_study_file(study) for study in studies]
+    path = settings[0].get("data", {}).get("path")
+    if path is None or Path(path).is_absolute() or len({file.parent for file in files if file}) < 2:
+        return []
+    found = f"These studies may have read different files: data.path is '{path}' in all, but their "
+    return [note(f"{found}study files are in different directories.", is_warning=True)]
+
+
+def _study_file(study: PublishedStudy) -> Path | None:
+    file = None if study.trials is None else study.trials.said.get("study_file")
+    return None if file is None else Path(file)
 
 
 def _record(name: str, study: PublishedStudy) -> list[Any]:
