@@ -63,7 +63,8 @@ def bucket_record(
     `ceiling` in its row is not a column of the tables, but needed by later rounds.
     """
     bucket, program = work.bucket, work.program
-    epochs = [lane.epoch_to - lane.epoch_from for lane in bucket.lanes]
+    longest = max(lane.epoch_to - lane.epoch_from for lane in bucket.lanes)
+    trained = sum(map(_trained_epochs, outcome.lanes))
     ceiling = outcome.ceiling
     capacity = program.capacity if ceiling is None else ceiling.capacity
     calls = math.ceil(len(bucket.lanes) * members / capacity)
@@ -85,7 +86,7 @@ def bucket_record(
         "predicted_compile_s": _predicted_compile_s(work, outcome),
         "predicted_train_s": bucket.predicted_train_s,
         "waste_fraction": bucket.waste_fraction,
-        "occupancy": members * sum(epochs) / (capacity * calls * max(epochs)),
+        "occupancy": trained / (capacity * calls * longest),
         "epochs_from": min(lane.epoch_from for lane in bucket.lanes) + 1,
         "epochs_to": max(lane.epoch_to for lane in bucket.lanes),
         "memory_predicted_bytes": outcome.memory_predicted_bytes,
@@ -99,7 +100,12 @@ def bucket_record(
         "ceiling": None if ceiling is None else asdict(ceiling),
         "finished_at": outcome.finished_at or None,
     }
-    return BucketRecord(row, _lanes(work, outcome, sum(epochs)))
+    return BucketRecord(row, _lanes(work, outcome, trained))
+
+
+def _trained_epochs(lane: LaneRecord) -> int:
+    """The epochs that the members of a trial were trained in a round, added up."""
+    return int((lane.curve.by_member != OVER).any(axis=2).sum())
 
 
 def _predicted_compile_s(work: Work, outcome: Outcome) -> float | None:
@@ -128,13 +134,13 @@ def _outcome(work: Work, outcome: Outcome) -> str:
     return "; ".join(said)
 
 
-def _lanes(work: Work, outcome: Outcome, epochs: int) -> tuple[LaneRecord, ...]:
-    """The lanes of a bucket that trained `epochs` in total, with their shares of its time."""
+def _lanes(work: Work, outcome: Outcome, trained: int) -> tuple[LaneRecord, ...]:
+    """The lanes of a bucket with their shares of its time; they `trained` epochs in total."""
     return tuple(
         replace(
             lane,
             attempts=lane.attempts + work.crashes,
-            lane_s=outcome.train_s * (len(lane.curve.values) / max(epochs, 1)),
+            lane_s=outcome.train_s * (_trained_epochs(lane) / max(trained, 1)),
             compile_share_s=outcome.compile_s / len(outcome.lanes),
         )
         for lane in outcome.lanes
