@@ -9,7 +9,9 @@ module leaves open is only written when the module is collected.
 from __future__ import annotations
 
 import atexit
+import codecs
 import ctypes
+import io
 import math
 import os
 import signal
@@ -100,7 +102,8 @@ def open_streams() -> None:
     """Replace missing standard streams by ones that discard everything.
 
     This also takes their descriptors: otherwise a ledger could be opened as one of them, and native
-    code would write its messages into it.
+    code would write its messages into it. A stream that is not UTF-8 gets an escape, such as
+    `\\u2265`, for a character that its encoding lacks.
     """
     free: set[int] = set()
     while (nowhere := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
@@ -112,6 +115,15 @@ def open_streams() -> None:
             # a file of the caller may have taken the descriptor of the stream
             place = descriptor if descriptor in free else os.devnull
             setattr(sys, name, open(place, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            escape_unencodable(stream)
+
+
+def escape_unencodable(stream: io.TextIOWrapper) -> None:
+    """Write an escape for a character that the encoding of `stream` lacks, not an error."""
+    is_utf = codecs.lookup(stream.encoding).name.startswith("utf")
+    if not is_utf and stream.errors in ("strict", "surrogateescape"):
+        stream.reconfigure(errors="backslashreplace")
 
 
 PROC = Path("/proc")

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, redirect_stdout
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,10 +22,34 @@ _T = TypeVar("_T")
 _LAYOUT = "\n\t"
 
 
+_IN_ASCII = {
+    **dict(zip("▁▂▃▄▅▆▇█", "_.,-=+*#", strict=True)),  # sparklines
+    **dict(zip("─━│┃┌┐└┘├┤┬┴┼▌", "--||+++++++++|", strict=True)),
+    "•": "*",
+    "·": "*",
+    "…": "~",
+    "\u2013": "-",
+    "\u2014": "-",
+    "\u00d7": "x",
+    "≤": "<=",
+    "≥": ">=",
+    "±": "+-",
+    "→": "->",
+}
+
+
+@cache
+def _replaced(encoding: str) -> dict[int, str]:
+    """What is printed instead of the characters that `encoding` lacks."""
+    lacking = [one for one in _IN_ASCII if not one.encode(encoding, "ignore")]
+    return {ord(one): _IN_ASCII[one] for one in lacking}
+
+
 class _Console(Console):
     """A console that goes silent when its reader is gone; the study continues.
 
-    Control characters in text are escaped, since the text may come from anybody's table.
+    Control characters in text are escaped, since the text may come from anybody's table. Bars,
+    bullets and signs that the encoding of the file lacks are printed in ASCII.
     """
 
     def render_str(self, text: str, **options: Any) -> Text:
@@ -36,8 +60,10 @@ class _Console(Console):
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """The segments to write; control codes come only from the console itself."""
+        replaced = _replaced(self.encoding)
         for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else printable(text, _LAYOUT), style, control)
+            shown = text if control else printable(text, _LAYOUT).translate(replaced)
+            yield Segment(shown, style, control)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

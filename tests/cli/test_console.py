@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from sweeper.cli.console import announce
+from sweeper.cli.console import announce, console_on
+from sweeper.process import escape_unencodable
 
 
 @pytest.mark.parametrize(("is_terminal", "shown"), [(True, "checking ...\r\x1b[2K"), (False, "")])
@@ -22,3 +23,19 @@ def test_only_a_terminal_shows_what_is_being_done(
         pass
 
     assert file.getvalue() == shown
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [
+        ("utf-8", "▁▄█ • ≥ 3 ± ł"),
+        ("cp1252", "_-# • >= 3 ± \\u0142"),
+        ("ascii", "_-# * >= 3 +- \\u0142"),
+    ],
+)
+def test_what_an_encoding_lacks_is_printed_in_ascii(encoding: str, shown: str) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding)
+    escape_unencodable(stream)
+    console_on(stream).print("▁▄█ • ≥ 3 ± ł")
+    stream.seek(0)
+    assert stream.read().rstrip() == shown

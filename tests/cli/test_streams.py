@@ -34,6 +34,14 @@ def test_streams_that_are_closed_change_no_exit_code(closed: str, tmp_path: Path
     assert shell(f"status {tmp_path} {closed}", tmp_path).returncode == 3
 
 
+def test_a_guide_is_printed_in_an_encoding_that_lacks_its_characters(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    words = [sys.executable, "-m", "sweeper", "guide", "results"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+
+
 def test_a_full_disk_for_progress_does_not_stop_a_study(
     command: CommandLine, tmp_path: Path
 ) -> None:
