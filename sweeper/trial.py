@@ -198,7 +198,7 @@ class LaneRecord:
     checkpoint: str
     """The file that holds its state; empty if it failed."""
     test: tuple[float, ...]
-    """The test metrics after the last epoch, in the program's order."""
+    """The test metrics of the weights that it ends with, in the program's order."""
     place: Place
     diverged_epoch: int | None = None
     retrained: bool = False

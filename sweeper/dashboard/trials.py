@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sweeper.dashboard.packing import Packed, packed_numbers, packed_texts
 from sweeper.results import formatting
+from sweeper.results.columns import BYTES, SECONDS, UTC, unit_of
 from sweeper.results.light import floats, texts
 from sweeper.results.ranking import best_first, value_columns
 
@@ -23,6 +24,7 @@ _FIRST = ("trial_number", "state", "reason")
 _TITLES = {"trial_number": "trial", "class_id": "class"}
 _TELLING = 14
 _MB, _SINCE = "MB", "s after the first trial"
+_SHOWN_UNITS = {SECONDS: "s", BYTES: _MB, UTC: _SINCE}
 CONVERTED = (_MB, _SINCE)  # units of the page that differ from those of the columns
 
 
@@ -110,7 +112,7 @@ class PublishedTrials:
 
     def numbers(self, name: str) -> np.ndarray:
         """A column of numbers: times in seconds since the first trial, memory in MB."""
-        values, unit = self._of(name), unit_of(name)
+        values, unit = self._of(name), unit_on_page(name)
         return values - self.began_at if unit == _SINCE else values / 1e6 if unit == _MB else values
 
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
@@ -234,7 +236,9 @@ class PublishedTrials:
             "epochs_done",
         )
         is_text = self.is_text(name)
-        return ShownColumn(name, self.title(name), unit_of(name), is_text, name in telling, meaning)
+        return ShownColumn(
+            name, self.title(name), unit_on_page(name), is_text, name in telling, meaning
+        )
 
     def title(self, name: str) -> str:
         """The title of a column on the page."""
@@ -246,14 +250,12 @@ class PublishedTrials:
             return _TITLES[name]
         if name.startswith("final_"):
             return f"last {name.removeprefix('final_')}"
-        for end in ("_s", "_bytes", "_at"):
-            name = name.removesuffix(end)
+        if unit_of(name):
+            for end in ("_s", "_bytes", "_at"):
+                name = name.removesuffix(end)
         return name.replace("_", " ")
 
 
-def unit_of(name: str) -> str | None:
+def unit_on_page(name: str) -> str | None:
     """The unit of a column on the page."""
-    if name.startswith(("params_", "final_", "test_")):
-        return None  # named by the user
-    ends = {"_s": "s", "_bytes": _MB, "bytes_limit": _MB, "_at": _SINCE}
-    return next((unit for end, unit in ends.items() if name.endswith(end)), None)
+    return _SHOWN_UNITS.get(unit_of(name) or "")

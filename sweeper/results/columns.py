@@ -42,6 +42,18 @@ class Mark(Flag):
     REQUIRED = auto()
 
 
+SECONDS, BYTES, UTC = "seconds", "bytes", "time, UTC"
+_UNITS = {"_s": SECONDS, "_bytes": BYTES, "bytes_limit": BYTES, "_at": UTC}
+_NAMED_BY_USERS = ("params_", "final_", "test_")
+
+
+def unit_of(name: str) -> str | None:
+    """The unit of a column, from its suffix; None for parameters and metrics, named by users."""
+    if name.startswith(_NAMED_BY_USERS):
+        return None
+    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a published table."""
@@ -63,9 +75,8 @@ class Column:
 
     @property
     def unit(self) -> str | None:
-        """The unit of the numbers, from the suffix of the name."""
-        units = {"_s": "seconds", "_bytes": "bytes", "_at": "time, UTC"}
-        return next((unit for end, unit in units.items() if self.name.endswith(end)), None)
+        """The unit of the numbers, from the name of the column."""
+        return unit_of(self.name)
 
 
 D, R = Mark.DETERMINISTIC, Mark.REQUIRED

@@ -161,7 +161,7 @@ def _trials_columns(config: StudyConfig | None) -> tuple[Column, ...]:
         PARAMS_JSON,
         *(Column(f"final_{one}", DOUBLE, f"{one} after the last epoch", D) for one in metrics),
         *(
-            Column(metric, DOUBLE, "on the test rows, after the last epoch", D)
+            Column(metric, DOUBLE, "on the test rows, with the weights that the trial ends with", D)
             for metric in test_metrics
         ),
         *CIRCUMSTANCES,

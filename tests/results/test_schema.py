@@ -140,4 +140,24 @@ def test_every_column_is_explained(schema_of: type) -> None:
     assert list(said) == schema.names
     assert all(column["meaning"] for column in said.values())
     units = {name: column["unit"] for name, column in said.items() if column["unit"]}
-    assert all(name.endswith(("_s", "_bytes", "_at")) for name in units)
+    assert all(name.endswith(("_s", "_bytes", "_at", "bytes_limit")) for name in units)
+
+
+def test_columns_that_users_name_have_no_unit() -> None:
+    searched = "{type='float',low=0.1,high=0.5,log=true,name='%s'}"
+    names = ("layers_s", "look_at", "read_bytes")
+    keys = ("optimizer.lr", "optimizer.weight_decay", "model.dropout")
+    said = study_metadata(
+        trials_schema(
+            study(*(f"search.{k}={searched % n}" for k, n in zip(keys, names, strict=True)))
+        )
+    )["columns"]
+    assert {said[f"params_{name}"]["unit"] for name in names} == {None}
+    wanted = {"train_s": "seconds", "bytes_limit": "bytes", "started_at": "time, UTC"}
+    assert {name: said[name]["unit"] for name in wanted} == wanted
+
+
+def test_test_metrics_are_said_to_be_of_the_weights_that_a_trial_ends_with() -> None:
+    said = study_metadata(trials_schema(study("study.value='best'")))["columns"]
+    wanted = "on the test rows, with the weights that the trial ends with"
+    assert said["test_accuracy"]["meaning"] == wanted
