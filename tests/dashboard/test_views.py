@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from sweeper.dashboard.views.slices import GREATEST, LEAST, bound_hint, slices_v
 from tests.dashboard.small_tables import SEARCH, trials_of
 
 NAN = float("nan")
+ABSURD = 1e7  # the least bound that only excludes absurd values
 
 
 def charts(blocks: list[Block]) -> list[Block]:
@@ -146,28 +148,39 @@ def test_a_wider_range_is_not_proposed_if_the_setting_cannot_have_one() -> None:
 
 
 def test_limits_of_ranges_are_those_of_the_settings() -> None:
-    least, greatest = dict[str, float](), dict[str, float]()
+    limits: dict[str, dict[str, set[float]]] = {"minimum": {}, "maximum": {}}
 
-    def visit(node: Any, name: str) -> None:
+    def visit(node: Any, *path: str) -> None:
         if isinstance(node, list):
             for one in node:
-                visit(one, name)
+                visit(one, *path)
         if not isinstance(node, dict):
             return
-        if "minimum" in node:
-            least[name] = node["minimum"]
-        if "maximum" in node:
-            greatest[name] = node["maximum"]
+        for limit, end in (("minimum", "low"), ("maximum", "high")):
+            if limit in node and path[-1] == end:
+                limits[limit].setdefault(path[-2], set()).add(node[limit])
         for key, inner in node.get("properties", {}).items():
-            visit(inner, key)
+            visit(inner, *path, key)
         for key in ("anyOf", "oneOf", "allOf", "then", "else"):
-            visit(node.get(key), name)
+            visit(node.get(key), *path)
+        for key in ("additionalProperties", "patternProperties"):
+            visit(node.get(key), *path, "<name>")
 
-    properties = study_schema()["properties"]
-    for table in ("model", "optimizer", "train"):
-        visit(properties[table], table)
-    assert LEAST.items() <= least.items()
-    assert GREATEST.items() <= greatest.items()
+    visit(study_schema()["properties"]["search"], "search")
+    assert limits["minimum"] == {name: {limit} for name, limit in LEAST.items()}
+    bounds = {n: own for n, own in limits["maximum"].items() if max(own) < ABSURD}
+    assert bounds == {name: {limit} for name, limit in GREATEST.items()}
+
+
+@pytest.mark.parametrize(("key", "kind"), [("model.depth", "tabm"), ("model.a.depth", "tabm")])
+def test_fewer_hidden_layers_than_tabm_needs_are_not_proposed(key: str, kind: str) -> None:
+    rows = [{"value": float(i), "params_layers": 1 + i // 6} for i in range(60)]
+    search = {key: {"type": "int", "low": 1, "high": 10, "name": "layers"}}
+    trials = trials_of(rows, search)
+    model = {"kind": kind} if key == "model.depth" else {"kind": "parts", "a": {"kind": kind}}
+    for settings, is_hinted in (({"model": model}, False), ({"model": {"kind": "mlp"}}, True)):
+        of = replace(trials, said={**trials.said, "settings": settings})
+        assert (bound_hint(of, "params_layers") is not None) is is_hinted
 
 
 def test_failures_are_grouped_by_message() -> None:

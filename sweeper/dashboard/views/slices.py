@@ -40,12 +40,17 @@ _NEAR = 0.05  # as a share of the drawn range
 LEAST = {
     **dict.fromkeys(("depth", "dropout", "weight_decay", "warmup", "start", "end", "b1", "b2"), 0),
     **dict.fromkeys(("momentum", "decay_rate", "ema", "min_delta", "gradient_penalty"), 0),
-    **dict.fromkeys(("label_smoothing",), 0),
-    **dict.fromkeys(("width", "min_dim_size_to_factor", "patience"), 1),
+    **dict.fromkeys(("flat", "label_smoothing"), 0),
+    **dict.fromkeys(("width", "out_size", "min_dim_size_to_factor", "patience"), 1),
     **dict.fromkeys(("epochs", "batch_size", "critic_steps"), 1),
+    **dict.fromkeys(("n_bins", "n_frequencies", "embedding_size", "ensemble_size"), 1),
 }
-# and what they cannot be higher than
-GREATEST = {"depth": 1000, "start": 1, "end": 1}
+# and what they cannot be higher than, without bounds that only exclude absurd values
+GREATEST = {
+    **dict.fromkeys(("start", "end"), 1),
+    **dict.fromkeys(("depth", "ensemble_size"), 1000),
+    **dict.fromkeys(("n_bins", "n_frequencies", "embedding_size"), 1024),
+}
 
 
 def slices_view(trials: PublishedTrials, parameters: Sequence[str]) -> list[Block]:
@@ -90,14 +95,26 @@ def bound_hint(trials: PublishedTrials, name: str) -> str | None:
     for end, near in (("lower", place <= _NEAR), ("upper", place >= 1 - _NEAR)):
         share = near.mean()
         # an end of an integer range holds its share of the range anyway
-        bound, limits = (low, LEAST) if end == "lower" else (high, GREATEST)
-        is_limit = bound == limits.get(trials.keys.get(name, "").rpartition(".")[2])
+        bound = low if end == "lower" else high
+        is_limit = bound == _limit(trials, trials.keys.get(name, ""), end)
         if share > 0.5 and share > 2 * _share_of_end(entry) and not is_limit:
             return (
                 f"{title}: {int(near.sum())} of the {len(values)} best trials are at the {end} end "
                 f"of the range, {formatting.number(bound)}; a wider range may contain better ones."
             )
     return None
+
+
+def _limit(trials: PublishedTrials, key: str, end: str) -> float | None:
+    """The value that the setting `key` cannot be below or above; None if there is none."""
+    *tables, setting = key.split(".")
+    if end == "upper":
+        return GREATEST.get(setting)
+    own: Any = trials.said.get("settings", {})
+    for table in tables:
+        own = own.get(table, {}) if isinstance(own, Mapping) else {}
+    is_tabm = isinstance(own, Mapping) and own.get("kind") == "tabm"
+    return 1 if is_tabm and setting == "depth" else LEAST.get(setting)
 
 
 def _places(entry: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
