@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sweeper.dashboard.curves import Cells, Curves
 from sweeper.dashboard.page import VIEWS, Page
 from sweeper.dashboard.report import report
 from sweeper.dashboard.study import PublishedStudy
-from sweeper.dashboard.views.learning import KEPT, kept_note
+from sweeper.dashboard.views.learning import KEPT, curve_record, kept_note
 from sweeper.rundir import RunDir
 from tests.command_line import CommandLine
 
@@ -110,3 +111,12 @@ def test_a_directory_without_a_study_is_refused(command: CommandLine) -> None:
     refused = command("report", "empty")
     assert (refused.returncode, refused.stdout) == (3, "")
     assert "no study has been run here" in refused.stderr
+
+
+@pytest.mark.parametrize("n", [1, 2, 59, 60, 61, 119, 120, 121, 1000])
+def test_a_report_keeps_at_most_so_many_epochs_of_a_curve(n: int) -> None:
+    epochs = np.arange(n)
+    cells = Cells.of(epochs, np.zeros(n, np.int64), epochs.astype(np.float64))
+    ((_, _, kept, values),) = curve_record(Curves({("m", None): cells}), 0, 60)
+    assert (kept[0], kept[-1], len(set(kept))) == (1, n, min(n, 60))
+    assert values == [epoch - 1 for epoch in kept]

@@ -37,12 +37,15 @@ def kept_note(curves: Curves, trials: int) -> list[Block]:
 
 
 def curve_record(curves: Curves, number: int, most: int | None = None) -> list[list[object]]:
-    """The curves of one trial: metric, phase, epochs, values; at most `most` epochs of each."""
+    """The curves of one trial: metric, phase, epochs, values; at most `most` epochs of each.
+
+    The first and the last epoch are kept, and others at even distances.
+    """
     records: list[list[object]] = []
     for curve in curves.curve(number):
         epochs, values = curve["epochs"], rounded(curve["values"], _CURVE_DIGITS)
-        step = 1 if most is None else -(-len(epochs) // most)
-        kept = [*range(0, len(epochs) - 1, step), len(epochs) - 1]
+        n = len(epochs) if most is None else min(most, len(epochs))
+        kept = np.linspace(0, len(epochs) - 1, n).round().astype(int).tolist()
         records.append(
             [
                 curve["metric"],
