@@ -300,12 +300,26 @@ def links_in(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
             yield from ((path, _FOUND) for path in sorted(directory.iterdir()) if path.is_symlink())
 
 
+def refuse_name(root: Path, hint: str) -> None:
+    """Refuse a directory whose name is not UTF-8, which Arrow needs to open files in it.
+
+    Raises:
+        SetupError: its name is not UTF-8; `hint` says what to do.
+    """
+    try:
+        str(root).encode()
+    except UnicodeEncodeError:
+        found = "Parquet files cannot be read in it, because its name is not UTF-8"
+        raise SetupError(Problem(str(root), "", found, hint)) from None
+
+
 def refuse_links(run_dir: RunDir) -> None:
-    """Refuse a run directory that contains a link.
+    """Refuse a run directory that contains a link, or whose name is not UTF-8.
 
     Raises:
         SetupError: with each link.
     """
+    refuse_name(run_dir.root, "rename the directory")
     if found := [*links_in(run_dir)]:
         raise SetupError(Problem(str(path), "", what, HINT) for path, what in found)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import DamagedLedgerError, SetupError, StudyError
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.directory import check_directory
@@ -65,6 +66,21 @@ def test_a_pseudo_file_system_is_refused_before_the_start(tmp_path: Path) -> Non
     study = study_in(tmp_path, DIGITS, "results.dir=/proc/study")
     with pytest.raises(SetupError, match="cannot write to /proc/study"):
         check_directory(study, RunDir(study.run_dir))
+
+
+def test_a_directory_whose_name_is_not_utf_8_is_refused(
+    tmp_path: Path, ended: Study, copied: Callable[[Study], Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Parquet files cannot be read in it, because its name is not UTF-8"
+    found = f"{said}; rename the directory"
+    renamed = copied(ended).run_dir.root.rename(tmp_path / "caf\udce9")
+    for act in (sweeper.open_results, PublishedStudy, verify, repair):
+        with pytest.raises(SetupError, match=found):
+            act(RunDir(renamed) if act is not sweeper.open_results else renamed)
+    study = study_in(tmp_path, DIGITS)
+    monkeypatch.chdir(renamed)
+    with pytest.raises(SetupError, match=f"{found}, or set results.dir to another"):
+        check_directory(study, RunDir(Path("run")))
 
 
 def assert_named(study: Study, name: str, found: str) -> None:
