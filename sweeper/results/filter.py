@@ -96,7 +96,8 @@ def column_named(
     if name in known or name in called:
         return name if name in known else called[name]
     near = get_close_matches(name, {**called, **known}, n=3)
-    near = near or [column for column in known if name in column.split("_") or name in column][:3]
+    if name and not near:
+        near = [column for column in known if name in column.split("_") or name in column][:3]
     meant = dict.fromkeys(called.get(one, one) for one in near)
     main_columns = [c for c in known if c in ("trial_number", "state", "value") or c != heading(c)]
     some = f"{', '.join([*dict.fromkeys([*main_columns, *known])][:_NAMED])}, ...; --csv shows all"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sweeper.errors import StudyError
-from sweeper.results.filter import rows_where
+from sweeper.results.filter import column_named, rows_where
 
 TABLE = pa.table(
     {
@@ -82,3 +82,8 @@ def test_an_invalid_condition_is_refused(condition: str, found: str) -> None:
     assert found in str(refusal.value)
     assert str(refusal.value).startswith("--where: ")
     assert len(str(refusal.value)) < 400
+
+
+def test_an_empty_name_is_like_no_column() -> None:
+    with pytest.raises(StudyError, match="--columns: no column ''; there are 6: "):
+        column_named("--columns", "", TABLE.column_names)
