@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import sweeper
+from sweeper.cli.main import app_for
 from sweeper.errors import SweeperError
 from sweeper.results.status import newest_run, runs_in, write_status
 from sweeper.rundir import RunDir
@@ -108,3 +110,12 @@ def test_a_directory_stands_for_the_studies_below_it(
     assert "written to report.html" in capsys.readouterr().out
     text = Path("report.html").read_text(encoding="utf-8")
     assert all(f"{name}" in text for name in ("runs/a", "runs/b", "runs/group/c"))
+
+
+@pytest.mark.parametrize("port", ["99999", "65536", "-1"])
+def test_a_port_that_does_not_exist_is_refused(port: str, tmp_path: Path) -> None:
+    words = ["dashboard", str(tmp_path), "--port", port]
+    done = CliRunner().invoke(app_for(words), words)
+    assert done.exit_code == 2
+    limit = "greater than or equal to 0" if port == "-1" else "less than or equal to 65535"
+    assert f"Invalid value for '--port': Input should be {limit}" in done.output

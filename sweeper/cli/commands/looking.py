@@ -197,7 +197,9 @@ def dashboard(
             "--host", help="The address to listen on; anyone who reaches it can read the page."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port; 0 picks a free one.")] = 8321,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; 0 picks a free one.")
+    ] = 8321,
 ) -> None:
     """Show studies in a browser, while they run or afterwards; stop with Ctrl-C.
 
