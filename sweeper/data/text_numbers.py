@@ -36,6 +36,14 @@ _CURRENCY = (
 _PARTED = (
     r"\d{1,3}(?:[,.'\u2019 \u00a0\u202f_]\d{3})+(?:[.,]\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?"
 )
+_BLANK = re.compile("['\u2019 \u00a0\u202f_]")
+_READABLE = {
+    point[-1]: re.compile(
+        rf"(?:\d+|[1-9]\d{{0,2}}(?:{mark}\d{{3}})+|\d{{1,3}}(?: \d{{3}})+{more})(?:{point}\d*)?"
+        rf"|{point}\d+"
+    )
+    for point, mark, more in ((r"\.", ",", r"|\d{1,2}(?:,\d{2})+,\d{3}"), (",", r"\.", ""))
+}  # by the decimal separator, with groups of thousands, or of hundreds as in India
 _UNIT = r"%|‰|°[CF]?|[^\W\d_]{1,12}[²³]?\.?(?:/[^\W\d_]{1,8}[²³]?)?"
 _NUMBER = re.compile(
     r"(?P<open>\(\s*)?(?P<about>[<>≤≥]=?|[~≈±'])?\s*[-+\u2212\u2013]?\s*"
@@ -186,7 +194,10 @@ def _numbers(
     units = _units(signed)
     if len(units) > 1 and not units <= _MAGNITUDES.keys():
         return None
-    is_decimal = decimal == "," or _has_decimal_comma([match["digits"] for match in matches])
+    point = _decimal_of([match["digits"] for match in matches], decimal)
+    if not point:
+        return None
+    is_decimal = point == ","
     code = "" if all(value == value.strip() for value in values) else ".str.strip()"
     code += "".join(_steps(signed, units & _MAGNITUDES.keys(), is_decimal=is_decimal))
     errors = "" if len(matches) == len(texts) else ', errors="coerce"'
@@ -238,15 +249,14 @@ def _units(signed: Sequence[re.Match[str]]) -> set[str]:
     return units if units <= _MAGNITUDES.keys() else {unit.removesuffix("s") for unit in units}
 
 
-def _has_decimal_comma(digits: Sequence[str]) -> bool:
-    """Whether a comma separates the fraction, and not thousands."""
-    both = [text for text in digits if "," in text and "." in text]
-    if both:
-        return both[0].rindex(",") > both[0].rindex(".")
-    if any(text.count(".") > 1 for text in digits):
-        return True
-    commas = [text for text in digits if "," in text]
-    return bool(commas) and not all(re.fullmatch(_PARTED, text) for text in commas)
+def _decimal_of(digits: Sequence[str], usual: str) -> str:
+    """The decimal separator with which all numbers can be read; empty if they contradict.
+
+    The `usual` one if both are possible, as for 1,234.
+    """
+    texts = [_BLANK.sub(" ", text) for text in digits]
+    possible = [one for one in ".," if all(map(_READABLE[one].fullmatch, texts))]
+    return usual if usual in possible else next(iter(possible), "")
 
 
 def _steps(

@@ -60,6 +60,37 @@ def test_the_suggested_line_of_pandas_reads_the_numbers(texts: str, numbers: lis
     assert df["the price"].tolist() == pytest.approx(numbers)
 
 
+@pytest.mark.parametrize(
+    ("texts", "decimal", "numbers"),
+    [
+        ("5 075,80|12 000,00|1 999,99", ".", [5075.8, 12000, 1999.99]),
+        ("5\u202f075,8|1\u202f234,5 €|3\u202f111,1", ".", [5075.8, 1234.5, 3111.1]),
+        ("5\u00a0075,80 zł|1\u00a0234,50 zł|3\u00a0111,10 zł", ".", [5075.8, 1234.5, 3111.1]),
+        ("5'075,80|1'234,50|3\u2019111,10", ".", [5075.8, 1234.5, 3111.1]),
+        ("5_075,80|1_234,50|3_111,10", ".", [5075.8, 1234.5, 3111.1]),
+        ("5 075.80 kg|1 234.50 kg|33.10 kg", ",", [5075.8, 1234.5, 33.1]),
+        ("0,500 kg|1,250 kg|2,375 kg", ".", [0.5, 1.25, 2.375]),
+        ("0.500 kg|1.250 kg|2.375 kg", ",", [0.5, 1.25, 2.375]),
+        ("1,500 kg|1,250 kg|2,375 kg", ".", [1500, 1250, 2375]),
+        ("1.500 kg|1.250 kg|2.375 kg", ",", [1500, 1250, 2375]),
+        ("$1,234.50|$2,000.00|$33.10", ",", [1234.5, 2000, 33.1]),
+        ("1.234,50 €|2.000,00 €|33,10 €", ".", [1234.5, 2000, 33.1]),
+        ("1,5 kg|2.5 kg|3,5 kg", ".", None),
+        ("1.234.567 €|1.5 €|7 €", ".", None),
+        ("$1,234.50|$1.234,50|$7", ",", None),
+    ],
+)
+def test_the_decimal_separator_is_one_with_which_all_numbers_can_be_read(
+    texts: str, decimal: str, numbers: list[float] | None
+) -> None:
+    df = pd.DataFrame({"x": pd.Series(texts.split("|"), dtype="str")})
+    found = text_numbers(df["x"], decimal)
+    assert (found is None) == (numbers is None)
+    if found is not None:
+        exec(found.code, {"df": df, "pd": pd})
+        assert df["x"].tolist() == pytest.approx(numbers)
+
+
 @pytest.mark.parametrize("has_index", [False, True])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
 @pytest.mark.parametrize(
