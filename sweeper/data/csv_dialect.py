@@ -39,6 +39,21 @@ def likely_dialect(path: Path) -> Dialect:
     return max(with_comma, usual, key=lambda dialect: _numbers(CsvFile(path, dialect)))
 
 
+def has_single_quotes(lines: Sequence[str], separator: str) -> bool:
+    """Whether all lines have as many fields as the others only if fields are in single quotes."""
+    widths = {quote: _widths(lines, separator, quote) for quote in ('"', "'")}
+    return len(widths["'"]) == 1 < len(widths['"']) and widths["'"] != {1}
+
+
+def _widths(lines: Sequence[str], separator: str, quote: str) -> set[int]:
+    """The different numbers of fields in lines that are not blank."""
+    reader = csv.reader(lines, delimiter=separator, quotechar=quote)
+    try:
+        return {len(record) for record in reader if any(record)}
+    except csv.Error:
+        return set()
+
+
 def _layout(lines: Sequence[str]) -> tuple[str, int]:
     """The field separator, and the number of lines above the header."""
     if said := EXCEL_LINE.fullmatch(lines[0].rstrip("\r\n") if lines else ""):
@@ -65,7 +80,9 @@ def _header_line(lines: Sequence[str], separator: str) -> int:
 
     Lines with a # or with only one non-empty field are above the header if text follows.
     """
-    reader, begins, records = csv.reader(lines, delimiter=separator), [0], list[list[str]]()
+    quote = "'" if has_single_quotes(lines, separator) else '"'
+    reader = csv.reader(lines, delimiter=separator, quotechar=quote)
+    begins, records = [0], list[list[str]]()
     try:
         for record in reader:
             records.append(record)
@@ -81,7 +98,7 @@ def _header_line(lines: Sequence[str], separator: str) -> int:
         return len(lines)
     while place < len(rows) - 2 and _is_title(*(fields for _, fields in rows[place:])):
         place += 1
-    if place and any(_PLAIN.fullmatch(field) for field in rows[place][1]):
+    if place and _is_data(*(fields for _, fields in rows[place:])):
         return len(lines)
     return rows[place][0]
 
@@ -95,6 +112,14 @@ def _is_title(record: Sequence[str], following: Sequence[str], *rows: Sequence[s
         return False
     is_alone = len(record) > 2 and sum(bool(field.strip()) for field in record) == 1
     return is_alone or (record[0].startswith("#") and _is_unlike(following, rows))
+
+
+def _is_data(record: Sequence[str], *rows: Sequence[str]) -> bool:
+    """Whether a line cannot be the header: it has a number, or a text of the rows below it."""
+    return any(
+        _PLAIN.fullmatch(field.strip("'")) or (field.strip() and field in column)
+        for field, *column in zip(record, *rows, strict=True)
+    )
 
 
 def _is_unlike(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

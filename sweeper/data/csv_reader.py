@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from pandas.api.types import is_float_dtype, is_integer_dtype
 from sweeper.config.study import EDITION
 from sweeper.data.columns import is_number
 from sweeper.data.compression import DAMAGE
-from sweeper.data.csv_dialect import EXCEL_LINE, likely_dialect
-from sweeper.data.csv_file import SEPARATORS, CsvFile, Dialect
+from sweeper.data.csv_dialect import EXCEL_LINE, has_single_quotes, likely_dialect
+from sweeper.data.csv_file import FIRST_ROWS, SEPARATORS, CsvFile, Dialect
 from sweeper.data.files import UnfitTableError
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER
@@ -65,6 +66,9 @@ def read_csv_table(
         frame = file.read(low_memory=False, dtype=kinds, **options)
     except UnfitTableError:
         raise
+    except pd.errors.ParserError as error:
+        _check_quotes(file)
+        raise _unreadable(file, error) from error
     except (OSError, ValueError, MemoryError, *DAMAGE) as error:
         raise _unreadable(file, error) from error
     _check_shape(file, header, frame, edition)
@@ -226,6 +230,7 @@ def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame, edition:
     # pandas would use the first fields of longer rows as names of the rows
     is_range = isinstance(frame.index, pd.RangeIndex)
     if file.n_fields() > len(header) if edition > 4 else not is_range:
+        _check_quotes(file)
         _check_above(file)
         likely = likely_dialect(file.path)
         if likely.decimal == "," != file.dialect.decimal:
@@ -241,6 +246,16 @@ def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame, edition:
         raise UnfitTableError(f"has several columns {listed(twice)}", hint)
     if frame.empty:
         raise UnfitTableError("has a header but no rows", "write one line per row")
+
+
+def _check_quotes(file: CsvFile) -> None:
+    """Refuse fields in single quotes that contain separators."""
+    with file.open_text("replace") as text:
+        lines = [*islice(text, FIRST_ROWS)]
+    if has_single_quotes(lines, file.dialect.separator):
+        separator = repr(file.dialect.separator)
+        found = f"has fields in single quotes that contain {separator}"
+        raise UnfitTableError(found, file.unquote_hint())
 
 
 def _longer_than_header(file: CsvFile) -> UnfitTableError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sweeper.data.csv_dialect import likely_dialect
@@ -153,3 +154,34 @@ def test_a_model_knows_categories_with_a_decimal_comma(make_study, tmp_path: Pat
     features = transform.of(new.frame)
     assert features[:, 1:].sum(axis=1).tolist() == [1.0] * 60
     assert features[:4, 1:].argmax(axis=1).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("least", [900, 1000])
+def test_the_code_for_single_quotes_keeps_all_rows(
+    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sales = [f"{least + n * 37:,}" for n in range(200)]
+    lines = [f"'{'north' if n % 3 else 'south'}','{n % 7}','{one}'" for n, one in enumerate(sales)]
+    text = "\n".join(["'region','orders','sales'", *lines]) + "\n"
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="has fields in single quotes that contain ','") as caught:
+        guess(tmp_path / "rows.csv")
+    _, _, code = str(caught.value).partition("use pandas: ")
+
+    exec(code, {"pd": pd})
+
+    rows = pd.read_csv(tmp_path / "rows.csv", dtype=str)
+    assert (rows.columns.tolist(), rows["sales"].tolist()) == (["region", "orders", "sales"], sales)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "region,sales\n'north',$900\n" + "north,$1,234 $\nsouth,$2,234 $\n" * 30,
+        "'region','sales'\n'north','900'\n" + "'north','1,234'\n'south','2,345'\n" * 30,
+    ],
+)
+def test_a_row_of_data_is_not_taken_for_the_header(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
+    assert likely_dialect(tmp_path / "rows.csv").skip_rows == 0
