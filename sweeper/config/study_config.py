@@ -118,6 +118,7 @@ class StudyConfig(Table):
 
     _source: Source = PrivateAttr()
     _rows: StudyRows | None = PrivateAttr(None)
+    _earlier: StudyConfig | None = PrivateAttr(None)
 
     @classmethod
     def of(cls, tables: Mapping[str, object], source: Source) -> Self:
@@ -156,9 +157,12 @@ class StudyConfig(Table):
         """The same study under the rules that it began with; `record` is its `canonical` of then.
 
         These are its edition, which floats of its models are traced, and how many trials train at a
-        time. How its targets are scaled is written out.
+        time. How its targets are scaled is written out. If settings that an earlier version would
+        have suggested are the recorded ones, they stay.
         """
-        config = self.with_edition(record.get("edition", 1))
+        is_earlier = self._earlier is not None and self._earlier._is_recorded(record, self)
+        config = self._earlier if self._earlier is not None and is_earlier else self
+        config = config.with_edition(record.get("edition", 1))
         config = config.with_traced_arguments(record.get("traced_arguments", ()))
         return config.with_parallel(record["schedule"]["parallel"]).with_target_scale()
 
@@ -194,6 +198,22 @@ class StudyConfig(Table):
         config = self.model_copy()
         config._rows = rows
         return config
+
+    def with_earlier(self, earlier: StudyConfig) -> Self:
+        """The same study, which an earlier version would have completed as `earlier`."""
+        config = self.model_copy()
+        config._earlier = earlier
+        return config
+
+    def _is_recorded(self, record: Mapping[str, Any], other: StudyConfig) -> bool:
+        """Whether the record has the settings of this study in which the other one differs."""
+        own, others = self.canonical(), other.canonical()
+        return all(
+            record.get(table, {}).get(name) == value
+            for table in ("study", "data", "train")
+            for name, value in own[table].items()
+            if value != others[table].get(name)
+        )
 
     def problem(self, key: str, found: str, hint: str) -> Problem:
         """A problem at the dotted `key` of this file."""

@@ -91,6 +91,8 @@ class Guess:
     """Columns that a study cannot learn from, each with the reason."""
     values: int = 0
     """How many different values the target has."""
+    unused: int = 0
+    """How many categories of the target's type no row has."""
     rarest: int = 0
     """The number of rows with the rarest value of the target."""
     commonest: int = 0
@@ -191,7 +193,8 @@ def _guess(
     stray = _stray(usable, of_target)
     is_classes = not stray and _is_classes(of_target)
     labels = _as_codes(usable, of_target, whole) if is_classes else of_target
-    counts = labels.value_counts()
+    of_each = labels.value_counts()
+    counts = of_each[of_each > 0]  # pandas counts all categories of a type
     if len(counts) == 1 and not may_be_constant:
         raise DataError(_constant_target(place, target, counts, option))
     return Guess(
@@ -204,6 +207,7 @@ def _guess(
         numbers=len(usable.numbers),
         drop=drop,
         values=len(counts),
+        unused=len(of_each) - len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         commonest=int(counts.max()) if len(counts) else 0,
         gaps=len(whole.frame) - len(raw.frame),

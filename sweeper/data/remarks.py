@@ -276,7 +276,8 @@ def _by_gaps(column: pd.Series[Any], target: pd.Series[Any]) -> str:
     if gaps.all() or not gaps.any():
         return ""
     classes = gaps.groupby(target.to_numpy()).mean()
-    few = target.value_counts().min() < _ROWS_PER_VALUE
+    rows_of = target.value_counts()
+    few = rows_of[rows_of > 0].min() < _ROWS_PER_VALUE
     is_leak = not few and classes.isin([0, 1]).all() and classes.nunique() == 2
     return "is missing exactly in the rows of some classes of the target" if is_leak else ""
 

@@ -89,16 +89,30 @@ def study_of_mapping(
         of_data = error.problems
     if data is not None:
         raw, settings = (_reading(tables, rows) for tables in (raw, settings))
-    raw = complete_settings(raw, settings, guessed, omitted, is_in_memory=data is not None)
-    config = _parse_or_report(raw, texts, problems, of_data)
+    full = complete_settings(raw, settings, guessed, omitted, is_in_memory=data is not None)
+    config = _parse_or_report(full, texts, problems, of_data)
     if rows is None or guessed is None:
         return config
     _warn_of_left_out(guessed, settings)
+    config = _stratified(config, full, settings, texts, guessed).with_rows(rows)
+    if not guessed.unused:
+        return config
+    # earlier versions counted categories without rows as classes
+    guessed = replace(guessed, values=guessed.values + guessed.unused, rarest=0)
+    full = complete_settings(raw, settings, guessed, omitted, is_in_memory=True)
+    earlier = _stratified(_parse(full, texts), full, settings, texts, guessed)
+    return config.with_earlier(earlier.with_rows(rows))
+
+
+def _stratified(
+    config: StudyConfig, raw: RawTable, settings: RawTable, texts: Sequence[str], guessed: Guess
+) -> StudyConfig:
+    """The study of `raw`; not stratified, if that is impossible and its splits are not written."""
     if config.data.split.stratify and written(settings, "data.split") is None:
         is_possible = guessed.has_each_class_in(split_sizes(config, guessed.rows))
         if not is_possible:
-            config = _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
-    return config.with_rows(rows)
+            return _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
+    return config
 
 
 def _parse(raw: RawTable, texts: Sequence[str]) -> StudyConfig:

@@ -12,6 +12,8 @@ import pytest
 import sweeper
 from sweeper.data.guess import guess
 from sweeper.data.prepare import prepare
+from sweeper.errors import DataError
+from sweeper.sweep.session.reconcile import reconcile
 
 RNG = np.random.default_rng(0)
 PRICES = pd.Series([Decimal(int(cents)) / 100 for cents in RNG.integers(0, 9_000, 200)])
@@ -83,3 +85,39 @@ def test_days_before_months_are_dates_and_cause_no_warning(tmp_path: Path) -> No
     guessed = guess(tmp_path / "rows.csv")
     assert [*guessed.drop] == ["day"]
     assert any("dayfirst=True" in hint for hint in guessed.hints)
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_only_categories_that_occur_are_classes(tmp_path: Path, is_file: bool) -> None:
+    kinds = pd.Categorical(["fraud", *["ok"] * 9] * 20, categories=["fraud", "ok", "test"])
+    frame = pd.DataFrame({"area": RNG.normal(size=200), "kind": kinds})
+    if is_file:
+        frame.to_parquet(tmp_path / "rows.parquet")
+        guessed = guess(tmp_path / "rows.parquet")
+        assert (guessed.values, guessed.rarest, guessed.unused) == (2, 20, 1)
+        frame[kinds == "ok"].to_parquet(tmp_path / "rows.parquet")
+    else:
+        study = sweeper.load_study({}, data=frame, target="kind")
+        assert (study.study.metric, study.data.split.stratify) == ("val_auroc", True)
+    with pytest.raises(DataError, match="the target 'kind' has the same value in all rows, 'ok'"):
+        if is_file:
+            guess(tmp_path / "rows.parquet")
+        else:
+            sweeper.load_study({}, data=frame[kinds == "ok"], target="kind")
+
+
+def test_a_study_that_counted_unused_categories_resumes_as_it_began() -> None:
+    kinds = pd.Categorical(["fraud", *["ok"] * 9] * 20, categories=["fraud", "ok", "test"])
+    frame = pd.DataFrame({"area": RNG.normal(size=200), "kind": kinds})
+    now = sweeper.load_study({}, data=frame, target="kind")
+    earlier = {"study.metric": "val_accuracy", "train.metrics": ["accuracy"]}
+    earlier |= {"data.class_weights": None, "data.split": {"val": 0.2, "test": 0.1}}
+    began = sweeper.load_study(
+        {**earlier, "data.split.stratify": False}, data=frame, target="kind"
+    ).canonical()
+    began["schedule"]["parallel"] = 8
+    other = {**now.canonical(), "schedule": began["schedule"]}
+
+    assert now.as_begun(began).study.metric == "val_accuracy"
+    assert reconcile(began, now.as_begun(began).canonical()).refused == ()
+    assert reconcile(other, now.as_begun(other).canonical()).refused == ()
