@@ -118,7 +118,7 @@ class StudyConfig(Table):
 
     _source: Source = PrivateAttr()
     _rows: StudyRows | None = PrivateAttr(None)
-    _earlier: StudyConfig | None = PrivateAttr(None)
+    _earlier: Self | None = PrivateAttr(None)
 
     @classmethod
     def of(cls, tables: Mapping[str, object], source: Source) -> Self:
@@ -199,7 +199,7 @@ class StudyConfig(Table):
         config._rows = rows
         return config
 
-    def with_earlier(self, earlier: StudyConfig) -> Self:
+    def with_earlier(self, earlier: Self) -> Self:
         """The same study, which an earlier version would have completed as `earlier`."""
         config = self.model_copy()
         config._earlier = earlier

@@ -299,8 +299,12 @@ def without_fractions(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column of integral floats as integers; pandas makes floats of integers next to gaps."""
     if not is_float_dtype(column.dtype) or not len(column):
         return column
-    is_whole = (np.abs(column) < 2**53) & (column == np.floor(column))
-    return column.astype(np.int64) if is_whole.all() else column
+    # neither pandas nor Arrow can compare all floats of 16 bits
+    numbers = column.to_numpy(np.float64, na_value=np.nan)
+    is_whole = (np.abs(numbers) < 2**53) & (numbers == np.floor(numbers))
+    if not is_whole.all():
+        return column
+    return pd.Series(numbers.astype(np.int64), column.index, name=column.name)
 
 
 def _plain(column: pd.Series[Any], is_category: bool) -> pd.Series[Any]:

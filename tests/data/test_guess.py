@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import sweeper
@@ -121,3 +123,21 @@ def test_a_study_that_counted_unused_categories_resumes_as_it_began() -> None:
     assert now.as_begun(began).study.metric == "val_accuracy"
     assert reconcile(began, now.as_begun(began).canonical()).refused == ()
     assert reconcile(other, now.as_begun(other).canonical()).refused == ()
+
+
+@pytest.mark.parametrize("numbers", [RNG.normal(size=60), RNG.integers(0, 40, 60)])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "file"])
+def test_floats_of_16_bits_can_be_predicted(kind: str, numbers: np.ndarray, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"area": RNG.normal(size=60), "y": numbers.astype(np.float16)})
+    of_arrow = frame.astype({"y": pd.ArrowDtype(pa.float16())})
+    settings = {"train.loss": "mse", "study.name": "halves"}
+    if kind == "file":
+        of_arrow.to_parquet(tmp_path / "rows.parquet")
+        file = {"source": "parquet", "path": str(tmp_path / "rows.parquet"), "target": "y"}
+        study = sweeper.load_study({**settings, "data": file})
+    else:
+        rows = {"pandas": frame, "polars": pl.from_pandas(frame), "arrow": of_arrow}[kind]
+        study = sweeper.load_study(settings, data=rows, target="y")
+    found = prepare(study)
+    assert study.train.target == "numbers"
+    assert len(found.x_train) == 42
