@@ -278,6 +278,50 @@ def floats(column: Any, words: Iterable[str] = (), *, exact: bool = True) -> NDA
     return np.where(np.isin(found, gaps), np.nan, found) if gaps else found
 
 
+def floats_of_rows(
+    column: Any, words: Iterable[str] = (), *, exact: bool = True, decimal: str = "."
+) -> NDArray[np.float64]:
+    """A column of new numbers as `floats` reads it, including text as in a CSV file.
+
+    Blank text is missing, True and False are 1 and 0 if nothing else is in the column, and numbers
+    may have this `decimal` separator.
+
+    Raises:
+        NotNumbersError: a value is not a number, or would change.
+    """
+    words = frozenset(words)
+    try:
+        return floats(column, words, exact=exact)
+    except NotNumbersError:
+        texts = array_of(column)
+        if texts.dtype.kind not in "OU":
+            raise
+        return floats(array_of(_as_numbers(texts.tolist(), words, decimal)), words, exact=exact)
+
+
+def _as_numbers(values: Sequence[Any], words: frozenset[str], decimal: str) -> list[Any]:
+    """The values of a CSV file, with None for blank text, booleans, and decimal points."""
+    found = [None if _is_gap(value, words) else value for value in values]
+    read = [_TRUTHS.get(value, value) if isinstance(value, str) else value for value in found]
+    if all(value is None or isinstance(value, bool | np.bool_) for value in read):
+        return read
+    return found if decimal == "." else [_with_point(value, decimal) for value in found]
+
+
+def _is_gap(value: Any, words: frozenset[str]) -> bool:
+    if isinstance(value, str):
+        return not value.strip() or value in words
+    return is_missing(value)
+
+
+def _with_point(value: Any, decimal: str) -> Any:
+    """The value; with a decimal point if it is text with a number."""
+    if not isinstance(value, str) or "." in value:
+        return value
+    pointed = value.replace(decimal, ".")
+    return pointed if _NUMBER.fullmatch(pointed) else value
+
+
 def _floats(column: Any, texts: frozenset[str], exact: bool) -> NDArray[np.float64]:
     array = column if isinstance(column, np.ndarray) else array_of(column)
     kind = array.dtype.kind

@@ -157,11 +157,23 @@ def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
     for name in transform.numbers:
         # pandas leaves a column as it is written if any cell is text
         if name in frame and isinstance(frame[name].dtype, pd.StringDtype):
-            changed[name] = _with_decimal_points(file, frame[name])
+            changed[name] = _with_decimal_points(file, frame[name], transform.decimal)
     return frame.assign(**changed)
 
 
-def _with_decimal_points(file: CsvFile, texts: pd.Series[Any]) -> pd.Series[Any]:
+def _refuse_commas(file: CsvFile, texts: pd.Series[Any], of_study: str) -> None:
+    """Refuse 1,234 in a file with decimal points, which would be 1.234 in that of the study.
+
+    Raises:
+        UnfitTableError: there is such text.
+    """
+    others = texts[texts.str.contains(of_study, regex=False, na=False) & strays(texts)]
+    if of_study != "." and others.size:
+        found = f"has {others.iloc[0]!r} in column '{texts.name}', though decimals are '.'"
+        raise UnfitTableError(found, "write numbers without a separator of thousands")
+
+
+def _with_decimal_points(file: CsvFile, texts: pd.Series[Any], of_study: str) -> pd.Series[Any]:
     """Numbers among text with decimal points; other text stays as it is.
 
     Raises:
@@ -169,6 +181,7 @@ def _with_decimal_points(file: CsvFile, texts: pd.Series[Any]) -> pd.Series[Any]
     """
     decimal = file.dialect.decimal
     if decimal == ".":
+        _refuse_commas(file, texts, of_study)
         return texts
     are_numbers = ~strays(texts, decimal) & texts.notna()
     if (dotted := texts[are_numbers & texts.str.contains(".", regex=False)]).size:

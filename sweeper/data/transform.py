@@ -20,7 +20,7 @@ from sweeper.data.identity import (
     UNKNOWN,
     KnownValues,
     NotNumbersError,
-    floats,
+    floats_of_rows,
     values_of,
     written,
 )
@@ -112,7 +112,7 @@ class Transform:
 
     `fills` replace gaps in `numbers`, empty if there may be none. `classes` are the values of the
     target by index, empty if the target is numeric. `edition` is that of the study; `words` are
-    strings that mean a missing value.
+    strings that mean a missing value, `decimal` is the separator of numbers in text.
     """
 
     columns: tuple[str, ...]
@@ -125,11 +125,12 @@ class Transform:
     classes: tuple[Scalar, ...]
     edition: int = 1
     words: tuple[str, ...] = ()
+    decimal: str = "."
 
     @property
     def body(self) -> dict[str, Any]:
         """The transform as JSON; edition 1 is not written, as in its own time."""
-        left_out = ("edition", "words") if self.edition == 1 else ("words",)
+        left_out = ("words", "decimal", *(["edition"] if self.edition == 1 else []))
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @staticmethod
@@ -140,10 +141,12 @@ class Transform:
         if words is None:
             is_text = table.get("source") == "csv" and body.get("edition", 1) > 1
             words = MISSING_WORDS if is_text else ()
-        return Transform.from_dict(body, words)
+        return Transform.from_dict(body, words, table.get("decimal", "."))
 
     @staticmethod
-    def from_dict(body: Mapping[str, Any], words: Sequence[str] = ()) -> Transform:
+    def from_dict(
+        body: Mapping[str, Any], words: Sequence[str] = (), decimal: str = "."
+    ) -> Transform:
         """The transform in JSON form; `words` are strings that mean a missing value."""
         return Transform(
             columns=tuple(body["columns"]),
@@ -159,6 +162,7 @@ class Transform:
             classes=tuple(body["classes"]),
             edition=body.get("edition", 1),
             words=tuple(words),
+            decimal=decimal,
         )
 
     def of(
@@ -286,7 +290,8 @@ class Transform:
 
     def _number(self, name: str, column: Any) -> NDArray[np.float64]:
         try:
-            return floats(column, self.words, exact=self.edition > 1)
+            is_exact = self.edition > 1
+            return floats_of_rows(column, self.words, exact=is_exact, decimal=self.decimal)
         except NotNumbersError as error:
             found = f"column '{name}' has non-numbers in {counted(len(error.rows), 'row')}"
             hint = "write numbers, or leave them empty" if self.fills else "write numbers"

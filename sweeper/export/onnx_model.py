@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper
 
 from sweeper.config.user_code import RAISED, describe_error
-from sweeper.data.identity import floats, values_of
+from sweeper.data.identity import floats_of_rows, values_of
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, StudyError
 from sweeper.export.card import in_cell
@@ -267,16 +267,20 @@ def _feed(saved: SavedModel, rows: Any) -> dict[str, NDArray[Any]]:
     """The inputs of the file for raw rows."""
     transform, matrix = Transform.of_record(saved.info), matrix_name(saved)
     if matrix and not transform.categories:
-        columns = [floats(np.asarray(rows[name])) for name in transform.columns]
+        columns = [_numbers(transform, rows[name]) for name in transform.columns]
         return {matrix: np.stack(columns, axis=1)}
     found: dict[str, NDArray[Any]] = {}
     for name in transform.columns:
         if name in transform.numbers:
-            found[name] = floats(np.asarray(rows[name]), transform.words)[:, None]
+            found[name] = _numbers(transform, rows[name])[:, None]
         else:
             texts = [text_of(value) for value in values_of(rows[name])]
             found[name] = np.array(texts, object)[:, None]
     return found
+
+
+def _numbers(transform: Transform, column: Any) -> NDArray[np.float64]:
+    return floats_of_rows(np.asarray(column), transform.words, decimal=transform.decimal)
 
 
 def _compared(

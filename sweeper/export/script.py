@@ -53,6 +53,7 @@ def preprocess(record: Mapping[str, Any], networks: Mapping[str, Network]) -> di
         "features": data["feature_names"],
         "ranges": data.get("ranges"),  # models of earlier versions do not have them
         "words": learnt.words,
+        "decimal": learnt.decimal,
         "edition": learnt.edition,
         **generated,
     }
@@ -419,7 +420,9 @@ def features(rows):
         rows = {{name: [rows[name]] for name in DATA["columns"]}}
     words, is_exact, parts = DATA["words"], DATA["edition"] > 1, []
     if DATA["numbers"]:
-        x = np.stack([floats(rows[n], words, exact=is_exact) for n in DATA["numbers"]], axis=1)
+        how = {{"exact": is_exact, "decimal": DATA["decimal"]}}
+        columns = [floats_of_rows(rows[name], words, **how) for name in DATA["numbers"]]
+        x = np.stack(columns, axis=1)
         gaps = np.isnan(x)
         if DATA["fills"]:
             warn_of("missing values", gaps, ", filled as in training")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,14 @@ def test_a_model_knows_categories_with_a_decimal_comma(make_study, tmp_path: Pat
     features = transform.of(new.frame)
     assert features[:, 1:].sum(axis=1).tolist() == [1.0] * 60
     assert features[:4, 1:].argmax(axis=1).tolist() == [0, 1, 2, 3]
+
+
+def test_thousands_are_not_read_as_the_decimals_of_the_study(tmp_path: Path) -> None:
+    learnt = Transform(("size",), ("size",), (), None, (), True, None, (), 5, ("",), ",")
+    (tmp_path / "rows.csv").write_text('size\n"1,234"\n33.1\n', encoding="utf-8")
+    found = "has '1,234' in column 'size', though decimals are '.'; write numbers without"
+    with pytest.raises(DataError, match=re.escape(found)):
+        read_rows(tmp_path / "rows.csv", learnt, {"kind"}, dialect=Dialect())
 
 
 @pytest.mark.parametrize("least", [900, 1000])

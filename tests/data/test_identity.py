@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -571,3 +572,30 @@ def test_codes_in_directory_names_stay_distinct(make_study: MakeStudy, tmp_path:
     assert numbers.feature_names == ("size", "code")
     texts = prepare(make_study(data + 'categorical_columns = ["code"]\n'))
     assert codes_of(texts.transform) == ["5", "01234", "1234"]
+
+
+@pytest.mark.parametrize(
+    ("decimal", "texts", "numbers"),
+    [
+        (".", ["0.5", "", " ", "NA"], [0.5, 0, 0, 0]),
+        (".", ["True", "", "False", "NA"], [1, 0, 0, 0]),
+        (",", ["1,3", "", "-2", ",5e1"], [1.3, 0, -2, 5]),
+        (",", ["1.3", "1,3", "2", ""], [1.3, 1.3, 2, 0]),
+        (".", ["1,3", "1", "", ""], None),
+        (".", ["True", "1", "", ""], None),
+        (",", ["1.234,5", "1", "", ""], None),
+    ],
+)
+def test_text_in_a_column_of_numbers_is_read_as_in_a_csv_file(
+    decimal: str, texts: list[str], numbers: list[float] | None
+) -> None:
+    learnt = replace(LEARNT, decimal=decimal)
+    rows = pd.DataFrame({"code": [1234] * 4, "size": texts})
+    for table in (rows, pl.from_pandas(rows), rows.astype(object).to_numpy()):
+        if numbers is None:
+            with pytest.raises(UnfitRowsError, match="has non-numbers in 1 row"):
+                learnt.of(table)
+        else:
+            assert learnt.of(table)[:, 0].tolist() == numbers
+    if numbers is not None and decimal == ".":
+        assert replace(LEARNT, words=("NA",)).of(rows)[:, 0].tolist() == numbers

@@ -111,6 +111,13 @@ def test_every_type_of_table_gives_the_same_features(
     np.testing.assert_array_equal(alone.features(TABLES[table]), expected)
 
 
+@pytest.mark.filterwarnings("ignore:'x' has missing values")
+def test_empty_text_in_a_column_of_numbers_is_a_gap(saved: SavedModel, alone: ModuleType) -> None:
+    rows, expected = CLEAN.assign(x=["0.5", "", "0.25"]), CLEAN.assign(x=[0.5, float("nan"), 0.25])
+    for one in (saved, alone):
+        np.testing.assert_array_equal(one.features(rows), one.features(expected))
+
+
 def rows_of(*flags: str, zips: tuple[str, ...] = ("1234", "5678", "90210")) -> str:
     lines = [f"{z},{flag},0.1,0.5" for z, flag in zip(zips, flags, strict=True)]
     return "\n".join(["zip,flag,dose,x", *lines, ""])
