@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,8 @@ _LEAST_VALUES = 5
 
 # a first number that can only be a day, or dots as in 31.1.2026
 _DAY_FIRST = r"(1[3-9]|2\d|3[01])[-/.]|\d{1,2}\.\d{1,2}\.\d"
+# months as Excel writes them, which pandas takes for days of the year 1
+_MONTHS = ("%b-%y", "%b/%y", "%b %y", "%B-%y", "%B %y")
 _TIME_OF_DAY = re.compile(r"\d{1,2}:")
 
 # the kind of file by its suffix
@@ -91,8 +95,6 @@ class Guess:
     """Columns that a study cannot learn from, each with the reason."""
     values: int = 0
     """How many different values the target has."""
-    unused: int = 0
-    """How many categories of the target's type no row has."""
     rarest: int = 0
     """The number of rows with the rarest value of the target."""
     commonest: int = 0
@@ -123,6 +125,8 @@ class Guess:
     """A column with the name and the values of weights of rows; else empty."""
     has_gaps: bool = False
     """Whether a number that is left, or a category of numbers, is missing in some row."""
+    unused: int = 0
+    """How many categories of the target's type no row has."""
 
     def has_each_class_in(self, sizes: SplitSizes) -> bool:
         """Whether every split can have the same proportions of classes."""
@@ -247,7 +251,7 @@ def _without_features(
     why = listed([f"'{name}' ({reason})" for name, reason in drop.items()])
     found = f"no column besides the target '{raw.targets[0]}' to learn from: {why}"
     ways = [_in_days(raw.frame[name]) for name in dates[:1]]
-    hint = ", or ".join([*ways, "use a table with numbers or categories"])
+    hint = ", or ".join([*filter(None, ways), "use a table with numbers or categories"])
     return Problem(place, "", found, hint)
 
 
@@ -261,8 +265,8 @@ def _hints(
     yield from days(raw)
     yield from zero_codes(raw)
     yield from wide_categories(raw)
-    for name in dates[:1]:
-        in_days = _in_days(raw.frame[name])
+    readable = ((name, in_days) for name in dates if (in_days := _in_days(raw.frame[name])))
+    for name, in_days in islice(readable, 1):
         yield f"to learn from the dates in '{name}', {in_days}, and remove '{name}' from data.drop"
     numbers = raw.features if is_classes else [*raw.features, *raw.targets]
     yield from number_codes(raw, numbers, "", MISSING_TARGET)
@@ -375,7 +379,7 @@ def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tupl
     if problem:
         ways = [] if whole.frame[chosen].count() else ["fill it in"]
         ways += [_in_days(whole.frame[chosen])] if _holds_dates(whole.frame[chosen]) else []
-        hint = ", or ".join([*ways, f"name another with {option}"])
+        hint = ", or ".join([*filter(None, ways), f"name another with {option}"])
         raise DataError(Problem(place, "", f"the target '{chosen}' {problem}", hint))
     if wanted is not None:
         return chosen, "as asked"
@@ -396,12 +400,32 @@ def _target_problem(raw: RawData, name: str) -> str:
 
 
 def _in_days(column: pd.Series[Any]) -> str:
-    """How to make numbers of the dates in a column."""
+    """How to make numbers of the dates in a column; empty if pandas cannot read all of them."""
     name = f"df[{str(column.name)!r}]"
-    is_day_first = _is_day_first(column.dropna())
-    dates = f"pd.to_datetime({name}, utc=True{', dayfirst=True' if is_day_first else ''})"
+    days = pd.Series(column.dropna().unique())
+    day_first = {"dayfirst": True} if _is_day_first(days) else {}
+    ways = [day_first, *({"format": one} for one in _MONTHS), {"format": "mixed", **day_first}]
+    options = next((way for way in ways if _can_read(days, way)), None)
+    if options is None:
+        return ""
+    arguments = "".join(
+        f", {key}={toml_value(value) if isinstance(value, str) else value}"
+        for key, value in options.items()
+    )
+    dates = f"pd.to_datetime({name}, utc=True{arguments})"
     days = f'({dates} - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)'
     return f"count days with pandas: {name} = {days}"
+
+
+def _can_read(dates: pd.Series[Any], options: Mapping[str, Any]) -> bool:
+    """Whether pandas reads all of these dates with such options, and can count their days."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a format cannot be guessed
+        try:
+            pd.to_datetime(dates, utc=True, **options) - pd.Timestamp(0, tz="UTC")
+        except (ValueError, TypeError):
+            return False
+    return True
 
 
 def _is_day_first(column: pd.Series[Any]) -> bool:

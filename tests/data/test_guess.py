@@ -141,3 +141,28 @@ def test_floats_of_16_bits_can_be_predicted(kind: str, numbers: np.ndarray, tmp_
     found = prepare(study)
     assert study.train.target == "numbers"
     assert len(found.x_train) == 42
+
+
+@pytest.mark.parametrize(
+    ("dates", "days"),
+    [
+        (["01 May 2020", "02 Jun 2020", "03 Jul 2020"], ["2020-05-01", "2020-06-02", "2020-07-03"]),
+        (["20 Feb 2020", "1 March 2020", "1 May 2020"], ["2020-02-20", "2020-03-01", "2020-05-01"]),
+        (["Jan-15", "Feb-15", "Apr-16"], ["2015-01-01", "2015-02-01", "2016-04-01"]),
+        (["Jan/15", "Feb/15", "Apr/16"], ["2015-01-01", "2015-02-01", "2016-04-01"]),
+        (["13/02/2020", "01/03/2020", "31/5/2020"], ["2020-02-13", "2020-03-01", "2020-05-31"]),
+        (["01 May 2020", "02 Jun 2020", "31 Jun 2020"], None),
+    ],
+)
+def test_days_are_counted_by_code_that_reads_all_dates(
+    dates: list[str], days: list[str] | None, tmp_path: Path
+) -> None:
+    df = pd.DataFrame({"day": dates * 20, "area": RNG.normal(size=60), "y": RNG.normal(size=60)})
+    df.to_csv(tmp_path / "rows.csv", index=False)
+    hints = [hint for hint in guess(tmp_path / "rows.csv").hints if "count days" in hint]
+    assert len(hints) == (days is not None)
+    if days is not None:
+        code = hints[0].partition("count days with pandas: ")[2].partition(", and remove")[0]
+        exec(code, {"df": df, "pd": pd})
+        expected = pd.to_datetime(pd.Series(days * 20))
+        assert (pd.Timestamp(0) + pd.to_timedelta(df["day"], "D")).tolist() == expected.tolist()
