@@ -106,9 +106,7 @@ def _study_text_and_messages(
     guessed = guess(data, target)
     chosen = template or (Template.CSV if guessed.is_classes else Template.REGRESSION)
     if chosen is Template.REGRESSION and guessed.is_text:
-        found = f"the target '{guessed.target}' is text, not numbers"
-        hint = "use `init csv` to predict it as classes, or choose another column with --target"
-        raise DataError(Problem(str(data), "", found, hint))
+        raise DataError(_text_target(data, guessed))
     text = table_study_text(chosen, data, guessed, output, effort)
     sizes = split_sizes(parse(text, output), guessed.rows)
     if sizes.train < 1:
@@ -119,6 +117,15 @@ def _study_text_and_messages(
     messages = _describe_guess(guessed, chosen, _other_way(chosen, data, guessed, output))
     name = data.name if data.exists() else str(data)
     return text, tuple(f"{name}: {one}" for one in messages)
+
+
+def _text_target(data: Path, guessed: Guess) -> Problem:
+    """The problem of a target of text that is to be predicted as numbers."""
+    if guessed.as_numbers:
+        return Problem(str(data), "", f"the target '{guessed.target}' {guessed.as_numbers}", "")
+    found = f"the target '{guessed.target}' is text, not numbers"
+    hint = "use `init csv` to predict it as classes, or choose another column with --target"
+    return Problem(str(data), "", found, hint)
 
 
 def _other_way(chosen: Template, data: Path, guessed: Guess, output: Path) -> str:

@@ -109,6 +109,8 @@ class Guess:
     """What keeps the target from being numbers, and where; empty if nothing does."""
     is_text: bool = False
     """Whether the target is text in any case."""
+    as_numbers: str = ""
+    """How to read the numbers that a target of text means; empty if it is just text."""
     codes: str = ""
     """The values of a target that could be classes or numbers, such as a rating; else empty."""
     settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
@@ -219,6 +221,7 @@ def _guess(
         stray=stray,
         codes=_codes(labels),
         is_text=not stray and not is_numeric_dtype(plain_target.dtype),
+        as_numbers=_as_text(usable, words).get(target, ""),
         settings=whole.csv.dialect.instead_of(USUAL) if whole.csv else {},
         words=as_missing,
         missing_values=used.words_of_numbers if as_missing else (),
@@ -422,7 +425,7 @@ def _can_read(dates: pd.Series[Any], options: Mapping[str, Any]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a format cannot be guessed
         try:
-            pd.to_datetime(dates, utc=True, **options) - pd.Timestamp(0, tz="UTC")
+            pd.to_datetime(dates, utc=True, **options).sub(pd.Timestamp(0, tz="UTC"))
         except (ValueError, TypeError):
             return False
     return True

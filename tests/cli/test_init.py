@@ -657,3 +657,15 @@ def test_a_row_of_ids_dates_and_numbers_is_not_a_header(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(rows, encoding="utf-8")
     with pytest.raises(DataError, match="line 1 looks like data, not like column names"):
         guess(tmp_path / "rows.csv")
+
+
+def test_a_target_of_numbers_as_text_is_refused_with_the_code_that_reads_it(
+    command: CommandLine,
+) -> None:
+    lines = [f'{size},"${size * 1001:,}"' for size in range(1, 61)]
+    (command.directory / "homes.csv").write_text("\n".join(["size,price", *lines]))
+    refused = command("init", "regression", "--data", "homes.csv")
+    assert refused.returncode == 3
+    found = "homes.csv: the target 'price' holds numbers written as text, such as '$1,001': "
+    assert refused.stderr.startswith(f"{found}read them with pandas: df = pd.read_csv(")
+    assert "init csv" not in refused.stderr
