@@ -161,15 +161,18 @@ def guess_rows(
     option: str = "--target",
     *,
     may_be_constant: bool = False,
+    as_classes: bool = False,
 ) -> Guess:
     """What could be predicted from rows, as by `guess`; `place` is what messages call them.
+
+    With `as_classes`, the target is known to be classes, which dates as text may be.
 
     Raises:
         DataError: there is nothing to predict or, unless columns `may_be_constant`, nothing to
             learn from; the user chooses by `option`.
     """
     with np.errstate(invalid="ignore"):  # infinite numbers, which are refused later
-        return _guess(whole, source, place, target, option, may_be_constant)
+        return _guess(whole, source, place, target, option, may_be_constant, as_classes)
 
 
 def _guess(
@@ -179,10 +182,11 @@ def _guess(
     wanted: str | None,
     option: str,
     may_be_constant: bool,
+    as_classes: bool,
 ) -> Guess:
     read, declared = plain(whole.frame)
     as_read = replace(whole, frame=read, categories=declared)
-    target, because = _target(place, as_read, wanted, option)
+    target, because = _target(place, as_read, wanted, option, as_classes=as_classes)
     targeted = replace(as_read, frame=whole.frame, targets=(target,)).with_targets()
     raw = replace(targeted, frame=plain(targeted.frame)[0])
     words = sorted({word for of in whole.words.values() for word in of})
@@ -367,7 +371,9 @@ def _parquet(path: Path, target: str | None) -> pd.DataFrame:
     return with_categories(frame, paths[0])
 
 
-def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tuple[str, str]:
+def _target(
+    place: str, whole: RawData, wanted: str | None, option: str, *, as_classes: bool
+) -> tuple[str, str]:
     """The column to predict, and how it was found."""
     columns = list(map(str, whole.frame.columns))
     if wanted is not None and wanted not in columns:
@@ -375,7 +381,7 @@ def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tupl
         raise DataError(Problem(place, option, f"no column '{wanted}'", hint))
     named = [name for name in columns if name.lower() in _TARGETS]
     chosen = wanted or (named[0] if len(named) == 1 else columns[-1])
-    problem = _target_problem(whole, chosen)
+    problem = _target_problem(whole, chosen, as_classes=as_classes)
     if wanted is None and problem and whole.frame[chosen].count():
         chosen = next((one for one in reversed(columns) if not _target_problem(whole, one)), chosen)
         problem = _target_problem(whole, chosen)
@@ -391,7 +397,7 @@ def _target(place: str, whole: RawData, wanted: str | None, option: str) -> tupl
     return chosen, "by its name" if named == [chosen] else "the last column that can be predicted"
 
 
-def _target_problem(raw: RawData, name: str) -> str:
+def _target_problem(raw: RawData, name: str, *, as_classes: bool = False) -> str:
     """Why a column cannot be predicted, as in "holds times"; else empty."""
     column = raw.frame[name]
     if not column.count():
@@ -399,7 +405,7 @@ def _target_problem(raw: RawData, name: str) -> str:
     if unfit := check_kind(column):
         return f"holds {unfit}"
     is_read = is_numeric_dtype(column.dtype) or raw.text_numbers(name) or _stray(raw, column)
-    return "" if is_read else next(_text_faults(column), "")
+    return "" if is_read else next(_text_faults(column, may_be_dates=as_classes), "")
 
 
 def _in_days(column: pd.Series[Any]) -> str:
@@ -549,10 +555,10 @@ def _number_faults(raw: RawData, column: pd.Series[Any]) -> Iterator[str]:
             yield f"{error.found} ({raw.places(error.rows)}){fix}"
 
 
-def _text_faults(column: pd.Series[Any]) -> Iterator[str]:
+def _text_faults(column: pd.Series[Any], *, may_be_dates: bool = False) -> Iterator[str]:
     """Why text is of no use, neither as a category nor as classes."""
     texts = column.dropna().astype(str)
-    if texts.str.fullmatch(DATE).all():
+    if not may_be_dates and texts.str.fullmatch(DATE).all():
         yield f"holds dates or times as text, such as '{texts.iloc[0]}'"
     if has_too_many_values(column):
         yield f"is text with {column.nunique()} different values"

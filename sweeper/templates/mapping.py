@@ -19,6 +19,7 @@ from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import IN_MAPPING, IN_PYTHON, toml_text
+from sweeper.config.train import TASK_OF_LOSS
 from sweeper.data.sizes import split_sizes
 from sweeper.errors import DataError, Problem, StudyError, listed, warn_caller
 from sweeper.rundir import RunDir
@@ -225,7 +226,16 @@ def _guess(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
         whole = RawData(rows.name, "data", frame, ())
         # the user has chosen the columns
         is_chosen = written(settings, "data.drop") is not None
-        return guess_rows(whole, "parquet", rows.name, first, "target", may_be_constant=is_chosen)
+        loss = written(settings, "train.loss")
+        return guess_rows(
+            whole,
+            "parquet",
+            rows.name,
+            first,
+            "target",
+            may_be_constant=is_chosen,
+            as_classes=isinstance(loss, str) and TASK_OF_LOSS.get(loss) == "classes",
+        )
     from sweeper.data.guess import guess
 
     path, targets = written(settings, "data.path"), _targets(settings)

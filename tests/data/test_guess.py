@@ -166,3 +166,12 @@ def test_days_are_counted_by_code_that_reads_all_dates(
         exec(code, {"df": df, "pd": pd})
         expected = pd.to_datetime(pd.Series(days * 20))
         assert (pd.Timestamp(0) + pd.to_timedelta(df["day"], "D")).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("texts", [["2020-01-01", "2021-01-01"], ["10:00", "11:00"]])
+def test_dates_as_text_may_be_classes(texts: list[str]) -> None:
+    frame = pd.DataFrame({"area": RNG.normal(size=60), "day": texts * 30})
+    with pytest.raises(DataError, match="holds dates or times as text"):
+        sweeper.load_study({}, data=frame, target="day")
+    study = sweeper.load_study({"train.loss": "cross_entropy"}, data=frame, target="day")
+    assert prepare(study).class_names == tuple(texts)
