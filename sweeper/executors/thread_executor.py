@@ -31,7 +31,7 @@ from sweeper.trial import Scalar
 class _Class:
     """A class that is being compiled for a device; `ready` once nothing needs to wait for it.
 
-    `end` is an error that ended more than the compilation, if any.
+    `end` is an error that ends the study, if any: one of an observer, or not of the trials.
     """
 
     program: ProgramClass
@@ -179,19 +179,25 @@ class ThreadExecutor:
 
     def _compile(self, planned: _Class, place: str) -> None:
         what = planned.program.class_id, planned.program.strategy, place
-        self._observer(CompileStarted(*what))
         try:
-            planned.compile()
-        except BaseException as error:
-            if is_raised(error):  # each bucket of the class will fail with it, and report it
-                self._log.debug("a class could not be compiled ahead of time", exc_info=error)
-            else:
-                planned.end = error
-        self._observer(CompileFinished(*what))
+            self._observer(CompileStarted(*what))
+            self._compile_ahead(planned)
+            self._observer(CompileFinished(*what))
+        except BaseException as error:  # buckets wait for the class, and report how it ended
+            planned.end = error
         with self._changed:
             planned.ready = True
             self._loads.compiled(planned.program, planned.device)
             self._changed.notify_all()
+
+    def _compile_ahead(self, planned: _Class) -> None:
+        try:
+            planned.compile()
+        except BaseException as error:
+            if not is_raised(error):
+                raise
+            # each bucket of the class will fail with it, and report it
+            self._log.debug("a class could not be compiled ahead of time", exc_info=error)
 
     def _train(self, waiting: _Waiting, place: str, device: int) -> None:
         work, outcome = waiting.work, waiting.outcome

@@ -12,6 +12,7 @@ import pytest
 
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.thread_executor import ThreadExecutor
+from sweeper.results.events import CompileFinished, CompileStarted, Event
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import TrialSpec
 from tests.simulated import SimulatedExecutor
@@ -83,6 +84,22 @@ def test_a_class_that_cannot_be_compiled_fails_its_own_buckets() -> None:
 
     assert not wait(futures, timeout=10).not_done
     assert set(trainer.done) == {"compile bad", "train bad", "compile good", "train good"}
+    executor.close()
+
+
+@pytest.mark.parametrize("kind", [CompileStarted, CompileFinished])
+def test_an_observer_that_raises_while_a_class_is_compiled_ends_its_buckets(
+    kind: type[Event],
+) -> None:
+    def observe(event: Event) -> None:
+        if isinstance(event, kind):
+            raise RuntimeError("the observer is broken")
+
+    executor = ThreadExecutor([FakeTrainer()], 1, observe, None)  # type: ignore[arg-type]
+    futures = [executor.submit(work(n, "a")) for n in range(2)]
+
+    assert not wait(futures, timeout=10).not_done
+    assert {str(future.exception()) for future in futures} == {"the observer is broken"}
     executor.close()
 
 
