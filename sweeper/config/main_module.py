@@ -27,6 +27,7 @@ from types import ModuleType as Module
 from typing import Any
 
 from sweeper.config.main_source import MAIN, undecorated
+from sweeper.config.same_code import different_names
 
 # the file of the module
 MAIN_FILE = "functions_of_main.py"
@@ -55,7 +56,8 @@ def module_of(names: Iterable[str]) -> tuple[str, list[str]]:
 
     The text is empty if there are any of these, or no names at all. Examples are functions whose
     source is not known, or that captured values, objects of classes in `__main__`, and functions
-    whose text gives other defaults now, because a cell has changed a value since.
+    and classes whose text gives something else now: their defaults, decorators, methods or
+    attributes have changed since.
     """
     values = vars(sys.modules[MAIN])
     found, absent, waiting = dict[str, _Definition](), set[str](), [*names]
@@ -89,36 +91,7 @@ def _different(text: str, names: Iterable[str], values: Mapping[str, Any]) -> se
         del sys.modules[_NAME]
         if known is not None:
             sys.modules[_NAME] = known
-    return {name for name in names if _given(vars(module)[name]) != _given(values[name])}
-
-
-def _given(value: Any) -> object:
-    """The plain default values that a function or class took when its text ran."""
-    value = undecorated(value)
-    if isinstance(value, FunctionType):
-        return [_plain(one) for one in (value.__defaults__, value.__kwdefaults__)]
-    if isinstance(value, type) and value.__module__ in (MAIN, _NAME):
-        attributes = {
-            name: undecorated(getattr(value, name))
-            for name in vars(value)
-            if not name.startswith("__") or name == "__init__"
-        }
-        return {
-            name: _given(one) if isinstance(one, FunctionType) else _plain(one)
-            for name, one in attributes.items()
-        }
-    return None
-
-
-def _plain(value: Any) -> object:
-    """A comparable form of a value: literals as text, arrays as bytes, None for anything else."""
-    if value.__class__ in (tuple, list):
-        return [_plain(one) for one in value]
-    if value.__class__ is dict:
-        return [(repr(name), _plain(one)) for name, one in value.items()]
-    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
-        return str(value.dtype), value.tobytes()
-    return repr(value) if _is_literal(value) or isinstance(value, float) else None
+    return different_names(names, values, vars(module), (MAIN, _NAME))
 
 
 def _text(found: Mapping[str, _Definition]) -> str:
@@ -236,18 +209,21 @@ def _source(value: Any) -> str | None:
 
 
 def _source_of_class(kind: type) -> str | None:
+    """The text of a class: around its methods, since its name may have been defined several times.
+
+    A class without methods is the only one of its name.
+    """
+    places = [(code.co_filename, code.co_firstlineno) for code in _codes(kind)]
+    found = {*_classes_in(*places[0][:1], kind.__name__, places[0][1])} if places else set[str]()
+    if len(found) == 1:
+        return found.pop()
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):  # in a notebook, a class has no file
         # entries of files have a modification time
         cells = [name for name, entry in [*linecache.cache.items()] if entry[1:2] == (None,)]
-        places = [(code.co_filename, code.co_firstlineno) for code in _codes(kind)]
-        found = {
-            text
-            for name in ([places[0][0]] if places else cells)
-            for text in _classes_in(name, kind.__name__, places[0][1] if places else None)
-        }
-        return found.pop() if len(found) == 1 else None
+        found = {text for name in cells for text in _classes_in(name, kind.__name__, None)}
+        return found.pop() if len(found) == 1 and not places else None
 
 
 def _codes(kind: type) -> Iterator[Any]:

@@ -23,6 +23,7 @@ from typing import Any, cast
 MAIN = "__main__"
 VALUE = " (value)"
 CAPTURED = " (defaults and captured values)"
+ATTRIBUTES = " (attributes)"
 _PLAIN = (bool, int, float, str, bytes, tuple)
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME"}
@@ -80,6 +81,7 @@ def found_in_main(name: str) -> Found:
                 found.digests[f"{MAIN}.{entry}"] = parts.hash.hexdigest()
         except _IncomparableError:
             found.incomparable.append(name)
+        _add_attributes(name, values, found)
         found.modules |= parts.modules
         for other in parts.names:
             _add_sources(other, values, found)
@@ -103,6 +105,28 @@ def _entry(name: str, value: Any, parts: _Parts) -> str | None:
     parts.add(value)
     is_code = isinstance(value, Module | type | BuiltinFunctionType) or _is_importable(unwrapped)
     return None if is_code else name + VALUE
+
+
+def _add_attributes(name: str, values: Mapping[str, Any], found: Found) -> None:
+    """Add an entry for the attributes of a function, such as `build.scale`, if it has any."""
+    function = undecorated(values[name])
+    if not isinstance(function, FunctionType) or function.__module__ != MAIN:
+        return
+    if not (attributes := attributes_of(function)):
+        return
+    parts = _Parts(values)
+    try:
+        parts.add(attributes)
+    except _IncomparableError:
+        if name not in found.incomparable:
+            found.incomparable.append(name)
+        return
+    found.digests[f"{MAIN}.{name}{ATTRIBUTES}"] = parts.hash.hexdigest()
+
+
+def attributes_of(function: FunctionType) -> dict[str, Any]:
+    """The attributes that a program has given to a function; those of libraries begin with `_`."""
+    return {name: one for name, one in sorted(vars(function).items()) if not name.startswith("_")}
 
 
 def _is_importable(value: Any) -> bool:

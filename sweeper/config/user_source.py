@@ -12,7 +12,7 @@ from hashlib import blake2b
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from sweeper.config.main_source import MAIN, found_in_main
+from sweeper.config.main_source import ATTRIBUTES, MAIN, found_in_main
 
 OF_ANOTHER_MAIN = (
     "run the command in the notebook or script that defines it, such as "
@@ -58,8 +58,9 @@ def changed_names(
     """The files, or names in `__main__`, whose digests differ from those recorded `before`.
 
     Edition 1 only recorded plain values of `__main__`, so only names in both records are compared.
+    Attributes are compared if they were recorded, which earlier versions did not.
     """
-    names = [*{**before, **now}]
+    names = [*before, *(one for one in now if one not in before and not one.endswith(ATTRIBUTES))]
     if edition == 1 and now and in_main:
         names = [name for name in names if name in before and name in now]
     return [name for name in names if before.get(name) != now.get(name)]

@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 
 import sweeper
 from sweeper.config.main_module import module_of
+from sweeper.config.user_source import changed_names, source_digests
 from sweeper.errors import SetupError
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
@@ -178,3 +179,77 @@ def test_what_was_taken_from_a_value_that_has_changed_is_named(what: str, run: R
     assert module_of(["build"])[1] == []
     run("SIZE = 3")
     assert module_of(["build"]) == ("", ["used"])
+
+
+CHANGED = {
+    "a function wrapped by a call": "def used(x):\n    return x\nused = jax.vmap(jax.grad(used))",
+    "a function wrapped by another": "def used(x):\n    return x\nused = tripled(used)",
+    "a function compiled by a call": "def used(x):\n    return x\nused = jax.jit(used)",
+    "a function with an attribute": "def used(x):\n    return x\nused.scale = 3",
+    "a wrapped method": "class used:\n    def f(self):\n        pass\nused.f = jax.jit(used.f)",
+    "another method": "class used:\n    def f(self):\n        pass\nused.g = used.f",
+    "another attribute": "class used:\n    by = 1\nused.by = 2",
+    "a field of a network": "class used(eqx.Module):\n    a: int = 1\nused.__call__ = tripled(len)",
+}
+WRAPPER = """\
+import functools, equinox as eqx, jax
+def tripled(function):
+    @functools.wraps(function)
+    def inner(*args):
+        return 3 * function(*args)
+    return inner
+"""
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_what_was_changed_after_its_definition_is_named(what: str, run: Run) -> None:
+    run(f"{WRAPPER}{CHANGED[what]}\ndef build():\n    return used")
+    assert module_of(["build"]) == ("", ["used"])
+
+
+BY = """\
+import functools
+def by(size):
+    def wrap(function):
+        @functools.wraps(function)
+        def inner(x):
+            return size * function(x)
+        return inner
+    return wrap
+"""
+TAKEN = {
+    "a decorator": "@by(SIZE)\ndef used(x):\n    return x",
+    "an attribute that is a function": "class used:\n    f = by(SIZE)(len)",
+    "a default that is a function": "def used(x, f=by(SIZE)(len)):\n    return f(x)",
+}
+
+
+@pytest.mark.parametrize("what", TAKEN)
+def test_what_captured_a_value_that_has_changed_is_named(what: str, run: Run) -> None:
+    run(f"{BY}SIZE = 2\n{TAKEN[what]}\ndef build():\n    return used")
+    assert module_of(["build"])[1] == []
+    run("SIZE = 3")
+    assert module_of(["build"]) == ("", ["used"])
+
+
+def test_the_last_of_several_classes_of_a_name_in_a_file_is_written(
+    run: Run, tmp_path: Path
+) -> None:
+    main, file = run(""), tmp_path / "script.py"
+    classes = (f"class Net:\n    def f(self):\n        return {n}\n" for n in (1, 2, 3))
+    file.write_text("\n".join([*classes, "def build():\n    return Net"]))
+    vars(main)["__file__"] = str(file)
+    exec(compile(file.read_text(), str(file), "exec", dont_inherit=True), vars(main))
+    namespace: dict[str, Any] = {"__name__": "anywhere"}
+    exec(module_of(["build"])[0], namespace)
+    assert namespace["build"]().f(None) == 3
+
+
+def test_an_attribute_of_a_function_counts_as_its_code(run: Run) -> None:
+    main = run("def build():\n    return build.scale\nbuild.scale = 3")
+    before = source_digests("__main__:build", Path())
+    main.build.scale = 4
+    now = source_digests("__main__:build", Path())
+    assert changed_names(before, now, 5, in_main=True) == ["__main__.build (attributes)"]
+    del before["__main__.build (attributes)"]  # as in records of earlier versions
+    assert changed_names(before, now, 5, in_main=True) == []
