@@ -34,7 +34,8 @@ _UNFIT = pa.ArrowException, TypeError, ValueError, OverflowError
 class RowsInMemory:
     """A table of pandas or Arrow with columns to predict, `targets`; messages call it `name`.
 
-    Other processes get prepared arrays instead, so it is pickled without its rows.
+    A copy of it is the same object. Other processes get prepared arrays instead, so it is pickled
+    without its rows.
     """
 
     name: str
@@ -43,7 +44,13 @@ class RowsInMemory:
     notes: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _without_rows, ()
+        return UncopiedRows, (self.name,)
+
+    def __copy__(self) -> RowsInMemory:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RowsInMemory:
+        return self
 
     @property
     def file(self) -> Path:
@@ -79,8 +86,21 @@ class RowsInMemory:
         return as_pandas(self.table).reset_index(drop=True)
 
 
-def _without_rows() -> None:
-    """Rows in memory are None in another process."""
+@dataclass(frozen=True, slots=True)
+class UncopiedRows:
+    """What rows in memory are in a pickled study; messages call them `name`."""
+
+    name: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        """Not available: reading it raises a DataError."""
+        found = f"the rows of {self.name} are not copied with a pickled study"
+        raise DataError(Problem("", "data", found, "call load_study again, with its data"))
+
+    def forget(self) -> None:
+        """Change nothing."""
 
 
 def rows_in_memory(data: Any, targets: Sequence[str], place: tuple[str, str]) -> RowsInMemory:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -288,3 +290,16 @@ def test_a_column_that_parquet_cannot_hold_is_refused_by_name() -> None:
     frame = HOUSES.assign(bin=pd.cut(HOUSES["area"], 4))
     with pytest.raises(StudyError, match=r"column 'bin' of the DataFrame holds .* type Interval"):
         sweeper.load_study(SETTINGS, data=frame, target="price")
+
+
+def test_a_copy_of_a_study_has_its_rows_and_a_pickle_reports_that_it_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    HOUSES.assign(area=0.0).to_parquet("data.parquet")  # another table under the recorded name
+    study = sweeper.load_study(SETTINGS, data=HOUSES, target="price")
+    expected = prepare(study).digest
+    assert prepare(copy.deepcopy(study)).digest == prepare(copy.copy(study)).digest == expected
+    pickled = pickle.loads(pickle.dumps(study))
+    with pytest.raises(DataError, match="not copied with a pickled study; call load_study again"):
+        sweeper.run(pickled)
