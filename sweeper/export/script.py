@@ -136,12 +136,13 @@ def _imports(
     digests: Mapping[str, str],
 ) -> str:
     users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
-    standard = ["hashlib", "json", *(["sys"] if users else [])]
+    has_main = MAIN_FILE in record["code"]["texts"]
+    standard = ["hashlib", *["importlib.util"] * has_main, "json", *["sys"] * bool(users)]
     standard += [] if isinstance(settings.train, CoupledTable) else ["warnings"]
     lines = [*(f"import {name}" for name in standard), "from pathlib import Path", ""]
     lines += ["import equinox as eqx", "import jax", "import numpy as np"]
     lines += ["from scipy.special import ndtri", ""] if _is_ranked(record) else [""]
-    lines += ["HERE = Path(__file__).parent", "DIGESTS = {"]
+    lines += ["HERE = Path(__file__).resolve().parent", "DIGESTS = {"]
     lines += [f"    {_text(name)}: {_text(digest)}," for name, digest in digests.items()]
     lines += ["}", *_CHECK]
     lines += ['DATA = json.loads((HERE / "preprocess.json").read_text(encoding="utf-8"))']
@@ -158,10 +159,15 @@ def _imports(
                 f'    hint = "this model needs {package}: python -m pip install {package}"',
                 "    raise ModuleNotFoundError(hint, name=error.name) from None",
             ]
+        texts = record["code"]["texts"]
         modules = dict.fromkeys(name.partition(":")[0] for name in users)
-        is_copied = MAIN_FILE in record["code"]["texts"]
-        copied = {MAIN: f"{MAIN_FILE.removesuffix('.py')} as {MAIN}"} if is_copied else {}
-        lines += [f"import {copied.get(module, module)}  # noqa: E402" for module in modules]
+        if has_main:
+            modules.pop(MAIN, None)
+            lines += _LOAD_MAIN
+        if copied := [name for name in texts if name != MAIN_FILE and name.endswith(".py")]:
+            lines += ["for file in (", *(f"    {_text(name)}," for name in copied), "):"]
+            lines += _CHECK_MODULE
+        lines += [f"import {module}  # noqa: E402" for module in modules]
     return "\n".join(lines) + "\n"
 
 
@@ -169,6 +175,22 @@ _CHECK = (
     "for name, digest in DIGESTS.items():",
     "    if hashlib.sha256((HERE / name).read_bytes()).hexdigest() != digest:",
     '        raise ValueError(f"{HERE / name} is damaged or was edited: use another copy")',
+)
+# another export may have a file of this name
+_LOAD_MAIN = (
+    'name = "functions_of_main_" + hashlib.sha256(str(HERE).encode()).hexdigest()[:16]',
+    f'spec = importlib.util.spec_from_file_location(name, HERE / "{MAIN_FILE}")',
+    f"{MAIN} = sys.modules[name] = importlib.util.module_from_spec(spec)",
+    f"spec.loader.exec_module({MAIN})",
+)
+_CHECK_MODULE = (
+    '    name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")',
+    '    known = getattr(sys.modules.get(name), "__file__", None) or HERE / file',
+    '    texts = [Path(one).read_text(encoding="utf-8") for one in (known, HERE / file)]',
+    "    if texts[0] != texts[1]:",
+    '        found = f"{known}, which differs from {HERE / file}, is in use"',
+    "        hint = f\"import {HERE / 'load.py'} in another program\"",
+    '        raise ImportError(f"{found}; {hint}")',
 )
 _MLP = """\
 class MLP(eqx.Module):

@@ -225,6 +225,23 @@ def test_the_exported_module_predicts_the_same_with_equinox_alone(
     assert f"However, {TRUST_NEEDED}." in card
 
 
+def test_the_exported_module_refuses_to_run_another_models_code(
+    study: Path, tmp_path: Path
+) -> None:
+    code = "import sys\nfor one in sys.argv[1:]:\n    exec(open(one).read(), {'__file__': one})"
+    exports = [study / "best", tmp_path / "same", tmp_path / "edited"]
+    for copy in exports[1:]:
+        shutil.copytree(study / "best", copy)
+    (tmp_path / "edited" / "nets.py").write_text(NETS.replace("tanh", "sin"), encoding="utf-8")
+    scripts = [str(one / "load.py") for one in exports]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *scripts], capture_output=True, text=True, check=False
+    )
+    error = f"ImportError: {study / 'best' / 'nets.py'}, which differs from {tmp_path}/edited"
+    assert error in done.stderr
+    subprocess.run([sys.executable, "-c", code, *scripts[:2]], check=True)
+
+
 def test_a_table_of_any_kind_is_read_by_its_names(study: Path) -> None:
     arguments = [str(study / "best"), str(study / "plants.csv")]
     done = subprocess.run(

@@ -6,6 +6,7 @@ import linecache
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -126,6 +127,29 @@ def test_a_trusted_model_predicts_in_another_program(run: Run, tmp_path: Path) -
     del main.__dict__["build"]
     with pytest.raises(SetupError, match=r"is not defined in this program; .*add --trust-code"):
         sweeper.load(best)
+
+
+def test_two_exports_in_one_program_run_their_own_functions(run: Run, tmp_path: Path) -> None:
+    x = load_digits(return_X_y=True)[0][:20]
+    expected: list[object] = []
+    for name, cell in (("first", CELL), ("second", CELL.replace("x**3", "3 - 50 * x"))):
+        run(cell)
+        trained(study_in(tmp_path, OWN, "study.n_trials=1", "train.epochs=1"))
+        sweeper.command("export", str(tmp_path / "run"), "--to", str(tmp_path / name))
+        (tmp_path / "run").rename(tmp_path / f"run of {name}")
+        expected.append(sweeper.load(tmp_path / name).predict(x).tolist())
+    found = [vars(_imported(tmp_path / name))["predict"](x) for name in ("first", "second")]
+    assert [one.tolist() for one in found] == expected
+    assert expected[0] != expected[1]
+
+
+def _imported(directory: Path) -> ModuleType:
+    """The `load.py` of an export."""
+    spec = spec_from_file_location(directory.name, directory / "load.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 UNWRITTEN = {
