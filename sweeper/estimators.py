@@ -428,8 +428,9 @@ class _Sweep(BaseEstimator, ABC):
             hint = "pass settings={'study.direction': 'minimize'}, or 'maximize'"
             raise FitError(Problem("", "metric", found, hint))
         for key in settings:
-            if argument := _ARGUMENTS.get(key):
-                found, hint = "an argument has this setting", f"pass {argument} instead"
+            around = next((one for one in _ARGUMENTS if f"{key}.".startswith(f"{one}.")), None)
+            if around is not None:
+                found, hint = "an argument has this setting", f"pass {_ARGUMENTS[around]} instead"
                 raise FitError(Problem("settings", key, found, hint))
             if key in _DERIVED:
                 found, hint = "fit sets it", "remove it"

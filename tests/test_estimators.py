@@ -270,6 +270,14 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
             {"settings": {"study": {"seed": 3}}},
             "settings: study.seed: an argument has this setting; pass random_state instead",
         ),
+        (
+            {"settings": {"search": {"model": {"width": {"type": "int", "low": 8, "high": 9}}}}},
+            "settings: search.model: an argument has this setting; pass search instead",
+        ),
+        (
+            {"settings": {"search.model.width": {"type": "int", "low": 8, "high": 9}}},
+            "settings: search.model.width: an argument has this setting; pass search instead",
+        ),
         ({"settings": ["x"]}, "settings: ['x'] is not a mapping; pass a dict of settings"),
         (
             {"metric": "r2"},
