@@ -73,10 +73,9 @@ def _drawn_anyway(config: StudyConfig) -> Iterator[str]:
 
 def _directions(config: StudyConfig) -> Iterator[str]:
     """The study searches for the worst value of its metric."""
-    own = {f"val_{name.rpartition(':')[2]}" for name in config.train.functions}
     for metric, direction in zip(config.study.objectives, config.study.directions, strict=True):
         best = "minimize" if metric == N_PARAMETERS else better(metric)
-        if metric not in own and direction != best:
+        if metric not in config.train.unclear_metrics and direction != best:
             yield f"the study is set to {direction} {metric}, but the other direction is usual"
 
 

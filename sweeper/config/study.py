@@ -29,7 +29,7 @@ from sweeper.trial import Scalar
 
 Direction = Literal["minimize", "maximize"]
 
-EDITION = 5
+EDITION = 6
 """The edition of the rules by which new studies prepare data and judge trials.
 
 Studies that began before editions were recorded continue under edition 1.

@@ -225,6 +225,11 @@ class EpochsTable(Table):
         return {name: setting for setting, name in named if is_function(name)}
 
     @property
+    def unclear_metrics(self: _Measured) -> frozenset[str]:
+        """The reported metrics of user code: it is not known which of their values are better."""
+        return frozenset(f"val_{column_of(name)}" for name in self.metrics if is_function(name))
+
+    @property
     def loss_names(self) -> tuple[str, ...]:
         """The names of losses in the results, without the name of the split."""
         return ("loss",)
@@ -326,6 +331,10 @@ class OwnProgramTable(EpochsTable):
     @property
     def functions(self) -> Mapping[str, str]:
         return {self.program: "program"}
+
+    @property
+    def unclear_metrics(self) -> frozenset[str]:
+        return frozenset(f"val_{name}" for name in self.metrics)
 
 
 def check_dropout(model: Table, drawn: Iterable[str]) -> Iterable[Flaw]:

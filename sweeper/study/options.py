@@ -242,9 +242,9 @@ def most_failures(config: StudyConfig) -> float:
 
 
 def check(config: StudyConfig, *, python: bool = True) -> None:
-    """Refuse invalid options of the sampler or the pruner.
+    """Refuse invalid options of the sampler or the pruner, and rules that cannot compare values.
 
-    Without `python`, user-defined ones are not checked.
+    Without `python`, user-defined samplers and pruners are not checked.
 
     Raises:
         StudyError: with every option that is unknown or out of range, and missing packages.
@@ -254,9 +254,24 @@ def check(config: StudyConfig, *, python: bool = True) -> None:
         *_option_problems(config, _SAMPLER, sampler.name, sampler.options, python),
         *_sampler_problems(config),
         *_option_problems(config, _PRUNER, pruner.name, pruner.options, python),
+        *_unclear_stop(config),
     ]
     if problems:
         raise StudyError(problems)
+
+
+def _unclear_stop(config: StudyConfig) -> Iterator[Problem]:
+    """A metric of a user-defined program that stops trials, although its direction is not known.
+
+    Studies of earlier editions continue, and maximize it.
+    """
+    stop = config.train.early_stop
+    metric = None if stop is None else stop.metric
+    is_unclear = metric in config.train.unclear_metrics - {*config.study.objectives}
+    if config.edition > 5 and is_unclear:
+        found = f"it is not known which values of '{metric}' are better"
+        hint = "stop by study.metric, whose direction is written, or by val_loss"
+        yield config.problem("train.early_stop.metric", found, hint)
 
 
 def _sampler_problems(config: StudyConfig) -> Iterator[Problem]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sweeper.config.lint import file_warnings
+from sweeper.errors import StudyError
+from sweeper.study import options
 from tests.config.conftest import Read, Refused
 
 LOSS = 'loss = "cross_entropy"\nmetrics = ["accuracy"]'
@@ -53,3 +56,42 @@ def test_what_does_not_fit_is_refused(
     assert [problem.key for problem in problems] == [key]
     assert found in problems[0].found
     assert problems[0].hint
+
+
+STOP = "train.early_stop={metric='val_spread',patience=2}"
+
+
+def test_stopping_by_a_metric_of_the_program_of_unknown_direction_is_refused(read: Read) -> None:
+    with pytest.raises(StudyError) as refused:
+        options.check(read(LOSS, OWN, STOP), python=False)
+    (problem,) = refused.value.problems
+    assert problem.key == "train.early_stop.metric"
+    assert problem.found == "it is not known which values of 'val_spread' are better"
+    assert problem.hint == "stop by study.metric, whose direction is written, or by val_loss"
+
+
+def test_a_study_of_an_earlier_edition_still_stops_by_a_metric_of_its_program(read: Read) -> None:
+    earlier = read(LOSS, OWN, STOP).with_edition(5)
+    options.check(earlier, python=False)
+    assert earlier.stops is not None
+    assert earlier.stops.maximize
+
+
+@pytest.mark.parametrize(
+    ("metric", "overrides"),
+    [("val_loss", ()), ("train_loss", ()), ("val_spread", ("study.metric=val_spread",))],
+)
+def test_trials_stop_by_a_loss_or_by_the_metric_of_the_study(
+    metric: str, overrides: tuple[str, ...], read: Read
+) -> None:
+    stop = f"train.early_stop={{metric='{metric}',patience=2}}"
+    config = read(LOSS, OWN, stop, *overrides)
+    options.check(config, python=False)
+    assert config.stops is not None
+    assert not config.stops.maximize
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_no_direction_is_unusual_for_a_metric_of_the_program(direction: str, read: Read) -> None:
+    config = read(LOSS, OWN, "study.metric=val_spread", f"study.direction={direction}")
+    assert file_warnings(config) == ()
