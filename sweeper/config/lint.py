@@ -383,7 +383,7 @@ def _rates(config: StudyConfig) -> Iterator[str]:
     train = config.train
     if not isinstance(train, AlternatingTable):
         return
-    rates = [f"train.phases.{name}.lr" for name in train.cycle]
+    rates = [f"train.phases.{name}.lr" for name in train.by_phase]  # in the cycle or the warm-up
     own = [config.written(key) is not None or config.entry(key) is not None for key in rates]
     conditional = any(entry.when for key in rates if (entry := config.entry(key)) is not None)
     if all(own) and not conditional:

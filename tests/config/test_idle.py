@@ -231,3 +231,12 @@ def test_a_searched_rate_is_reported_if_every_phase_has_its_own() -> None:
     assert found == "search.optimizer.lr changes nothing: every phase has its own lr"
     some = PARTS.replace('trains = ["c"]\nlr = 1e-3', 'trains = ["c"]')
     assert [*idle_settings(parse(some, Path("study.toml"), [rate]))] == []
+
+
+def test_a_rate_that_only_the_warm_up_uses_is_not_reported() -> None:
+    rate = 'search.optimizer.lr={type="float",low=1e-4,high=1e-2}'
+    warm = ["train.warmup.phase=warm", "train.phases.warm={epochs=3,loss='data',trains=['b']}"]
+    assert [*idle_settings(parse(PARTS, Path("study.toml"), [rate, *warm]))] == []
+    own = [*warm, "train.phases.warm.lr=1e-3"]
+    (found,) = idle_settings(parse(PARTS, Path("study.toml"), [rate, *own]))
+    assert found == "search.optimizer.lr changes nothing: every phase has its own lr"
