@@ -241,6 +241,7 @@ def idle_settings(config: StudyConfig) -> Iterator[str]:
     yield from _searched(config)
     yield from _written(config)
     yield from _rates(config)
+    yield from _warmup_lengths(config)
     yield from _early_stop(config)
     yield from _of_data(config)
     yield from _of_study(config)
@@ -390,6 +391,26 @@ def _rates(config: StudyConfig) -> Iterator[str]:
         for optimizer in config.each("optimizer"):
             if config.entry(f"{optimizer}.lr") is not None:
                 yield f"search.{optimizer}.lr changes nothing: every phase has its own lr"
+
+
+def _warmup_lengths(config: StudyConfig) -> Iterator[str]:
+    """The length of a phase that only the warm-up trains, which has a length of its own.
+
+    A phase must have a length, so one that agrees with that of the warm-up is not reported.
+    """
+    train = config.train
+    if not isinstance(train, AlternatingTable) or train.warmup is None:
+        return
+    name = train.warmup.phase
+    if name in train.cycle:
+        return
+    key, own = f"train.phases.{name}.epochs", "train.warmup.epochs"
+    why = f"the phase {name} is only in train.warmup, which has its own number of epochs"
+    if key in config.search or key in config.same_as:
+        yield f"search.{key} changes nothing: {why}; search {own} instead"
+    elif config.written(key) not in (config.drawn_values(own) or ()):
+        value = config.written(key)
+        yield f"{key} = {value} changes nothing: {why}; write {key} = {train.warmup.epochs}, too"
 
 
 def _early_stop(config: StudyConfig) -> Iterator[str]:

@@ -233,6 +233,37 @@ def test_a_searched_rate_is_reported_if_every_phase_has_its_own() -> None:
     assert [*idle_settings(parse(some, Path("study.toml"), [rate]))] == []
 
 
+ONE_TO_3 = "{type='int',low=1,high=3}"
+LENGTH = "train.phases.warm.epochs"
+OF_WARMUP = "the phase warm is only in train.warmup, which has its own number of epochs"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ([], f"{LENGTH} = 2 changes nothing: {OF_WARMUP}; write {LENGTH} = 3, too"),
+        (
+            [f"search.{LENGTH}={ONE_TO_3}"],
+            f"search.{LENGTH} changes nothing: {OF_WARMUP}; search train.warmup.epochs instead",
+        ),
+        (
+            [f"search.train.epochs={ONE_TO_3}", f"search.{LENGTH}.same_as='train.epochs'"],
+            f"search.{LENGTH} changes nothing: {OF_WARMUP}; search train.warmup.epochs instead",
+        ),
+        ([f"{LENGTH}=3"], None),
+        ([f"search.train.warmup.epochs={ONE_TO_3}"], None),
+        (["train.cycle=['fit','follow','warm']"], None),
+    ],
+)
+def test_a_length_of_a_phase_that_only_the_warm_up_trains_is_reported(
+    overrides: list[str], said: str | None
+) -> None:
+    phase = "train.phases.warm={epochs=2,loss='data',trains=['b'],lr=1e-3}"
+    warm = ["train.warmup.phase=warm", phase]
+    found = [*idle_settings(parse(PARTS, Path("study.toml"), [*warm, *overrides]))]
+    assert found == ([] if said is None else [said])
+
+
 def test_a_rate_that_only_the_warm_up_uses_is_not_reported() -> None:
     rate = 'search.optimizer.lr={type="float",low=1e-4,high=1e-2}'
     warm = ["train.warmup.phase=warm", "train.phases.warm={epochs=3,loss='data',trains=['b']}"]
