@@ -49,6 +49,29 @@ def shared_arrays(name: str, built: Trace) -> Iterator[tuple[str, str]]:
         )
 
 
+def fixed_arrays(name: str, built: Trace) -> Iterator[tuple[str, str]]:
+    """Report arrays that the function `name` draws, but that every trial shares, and what to do.
+
+    These are arrays of integers and booleans: all models have those that belong to a fixed key.
+    """
+    drawn = iter(built.depends_on_key())
+    places = [
+        f"model{jax.tree_util.keystr(path)}"
+        for path, leaf in jax.tree_util.tree_leaves_with_path(without_state(built.result))
+        if isinstance(leaf, jax.ShapeDtypeStruct)
+        and next(drawn)
+        and not jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    if places:
+        more = ", among others," if len(places) > _PLACES_SHOWN else ""
+        yield (
+            f"'{name}' draws {listed(places[:_PLACES_SHOWN])}{more} with its key, but arrays that "
+            "are not floats are the same in every trial and replicate",
+            "draw them with a fixed seed, or keep random floats and compute the array from them in "
+            "__call__, such as jnp.argsort(jax.lax.stop_gradient(self.scores))",
+        )
+
+
 def fixed_draws(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[tuple[str, str]]:
     """Report that the model draws the same numbers in every training step, and what to do."""
     call = with_key if passes_key(model, x) else without_key

@@ -62,7 +62,7 @@ from sweeper.models.user_network import (
     with_key,
     without_key,
 )
-from sweeper.preflight.trace_checks import fixed_draws, shared_arrays
+from sweeper.preflight.trace_checks import fixed_arrays, fixed_draws, shared_arrays
 from sweeper.preflight.user_functions import Wrong, check_builder, raised
 from sweeper.trial import Scalar
 
@@ -188,7 +188,10 @@ class ModelCheck:
             return wrong
         if wrong := _unfit_arrays(model):
             return wrong
-        for warning in shared_arrays(table.function, built):
+        for warning in (
+            *shared_arrays(table.function, built),
+            *fixed_arrays(table.function, built),
+        ):
             self._warn(*warning)
         for warning in self._single_rows(model):
             self._warn(*warning)
@@ -510,7 +513,8 @@ def _unfit_arrays(model: Any) -> Wrong | None:
         return "the model has complex parameters", "store real and imaginary parts separately"
     if any(jnp.issubdtype(array.dtype, jax.dtypes.prng_key) for array in arrays):
         found = "the model holds a random key, which cannot be saved"
-        return found, "keep jax.random.key_data(key), or draw with the key that __call__ gets"
+        hint = "keep jax.random.key_data of a fixed key, or draw with the key that __call__ gets"
+        return found, hint
     own = [leaf for leaf in jax.tree.leaves(without_state(model)) if isinstance(leaf, kinds)]
     if not any(jnp.issubdtype(array.dtype, jnp.floating) for array in own):
         return "the model has no parameters to train", "give it floating-point arrays"

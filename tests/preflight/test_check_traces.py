@@ -131,6 +131,37 @@ CHANGING = {
 }
 
 
+DRAWS = """\
+import equinox as eqx, jax, jax.numpy as jnp
+
+permutation, chance, OLD = jax.random.permutation, jax.random.uniform, jax.random.key(7)
+
+
+class Net(eqx.Module):
+    last: eqx.nn.Linear
+    own: object
+
+    def __call__(self, x):
+        return self.last(x)
+
+
+def build(in_size, out_size, key):
+    one, other = jax.random.split(key)
+    return Net(eqx.nn.Linear(in_size, out_size, key=one), """
+DRAWN = {
+    "an order": ("permutation(other, in_size)", "model.own"),
+    "a mask": ("{'mask': chance(other, in_size) < 0.5}", "model.own['mask']"),
+    "several": ("[permutation(key, 3) for key in jax.random.split(other, 6)]", "among others,"),
+    "the data of a key": ("jax.random.key_data(other)", "model.own"),
+}
+NOT_DRAWN = {
+    "a fixed seed": "permutation(OLD, in_size)",
+    "no draw": "jnp.arange(in_size)[::-1]",
+    "floats": "chance(other, in_size)",
+    "zeros like a draw": "jnp.zeros_like(permutation(other, in_size))",
+}
+
+
 def shared(tmp_path: Path, returned: str) -> tuple[str, ...]:
     return check(tmp_path, f"{HEAD}{returned}\n\n\nW = jnp.asarray(GIVEN)\n")
 
@@ -157,3 +188,17 @@ def test_draws_with_a_constant_key_are_named(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", CHANGING)
 def test_draws_that_change_are_not_reported(case: str, tmp_path: Path) -> None:
     assert check(tmp_path, f"{CALL}{CHANGING[case]}\n\n\nbuild = Net\n") == ()
+
+
+@pytest.mark.parametrize("case", DRAWN)
+def test_drawn_arrays_that_every_trial_shares_are_named(case: str, tmp_path: Path) -> None:
+    own, place = DRAWN[case]
+    (warning,) = check(tmp_path, f"{DRAWS}{own})\n")
+    assert warning.startswith("model.function: 'nets:build' draws model.own")
+    assert place in warning
+    assert "not floats are the same in every trial and replicate; draw them with a" in warning
+
+
+@pytest.mark.parametrize("case", NOT_DRAWN)
+def test_arrays_that_do_not_depend_on_the_key_are_not_reported(case: str, tmp_path: Path) -> None:
+    assert check(tmp_path, f"{DRAWS}{NOT_DRAWN[case]})\n") == ()

@@ -74,6 +74,22 @@ def keyless(in_size, out_size, *, key, bias=True):
     return eqx.nn.Lambda(lambda x: x[:out_size]) if bias is None else Plain(in_size, out_size, key)
 
 
+class Masked(eqx.Module):
+    scores: jax.Array
+    chance: jax.Array
+    linear: eqx.nn.Linear
+
+    def __init__(self, in_size, out_size, key):
+        first, second, third = jax.random.split(key, 3)
+        self.scores = jax.random.uniform(first, in_size)
+        self.chance = jax.random.uniform(second, in_size)
+        self.linear = eqx.nn.Linear(in_size, out_size, key=third)
+
+    def __call__(self, x):
+        scores, chance = map(jax.lax.stop_gradient, (self.scores, self.chance))
+        return self.linear(jnp.where(chance < 0.5, x[jnp.argsort(scores)], 0))
+
+
 class Plain(eqx.Module):
     linear: eqx.nn.Linear
 
@@ -271,6 +287,21 @@ def test_each_trial_begins_with_different_weights(tmp_path: Path) -> None:
     assert one.tobytes() == again.tobytes() != other.tobytes()
     bound = 1 / np.sqrt(9)
     assert (np.abs(one[:27]) <= bound).all() and np.abs(one[:27]).max() > bound / 2
+
+
+def test_floats_that_only_select_differ_between_trials_and_are_not_trained(tmp_path: Path) -> None:
+    settings = study(tmp_path).settings_of({})
+    masked = UserNetwork("nets:Masked", tmp_path, (), 64, 10, "float64")
+    one, other = (masked.initial(settings, np.random.default_rng(n)) for n in (0, 1))
+    x = np.random.default_rng(0).normal(size=(8, 64))
+
+    gradient = jax.grad(lambda vector: jnp.sum(masked.outputs(vector, x, {})[0] ** 2))(one)
+
+    own = masked.model(one)
+    assert own.scores.tobytes() != masked.model(other).scores.tobytes()
+    slopes = masked.model(gradient)
+    assert not np.any(slopes.scores) and not np.any(slopes.chance)
+    assert np.any(slopes.linear.weight)
 
 
 def test_a_model_without_a_key_is_called_without_one(tmp_path: Path) -> None:
