@@ -57,6 +57,8 @@ DOING = {
     IDLE: "idle",
 }
 """Each activity in words, in display order."""
+# a clock that is less than this behind is not read at the same moment, or is being adjusted
+_SET_BACK_S = 1.0
 _BEGINNING: dict[str, str] = {Activity.IMPORT: "importing JAX", Activity.DATA: "reading the data"}
 
 
@@ -101,6 +103,7 @@ class Timeline:
         self.started_at = round(clock() if started_at is None else started_at, 6)
         self._clock, self._timer = clock, timer
         self._began_s = timer() - max(0.0, clock() - self.started_at)
+        self._latest = self.started_at, self._began_s  # the last reading of both
         self.elapsed_s = 0.0
         """Seconds from the start to the last cut, even if the time of day is changed meanwhile."""
         self._cut_at = self.started_at
@@ -165,7 +168,7 @@ class Timeline:
             for own in (places[-1] for places in self._open.values() if places):
                 own.started_at = now
             self._cut_at = now
-            self.elapsed_s = self._timer() - self._began_s
+            self.elapsed_s = self._latest[1] - self._began_s
             return spans
 
     def spent_s(self) -> dict[str, float]:
@@ -179,7 +182,7 @@ class Timeline:
         """The spans since the last cut; the time stops."""
         spans = self.cut()
         self._clock = lambda: self._cut_at
-        self._timer = lambda: self._began_s + self.elapsed_s
+        self._timer = lambda: self._latest[1]
         return spans
 
     @property
@@ -201,7 +204,13 @@ class Timeline:
         return getattr(self._here, "place", PROGRAM)
 
     def _now(self) -> float:
-        return max(round(self._clock(), 6), self._cut_at)  # a clock may be set back
+        """The time of day. If the clock is set back, the time goes on as if it had not been."""
+        day, now_s = round(self._clock(), 6), self._timer()
+        before, before_s = self._latest
+        expected = round(before + now_s - before_s, 6)
+        now = expected if day < expected - _SET_BACK_S else max(day, before)
+        self._latest = now, now_s
+        return now
 
     def _end_last(self, now: float) -> None:
         """Record the innermost span of this place until now."""

@@ -127,13 +127,24 @@ def test_models_are_initialized_before_a_thread_trains() -> None:
 
 
 def test_a_clock_that_is_set_back_takes_no_time_away() -> None:
-    clock = Clock()
-    timeline = Timeline(clock.now, Activity.IMPORT, clock)
-    clock.now += 5.0
+    clock, timer = Clock(), Clock(70.0)
+    timeline = Timeline(clock.now, Activity.IMPORT, clock, timer)
+    clock.now, timer.now = clock.now + 5.0, timer.now + 5.0
     timeline.cut()
-    clock.now -= 3.0
+    clock.now -= 3600.0
     assert sum(timeline.spent_s().values()) == 5.0
     assert timeline.cut() == ()
+    for _ in range(2):
+        clock.now, timer.now = clock.now + 2.0, timer.now + 2.0
+        timeline.go_on_with(Activity.PUBLISH)
+    assert timeline.cut() == (
+        Span(PROGRAM, "import", 1005.0, 1007.0),
+        Span(PROGRAM, "publish", 1007.0, 1009.0),
+    )
+    assert timeline.spent_s() | {"import": 7.0, "publish": 2.0} == timeline.spent_s()
+    clock.now, timer.now = clock.now + 3601.0, timer.now + 1.0  # it is right again
+    timeline.end()
+    assert sum(timeline.spent_s().values()) == 10.0 == timeline.elapsed_s
 
 
 @pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
