@@ -173,8 +173,10 @@ def _delays(
 ) -> Iterator[tuple[Literal["a smaller", "a larger"], str]]:
     """How to change the options of a pruner for it to act within the epochs, and which."""
     if name in _HALVING:
-        is_late = given["min_resource"] == 1
-        yield "a smaller", "min_early_stopping_rate" if is_late else "min_resource"
+        if given["min_resource"] > 1:
+            yield "a smaller", "min_resource"
+        if given["reduction_factor"] ** given.get("min_early_stopping_rate", 0) >= epochs:
+            yield "a smaller", "min_early_stopping_rate"
     elif name == "wilcoxon":
         if 0.5 ** min(epochs - 1, _MAX_DIFFERENCES) >= given["p_threshold"]:
             yield "a larger", "p_threshold"
@@ -307,10 +309,12 @@ def _late_brackets(config: StudyConfig) -> Iterator[str]:
     """Hyperband has brackets that start after the last epoch, so their trials are never judged."""
     for name, given in _pruners(config):
         if name == "hyperband" and given["max_resource"] > config.max_epochs:
+            can_be_less = given["min_resource"] <= config.max_epochs
+            fix = "remove max_resource" if can_be_less else "write more train.epochs"
             yield (
                 f"the pruner hyperband has brackets up to max_resource = {given['max_resource']} "
                 f"epochs, but trials have {config.max_epochs}: some brackets judge no trial; "
-                "remove max_resource"
+                f"{fix}"
             )
 
 

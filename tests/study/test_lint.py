@@ -193,6 +193,14 @@ def test_only_options_that_help_are_advised(name: str) -> None:
         assert end == (f"{advice}, or more train.epochs" if options else "more train.epochs")
 
 
+def test_all_options_that_delay_a_pruner_are_named() -> None:
+    late = 'name="asha",min_resource=5,reduction_factor=50,min_early_stopping_rate=1'
+    (warning,) = study_warnings(_pruned_by(late, "train.epochs=40"))
+    options = ("min_resource", "min_early_stopping_rate")
+    advice = " and ".join(f"a smaller study.pruner.{option}" for option in options)
+    assert warning.endswith(f"; write {advice}, or more train.epochs")
+
+
 def test_a_population_of_all_trials_can_only_be_made_smaller_if_there_are_three() -> None:
     for n_trials, smaller in ((2, ""), (3, "a smaller one, or ")):
         sampler = f'study.sampler={{name="nsgaii",population_size={n_trials}}}'
