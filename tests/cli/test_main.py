@@ -248,3 +248,33 @@ def test_wrong_words_in_python_are_an_error_of_sweeper(words: list[str], message
     with pytest.raises(StudyError) as refused:
         sweeper.command(*words)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "why"),
+    [
+        (("export", "DIR", "ensemble", "--member", "3"), "--member", "for an ensemble"),
+        (("plan", "s.toml", "--decay", "--learn-from", "DIR"), "--learn-from", "with --decay"),
+        (("trials", "DIR", "--csv", "--json"), "--json", "with --csv"),
+        (("trials", "DIR", "--quote-formulas"), "--quote-formulas", "without --csv"),
+        (("trials", "DIR", "--quote-formulas", "--json"), "--quote-formulas", "without --csv"),
+        (("status", "DIR", "--watch", "--json"), "--watch", "with --json"),
+    ],
+)
+def test_an_option_without_effect_says_why(
+    arguments: tuple[str, ...], option: str, why: str
+) -> None:
+    with pytest.raises(StudyError, match=f"^{option}: has no effect {why}; remove it$"):
+        sweeper.command(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("import-optuna", "sqlite:///study.db"), "--metric"),
+        (("export-optuna", "DIR", "sqlite:///study.db"), "--name"),
+    ],
+)
+def test_an_empty_name_is_refused(command: tuple[str, ...], option: str) -> None:
+    with pytest.raises(StudyError, match=f"^{option}: the name is empty; "):
+        sweeper.command(*command, option, "")

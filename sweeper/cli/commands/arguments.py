@@ -121,6 +121,17 @@ def find_trial(directory: str | None, trial: str | None) -> tuple[RunDir, int | 
     return find_tables(directory), number
 
 
+def refuse_without_effect(why: str, **given: bool) -> None:
+    """Refuse options that change nothing, by their names in Python; `why` follows their names.
+
+    Raises:
+        StudyError: with each of those that are given.
+    """
+    idle = ["--" + name.replace("_", "-") for name, is_given in given.items() if is_given]
+    if idle:
+        raise StudyError(Problem("", name, f"has no effect {why}", "remove it") for name in idle)
+
+
 def column_names(text: str | None) -> list[str] | None:
     """The names in `a,b`; one that contains a comma is in double quotes, as in CSV."""
     if text is None:

@@ -17,6 +17,7 @@ from sweeper.cli.commands.arguments import (
     column_names,
     find_tables,
     find_trial,
+    refuse_without_effect,
 )
 from sweeper.cli.commands.printing import baseline_record, print_json, print_shown
 from sweeper.cli.console import answers
@@ -70,6 +71,10 @@ def trials(
     not None, combined with and, or, not and parentheses, as in Python. Parameters have the names in
     the heading of the list: depth is short for params_depth.
     """
+    if as_csv:
+        refuse_without_effect("with --csv", json=as_json)
+    else:
+        refuse_without_effect("without --csv", quote_formulas=quote_formulas)
     from sweeper.results.listing import read_trials
 
     every = read_trials(find_tables(directory))

@@ -21,6 +21,7 @@ from sweeper.cli.commands.arguments import (
     find_tables,
     find_trial,
     load_config,
+    refuse_without_effect,
 )
 from sweeper.cli.commands.printing import (
     print_converted,
@@ -62,6 +63,7 @@ def export(
     With `ensemble` as TRIAL, write the trials that `sweeper ensemble` selected, as one model.
     """
     if ENSEMBLE in (directory, trial):
+        refuse_without_effect("for an ensemble", member=bool(member))
         run_dir = find_tables(None if directory == ENSEMBLE else directory)
         number: int | Literal["ensemble"] | None = ENSEMBLE
     else:

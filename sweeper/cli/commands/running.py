@@ -20,6 +20,7 @@ from sweeper.cli.commands.arguments import (
     TrustCode,
     find_run,
     load_config,
+    refuse_without_effect,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, status_record
 from sweeper.cli.commands.training import train_study
@@ -121,9 +122,9 @@ def stop(
     """
     if trial is None:
         why = "without --trial, since the command does not wait"
-        _refuse_without_effect(why, no_wait=no_wait, timeout=timeout)
+        refuse_without_effect(why, no_wait=no_wait, timeout=timeout is not None)
     elif no_wait:
-        _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)
+        refuse_without_effect("with --no-wait", timeout=timeout is not None)
     run_dir = find_run(directory)
     if trial is not None:
         _check_in_training(run_dir, trial)
@@ -154,7 +155,7 @@ def enqueue(
     study is not running, the next `run` takes the request.
     """
     if no_wait:
-        _refuse_without_effect("with --no-wait", no_wait=False, timeout=timeout)
+        refuse_without_effect("with --no-wait", timeout=timeout is not None)
     run_dir = find_run(directory)
     from sweeper.config.load import read_overrides
 
@@ -163,17 +164,6 @@ def enqueue(
     if problems:
         raise StudyError(problems)
     _ask(run_dir, new_request(None, params, waits=not no_wait), timeout)
-
-
-def _refuse_without_effect(why: str, *, no_wait: bool, timeout: float | None) -> None:
-    """Refuse options about the answer of a study that change nothing.
-
-    Raises:
-        StudyError: with each of them.
-    """
-    given = {"--no-wait": no_wait, "--timeout": timeout is not None}
-    if idle := [name for name, is_given in given.items() if is_given]:
-        raise StudyError(Problem("", name, f"has no effect {why}", "remove it") for name in idle)
 
 
 def _settings_of(run_dir: RunDir) -> StudyConfig:
@@ -275,6 +265,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show how the trials of a study would be placed and what they would cost, without training."""
+    if decay:
+        refuse_without_effect("with --decay", learn_from=bool(learn_from))
     config = load_config(study, overrides)
     from sweeper import api
 

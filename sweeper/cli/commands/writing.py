@@ -6,6 +6,7 @@ These are init and trial, which write study files; export-optuna; import-optuna;
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -93,6 +94,7 @@ def export_optuna(
     Copies states, values, parameters and curves; load them with `optuna.load_study`. If the
     storage already has the study, the missing trials are added.
     """
+    _refuse_empty("--name", () if name is None else (name,), "omit it to keep the study's own name")
     run_dir = find_tables(directory)
     from sweeper.study.optuna_export import export_optuna as write
     from sweeper.study.optuna_storage import split_name, without_password
@@ -106,6 +108,12 @@ def export_optuna(
         have, hold = ("has", "holds its number") if held == 1 else ("have", "hold their numbers")
         found = f"{counted(held, 'trial')} that {have} not ended {hold} as RUNNING"
         print_shown(f"{found}; export again when the study has ended")
+
+
+def _refuse_empty(option: str, names: Sequence[str], hint: str) -> None:
+    """Refuse empty names, which would be taken for an option that was not given."""
+    if any(not name.strip() for name in names):
+        raise StudyError(Problem("", option, "the name is empty", hint))
 
 
 def import_optuna(
@@ -146,6 +154,7 @@ def import_optuna(
         if not (old and key):
             hint = "write e.g. --map lr=optimizer.lr"
             raise StudyError(Problem("--map", text, "not of the form NAME=KEY", hint))
+    _refuse_empty("--metric", metric or (), "write e.g. --metric val_accuracy")
     names = {old.strip(): key.strip() for old, _, key in pairs}
     if len(names) < len(pairs):
         found = "a parameter is mapped twice"
