@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from sweeper.errors import SetupError, StudyError
 from sweeper.export.card import CARD, USE, in_cell
@@ -19,6 +20,7 @@ from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.ensemble import EnsembleMember, EnsembleRecord, read_ensemble, verdicts
 from sweeper.results.formatting import number
+from sweeper.results.listing import read_trials
 from sweeper.results.status import no_trials
 from sweeper.rundir import RunDir
 
@@ -41,7 +43,7 @@ def export_ensemble(directory: Path, output: Path, *, trust_code: bool = False) 
         counts = write_members(run_dir, record.members, staged, output, trust_code)
         texts = {
             "load.py": _SCRIPT.replace("COUNTS = {}", f"COUNTS = {json.dumps(counts)}"),
-            CARD: _card(record, output),
+            CARD: _card(record, output, read_trials(run_dir).study),
         }
         for name, text in texts.items():
             (staged / name).write_text(text, encoding="utf-8", newline="")
@@ -72,7 +74,16 @@ def write_members(
     return {one["name"]: one["count"] for one in written}
 
 
-def _card(record: EnsembleRecord, output: Path) -> str:
+def _what_is_averaged(study: Mapping[str, Any]) -> list[str]:
+    """A paragraph on transformed targets; empty if they are not transformed."""
+    transform = study["settings"]["data"].get("target_transform", "none")
+    if transform == "none":
+        return []
+    said = f"Of numbers, the mean is that of what the models learnt: `{transform}` of the target."
+    return [said, "Only this mean is transformed back to the unit of the data.", ""]
+
+
+def _card(record: EnsembleRecord, output: Path, study: Mapping[str, Any]) -> str:
     metric, name = record.metric_name, output.name
     place = quote(f"{name}/")
     gains = {"validation": record.validation, "test": record.test}
@@ -94,6 +105,7 @@ def _card(record: EnsembleRecord, output: Path) -> str:
             f"probabilities. They were selected from {record.candidates} models by {metric} on",
             "validation rows.",
             "",
+            *_what_is_averaged(study),
             f"{summary}.",
             "",
             f"| rows | count | {metric} of the best trial | of the ensemble | of trees |",
