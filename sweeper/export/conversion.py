@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
 from sweeper.config.coupled import CoupledTable
+from sweeper.data.transform import Transform
 from sweeper.errors import Problem, SetupError, StudyError, counted
 from sweeper.export.saved_model import SavedModel
 from sweeper.models.mlp import AnyArray
@@ -47,6 +48,18 @@ class Checked:
         size = "" if self.of_probabilities else ", relative to their size"
         most = f"by at most {self.difference:.1g}{size}"
         return f"{on} its {what} differ from those of the model {most}"
+
+
+def matrix_name(info: Mapping[str, Any]) -> str:
+    """The name of the array that all columns come from; empty if they have names of their own.
+
+    `info` is the header of a saved model.
+    """
+    source = info["settings"]["data"]["source"]
+    columns = Transform.of_record(info).columns
+    name = columns[0].rpartition("_")[0]
+    is_array = source in ("npz", "python") and len(columns) > 1
+    return name if is_array and [*columns] == [f"{name}_{i}" for i in range(len(columns))] else ""
 
 
 def model_function(saved: SavedModel) -> Function:

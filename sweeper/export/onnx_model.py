@@ -30,6 +30,7 @@ from sweeper.export.conversion import (
     TOLERANCE,
     Checked,
     Function,
+    matrix_name,
     model_function,
     refuse_different,
     relative_difference,
@@ -77,7 +78,7 @@ def onnx_model(saved: SavedModel) -> onnx.ModelProto:
         Exception: jax2onnx cannot convert some operation.
     """
     graph, transform = Graph(_OWN), Transform.of_record(saved.info)
-    matrix = matrix_name(saved)
+    matrix = matrix_name(saved.info)
     numbers, categories = _columns(graph, transform, matrix)
     features, unfit = write_features(graph, transform, numbers, categories)
     x = _in_precision(graph, saved, features)
@@ -105,15 +106,6 @@ def onnx_model(saved: SavedModel) -> onnx.ModelProto:
     about = {name: str(saved.info[name]) for name in ("study", "trial")}
     helper.set_model_props(model, about)
     return model
-
-
-def matrix_name(saved: SavedModel) -> str:
-    """The name of the array that all columns come from; empty if they have names of their own."""
-    source = saved.info["settings"]["data"]["source"]
-    columns = Transform.of_record(saved.info).columns
-    name = columns[0].rpartition("_")[0]
-    is_array = source in ("npz", "function") and len(columns) > 1
-    return name if is_array and [*columns] == [f"{name}_{i}" for i in range(len(columns))] else ""
 
 
 def _inputs(transform: Transform, matrix: str) -> list[onnx.ValueInfoProto]:
@@ -265,7 +257,7 @@ def _session(content: bytes) -> onnxruntime.InferenceSession:
 
 def _feed(saved: SavedModel, rows: Any) -> dict[str, NDArray[Any]]:
     """The inputs of the file for raw rows."""
-    transform, matrix = Transform.of_record(saved.info), matrix_name(saved)
+    transform, matrix = Transform.of_record(saved.info), matrix_name(saved.info)
     if matrix and not transform.categories:
         columns = [_numbers(transform, rows[name]) for name in transform.columns]
         return {matrix: np.stack(columns, axis=1)}
@@ -307,7 +299,7 @@ def _use(saved: SavedModel, model: onnx.ModelProto) -> str:
     """How to use the file, with its inputs and outputs."""
     inputs = [one.name for one in model.graph.input]
     results = [one.name for one in model.graph.output]
-    is_matrix = inputs == [matrix_name(saved)]
+    is_matrix = inputs == [matrix_name(saved.info)]
     kinds = {
         one.name: _KINDS[one.type.tensor_type.elem_type == TensorProto.STRING]
         for one in model.graph.input

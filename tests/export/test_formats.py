@@ -12,7 +12,12 @@ import pytest
 from sweeper.errors import SetupError
 from sweeper.export import stablehlo
 from sweeper.export.card import with_use
-from sweeper.export.conversion import Checked, refuse_different, relative_difference
+from sweeper.export.conversion import (
+    Checked,
+    matrix_name,
+    refuse_different,
+    relative_difference,
+)
 from sweeper.export.formats import export_as
 
 
@@ -76,3 +81,28 @@ def test_the_card_of_another_format_only_says_otherwise_how_to_use_it() -> None:
     assert with_use(card, "After.") == card.replace("Before", "After")
     without_more = card.partition("\n## Provenance")[0]
     assert with_use(without_more, "After.") == without_more.replace("Before", "After")
+
+
+@pytest.mark.parametrize(
+    ("source", "columns", "name"),
+    [
+        ("npz", ("x_0", "x_1"), "x"),
+        ("python", ("x_0", "x_1"), "x"),
+        ("python", ("x_0", "age"), ""),
+        ("python", ("x_0",), ""),
+        ("csv", ("x_0", "x_1"), ""),
+    ],
+)
+def test_rows_of_one_array_are_one_input(source: str, columns: tuple[str, ...], name: str) -> None:
+    transform = {
+        "columns": columns,
+        "numbers": columns,
+        "fills": [0.0] * len(columns),
+        "categories": [],
+        "one_hot": True,
+        "classes": [],
+        "scaling": None,
+        "place_scaling": None,
+    }
+    info = {"settings": {"data": {"source": source}}, "data": {"transform": transform}}
+    assert matrix_name(info) == name
