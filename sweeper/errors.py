@@ -4,6 +4,7 @@ Each class ends the program with its own exit code:
 
 SweeperError                 1
 ├── StudyError               2   the study file, or the way a command was called
+│   └── NoTrialError         1   no trial completed
 ├── FitError                 2   the arguments of an estimator
 ├── UnsupportedError         2   what a saved model cannot do
 ├── SetupError               3   the machine: device, data, disk
@@ -113,6 +114,12 @@ class StudyError(SweeperError):
     """The study file, or the command that used it, is wrong."""
 
     exit_code = 2
+
+
+class NoTrialError(StudyError):
+    """No trial of the study completed, so none is the best."""
+
+    exit_code = 1
 
 
 class FitError(SweeperError, ValueError):

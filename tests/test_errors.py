@@ -45,7 +45,7 @@ def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:
         for name, found in vars(errors).items()
         if isinstance(found, type) and issubclass(found, SweeperError)
     }
-    assert len(named) == 10
+    assert len(named) == 11
     assert named <= {*sweeper.__all__}
     assert all(getattr(sweeper, name) is getattr(errors, name) for name in named)
     assert all(f"`{name}`" in GUIDES["python"] for name in named)

@@ -22,7 +22,7 @@ from sweeper.export.trial_file import with_rows_file
 from sweeper.results.ensemble import EnsembleRecord, is_clear
 from sweeper.results.listing import Row, read_trials
 from sweeper.results.ranking import is_feasible, value_columns
-from sweeper.results.status import hint_if_none_complete
+from sweeper.results.status import none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 
@@ -69,7 +69,7 @@ def finalists(
 
     Raises:
         SetupError: nothing was published yet.
-        StudyError: no trial is complete.
+        NoTrialError: no trial is complete.
     """
     known = read_trials(run_dir)
     wanted = [row["trial_number"] for row in _feasible(known.of(known.best(top)))]
@@ -78,11 +78,7 @@ def finalists(
         wanted = [number for number in known.best(len(known.places)) if number in averaged]
     rows = known.of(wanted)
     if not rows:
-        found, fix = (
-            "no trial is complete, so none can be a finalist",
-            hint_if_none_complete(run_dir),
-        )
-        raise StudyError(Problem(str(run_dir.root), "", found, fix))
+        raise none_complete(run_dir, "no trial is complete, so none can be a finalist")
     file = Path(known.study["study_file"])
     before = study_of(known.study["settings"], file, run_dir)
     tables = _tables(before, run_dir, rows, seeds)

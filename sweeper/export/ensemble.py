@@ -51,6 +51,7 @@ from sweeper.results.ensemble import (
 )
 from sweeper.results.listing import Row, TrialRows, read_trials
 from sweeper.results.ranking import gain_sign, is_feasible
+from sweeper.results.status import none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
@@ -240,13 +241,15 @@ def _best(known: TrialRows) -> list[Row]:
 
 
 def _with_kept_models(config: StudyConfig, run_dir: RunDir, rows: Sequence[Row]) -> list[Row]:
+    met = " and met study.constraints" if config.study.constraints else ""
+    if not rows:
+        raise none_complete(run_dir, f"no trial completed{met}, and an ensemble needs 2")
     kept = [row for row in rows if run_dir.saved(row["trial_number"]).is_file()]
     if len(kept) * config.study.replicates < 2:
         key = "results.keep_models"
         found = f"the weights of {counted(len(kept), 'trial')} are kept, and an ensemble needs 2"
         hint = f"run it with --set results.keep_models={MOST_CANDIDATES}, for new trials"
         if len(rows) <= len(kept):
-            met = " and met study.constraints" if config.study.constraints else ""
             found = f"{counted(len(rows), 'trial')} completed{met}, and an ensemble needs 2"
             key = ""  # no setting alone is at fault
             hint = "let more complete: train more trials, without study.stop, or prune fewer"

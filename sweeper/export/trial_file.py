@@ -20,7 +20,7 @@ from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.read import Results, open_results, trained_trial
-from sweeper.results.status import hint_if_none_complete, read_status
+from sweeper.results.status import none_complete, read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
@@ -122,8 +122,7 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
     if number is None:
         best = results.best(1)
         if not len(best):
-            found, run_dir = "no trial is complete, so none is the best", results.run_dir
-            raise StudyError(Problem(str(run_dir.root), "", found, hint_if_none_complete(run_dir)))
+            raise none_complete(results.run_dir, "no trial is complete, so none is the best")
         number = int(best["trial_number"].iloc[0])
     return trained_trial(results, number)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 
-from sweeper.errors import FRESH, Problem, SetupError, counted, number_runs, printable
+from sweeper.errors import FRESH, NoTrialError, Problem, SetupError, counted, number_runs, printable
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import RunDir, read_json, replacing, swapped
 
@@ -208,6 +208,11 @@ def hint_of_finished(numbers: Sequence[int], *, are_trained: bool = False) -> st
     """A hint that lists `numbers`: the finished trials or, if `are_trained`, the trained ones."""
     kind = "trained" if are_trained else "finished"
     return f"use a {kind} trial: {number_runs(numbers) or 'none yet'}"
+
+
+def none_complete(run_dir: RunDir, found: str) -> NoTrialError:
+    """The error that no trial of a study is complete, and what to do; `found` says it."""
+    return NoTrialError(Problem(str(run_dir.root), "", found, hint_if_none_complete(run_dir)))
 
 
 def hint_if_none_complete(run_dir: RunDir) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.errors import StudyError
+import sweeper
+from sweeper.errors import NoTrialError, StudyError
 from sweeper.export import export
 from sweeper.results.read import Results
 from tests.crashes import HEAD, SUPERVISED
@@ -266,3 +267,19 @@ def test_no_model_of_a_study_that_only_diverged_is_promised(tmp_path: Path) -> N
         assert found in message
         assert "use a finished trial" not in message and "keep_models" not in message
         assert "change the study, such as the range of optimizer.lr, or run more trials" in message
+
+
+def test_without_a_complete_trial_commands_that_need_the_best_end_with_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = "study.n_trials=2", "search={}", "optimizer.lr=1e30"
+    run_dir = trained(study_in(tmp_path, IRIS, *few)).run_dir.root
+    for words in (["best"], ["show"], ["confirm"], ["trial"], ["refit"], ["ensemble"]):
+        with pytest.raises(NoTrialError, match=r"no trial (is complete|completed), ") as refusal:
+            sweeper.command(*words, str(run_dir))
+        assert refusal.value.exit_code == 1
+        assert f"`python -m sweeper trials {run_dir}` shows why each trial ended" in str(
+            refusal.value
+        )
+    sweeper.command("trials", str(run_dir))
+    assert "diverged" in capsys.readouterr().out

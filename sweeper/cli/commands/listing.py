@@ -27,7 +27,7 @@ from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.ranking import Row, repeats
-from sweeper.results.status import hint_if_none_complete, hint_of_finished, in_training
+from sweeper.results.status import hint_of_finished, in_training, none_complete
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 
@@ -183,6 +183,5 @@ def _one(text: str | None) -> Sequence[str]:
 
 def _best(run_dir: RunDir, numbers: list[int]) -> int:
     if not numbers:
-        found, fix = "no trial is complete, so none is the best", hint_if_none_complete(run_dir)
-        raise StudyError(Problem(str(run_dir.root), "", found, fix))
+        raise none_complete(run_dir, "no trial is complete, so none is the best")
     return numbers[0]

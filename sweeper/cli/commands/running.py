@@ -30,7 +30,7 @@ from sweeper.results import formatting
 from sweeper.results.baseline import describe, describe_doubt, describe_test, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.ranking import Row
-from sweeper.results.status import Status, epochs_saved, read_status
+from sweeper.results.status import Status, epochs_saved, hint_if_none_complete, read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.requests import PendingRequest, leave, new_request, values_asked, wait
 
@@ -301,7 +301,7 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         if chosen := read_ensemble(run_dir):
             print_shown(*verdicts(chosen), "")
     elif status.state == "finished":
-        print_shown("no trial completed; `sweeper show` explains each", "")
+        print_shown(f"no trial completed; {hint_if_none_complete(run_dir)}", "")
     if len(trials):
         print_shown(tables.paths(run_dir))
     if spent := formatting.time_spent(status.spent_s):
