@@ -97,6 +97,10 @@ def test_a_study_without_a_completed_trial_ends_with_1(command: CommandLine) -> 
     status = command.status()
     assert (status["counts"]["PRUNED"], status["diverged"]) == (12, 12)
     assert " 12 diverged" in command("status").stdout
+    assert "\nno trial completed; `python -m sweeper trials runs/wine` shows why" in done.stdout
+    again = command("run", "study.toml", *DIVERGING, "--quiet")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "runs/wine: no trial completed (12 diverged); `python -m " in again.stderr
     _forget_diverged(command)
     assert " 12 diverged" in command("status").stdout, "earlier versions did not count them"
 

@@ -23,7 +23,7 @@ from sweeper.cli.commands.arguments import (
     refuse_without_effect,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, status_record
-from sweeper.cli.commands.training import train_study
+from sweeper.cli.commands.training import refuse_none_complete, train_study
 from sweeper.cli.console import announce
 from sweeper.errors import Problem, SetupError, StudyError, not_written, printable
 from sweeper.results import formatting
@@ -92,6 +92,8 @@ def run(
         print_json(status_record(run_dir, status))
     elif not quiet:
         _print_results(run_dir, status)
+    if quiet:
+        refuse_none_complete(run_dir, status)
     raise typer.Exit(code)
 
 

@@ -15,7 +15,8 @@ from sweeper.cli.logs import Level, log_events
 from sweeper.data.ahead import preparing
 from sweeper.executors.signals import INTERRUPTED, TERMINATING, not_ignored, stopping_on
 from sweeper.process import take_program_start
-from sweeper.results.status import Status
+from sweeper.results import formatting
+from sweeper.results.status import Status, none_complete
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
 from sweeper.sweep.leaving import Leaving
@@ -67,3 +68,13 @@ def exit_code(status: Status, number: int | None = None) -> int:
     if status.state == "interrupted":
         return INTERRUPTED if number is None else 128 + number
     return 0 if status.state == "finished" and status.counts.get("COMPLETE", 0) else 1
+
+
+def refuse_none_complete(run_dir: RunDir, status: Status) -> None:
+    """Say why a study that trained to its end has no result, if it has none.
+
+    Raises:
+        NoTrialError: none of its trials completed.
+    """
+    if status.state == "finished" and not status.counts.get("COMPLETE", 0):
+        raise none_complete(run_dir, f"no trial completed ({formatting.states(status)})")

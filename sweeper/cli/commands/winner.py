@@ -23,7 +23,7 @@ from sweeper.cli.commands.arguments import (
     find_trial,
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
-from sweeper.cli.commands.training import train_study
+from sweeper.cli.commands.training import refuse_none_complete, train_study
 from sweeper.errors import Problem, StudyError
 from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.status import Status
@@ -213,7 +213,8 @@ def refit(
     config, row = refit_study(run_dir, number, on)
     refuse_output(output, run_dir)
     spec = refuse_another(run_dir, trust_code=trust_code)
-    _, code = _train_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
+    status, code = _train_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
+    refuse_none_complete(RunDir(config.run_dir), status)
     if code:
         raise typer.Exit(code)
     number = export(config.run_dir, int(row["trial_number"]), 0, output, trust_code=trust_code)
