@@ -11,6 +11,8 @@ from typing import Literal
 
 from sweeper.errors import Problem, SetupError, StudyError, printable
 
+# suffixes of files with commas between fields
+_CSV = ("", ".csv", ".txt")
 # characters at which spreadsheets expect a formula to start
 _FORMULA = ("=", "+", "-", "@")
 
@@ -62,14 +64,23 @@ def write_new(path: Path, text: str) -> None:
         raise _existing(path) from None
 
 
-def refuse_existing(path: Path) -> None:
-    """Refuse a file that exists, before the long work whose result would be written to it.
+def check_new_csv(path: Path) -> None:
+    """Check where a new CSV file is to be written, before the long work of which it is the result.
 
     Raises:
-        StudyError: it exists.
+        StudyError: it exists, or its suffix is that of another format.
+        SetupError: its directory does not exist.
     """
     if path.exists():
         raise _existing(path)
+    suffix = path.suffix.lower()
+    if suffix not in _CSV:
+        found = f"{suffix} is not a suffix of the CSV text that is written"
+        name = path.name.removesuffix(path.suffix).removesuffix(".csv")
+        raise StudyError(Problem(str(path), "", found, f"use {path.with_name(name)}.csv"))
+    if not path.parent.is_dir():
+        found = f"the directory {path.parent} does not exist"
+        raise SetupError(Problem(str(path), "", found, "create it, or choose another path with -o"))
 
 
 def _existing(path: Path) -> StudyError:

@@ -369,3 +369,20 @@ def test_rows_that_take_too_much_memory_are_not_blamed_on_the_model(
         "rows.csv: too little memory for so many rows; "
         "split the table, and predict one part after the other"
     )
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        ("out.parquet", ".parquet is not a suffix of the CSV text that is written; use out.csv"),
+        ("out.csv.gz", ".gz is not a suffix of the CSV text that is written; use out.csv"),
+        ("out.TSV", ".tsv is not a suffix of the CSV text that is written; use out.csv"),
+        ("no/out.csv", "the directory no does not exist; create it, or choose another path with"),
+    ],
+)
+def test_a_file_that_cannot_be_written_as_named_is_refused_before_the_prediction(
+    output: str, found: str, command: CommandLine
+) -> None:
+    refused = command("predict", "no-model", "no-rows.csv", "-o", output)
+    assert refused.returncode in (2, 3)
+    assert refused.stderr.startswith(f"{output}: {found}")

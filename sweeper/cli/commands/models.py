@@ -106,7 +106,7 @@ def predict(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="A CSV file; default: standard output."
+            "--output", "-o", metavar="FILE", help="A .csv or .txt file; default: standard output."
         ),
     ] = None,
     keep: Annotated[
@@ -127,10 +127,10 @@ def predict(
     the prediction is called `predicted NAME`.
     """
     from sweeper.export.predict import predicted
-    from sweeper.results.text_files import refuse_existing, write_new
+    from sweeper.results.text_files import check_new_csv, write_new
 
     if output is not None:
-        refuse_existing(output)
+        check_new_csv(output)
     warn = console_on(sys.stderr)
     text, n_rows = predicted(
         model,
