@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.config.json_schema import study_schema
 from sweeper.config.toml import Source, toml_value
-from sweeper.errors import DataError, Problem, StudyError
+from sweeper.errors import DataError, Problem, StudyError, counted
 from sweeper.results.text_files import write_new
-from sweeper.templates.advice import Effort, Line, advice, budget
+from sweeper.templates.advice import Effort, Line, advice, budget, is_imbalanced
 from sweeper.templates.completed import template_text
 
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
+    from sweeper.data.sizes import SplitSizes
 
 # how many omitted columns to explain one by one
 _MAX_SHOWN = 6
@@ -112,9 +113,12 @@ def _study_text_and_messages(
     if sizes.train < 1:
         found = f"{guessed.rows} rows are too few to train, validate and test on"
         raise DataError(Problem(str(data), "", found, "use a table with more rows"))
-    if not guessed.has_each_class_in(sizes):
+    not_stratified = ""
+    if not guessed.has_each_class_in(sizes) and chosen is Template.CSV:
         text = text.replace("stratify = true", "stratify = false")
-    messages = _describe_guess(guessed, chosen, _other_way(chosen, data, guessed, output))
+        not_stratified = _why_not_stratified(guessed, sizes)
+    other_way = _other_way(chosen, data, guessed, output)
+    messages = _describe_guess(guessed, chosen, other_way, not_stratified)
     name = data.name if data.exists() else str(data)
     return text, tuple(f"{name}: {one}" for one in messages)
 
@@ -136,10 +140,24 @@ def _other_way(chosen: Template, data: Path, guessed: Guess, output: Path) -> st
     return shlex.join(map(str, command))
 
 
-def _describe_guess(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
+def _why_not_stratified(guessed: Guess, sizes: SplitSizes) -> str:
+    """Why the parts of the split cannot have the same classes, and what follows."""
+    if guessed.rarest >= sizes.n_splits:
+        least = counted(min(sizes.train, sizes.val, sizes.test), "row")
+        return f"{guessed.values} classes do not fit into the {least} of a part: not stratified"
+    rows = counted(guessed.rarest, "row")
+    found = f"class '{guessed.rarest_value}' has {rows}, too few for each part of the split"
+    judged = ", and judged by accuracy instead of auroc" if is_imbalanced(guessed) else ""
+    return f"{found}: not stratified{judged}; add rows, or merge classes, and use init again"
+
+
+def _describe_guess(
+    guessed: Guess, chosen: Template, other_way: str, not_stratified: str
+) -> Iterator[str]:
     """What the study makes of the table, and what it leaves out.
 
-    `other_way` is the command for a study that takes the target the other way.
+    `other_way` is the command for a study that takes the target the other way, `not_stratified`
+    says why rows are not split by class, if they are not.
     """
     from sweeper.data.csv_file import format_settings
 
@@ -155,6 +173,8 @@ def _describe_guess(guessed: Guess, chosen: Template, other_way: str) -> Iterato
         yield f"its values are {guessed.codes}: to predict them as classes, use `{other_way}`"
     elif is_classes and not guessed.is_classes:
         yield f"it looks like a numeric target: to predict numbers, use `{other_way}`"
+    if not_stratified:
+        yield not_stratified
     yield from guessed.words.values()
     if guessed.is_left_out:
         of = f"{guessed.gaps} of {guessed.rows + guessed.gaps}"

@@ -127,6 +127,8 @@ class Guess:
     """A column with the name and the values of weights of rows; else empty."""
     has_gaps: bool = False
     """Whether a number that is left, or a category of numbers, is missing in some row."""
+    rarest_value: str = ""
+    """The rarest value of the target."""
     unused: int = 0
     """How many categories of the target's type no row has."""
 
@@ -217,6 +219,7 @@ def _guess(
         numbers=len(usable.numbers),
         drop=drop,
         values=len(counts),
+        rarest_value=str(counts.idxmin()) if len(counts) else "",
         unused=len(of_each) - len(counts),
         rarest=int(counts.min()) if len(counts) else 0,
         commonest=int(counts.max()) if len(counts) else 0,

@@ -71,14 +71,18 @@ def advice(guessed: Guess, effort: Effort, *, is_classes: bool) -> Iterator[Line
     largest = next(batch for rows, batch in reversed(_BATCHES.items()) if guessed.rows >= rows)
     yield Line("train.batch_size", max(1, min(largest, guessed.rows // 2 // _STEPS)))
     yield from _numbers(guessed)
-    is_everywhere = guessed.rarest >= _PARTS
-    if is_classes and is_everywhere and guessed.commonest >= _IMBALANCED * guessed.rows:
+    if is_classes and is_imbalanced(guessed) and guessed.rarest >= _PARTS:
         share = f"{guessed.commonest / guessed.rows:.0%}"
         yield Line(
             "study.metric", "val_auroc", f"{share} of rows are of one class: accuracy says little"
         )
         yield Line("train.metrics", ["accuracy", "f1", "auroc"])
         yield Line("data.class_weights", "balanced", "rare classes count as much as frequent ones")
+
+
+def is_imbalanced(guessed: Guess) -> bool:
+    """Whether most rows are of one class."""
+    return guessed.commonest >= _IMBALANCED * guessed.rows
 
 
 def _width(widest: int) -> Line:

@@ -88,6 +88,37 @@ def test_imbalanced_classes_are_ranked_and_weighted(tmp_path: Path) -> None:
     assert config.data.class_weights == "none"
 
 
+@pytest.mark.parametrize(
+    ("kinds", "found"),
+    [
+        (
+            ["ok"] * 98 + ["critical"] * 2,
+            "class 'critical' has 2 rows, too few for each part of the split: not stratified, and "
+            "judged by accuracy instead of auroc",
+        ),
+        (
+            ["ok"] * 49 + ["warm"] * 49 + ["hot"] * 2,
+            "class 'hot' has 2 rows, too few for each part of the split: not stratified; add rows",
+        ),
+        (
+            [f"kind {place % 20}" for place in range(100)],
+            "20 classes do not fit into the 10 rows of a part: not stratified",
+        ),
+        (["ok"] * 97 + ["critical"] * 3, None),
+    ],
+)
+def test_classes_that_are_too_few_to_be_split_are_named(
+    kinds: list[str], found: str | None, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"x": np.arange(100) % 7, "kind": kinds})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    told = begin(None, tmp_path / "study.toml", tmp_path / "rows.csv", "kind")
+    said = [line for line in told if "not stratified" in line]
+    assert load(tmp_path / "study.toml").data.split.stratify == (found is None)
+    assert len(said) == (found is not None)
+    assert all(line.startswith(f"rows.csv: {found}") for line in said)
+
+
 @pytest.mark.parametrize("template", Template)
 @pytest.mark.parametrize("effort", Effort)
 def test_every_effort_is_a_study_that_says_what_it_searches(

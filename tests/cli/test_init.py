@@ -110,6 +110,7 @@ def test_the_column_to_predict_is_guessed(
         numbers=int(NUMBERS in columns.values() and columns[target] is not NUMBERS),
         is_text=columns[target] is NAMES,
         codes="3 integers from 0 to 2" if target == "digit" else "",
+        rarest_value=str(columns[target][0]),
     )
     assert guess(path) == expected
     pd.DataFrame(columns).to_parquet(path.with_suffix(".parquet"))
@@ -141,6 +142,7 @@ def test_unusable_columns_are_dropped_and_gaps_are_filled(tmp_path: Path) -> Non
         hints=found.hints,
         time="sold_at",
         has_gaps=True,
+        rarest_value="0.0",
     )
 
     text = table_study_text(
