@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
+from sweeper.config.mapping import plain_value
 from sweeper.config.reading import RawTable, is_table, with_value
 from sweeper.config.refusals import keys_around, with_way
+from sweeper.config.space import is_entry
 from sweeper.config.study_config import RowsFile, StudyConfig
 from sweeper.config.table import Flaw
-from sweeper.config.tables import TABLES
+from sweeper.config.tables import TABLES, UNDER_NAMES, all_settings
 from sweeper.config.toml import (
     COMMAND_LINE,
     IN_PYTHON,
@@ -38,6 +40,9 @@ from sweeper.errors import Problem, StudyError, did_you_mean_file
 from sweeper.rundir import RunDir, read_small
 
 _BRACKETS = re.compile(r"[\[{]")
+# tables whose keys name tables, and those whose keys name layers
+_BY_NAME = ("train.losses", "train.phases")
+_BY_LAYER = ("optimizer.decay",)
 
 
 def read_overrides(texts: Sequence[str], given_by: str = COMMAND_LINE) -> list[tuple[str, object]]:
@@ -76,24 +81,65 @@ def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequen
     """Overrides as texts `key=value`: one text, several, or values by dotted key or by table.
 
     Raises:
-        StudyError: a value is None.
+        StudyError: they are something else, or a value is None or not a type of settings.
     """
+    if isinstance(overrides, str):
+        return [overrides]
     if isinstance(overrides, Mapping):
-        hint = "pass a value, or remove the setting from the study"
-        if empty := [key for pair in _by_setting(overrides) for key in _keys_of_none(*pair)]:
-            raise StudyError(Problem(IN_PYTHON, key, "None is not a value", hint) for key in empty)
-        return [f"{key}={toml_value(value)}" for key, value in _by_setting(overrides)]
-    return [overrides] if isinstance(overrides, str) else overrides
+        return [f"{key}={toml_value(value)}" for key, value in _plain_settings(overrides)]
+    texts: list[Any] = [*overrides] if isinstance(overrides, list | tuple | set) else [overrides]
+    if wrong := [one for one in texts if not isinstance(one, str)]:
+        found = f"{wrong[0]!r} is not text of the form key=value"
+        hint = 'pass "train.epochs=5", a list of such texts, or a dict of values by key'
+        raise StudyError(Problem("", IN_PYTHON, found, hint))
+    return texts
 
 
-def _by_setting(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _plain_settings(overrides: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Each setting with its value as TOML has it.
+
+    Raises:
+        StudyError: with all values that TOML lacks.
+    """
+    settings = [*_by_setting(overrides)]
+    hint = "pass a value, or remove the setting from the study"
+    if empty := [key for pair in settings for key in _keys_of_none(*pair)]:
+        raise StudyError(Problem(IN_PYTHON, key, "None is not a value", hint) for key in empty)
+    read = [(key, *plain_value(key, value)) for key, value in settings]
+    if flaws := [flaw for _, _, found in read for flaw in found]:
+        raise StudyError(Problem(IN_PYTHON, one.key, one.found, one.hint) for one in flaws)
+    return [(key, value) for key, value, _ in read]
+
+
+def _by_setting(overrides: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
     """Each setting with its value; `{"study": {...}}` changes these settings of the table."""
-    for key, value in overrides.items():
-        if key in (*TABLES, "search") and isinstance(value, Mapping):
-            table = cast("Mapping[str, Any]", value)
-            yield from ((f"{key}.{name}", inner) for name, inner in table.items())
+    for name, value in overrides.items():
+        key = f"{under}.{name}" if under else str(name)
+        table = cast("dict[str, Any]", {**value}) if isinstance(value, Mapping) else {}
+        if isinstance(value, Mapping) and _has_settings(key, table):
+            yield from _by_setting(table, key)
         else:
             yield key, value
+
+
+def _has_settings(key: str, table: RawTable) -> bool:
+    """Whether a table changes settings one by one, rather than being the value of one.
+
+    A table that says its name or kind, such as `study.pruner`, is a value as a whole, and so is an
+    entry of a search.
+    """
+    first, *rest = key.split(".")
+    if not rest:
+        return first in (*TABLES, "search")
+    if first == "search":
+        return not is_entry(table)
+    is_kind = not {"name", "kind"}.isdisjoint(table)
+    if not table or is_kind or key in _BY_LAYER or any("." in str(name) for name in table):
+        return False
+    around = key.rpartition(".")[0]
+    is_part = around in UNDER_NAMES and key not in all_settings()
+    is_named = not {key, around}.isdisjoint(_BY_NAME)
+    return is_part or is_named or any(one.startswith(f"{key}.") for one in all_settings())
 
 
 def _keys_of_none(key: str, value: object) -> Iterator[str]:

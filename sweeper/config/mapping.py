@@ -51,7 +51,7 @@ def _leaves(
         if inner and not _is_entry(path, inner):
             yield from _leaves(inner, path, flaws)
         else:
-            plain, wrong = _plain(".".join(path), cast("object", value))
+            plain, wrong = plain_value(".".join(path), cast("object", value))
             flaws += wrong
             if plain is not None or value is None:
                 yield path, plain
@@ -79,7 +79,7 @@ def _put(raw: RawTable, path: tuple[str, ...], value: object) -> Iterator[Flaw]:
     raw[name] = value
 
 
-def _plain(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw]]:
+def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw]]:
     """A value as TOML has it, and its flaws; None for a value that is left out."""
     if depth >= MAX_WITHIN:
         return None, [Flaw(key, TOO_DEEP, UNNEST)]
@@ -102,18 +102,19 @@ def _plain(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw]]:
                 if not isinstance(name, str)
             ]
             read = {
-                str(name): _plain(f"{key}.{name}", one, depth + 1) for name, one in table.items()
+                str(name): plain_value(f"{key}.{name}", one, depth + 1)
+                for name, one in table.items()
             }
             flaws += [flaw for _, found in read.values() for flaw in found]
             return {name: one for name, (one, _) in read.items() if one is not None}, flaws
         case list() | tuple():
-            items = [_plain(key, one, depth + 1) for one in cast("list[object]", value)]
+            items = [plain_value(key, one, depth + 1) for one in cast("list[object]", value)]
             flaws = [flaw for _, found in items for flaw in found]
             if any(one is None for one in cast("list[object]", value)):
                 flaws.append(Flaw(key, "None in an array", "leave it out"))
             return [one for one, _ in items if one is not None], flaws
         case _ if hasattr(value, "tolist") and not isinstance(value, type):
-            return _plain(key, cast("Any", value).tolist(), depth + 1)
+            return plain_value(key, cast("Any", value).tolist(), depth + 1)
         case _ if callable(value):
             return _name_of(key, value)
         case _:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from sweeper.config.alternating import DATA, AlternatingTable, alternating_recipe
 from sweeper.config.coupled import CoupledTable, coupled_recipe
@@ -115,8 +116,18 @@ UNDER_NAMES: Mapping[str, tuple[type[Table], ...]] = {
 
 def settings_of_searched_tables() -> tuple[str, ...]:
     """The dotted keys of all settings in tables that may be searched, of each of their kinds."""
+    return _settings_of(SEARCHED_TABLES)
+
+
+@cache
+def all_settings() -> tuple[str, ...]:
+    """The dotted keys of all settings in all tables, of each of their kinds."""
+    return _settings_of(TABLES)
+
+
+def _settings_of(tables: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for name in SEARCHED_TABLES:
+    for name in tables:
         table = TABLES[name]
         kinds = [*table.of.values(), table.own] if isinstance(table, Variants) else [table]
         for kind in kinds:

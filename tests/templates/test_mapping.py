@@ -18,6 +18,7 @@ import pytest
 import sweeper
 from sweeper.cli.new_study import begin
 from sweeper.config import parse
+from sweeper.config.load import override_texts
 from sweeper.config.tables import settings_of_searched_tables
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError, SweeperError
@@ -313,6 +314,57 @@ def test_settings_of_a_function_that_cannot_be_named_are_not_called_unknown(func
     given = {function: lambda: None, "search": search, "schedule.rate": 1}
     found = problems(given, data=HOUSES, target="price")
     assert [one.split(": ")[1] for one in found] == [function, "schedule.rate"]
+
+
+def test_overrides_by_table_change_only_the_settings_that_they_name() -> None:
+    given = {
+        "study.pruner": {"name": "median", "n_startup_trials": 3},
+        "data.split": {"val": 0.3, "test": 0.1},
+        "search": {
+            "model.width": {"type": "int", "low": 8, "high": 16},
+            "model.depth": {"type": "int", "low": 1, "high": 2},
+        },
+    }
+
+    def changed(overrides: dict[str, Any]) -> dict[str, Any]:
+        study = sweeper.load_study(given, overrides, data=HOUSES, target="price").canonical()
+        return {
+            "pruner": study["study"]["pruner"],
+            "split": {name: study["data"]["split"][name] for name in ("val", "test")},
+            "search": study["search"],
+        }
+
+    whole = changed({})
+    pruner = {"name": "median", "n_startup_trials": 7}
+    width = {**whole["search"]["model.width"], "high": 32}
+    for overrides, expected in (
+        ({"study": {"pruner": {"n_startup_trials": 7}}}, {"pruner": pruner}),
+        ({"study.pruner": {"n_startup_trials": 7}}, {"pruner": pruner}),
+        ({"data": {"split": {"val": 0.2}}}, {"split": {"val": 0.2, "test": 0.1}}),
+        (
+            {"search": {"model": {"width": {"type": "int", "low": 8, "high": 32}}}},
+            {"search": {**whole["search"], "model.width": width}},
+        ),
+    ):
+        assert changed(overrides) == {**whole, **expected}
+    percentile = {"name": "percentile", "percentile": 30.0}
+    for overrides in ({"study": {"pruner": percentile}}, {"study.pruner": percentile}):
+        assert changed(overrides) == {**whole, "pruner": percentile}
+
+
+@pytest.mark.parametrize("overrides", [3, None, [("study.seed", 1)], ["study.seed=1", 2]])
+def test_overrides_that_are_neither_texts_nor_a_mapping_are_refused(overrides: Any) -> None:
+    with pytest.raises(StudyError, match=r"overrides: .* is not text of the form key=value; pass"):
+        sweeper.load_study({}, overrides, data=HOUSES, target="price")
+
+
+def test_functions_are_values_of_overrides() -> None:
+    given = {"model.function": "nets:other", "model.kind": "python", "search": {}}
+    texts = override_texts({"model.function": build, "train": {"loss": "mse"}})
+    assert texts == [f'model.function="{__name__}:build"', 'train.loss="mse"']
+    with pytest.raises(StudyError) as refused:
+        sweeper.load_study(given, {"model.function": lambda: None, "study.seed": object()})
+    assert [one.key for one in refused.value.problems] == ["model.function", "study.seed"]
 
 
 def test_an_override_of_none_is_refused() -> None:
