@@ -278,6 +278,10 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
             {"settings": {"search.model.width": {"type": "int", "low": 8, "high": 9}}},
             "settings: search.model.width: an argument has this setting; pass search instead",
         ),
+        (
+            {"settings": {"study.prunner": None}},
+            "settings: study.prunner: no such setting; did you mean 'study.pruner'?",
+        ),
         ({"settings": ["x"]}, "settings: ['x'] is not a mapping; pass a dict of settings"),
         (
             {"metric": "r2"},

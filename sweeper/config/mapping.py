@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, cast
 
 from sweeper.config.kinds import is_function
 from sweeper.config.main_source import MAIN
 from sweeper.config.reading import RawTable, is_table
+from sweeper.config.refusals import keys_around, unknown_setting
 from sweeper.config.space import is_entry
 from sweeper.config.table import Flaw
+from sweeper.config.tables import TABLES, UNDER_NAMES, all_settings
 from sweeper.config.toml import MAX_WITHIN, TOO_DEEP, UNNEST
+from sweeper.errors import did_you_mean
 
+# settings that may name a user-defined function, which has arguments of its own
+_OF_FUNCTIONS = ("function", "name", "program")
+# tables that have other settings by their kind, or keys that users choose
+_WITH_NAMES = (
+    *("study.sampler", "study.pruner", "data.class_weights", "data.args", "optimizer.decay"),
+    *("train.losses", "train.phases"),
+)
 _TWICE = "given twice", "remove one of the two"
 
 
@@ -31,6 +41,35 @@ def raw_tables(mapping: Mapping[Any, Any]) -> tuple[RawTable, set[str], list[Fla
         else:
             flaws += _put(raw, path, value)
     return raw, omitted, flaws
+
+
+def unknown_omitted(omitted: Iterable[str], raw: RawTable) -> Iterator[Flaw]:
+    """The flaws of keys that a mapping omits, as None, though no setting or table has that name."""
+    known = dict.fromkeys(around for one in all_settings() for around in keys_around(one))
+    for key in sorted(omitted):
+        setting = key.removeprefix("search.")
+        if setting not in (*known, "search", "version", "edition") and not _may_exist(setting, raw):
+            tables = [*TABLES, "search"]
+            is_table_name = "." not in key and did_you_mean(key, tables)
+            yield unknown_setting(key, setting, tables if is_table_name else [*known])
+
+
+def _may_exist(key: str, raw: RawTable) -> bool:
+    """Whether a key may be a setting, though it is not one of all studies.
+
+    It may be an argument of a user-defined function, a setting of a part, or a name in a table.
+    """
+    first, *rest = key.split(".")
+    table = raw.get(first)
+    if first in UNDER_NAMES and is_table(table) and any(map(is_table, table.values())):
+        return True
+    if first in (*UNDER_NAMES, "train") and is_table(table) and _names_function(table):
+        return True
+    return len(rest) > 1 and f"{first}.{rest[0]}" in _WITH_NAMES
+
+
+def _names_function(table: RawTable) -> bool:
+    return any(isinstance(table.get(name), str) and ":" in table[name] for name in _OF_FUNCTIONS)
 
 
 def _leaves(

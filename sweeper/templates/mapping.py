@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.config.load import load, override_texts, parse, read_overrides, study_path
-from sweeper.config.mapping import raw_tables
+from sweeper.config.mapping import raw_tables, unknown_omitted
 from sweeper.config.reading import RawTable, is_table, with_value, written
 from sweeper.config.refusals import MISSING, UNKNOWN
 from sweeper.config.study_config import StudyConfig
@@ -77,6 +77,7 @@ def study_of_mapping(
     raw, omitted, flaws = raw_tables(mapping)
     raw, of_target = _with_target(raw, target)
     flaws += of_target + ([] if data is None else [*_other_sources(raw)])
+    flaws += unknown_omitted(omitted, raw)
     settings = raw
     for key, value in read_overrides(texts, IN_PYTHON):
         settings = with_value(settings, key.split("."), value)

@@ -216,6 +216,32 @@ def test_values_of_numpy_and_none_are_read() -> None:
     assert found == (3, 0.5, "runs/x")
 
 
+@pytest.mark.parametrize(
+    ("omitted", "meant"),
+    [
+        ("modle", "model"),
+        ("study.prunner", "study.pruner"),
+        ("train.epoch", "train.epochs"),
+        ("data.split.tets", "data.split.test"),
+        ("search.model.widht", "model.width"),
+        ("optimiser.lr", "optimizer.lr"),
+    ],
+)
+def test_a_misspelt_setting_cannot_be_omitted(omitted: str, meant: str) -> None:
+    found = problems({omitted: None}, data=HOUSES, target="price")
+    assert found == [f"in the mapping: {omitted}: no such setting; did you mean '{meant}'?"]
+
+
+def test_any_setting_can_be_omitted() -> None:
+    names = [
+        *("study.pruner", "study.pruner.n_startup_trials", "study.constraints", "results.ensemble"),
+        *("data.split.test", "data.class_weights.a", "search.model.depth", "schedule", "trial"),
+    ]
+    sweeper.load_study(dict.fromkeys(names), data=HOUSES, target="price")
+    own = {"model.function": build, "model.size": None, "optimizer.name": "optax:sgd"}
+    sweeper.load_study({**own, "optimizer.x": None}, data=HOUSES, target="price")
+
+
 def test_all_problems_of_a_mapping_are_named_at_once() -> None:
     given = {
         "study": {"n_trials": 0, "naem": "x", "seed": 1},
