@@ -78,10 +78,11 @@ def study_of_mapping(
     raw, of_target = _with_target(raw, target)
     flaws += of_target + ([] if data is None else [*_other_sources(raw)])
     flaws += unknown_omitted(omitted, raw)
-    settings = raw
-    for key, value in read_overrides(texts, IN_PYTHON):
-        settings = with_value(settings, key.split("."), value)
     problems = [Problem(IN_MAPPING, flaw.key, flaw.found, flaw.hint) for flaw in flaws]
+    if data is not None:
+        texts, refused = _without_sources(texts)
+        problems += refused
+    settings = _changed(raw, texts)
     of_data: tuple[Problem, ...] = ()
     rows, guessed = None, None
     try:
@@ -181,6 +182,21 @@ def _other_sources(raw: RawTable) -> Iterator[Flaw]:
         if is_table(table) and name in table:
             hint = "remove it, or the argument data"
             yield Flaw(f"data.{name}", "the rows are given as the argument data", hint)
+
+
+def _without_sources(texts: Sequence[str]) -> tuple[Sequence[str], list[Problem]]:
+    """Overrides without the table `data` if they name its source there, and these problems."""
+    sources = [*_other_sources(_changed({}, texts))]
+    refused = [Problem(IN_PYTHON, flaw.key, flaw.found, flaw.hint) for flaw in sources]
+    others = [one for one in texts if one.partition("=")[0].strip().partition(".")[0] != "data"]
+    return others if refused else texts, refused
+
+
+def _changed(raw: RawTable, texts: Sequence[str]) -> RawTable:
+    """The settings with overrides."""
+    for key, value in read_overrides(texts, IN_PYTHON):
+        raw = with_value(raw, key.split("."), value)
+    return raw
 
 
 def _without_rows(problems: Sequence[Problem]) -> Iterator[Problem]:

@@ -378,6 +378,29 @@ def test_overrides_by_table_change_only_the_settings_that_they_name() -> None:
         assert changed(overrides) == {**whole, "pruner": percentile}
 
 
+@pytest.mark.parametrize(
+    ("overrides", "keys"),
+    [
+        ("data.path=other.parquet", ["data.path"]),
+        ({"data.source": "csv", "data.path": "other.csv"}, ["data.source", "data.path"]),
+        ({"data": {"source": "csv", "path": "other.csv"}}, ["data.source", "data.path"]),
+        ("data = {source = 'csv', path = 'o.csv'}", ["data.source", "data.path"]),
+        ({"data": {"source": "sklearn", "name": "wine"}}, ["data.source"]),
+    ],
+)
+def test_overrides_that_name_other_rows_than_data_are_refused(
+    overrides: Any, keys: list[str]
+) -> None:
+    with pytest.raises(StudyError) as refused:
+        sweeper.load_study({}, overrides, data=HOUSES, target="price")
+    first, *_ = refused.value.problems
+    assert [one.key for one in refused.value.problems] == keys
+    assert str(first) == (
+        f"overrides: {keys[0]}: the rows are given as the argument data; remove it, or the "
+        "argument data"
+    )
+
+
 @pytest.mark.parametrize("overrides", [3, None, [("study.seed", 1)], ["study.seed=1", 2]])
 def test_overrides_that_are_neither_texts_nor_a_mapping_are_refused(overrides: Any) -> None:
     with pytest.raises(StudyError, match=r"overrides: .* is not text of the form key=value; pass"):
