@@ -6,13 +6,13 @@ Slow imports are made where they are needed, so that other work can go on at the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.config import StudyConfig
 from sweeper.config.lint import not_averaged, study_hints
@@ -178,7 +178,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
     """
     forget_changed(config.base_dir)
     options.check(config)
-    learned = learn(config, learn_from)
+    learned = learn(config, _sources(learn_from))
     with preparing(config) as prepared:
         import jax
 
@@ -260,8 +260,8 @@ def run(
     data: Any = None,
     target: str | Sequence[str] | None = None,
     fresh: bool = False,
-    plan_file: Path | None = None,
-    continue_from: Path | None = None,
+    plan_file: str | Path | None = None,
+    continue_from: str | Path | None = None,
     trust_code: bool = False,
     learn_from: str | Path | Sequence[str | Path] = (),
     observer: Observer | None = None,
@@ -298,6 +298,13 @@ def run(
         SystemExit: after SIGTERM or SIGHUP, once the current round is committed.
     """
     timeline = Timeline(first=Activity.IMPORT)
+    asked = RunOptions(
+        fresh,
+        _path("plan_file", plan_file),
+        _path("continue_from", continue_from),
+        trust_code,
+        _sources(learn_from),
+    )
     config = _loaded(study, data, target)
     forget_changed(config.base_dir)
     config = session.with_recorded_rules(config, fresh=fresh)
@@ -307,8 +314,6 @@ def run(
     leaving = Leaving(RunDir(config.run_dir.absolute()), pass_on)
     # preparing the data forks, which needs a process without threads, and this starts a thread
     with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
-        sources = [learn_from] if isinstance(learn_from, str | Path) else [*learn_from]
-        asked = RunOptions(fresh, plan_file, continue_from, trust_code, sources)
         train = partial(run_prepared, config, prepared, asked, leaving, stopping.stop, timeline)
         train() if card is None else card.follow(train, stopping.stop)
     if stopping.number is not None:
@@ -316,6 +321,28 @@ def run(
     from sweeper.notebook.results import open_results
 
     return open_results(config.run_dir.absolute())
+
+
+def _path(argument: str, given: object) -> Path | None:
+    """A path that was given as an argument, also as text."""
+    if given is None:
+        return None
+    if isinstance(given, str | Path):
+        return Path(given)
+    found = f"{type(given).__name__} given as a path"
+    raise StudyError(Problem("", argument, found, "pass the path of a file or directory"))
+
+
+def _sources(given: object) -> Sequence[str | Path]:
+    """The earlier studies to learn from."""
+    is_one = isinstance(given, str | Path) or not isinstance(given, Iterable)
+    several: list[Any] = [given] if is_one else [*cast("Iterable[Any]", given)]
+    for one in several:
+        if not isinstance(one, str | Path):
+            found = f"{type(one).__name__} given as an earlier study"
+            hint = "pass its run directory, URL#NAME of an Optuna storage, or a list of these"
+            raise StudyError(Problem("", "learn_from", found, hint))
+    return several
 
 
 def _pass_on(observers: Sequence[Observer], is_mapping: bool, event: Event) -> None:
