@@ -76,13 +76,17 @@ def signals_without_handler(numbers: Sequence[int]) -> tuple[int, ...]:
 
     Only the main thread may handle signals, and only those that nothing else handles or watches.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _may_handle_signals():
         return ()
     watching = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(watching)
     if watching != -1:
         return ()
     return tuple(number for number in numbers if signal.getsignal(number) is signal.SIG_DFL)
+
+
+def _may_handle_signals() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 @dataclass(slots=True)
@@ -103,6 +107,8 @@ def stopping_on(
 ) -> Iterator[Stopping]:
     """Handle these signals during the block: the first sets `stop`, the second ends the program.
 
+    In other threads than the main one, which may not handle signals, it handles none.
+
     SIGTERM and SIGHUP end it after `grace_s` seconds even without a second signal. `leave` is
     called with the reason before the program ends, and returns the message to show. Afterwards,
     signals are handled as before, but Ctrl-C is ignored if it ended the program before.
@@ -112,6 +118,9 @@ def stopping_on(
     """
     global _wakeup
     stopping = Stopping(stop or threading.Event())
+    if not _may_handle_signals():
+        yield stopping
+        return
     woken, waking = socket.socketpair()
     waking.setblocking(False)
     watch = _Watch(woken, frozenset(numbers), stopping, say, leave, grace_s)

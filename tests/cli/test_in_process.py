@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,15 @@ def test_signals_warnings_and_hooks_are_as_before(
     sweeper.command("run", "study.toml", "--quiet", "--set", "study.n_trials=2", "--set", run)
 
     assert state() == before
+
+
+def test_a_command_in_another_thread_handles_no_signals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study_in(tmp_path, STUDY)
+    run = f"results.dir={tmp_path / 'run'}"
+    arguments = ("run", "study.toml", "--quiet", "--set", "study.n_trials=2", "--set", run)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(sweeper.command, *arguments).result()
+    assert sweeper.open_results(tmp_path / "run").state == "finished"
