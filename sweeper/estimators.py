@@ -42,6 +42,7 @@ from sweeper.errors import (
     FitError,
     Problem,
     StudyError,
+    counted,
     did_you_mean,
     listed,
     warn_caller,
@@ -445,6 +446,22 @@ class _Sweep(BaseEstimator, ABC):
         return ":" in name or name in map(column_of, functions)
 
 
+def _check_labels(labels: NDArray[Any]) -> None:
+    """Refuse objects that cannot be sorted: missing labels, and text among others.
+
+    Raises:
+        ValueError: there are such labels.
+    """
+    gaps = np.flatnonzero(pd.isna(labels))
+    if gaps.size:
+        found = f"Input y contains {counted(gaps.size, 'missing label')}, such as that of row"
+        raise ValueError(f"{found} {gaps[0]} (counted from 0); leave these rows out")
+    kinds = sorted({"str" if isinstance(one, str) else type(one).__name__ for one in labels})
+    if "str" in kinds and len(kinds) > 1:
+        found = f"Input y contains labels of the types {listed(kinds)}"
+        raise ValueError(f"{found}; convert them all, for example to str")
+
+
 class SweepClassifier(ClassifierMixin, _Sweep):
     """A classifier that is the best network of a sweep.
 
@@ -459,6 +476,8 @@ class SweepClassifier(ClassifierMixin, _Sweep):
     def _targets(self, y: Any) -> pd.DataFrame:
         name = getattr(y, "name", None)
         y = column_or_1d(y, warn=True)
+        if y.dtype == object:
+            _check_labels(y)
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         return pd.DataFrame({str(name or "target"): y})

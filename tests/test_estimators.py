@@ -486,3 +486,17 @@ def test_none_in_a_mapping_omits_what_init_would_write() -> None:
     tables = {"study.pruner": None, "results": {"ensemble": None}}
     study = sweeper.load_study(tables, data=rows, target="y")
     assert (study.study.pruner.name, study.results.ensemble) == ("none", None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (["a", "b", None], "contains 20 missing labels, such as that of row 2 .* leave these rows"),
+        ([1, 2, None], "contains 20 missing labels, such as that of row 2 .* leave these rows"),
+        ([1, "a", "b"], "contains labels of the types int and str; convert them all"),
+    ],
+)
+def test_labels_that_cannot_be_sorted_are_refused(labels: list[Any], found: str) -> None:
+    y = np.array(labels * 20, object)
+    with pytest.raises(ValueError, match=found):
+        sweeper.SweepClassifier(2, 1).fit(np.zeros((60, 2)), y)

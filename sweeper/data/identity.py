@@ -348,6 +348,17 @@ def array_of(column: Any) -> NDArray[Any]:
     return np.asarray(column)
 
 
+def labels_of(values: Sequence[Any]) -> NDArray[Any]:
+    """The values as an array in which different ones stay different.
+
+    NumPy would make floats of 1 and 2**63.
+    """
+    array = np.array(values)
+    if array.dtype.kind != "f" or not all(isinstance(value, int) for value in values):
+        return array
+    return np.array(values, np.uint64 if min(values) >= 0 else object)
+
+
 def _each(values: Sequence[Any], of: Callable[[Any], float]) -> NDArray[np.float64]:
     found = np.empty(len(values))
     wrong: dict[int, str] = {}

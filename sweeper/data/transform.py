@@ -212,6 +212,7 @@ class Transform:
             columns = {name: rows[name] for name in self.columns}
             if all(np.ndim(column) == 0 for column in columns.values()):
                 return {name: [value] for name, value in columns.items()}
+            _refuse_uneven(columns)
             return {name: self._cells(column) for name, column in columns.items()}
         table = np.asarray(rows)
         if table.ndim > 1:  # not -1, which is undefined without rows
@@ -318,6 +319,20 @@ class Transform:
             ).astype(np.float64)
         x = np.stack([ordinal(one, places) for one, places in every], axis=1)
         return x if self.place_scaling is None else self.place_scaling.of(x)
+
+
+def _refuse_uneven(columns: Mapping[str, Any]) -> None:
+    """Raise an UnfitRowsError with a column that has more or fewer rows than the first one."""
+    sizes = {name: len(one) if np.ndim(one) else None for name, one in columns.items()}
+    first, size = next(iter(sizes.items()))
+    for name, other in sizes.items():
+        if other != size:
+            of_both = (f"column '{one}' {_describe_size(sizes[one])}" for one in (first, name))
+            raise UnfitRowsError(", but ".join(of_both), "give each column one value per row")
+
+
+def _describe_size(size: int | None) -> str:
+    return "is a single value" if size is None else f"has {counted(size, 'row')}"
 
 
 def _check_known(

@@ -22,6 +22,7 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.trust import Code, building
 from sweeper.config.user_code import LoadError, describe_error
+from sweeper.data.identity import labels_of
 from sweeper.data.target import in_unit
 from sweeper.data.transform import Transform
 from sweeper.errors import (
@@ -182,7 +183,7 @@ class SavedModel:
         if not data["class_names"]:
             numbers = self.numbers_by(outputs)
             return numbers[:, 0] if numbers.shape[1] == 1 else numbers
-        return np.array(data["transform"]["classes"])[self.classes_by(outputs)]
+        return labels_of(data["transform"]["classes"])[self.classes_by(outputs)]
 
     def probabilities(self, rows: Any) -> NDArray[Any]:
         """The probability of each class, shaped (rows, classes).

@@ -544,7 +544,7 @@ def predictions(found):
     """What `predict` returns, from the outputs of the model."""
     if DATA["class_names"]:
         chosen = (found[:, 0] > 0).astype(int) if DATA["one_logit"] else found.argmax(1)
-        return np.array(DATA["classes"])[chosen]
+        return labels_of(DATA["classes"])[chosen]
     found = found * np.array(DATA["y_scale"]) + np.array(DATA["y_mean"])
 '''
 

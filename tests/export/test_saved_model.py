@@ -15,6 +15,7 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.data.transform import Category, Scaling, Transform
+from sweeper.errors import UnfitRowsError
 from sweeper.export.saved_model import SavedModel
 from sweeper.programs.saved_file import PlainState, content_of
 from tests.command_line import STUDY
@@ -144,3 +145,23 @@ def test_saving_twice_writes_the_same_bytes() -> None:
     tensors = {"model/b": ROWS, "model/a": ROWS[0]}
 
     assert len({content_of(tensors, {"trial": 3}) for _ in range(16)}) == 1
+
+
+def test_large_integers_that_are_classes_stay_different() -> None:
+    for classes in ((1, 2**63 + 1, 2**63 + 3), (-1, 2**63 + 1, 2**63 + 3)):
+        found = saved(classes=classes, keeps=2).predict(np.array([[1.0, 2.0], [2.0, 1.0]]))
+        assert found.tolist() == [2**63 + 1, classes[0]]
+        assert found.dtype == (np.uint64 if classes[0] > 0 else object)
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ({"a": [1, 2], "b": [1]}, "column 'a' has 2 rows, but column 'b' has 1 row; give each"),
+        ({"a": [1, 2], "b": 1}, "column 'a' has 2 rows, but column 'b' is a single value; give"),
+        ({"a": 1, "b": [1]}, "column 'a' is a single value, but column 'b' has 1 row; give each"),
+    ],
+)
+def test_columns_of_different_lengths_are_refused(rows: Any, found: str) -> None:
+    with pytest.raises(UnfitRowsError, match=found):
+        saved().predict(rows)
