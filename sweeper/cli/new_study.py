@@ -173,7 +173,7 @@ def _describe_guess(
         yield f"its values are {guessed.codes}: to predict them as classes, use `{other_way}`"
     elif is_classes and not guessed.is_classes:
         yield f"it looks like a numeric target: to predict numbers, use `{other_way}`"
-    if not_stratified:
+    if not_stratified and not guessed.as_numbers:
         yield not_stratified
     yield from guessed.words.values()
     if guessed.is_left_out:
