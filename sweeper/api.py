@@ -33,7 +33,7 @@ from sweeper.preflight.check import (
     unchecked,
 )
 from sweeper.preflight.preview import Preview
-from sweeper.results.events import Event, Observer, Warned
+from sweeper.results.events import Event, Observer, Warned, call_observer
 from sweeper.results.status import Status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
@@ -349,7 +349,7 @@ def _pass_on(observers: Sequence[Observer], is_mapping: bool, event: Event) -> N
     if is_mapping and isinstance(event, Warned):
         event = replace(event, message=as_python(event.message))
     for observer in observers:
-        observer(event)
+        call_observer(observer, event)
 
 
 def _loaded(study: Any, data: Any, target: str | Sequence[str] | None) -> StudyConfig:

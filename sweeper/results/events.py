@@ -105,6 +105,25 @@ class Warned:
 PlaceEvent = BucketStarted | BucketFinished | CompileStarted | CompileFinished
 Event = StudyOpened | RoundStarted | CompilePlanned | PlaceEvent | RoundClosed | Warned
 Observer = Callable[[Event], None]
+_BY_OBSERVER = "raised by the observer of this run"
+
+
+def call_observer(observer: Observer, event: Event) -> None:
+    """Pass an event to an observer of the user; an error that it raises gets a note that says so.
+
+    Otherwise an error of the network or a file would be mistaken for one of the run directory.
+    """
+    try:
+        observer(event)
+    except Exception as error:
+        if not is_of_observer(error):
+            error.add_note(_BY_OBSERVER)
+        raise
+
+
+def is_of_observer(error: BaseException) -> bool:
+    """Whether an observer of the user raised the error."""
+    return _BY_OBSERVER in getattr(error, "__notes__", ())
 
 
 @dataclass(frozen=True, slots=True)

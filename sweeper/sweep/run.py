@@ -17,7 +17,7 @@ from sweeper.executors.lanes import shortages
 from sweeper.faults import Fault
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned
+from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned, is_of_observer
 from sweeper.results.publish import Publisher
 from sweeper.results.ranking import models_left_out, repeats
 from sweeper.results.schema import write_schema_text
@@ -128,7 +128,7 @@ class StudyRun:
             return status
         except BaseException as error:
             self._record_failure(error)
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not is_of_observer(error):
                 raise SetupError(not_written(self._run_dir.root, error)) from error
             raise
 

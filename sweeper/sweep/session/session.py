@@ -17,6 +17,7 @@ from sweeper.config import StudyConfig
 from sweeper.errors import SetupError, SweeperError, not_written
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import Ledger
+from sweeper.results.events import is_of_observer
 from sweeper.rundir import RunDir, replacing
 from sweeper.scheduler.forecast import Forecast
 from sweeper.study.learning import Learned, learn, refuse_other
@@ -220,6 +221,8 @@ def _refusing(run_dir: RunDir) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if is_of_observer(error):
+            raise
         raise SetupError(not_written(run_dir.root, error)) from error
 
 
