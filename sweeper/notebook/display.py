@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 _PERIOD_S = 10.0
@@ -74,7 +75,10 @@ class _Marimo:
 
 
 class Lines:
-    """Standard error: the progress every ten seconds if it has changed, and each warning once."""
+    """Standard error: the progress every ten seconds if it has changed, and each warning once.
+
+    A stream that cannot be written, or is missing, must not stop the study.
+    """
 
     def __init__(self) -> None:
         self._last, self._said_at, self._n_warnings = "", float("-inf"), 0
@@ -87,9 +91,11 @@ class Lines:
         if progress != self._last and (is_last or now - self._said_at >= _PERIOD_S):
             self._last, self._said_at = progress, now
             lines.append(progress)
-        if lines:
-            sys.stderr.write("".join(f"{line}\n" for line in lines))
-            sys.stderr.flush()
+        stream: Any = sys.stderr  # None in a program without a console
+        if lines and stream is not None:
+            with suppress(OSError, ValueError):  # the disk is full, or it was closed
+                stream.write("".join(f"{line}\n" for line in lines))
+                stream.flush()
 
     def thread(self, target: Callable[[], None]) -> threading.Thread:
         return threading.Thread(target=target, name="card", daemon=True)

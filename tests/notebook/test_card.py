@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -148,3 +151,22 @@ def test_only_notebooks_show_a_card_unasked(capsys: pytest.CaptureFixture[str]) 
     for text, is_last in (("a", False), ("b\nw", False), ("c\nw\nv", True), ("c\nw\nv", True)):
         lines.show("", text, is_last=is_last)
     assert capsys.readouterr().err == "a\nw\nv\nc\n"
+
+
+def _closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+class _Full(io.StringIO):
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("stream", [None, _closed(), _Full()])
+def test_a_standard_error_that_cannot_be_written_is_ignored(
+    stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    Lines().show("", "study: 1 of 2 trials\na warning", is_last=True)
