@@ -69,6 +69,8 @@ def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
         return SoftFileLock(run_dir.owner, timeout=0).acquire()
     except Timeout:
         owner = _recorded_owner(run_dir)
+        if owner == _this_program():
+            raise _held_by(run_dir, owner) from None
         found = f"another process runs this study{owner}, or was killed while running it"
         hint = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
         raise StudyHeldError(Problem(str(run_dir.root), "", found, hint)) from None
@@ -91,6 +93,9 @@ def hold_for_reading(run_dir: RunDir) -> Iterator[None]:
 
 
 def _held_by(run_dir: RunDir, owner: str) -> StudyHeldError:
+    if owner == _this_program():
+        found = f"this program already runs this study{owner}"
+        return StudyHeldError(Problem(str(run_dir.root), "", found, "wait until it has ended"))
     found = f"another process runs this study{owner}"
     return StudyHeldError(Problem(str(run_dir.root), "", found, "wait for it, or end it"))
 
@@ -109,7 +114,7 @@ def _recorded_owner(run_dir: RunDir) -> str:
             pid, host = file.read(_MAX_LETTERS).split()
     except (OSError, ValueError):
         return ""
-    return f" (pid {pid} on {host})"
+    return _in_words(pid, host)
 
 
 def _of_status(run_dir: RunDir) -> str:
@@ -119,4 +124,12 @@ def _of_status(run_dir: RunDir) -> str:
         return ""  # it has just started
     if not status.is_running:
         return ""  # it has just started, and this is the status of the previous process
-    return f" (pid {status.pid} on {status.host})"
+    return _in_words(status.pid, status.host)
+
+
+def _this_program() -> str:
+    return _in_words(os.getpid(), socket.gethostname())
+
+
+def _in_words(pid: int | str, host: str) -> str:
+    return f" (pid {pid} on {host})"

@@ -207,7 +207,7 @@ def test_a_directory_without_write_permission_can_be_verified(
 def test_a_running_study_is_not_touched(ended: Study) -> None:
     with hold(ended.run_dir):
         for look in (verify, repair):
-            with pytest.raises(StudyHeldError, match="another process runs this study"):
+            with pytest.raises(StudyHeldError, match="this program already runs this study"):
                 look(ended.run_dir)
 
 
