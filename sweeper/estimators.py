@@ -41,6 +41,7 @@ from sweeper.errors import (
     DataError,
     FitError,
     Problem,
+    SetupError,
     StudyError,
     counted,
     did_you_mean,
@@ -183,7 +184,8 @@ class _Sweep(BaseEstimator, ABC):
                 With fewer than 40 validation rows, `fit` warns and uses the best one.
             random_state: the seed of the study; None draws one, but is 0 if `run_dir` is given.
             run_dir: the run directory, to be kept: `fit` resumes the study in it, and refuses
-                other rows or settings. None: a temporary one, removed with this estimator.
+                other rows or settings. None: a temporary one, removed with this estimator
+                and `results_`.
             verbose: whether to write a line after each round.
 
         A sweep uses all cores: leave `n_jobs` of scikit-learn at 1. To run several in processes
@@ -237,11 +239,11 @@ class _Sweep(BaseEstimator, ABC):
         run_dir = self.run_dir if directory is None else directory.path / "run"
         settings = self._checked_settings()
         with _as_value_errors(settings):
-            self._run(self._study(settings, table, data, names, run_dir))
+            self._run(self._study(settings, table, data, names, run_dir), directory)
         self._kept = directory
         return self
 
-    def _run(self, study: StudyConfig) -> None:
+    def _run(self, study: StudyConfig, directory: ScratchDirectory | None) -> None:
         # an observer that knew this estimator would keep it, and its directory, alive
         observer = _observer(type(self).__name__ if self.verbose else None)
         # an interrupt while progress is shown would end `fit` with a part of the trials
@@ -256,7 +258,7 @@ class _Sweep(BaseEstimator, ABC):
         is_ensemble = bool(self.ensemble) and results.run_dir.ensemble.exists()
         trial, n_folds = int(best["trial_number"]), study.study.folds or 1
         self._exported = _Exported.of(results, trial, n_folds, is_ensemble=is_ensemble)
-        self._results = results
+        self._results = replace(results, keeps=directory)
         self.best_score_ = float(best["value"])
         self.best_params_ = dict(best["params"])
 
@@ -375,7 +377,7 @@ class _Sweep(BaseEstimator, ABC):
             "results.keep_models": MOST_CANDIDATES if self.ensemble else 1,
             "results.ensemble": (USUAL_SIZE if self.ensemble is True else self.ensemble) or None,
             **table,
-            **self._of_task(learnt, None if _changes_split(settings) else seed),
+            **self._of_task(learnt, settings, None if _changes_split(settings) else seed),
         }
         if self.search is not None:
             own["search"] = self.search
@@ -386,7 +388,9 @@ class _Sweep(BaseEstimator, ABC):
         return load_study({**own, **settings}, data=data.assign(**_by_name(learnt)))
 
     @abstractmethod
-    def _of_task(self, targets: pd.DataFrame, seed: int | None) -> dict[str, Any]:
+    def _of_task(
+        self, targets: pd.DataFrame, settings: Mapping[str, Any], seed: int | None
+    ) -> dict[str, Any]:
         """The settings that depend on what is predicted.
 
         `seed` is that of the split, None if `settings` change how the rows are split.
@@ -493,10 +497,16 @@ class SweepClassifier(ClassifierMixin, _Sweep):
         self.classes_ = classes
         self.n_classes_ = len(classes)
 
-    def _of_task(self, targets: pd.DataFrame, seed: int | None) -> dict[str, Any]:
+    def _of_task(
+        self, targets: pd.DataFrame, settings: Mapping[str, Any], seed: int | None
+    ) -> dict[str, Any]:
         counts = targets.iloc[:, 0].value_counts()
         n_val = ceil(self.validation_fraction * len(targets))
         is_even = counts.min() > 1 and len(counts) <= min(n_val, len(targets) - n_val)
+        test, folds = (settings.get(key) for key in ("data.split.test", "study.folds"))
+        n_test = ceil(test * len(targets)) if isinstance(test, int | float) else 0
+        n_splits = (folds if isinstance(folds, int) else 2) + (n_test > 0)
+        is_even = is_even and counts.min() >= n_splits and len(counts) <= (n_test or np.inf)
         return {
             "train.loss": "cross_entropy",
             "data.split.stratify": bool(is_even),
@@ -593,7 +603,9 @@ class SweepRegressor(RegressorMixin, _Sweep):
         self.n_outputs_ = y.shape[1]
         return pd.DataFrame(y, columns=[*map(str, names)])
 
-    def _of_task(self, targets: pd.DataFrame, seed: int | None) -> dict[str, Any]:
+    def _of_task(
+        self, targets: pd.DataFrame, settings: Mapping[str, Any], seed: int | None
+    ) -> dict[str, Any]:
         has_r2 = seed is None or self._has_r2(targets, seed)
         metrics = ["r2", "rmse"] if has_r2 else ["rmse"]
         return {"train.loss": "mse", **_judged_by(self.metric or metrics[0], metrics)}
@@ -700,6 +712,10 @@ def _as_value_errors(settings: Mapping[str, Any]) -> Iterator[None]:
     except (DataError, StudyError) as error:
         problems = _without_consequences(error.problems, settings)
         raise FitError(_of_argument(one, arguments) for one in problems) from None
+    except SetupError as error:
+        if all(problem.where != IN_MAPPING for problem in error.problems):
+            raise
+        raise SetupError(_of_argument(one, arguments) for one in error.problems) from None
 
 
 def _without_consequences(

@@ -27,6 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import sweeper
 from sweeper.config.toml import as_python
+from sweeper.errors import SetupError
 from sweeper.estimators import FitError, SweepWarning, _with_arguments
 from tests.documents import GUIDES, code, section
 
@@ -126,6 +127,28 @@ def test_a_pickled_estimator_predicts_in_a_new_process(
     )
     subprocess.run([sys.executable, "predict.py"], cwd=tmp_path, check=True)
     assert np.array_equal(np.load(tmp_path / "y.npy"), fitted.predict_proba(X))
+
+
+def test_a_temporary_run_directory_lasts_as_long_as_its_results() -> None:
+    results = sweeper.SweepClassifier(**SMALL).fit(X, NAMES).results_
+    gc.collect()
+    assert len(results.trials()) == 2
+    run_dir = results.run_dir.root
+    del results
+    gc.collect()
+    assert not run_dir.parent.exists()
+
+
+def test_a_run_directory_that_cannot_be_written_is_that_of_the_argument(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match=r"^run_dir: cannot write to .* is not a directory"):
+        sweeper.SweepClassifier(**SMALL, run_dir=tmp_path / "file").fit(X, NAMES)
+
+
+def test_classes_without_a_row_for_each_part_are_split_without_their_proportions() -> None:
+    y = np.arange(len(X)) < 2
+    estimator = sweeper.SweepClassifier(**{**SMALL, "settings": {"data.split.test": 0.2}})
+    assert set(estimator.fit(X, y).classes_) == {False, True}
 
 
 def test_a_temporary_run_directory_goes_with_its_estimator() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,8 @@ class Results:
     study: dict[str, Any]
     """The metadata of the files: study, metric, direction, search, versions, all settings, the
     study file, and the meaning and unit of each column of trials()."""
+    keeps: object = field(default=None, compare=False)
+    """What removes a temporary run directory, which therefore lasts as long as its results."""
 
     def __repr__(self) -> str:
         lines = [f"results of the study {self.study['study']}"]
