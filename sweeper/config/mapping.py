@@ -126,7 +126,7 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
         case None | bool():
             return value, []
         case str():
-            return str(value), []
+            return str.__str__(value), []  # str() of a member of an enum is its name
         case int():
             return int(value), []
         case float():

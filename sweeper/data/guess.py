@@ -259,7 +259,8 @@ def _without_features(
 ) -> Problem:
     """The problem of a table in which all columns but the target are in `drop`, with reasons."""
     why = listed([f"'{name}' ({reason})" for name, reason in drop.items()])
-    found = f"no column besides the target '{raw.targets[0]}' to learn from: {why}"
+    found = f"no column besides the target '{raw.targets[0]}' to learn from"
+    found += f": {why}" if why else ""
     ways = [_in_days(raw.frame[name]) for name in dates[:1]]
     hint = ", or ".join([*filter(None, ways), "use a table with numbers or categories"])
     return Problem(place, "", found, hint)

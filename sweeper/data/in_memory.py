@@ -132,7 +132,11 @@ def rows_in_memory(data: Any, targets: Sequence[str], place: tuple[str, str]) ->
     if not targets:
         hint = f"pass target=...; its columns are {listed(columns)}"
         raise DataError(Problem(*place, "not named", hint))
-    if absent := [one for one in targets if one not in columns]:
+    absent = [one for one in dict.fromkeys(targets) if one not in columns]
+    if len(absent) > len(columns):  # probably the values of a column
+        found = f"{name} has no columns {listed([repr(one) for one in absent])}"
+        raise DataError(Problem(*place, found, f"its columns are {listed(columns)}"))
+    if absent:
         raise DataError(_no_column(place, name, one, table) for one in absent)
     return RowsInMemory(name, checked, tuple(targets), notes)
 

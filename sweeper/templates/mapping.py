@@ -172,8 +172,29 @@ def _with_target(raw: RawTable, target: str | Sequence[str] | None) -> tuple[Raw
     table = raw.get("data", {})
     if is_table(table) and "target" in table:
         return raw, [Flaw("data.target", "also given as the argument target", "remove one")]
+    _check_names(target)
     plain, _, flaws = raw_tables({"data.target": target})
     return {**raw, "data": {**(table if is_table(table) else {}), **plain.get("data", {})}}, flaws
+
+
+def _check_names(target: Any) -> None:
+    """Refuse the columns themselves in place of their names.
+
+    Raises:
+        StudyError: they are neither one text nor several.
+    """
+    is_column = hasattr(target, "iloc") or hasattr(target, "to_arrow")
+    names = target.tolist() if hasattr(target, "tolist") else target
+    is_several = isinstance(names, list | tuple)
+    if is_column or not (isinstance(names, str) or (is_several and all(map(_is_text, names)))):
+        found = f"{type(target).__name__} given as the name of a column"
+        raise StudyError(
+            Problem("", "target", found, "pass its name as text, or several in a list")
+        )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _other_sources(raw: RawTable) -> Iterator[Flaw]:

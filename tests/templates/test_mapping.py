@@ -6,6 +6,7 @@ import functools
 import sys
 import tomllib
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ import sweeper
 from sweeper.cli.new_study import begin
 from sweeper.config import parse
 from sweeper.config.load import override_texts
+from sweeper.config.mapping import raw_tables
 from sweeper.config.tables import settings_of_searched_tables
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError, SweeperError
@@ -399,6 +401,34 @@ def test_overrides_that_name_other_rows_than_data_are_refused(
         f"overrides: {keys[0]}: the rows are given as the argument data; remove it, or the "
         "argument data"
     )
+
+
+@pytest.mark.parametrize("target", [HOUSES["price"], 3, [3], HOUSES[["price"]]])
+def test_columns_in_place_of_their_names_are_refused(target: Any) -> None:
+    (found,) = problems({}, data=HOUSES, target=target)
+    kind = type(target).__name__
+    assert found == (
+        f"target: {kind} given as the name of a column; pass its name as text, or several in a list"
+    )
+
+
+def test_many_absent_targets_are_one_problem() -> None:
+    (found,) = problems({}, data=HOUSES, target=[f"no {n}" for n in range(30)])
+    assert found.startswith("target: the DataFrame has no columns 'no 0', 'no 1', ")
+
+
+def test_a_table_of_targets_alone_is_refused() -> None:
+    (found,) = problems({}, data=HOUSES[["price"]], target="price")
+    expected = "no column besides the target 'price' to learn from; use a table with numbers"
+    assert expected in found
+
+
+def test_a_member_of_an_enum_is_its_text() -> None:
+    class Activation(str, Enum):  # noqa: UP042, str() of a StrEnum is its text
+        RELU = "relu"
+
+    raw, _, flaws = raw_tables({"model.activation": Activation.RELU})
+    assert (raw, flaws) == ({"model": {"activation": "relu"}}, [])
 
 
 @pytest.mark.parametrize("overrides", [3, None, [("study.seed", 1)], ["study.seed=1", 2]])
