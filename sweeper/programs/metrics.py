@@ -42,7 +42,7 @@ def metric_of(name: str, settings: Settings, data: DataSpec) -> Metric:
     if name not in METRICS:
         metric = _user_defined(name, settings)
         return metric if settings.train.target == "classes" else _in_unit(metric, data)
-    metric = METRICS[name] if settings.edition > 3 else _EARLIER.get(name, METRICS[name])
+    metric = _metrics_of(settings.edition)[name]
     if data.y_transform != "none" or name == "mape":  # a share of the target, including its mean
         return _in_unit(metric, data)
     if name not in _IN_UNITS:
@@ -86,8 +86,31 @@ def _of_finite_chances(metric: Metric) -> Metric:
     return guarded
 
 
+def _at_most_1(metric: Metric) -> Metric:
+    """`metric` without what rounding adds above 1, such as in sums of weights in two orders."""
+
+    @wraps(metric)
+    def bounded(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
+        return jnp.minimum(metric(outputs, y, weights), 1)
+
+    return bounded
+
+
 def accuracy(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float[Array, ""]:
-    """Share of examples whose most likely class is the class index `y` (batch,)."""
+    """Share of examples whose most likely class is the class index `y` (batch,).
+
+    It is exactly 1 if all are right: XLA divides by n by multiplying by a rounded 1 / n.
+    """
+    is_right = _predicted(outputs) == y
+    counts = jnp.full(len(is_right), True) if weights is None else jnp.asarray(weights) > 0
+    is_exact = jnp.all(is_right | ~counts) & jnp.any(counts)
+    return jnp.where(is_exact, 1, _at_most_1(rounded_accuracy)(outputs, y, weights))
+
+
+def rounded_accuracy(
+    outputs: Outputs, y: AnyArray, weights: Weights | None = None
+) -> Float[Array, ""]:
+    """The same, but perhaps a rounding error away from 1 if all are right."""
     is_right = _predicted(outputs) == y
     if weights is None:
         return jnp.mean(is_right, dtype=outputs.dtype)
@@ -217,12 +240,17 @@ def mape(outputs: Outputs, y: AnyArray, weights: Weights | None = None) -> Float
     return jnp.mean(shares) if weights is None else weighted_mean(shares, weights)
 
 
-# in studies of editions 1 to 3, these are finite for outputs that are not
-_EARLIER: Mapping[str, Metric] = {"accuracy": accuracy, "f1": f1, "auroc": auroc}
+_SHARES: Mapping[str, Metric] = {
+    "accuracy": accuracy,
+    "balanced_accuracy": _at_most_1(balanced_accuracy),
+    "f1": _at_most_1(f1),
+    "auroc": _at_most_1(auroc),
+    "average_precision": _at_most_1(average_precision),
+}
+# in studies of editions 1 to 5, rounding may lift these above 1
+_EARLIER_SHARES: Mapping[str, Metric] = {"accuracy": rounded_accuracy, "f1": f1, "auroc": auroc}
 METRICS: Mapping[str, Metric] = {
-    **{name: _of_finite_chances(metric) for name, metric in _EARLIER.items()},
-    "balanced_accuracy": _of_finite_chances(balanced_accuracy),
-    "average_precision": _of_finite_chances(average_precision),
+    **{name: _of_finite_chances(metric) for name, metric in _SHARES.items()},
     "log_loss": log_loss,
     "r2": r2,
     "rmse": rmse,
@@ -230,6 +258,16 @@ METRICS: Mapping[str, Metric] = {
     "mape": mape,
 }
 _IN_UNITS = frozenset({"rmse", "mae"})
+
+
+def _metrics_of(edition: int) -> Mapping[str, Metric]:
+    """The metrics of studies of this edition, by name."""
+    if edition > 5:
+        return METRICS
+    earlier = _EARLIER_SHARES
+    if edition > 3:  # before, these are finite for outputs that are not
+        earlier = {name: _of_finite_chances(metric) for name, metric in earlier.items()}
+    return {**METRICS, **earlier}
 
 
 def _predicted(outputs: Outputs) -> Array:

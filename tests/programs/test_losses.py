@@ -17,7 +17,7 @@ from sklearn.preprocessing import label_binarize
 from sweeper.config import parse
 from sweeper.config.train import TASK_OF_METRIC
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.metrics import METRICS, metric_of
+from sweeper.programs.metrics import METRICS, metric_of, rounded_accuracy
 from tests.programs import plain
 from tests.programs.conftest import STUDY, Bench, spec
 
@@ -144,6 +144,55 @@ def test_studies_of_earlier_editions_keep_their_metrics(
     study = bench("edition=3")
     settings, data = study.config.settings_of({}), data_spec(study.config, study.data)
     assert np.isfinite(metric_of(name, settings, data)(jnp.full((6, 1), np.nan), np.arange(6) % 2))
+
+
+def perfect(n_rows: int) -> tuple[Any, Any, Any]:
+    """Outputs that are all right, with a large margin; targets; weights of the rows."""
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 3, n_rows)
+    noise = rng.normal(size=(n_rows, 3))
+    return np.float32(9 * np.eye(3)[y] + noise), y, np.float32(rng.uniform(0.01, 3, n_rows))
+
+
+SIZES = (20, 27, 41, 55, 300, 1000)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1", "auroc"])
+def test_no_share_is_above_1(name: str) -> None:
+    metric = jax.jit(METRICS[name])
+    for n_rows in SIZES:
+        outputs, y, weights = perfect(n_rows)
+        assert metric(outputs, y) <= 1
+        assert 1 - 1e-6 < metric(outputs, y, weights) <= 1
+        outputs[0], weights[0] = -outputs[0], 1e-9
+        assert 1 - 1e-6 < metric(outputs, y, weights) <= 1
+
+
+@pytest.mark.parametrize("n_rows", SIZES)
+def test_the_accuracy_of_a_model_that_is_always_right_is_exactly_1(n_rows: int) -> None:
+    accuracy = jax.jit(METRICS["accuracy"])
+    outputs, y, weights = perfect(n_rows)
+    assert accuracy(outputs, y) == 1
+    assert accuracy(outputs, y, weights) == 1
+    assert accuracy(outputs, y, 0 * weights) == 0
+    wrong = np.concatenate([-outputs[:1], outputs[1:]])
+    assert accuracy(wrong, y) == pytest.approx(1 - 1 / n_rows)
+    assert accuracy(wrong, y, np.float32(np.arange(n_rows) > 0)) == 1
+
+
+@pytest.mark.parametrize("edition", [5, 6])
+def test_studies_of_edition_5_keep_rounded_shares(
+    edition: int, bench: Callable[..., Bench]
+) -> None:
+    study = bench(f"edition={edition}")
+    settings, data = study.config.settings_of({}), data_spec(study.config, study.data)
+    outputs, y, weights = perfect(41)
+    accuracy, rounded = (
+        jax.jit(one) for one in (metric_of("accuracy", settings, data), rounded_accuracy)
+    )
+    assert accuracy(outputs, y) == (rounded(outputs, y) if edition == 5 else 1)
+    assert accuracy(outputs, y, weights) == (rounded(outputs, y, weights) if edition == 5 else 1)
+    assert np.isnan(accuracy(outputs * np.float32(np.nan), y))
 
 
 def test_a_class_that_does_not_occur_is_left_out_of_the_ranking() -> None:
