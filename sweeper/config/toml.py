@@ -211,9 +211,10 @@ def hint_if_moved(source: Source) -> str:
     if source.place or is_of_mapping or file.is_file():
         return ""
     command = f"python -m sweeper run {quote(file.name)}" if file.suffix else "sweeper.run"
+    gone = file if file.suffix else file.parent
     return (
-        f"the study was moved since it ran from {file.parent}: run it once from its new place, "
-        f"with the same settings, which trains no finished trial again: {command}"
+        f"{gone} is gone: run the study once from its new place, with the same settings, which "
+        f"trains no finished trial again: {command}"
     )
 
 

@@ -318,13 +318,13 @@ def test_a_study_that_was_moved_is_used_once_it_has_run_again(
     (here / "elsewhere").mkdir()
     monkeypatch.chdir(here / "elsewhere")
 
-    again = "run it once from its new place, with the same settings"
+    again = "study.toml is gone: run the study once from its new place, with the same settings"
     commands = [
         (name, "../runs/wine", *to)
         for name, *to in (("ensemble",), ("confirm",), ("refit", "--to", "r"), ("reproduce",))
     ]
     for command in commands:
-        with pytest.raises(DataError, match=f"the study was moved since .*{there}: {again}"):
+        with pytest.raises(DataError, match=f"; {there}/{again}"):
             sweeper.command(*command)
     RunDir(here / "runs" / "wine").preparation.unlink()
     with pytest.raises(SetupError, match=again):
