@@ -202,6 +202,9 @@ def _read(path: Path) -> pd.DataFrame:
         table = pq.read_table(path, use_pandas_metadata=True, pre_buffer=False, **_ALONE)
         frame = table.to_pandas(split_blocks=True, self_destruct=True)
         return _with_integers(path, with_text_labels(frame))
+    except UnicodeEncodeError as error:  # of a path, which Arrow takes as UTF-8
+        found = "cannot be read as Parquet, because its path is not UTF-8"
+        raise UnfitTableError(f"{path} {found}", "rename the file or its directory") from error
     except _UNREADABLE as error:
         reason = " ".join(str(error).split()).rstrip(".")
         if twice := _TWICE.match(reason):

@@ -217,3 +217,11 @@ def test_a_column_is_compared_with_the_name_of_its_directory(
     values: list[Any], directory: str | None, others: str
 ) -> None:
     assert other_values(pd.Series(values), directory) == others
+
+
+def test_a_path_that_is_not_utf_8_is_named_as_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "h\udce9.parquet"
+    ROWS.to_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "rows.parquet").rename(path)
+    with pytest.raises(DataError, match="because its path is not UTF-8; rename the file or its"):
+        guess(path)
