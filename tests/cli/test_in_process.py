@@ -30,12 +30,15 @@ def test_signals_warnings_and_hooks_are_as_before(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     study_in(tmp_path, STUDY)
-    sweeper.command("validate", "study.toml")  # imports of libraries add filters of warnings
+
+    def run(name: str) -> None:
+        settings = ["study.n_trials=2", f"results.dir={tmp_path / name}"]
+        given = [word for setting in settings for word in ("--set", setting)]
+        sweeper.command("run", "study.toml", "--quiet", *given)
+
+    run("first")  # imports of libraries add filters of warnings
     before = state()
-    run = f"results.dir={tmp_path / 'run'}"
-
-    sweeper.command("run", "study.toml", "--quiet", "--set", "study.n_trials=2", "--set", run)
-
+    run("second")
     assert state() == before
 
 

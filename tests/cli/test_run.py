@@ -161,7 +161,7 @@ def test_plan_shows_what_splits_buckets_and_who_shares_a_program(command: Comman
 
 
 def test_an_error_quotes_what_the_user_wrote(command: CommandLine) -> None:
-    done = command("validate", "study.toml", *settings("model.widht=[bold]wide[/bold]"))
+    done = command("validate", "study.toml", *settings("model.widht=a [bold]wide[/bold] one"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'model.width'?" in done.stderr
     wrong = command("validate", "study.toml", *settings("model.activation=[bold]relu[/bold]"))
