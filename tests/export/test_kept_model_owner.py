@@ -15,9 +15,10 @@ from sweeper.programs.provenance import WHOSE
 from sweeper.programs.saved_file import MODEL_FILE, content_of, read_saved
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.session import KEEPS_CANDIDATES
-from sweeper.sweep.verify import repair, verify
+from sweeper.sweep.verify import repair
 from sweeper.sweep.verify.models import kept_trials
 from tests.command_line import STUDY
+from tests.damaged import copy_of, damage_in
 from tests.in_process import study_in, trained
 
 # the same trials in every study, which only differ in their data or their training
@@ -47,13 +48,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 @pytest.fixture
 def copied(ended: RunDir, tmp_path: Path) -> RunDir:
     """A copy of the study, to be damaged."""
-    shutil.copytree(ended.root, tmp_path / "run")
-    return RunDir(tmp_path / "run")
-
-
-def found(run_dir: RunDir) -> dict[str, str]:
-    """What is damaged, by file."""
-    return {damage.file: damage.found for damage in verify(run_dir).damage}
+    return copy_of(ended, tmp_path / "run")
 
 
 def kept(run_dir: RunDir) -> list[int]:
@@ -84,7 +79,7 @@ def test_swapped_models_are_found(ended: RunDir, copied: RunDir, tmp_path: Path)
         f"models/{copied.saved(one).name}": f"it is the model of trial {two}, not of trial {one}"
         for one, two in ((best, next_best), (next_best, best))
     }
-    assert found(copied) == expected
+    assert damage_in(copied) == expected
     told = refusal(copied, best, tmp_path / "best")
     assert f"{copied.saved(best)}: it is the model of trial {next_best}" in told
     assert f"restore the file, or train it again: python -m sweeper trial {copied.root}" in told
@@ -94,7 +89,7 @@ def test_the_model_of_another_member_is_found(ended: RunDir, copied: RunDir) -> 
     best, _ = kept(ended)
     put(ended, (best, 1), copied, (best, 0))
     name = copied.saved(best).name
-    assert found(copied) == {f"models/{name}": "it is the model of member 1, not of member 0"}
+    assert damage_in(copied) == {f"models/{name}": "it is the model of member 1, not of member 0"}
 
 
 def test_the_model_of_another_study_is_found(
@@ -104,7 +99,7 @@ def test_the_model_of_another_study_is_found(
     put(other, (number, 0), copied, (number, 0))
     name = copied.saved(number).name
     what = f"it is of a trial {number} on other data"
-    assert found(copied) == {f"models/{name}": what}
+    assert damage_in(copied) == {f"models/{name}": what}
     # nor is the data description of another one accepted
     assert "it is for other data" in refusal(copied, number, tmp_path / "best")
     shutil.copy(other.preparation, copied.preparation)
@@ -119,7 +114,7 @@ def test_the_same_data_with_other_settings_is_another_study(
     number, _ = kept(ended)
     put(another, (number, 0), copied, (number, 0))
     name = copied.saved(number).name
-    assert found(copied) == {f"models/{name}": f"it is of trial {number} of another study"}
+    assert damage_in(copied) == {f"models/{name}": f"it is of trial {number} of another study"}
 
 
 def test_an_export_requires_both_files_to_have_the_same_model(
@@ -140,7 +135,7 @@ def test_a_model_of_an_earlier_version_is_identified_by_its_name(
     own = ("format", "versions", "leaves", WHOSE)
     record = {name: value for name, value in file.record.items() if name not in own}
     copied.saved(best).write_bytes(content_of(file.tensors, record))
-    assert found(copied) == {}
+    assert damage_in(copied) == {}
     assert export(copied.root, best, 0, tmp_path / "best") == best
     # the ledger describes its data
     shutil.copy(other.preparation, copied.preparation)
@@ -162,9 +157,9 @@ def test_weights_that_were_never_kept_do_not_count_as_damage(copied: RunDir) -> 
         keeping = f"results.keep_models={most}"
         trained(study_in(copied.root.parent, STUDY, *GRID[:-1], keeping))
         assert kept(copied) == expected
-        assert found(copied) == {}
+        assert damage_in(copied) == {}
     copied.model(before[0]).unlink()
-    assert found(copied) == {f"models/{copied.model(before[0]).name}": "it is missing"}
+    assert damage_in(copied) == {f"models/{copied.model(before[0]).name}": "it is missing"}
 
 
 def test_weights_of_a_trial_that_may_become_one_of_the_best_must_exist(tmp_path: Path) -> None:
@@ -204,4 +199,4 @@ def test_repair_leaves_models_alone(ended: RunDir, copied: RunDir) -> None:
     best, next_best = kept(ended)
     put(ended, (best, 0), copied, (next_best, 0))
     repair(copied)
-    assert [*found(copied)] == [f"models/{copied.saved(next_best).name}"]
+    assert [*damage_in(copied)] == [f"models/{copied.saved(next_best).name}"]

@@ -21,6 +21,7 @@ from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import STUDY, CommandLine
+from tests.damaged import copy_of, damage_in
 from tests.in_process import study_in, trained
 
 NAMES = ("preparation.json", "importance.parquet", "SCHEMA.md", "study.toml", "baseline.json")
@@ -40,13 +41,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 @pytest.fixture
 def copied(ended: RunDir, tmp_path: Path) -> RunDir:
     """A copy of the study, to be damaged."""
-    shutil.copytree(ended.root, tmp_path / "run")
-    return RunDir(tmp_path / "run")
-
-
-def found(run_dir: RunDir) -> dict[str, str]:
-    """What is damaged, by file."""
-    return {damage.file: damage.found for damage in verify(run_dir).damage}
+    return copy_of(ended, tmp_path / "run")
 
 
 def run_again(run_dir: RunDir) -> None:
@@ -71,7 +66,7 @@ def test_damaged_files_are_named_and_rewritten(
     assert damage.found.startswith(UNREADABLE)
     assert f"python -m sweeper verify {copied.root} --repair" in damage.hint
     repair_of(copied)
-    assert found(copied) == {}
+    assert damage_in(copied) == {}
     if name in ("preparation.json", "SCHEMA.md"):
         assert (copied.root / name).read_bytes() == (ended.root / name).read_bytes()
     if name == "importance.parquet":
@@ -87,9 +82,9 @@ def test_missing_files_are_named_and_rewritten(
     names = ("preparation.json", "SCHEMA.md", "study.toml", "importance.parquet")
     for name in names:
         (copied.root / name).unlink()
-    assert found(copied) == dict.fromkeys(names, GONE)
+    assert damage_in(copied) == dict.fromkeys(names, GONE)
     repair_of(copied)
-    assert found(copied) == {}
+    assert damage_in(copied) == {}
 
 
 def test_importances_describe_their_study_and_their_columns(copied: RunDir) -> None:
@@ -101,7 +96,7 @@ def test_importances_describe_their_study_and_their_columns(copied: RunDir) -> N
 def test_importances_may_be_missing_while_a_study_has_not_ended(copied: RunDir) -> None:
     copied.importance.unlink()
     write_status(copied, replace(read_status(copied), state="interrupted"))
-    assert "importance.parquet" not in found(copied)
+    assert "importance.parquet" not in damage_in(copied)
     repair(copied)
     assert is_importance(copied.importance)
 
@@ -122,7 +117,7 @@ def test_a_preparation_of_another_study_is_found(
 ) -> None:
     other = trained(study_in(tmp_path / "other", STUDY, "study.seed=4", "study.n_trials=1"))
     shutil.copy(other.run_dir.preparation, copied.preparation)
-    assert found(copied) == {"preparation.json": "it is for other data than the study's"}
+    assert damage_in(copied) == {"preparation.json": "it is for other data than the study's"}
     with pytest.raises(
         SetupError, match="it is for other data than the study's; rewrite it with: "
     ):
@@ -136,9 +131,9 @@ def test_a_changed_number_in_prepared_data_is_found(copied: RunDir) -> None:
     note = json.loads(copied.preparation.read_bytes())
     note["spec"]["train_rows"] += 1
     copied.preparation.write_text(json.dumps(note), encoding="utf-8")
-    assert found(copied) == {"preparation.json": "it was changed"}
+    assert damage_in(copied) == {"preparation.json": "it was changed"}
     copied.preparation.write_text("[]", encoding="utf-8")
-    assert found(copied) == {"preparation.json": "it cannot be read (it is not a JSON object)"}
+    assert damage_in(copied) == {"preparation.json": "it cannot be read (it is not a JSON object)"}
 
 
 def test_commands_name_damage_and_obstacles(

@@ -23,13 +23,9 @@ from sweeper.sweep.verify import repair, verify
 from tests import round_machine
 from tests.command_line import CommandLine
 from tests.crashes import Study
+from tests.damaged import damage_in
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
-
-
-def found(run_dir: RunDir) -> dict[str, str]:
-    """What is damaged, by file."""
-    return {damage.file: damage.found for damage in verify(run_dir).damage}
 
 
 def test_intact_files_are_reported_as_intact(ended: Study, halfway: Study) -> None:
@@ -60,16 +56,16 @@ def test_a_damaged_table_is_rewritten(
     path = run_dir.root / name
     for each in path.iterdir() if path.is_dir() else (path,):
         each.write_bytes(each.read_bytes()[:-9])
-    assert found(run_dir).keys() == {name}
+    assert damage_in(run_dir).keys() == {name}
     repair(run_dir)
-    assert found(run_dir) == {}
+    assert damage_in(run_dir) == {}
     left = ended.left()
     assert Study(run_dir.root.parent, "supervised", "padded").left() == left
 
 
 @pytest.mark.parametrize("rule", ["study.stop={value=9.0}", "study.timeout=1s"])
 def test_a_study_that_ended_early_has_still_ended_after_a_repair(rule: str, tmp_path: Path) -> None:
-    short = "study.n_trials=40", "train.epochs=1", "schedule.parallel=1", rule
+    short = "study.n_trials=4000", "train.epochs=1", "schedule.parallel=1", rule
     trained(study_in(tmp_path, DIGITS, *short))
     run_dir = RunDir(tmp_path / "run")
     before = read_status(run_dir)
@@ -130,9 +126,9 @@ def test_rows_that_were_not_committed_are_found(
     run_dir = copied(halfway).run_dir
     repair(run_dir)
     shutil.copy(ended.run_dir.trials, run_dir.trials)
-    assert found(run_dir) == {"trials.parquet": TableDifference.ROWS.value}
+    assert damage_in(run_dir) == {"trials.parquet": TableDifference.ROWS.value}
     shutil.copy(ended.run_dir.buckets, run_dir.trials)
-    assert found(run_dir) == {"trials.parquet": TableDifference.COLUMNS.value}
+    assert damage_in(run_dir) == {"trials.parquet": TableDifference.COLUMNS.value}
 
 
 def test_damaged_and_missing_models_are_found(
@@ -145,12 +141,12 @@ def test_damaged_and_missing_models_are_found(
     content[-1] ^= 1
     model.write_bytes(content)
     other.unlink()
-    assert found(run_dir) == {
+    assert damage_in(run_dir) == {
         f"models/{model.name}": f"its arrays are not those of {saved.name}",
         f"models/{other.name}": "it is missing",
     }
     saved.write_bytes(saved.read_bytes()[:-1])
-    assert f"models/{saved.name}" in found(run_dir)
+    assert f"models/{saved.name}" in damage_in(run_dir)
     (damage, *_) = verify(run_dir).damage
     assert f"python -m sweeper trial {run_dir.root} 3, and run the file" in damage.hint
     assert damage.hint.startswith("everything else of the study is fine; ")
@@ -166,7 +162,7 @@ def test_a_damaged_checkpoint_is_found_and_its_training_repeated(
     content = file.read_bytes()
     for size in range(0, len(content), len(content) // 7):
         file.write_bytes(content[:size])
-        assert found(study.run_dir).keys() == {f"checkpoints/{file.name}"}
+        assert damage_in(study.run_dir).keys() == {f"checkpoints/{file.name}"}
     study.run()
     assert study.left() == ended.left()
 
@@ -176,7 +172,7 @@ def test_a_ledger_that_is_damaged_is_refused(
 ) -> None:
     study = copied(ended)
     study.run_dir.ledger.write_bytes(b"")
-    assert found(study.run_dir) == {"ledger.db": "the ledger is empty"}
+    assert damage_in(study.run_dir) == {"ledger.db": "the ledger is empty"}
     with pytest.raises(LedgerError, match="the ledger is empty"):
         repair(study.run_dir)
     with pytest.raises(LedgerError, match="the ledger is empty"):
@@ -234,9 +230,9 @@ def test_missing_rows_of_a_finished_study_are_found(
     (run_dir.metrics / "part-000001-000002.parquet").unlink(missing_ok=True)
     *_, last = sorted(run_dir.metrics.iterdir())
     last.unlink()
-    assert found(run_dir) == {"metrics": TableDifference.BEHIND.value}
+    assert damage_in(run_dir) == {"metrics": TableDifference.BEHIND.value}
     repair(run_dir)
-    assert found(run_dir) == {}
+    assert damage_in(run_dir) == {}
 
 
 def test_rows_that_a_killed_study_did_not_publish_are_found(
@@ -246,8 +242,8 @@ def test_rows_that_a_killed_study_did_not_publish_are_found(
     behind = TableDifference.BEHIND.value
     names = ("buckets.parquet", "spans.parquet", "metrics")
     status = {"status.json": "it is of round 0, and the ledger has 1"}
-    assert found(run_dir) == dict.fromkeys(names, behind) | status
+    assert damage_in(run_dir) == dict.fromkeys(names, behind) | status
     hints = {damage.hint for damage in verify(run_dir).damage}
     assert hints == {f"rewrite it with: python -m sweeper verify {run_dir.root} --repair"}
     repair(run_dir)
-    assert found(run_dir) == {}
+    assert damage_in(run_dir) == {}
