@@ -84,7 +84,8 @@ class Ledger:
         """
         name = str(path)
         with refusing(name):
-            ledger = Ledger(sqlite3.connect(path, isolation_level=None), name)
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            ledger = Ledger(connection, name)
         version = {"schema_version": SCHEMA_VERSION, "sweeper": package_version()}
         with closed_on_error(ledger), ledger._transaction():
             for statement in filter(str.strip, _TABLES.split(";")):

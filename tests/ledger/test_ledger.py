@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,9 @@ def test_links_are_not_read(linked: str, with_log: Path, tmp_path: Path) -> None
     link.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LedgerError, match=r"it is a link, and .* put a copy of the file"):
         Ledger.read(with_log)
+
+
+def test_a_new_ledger_can_be_closed_in_any_thread(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ledger.close).result()
