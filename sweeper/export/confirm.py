@@ -18,7 +18,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.config.load import study_of
 from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
-from sweeper.export.trial_file import with_rows_file
+from sweeper.export.trial_file import tables_on_same_rows
 from sweeper.results.ensemble import EnsembleRecord, is_clear
 from sweeper.results.listing import Row, read_trials
 from sweeper.results.ranking import is_feasible, value_columns
@@ -121,7 +121,7 @@ def refuse_others(found: Finalists, start: Path | None = None) -> None:
 
 def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -> dict[str, Any]:
     """The tables of the study that trains them again."""
-    tables = with_rows_file(before, before.canonical())
+    tables = tables_on_same_rows(before)
     study = tables["study"] | {
         "name": f"{before.study.name}-confirm",
         "n_trials": len(rows),

@@ -129,7 +129,7 @@ def _row(results: Results, number: int | None) -> Mapping[str, Any]:
 
 def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     """All tables of the study file of one trial, in order."""
-    canonical = with_rows_file(config, config.canonical())
+    canonical = tables_on_same_rows(config)
     settings = config.settings_of(json.loads(row["params_json"]))
     for name in ("model", "optimizer", "train"):
         canonical[name] = getattr(settings, name).model_dump(mode="json")
@@ -151,8 +151,10 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _in_order(name, table) for name, table in canonical.items()}
 
 
-def with_rows_file(config: StudyConfig, tables: dict[str, Any]) -> dict[str, Any]:
-    """`tables` of another study on the same rows, which are in the run directory of `config`."""
+def tables_on_same_rows(config: StudyConfig) -> dict[str, Any]:
+    """The tables of another study on the same rows, under the same rules."""
+    # the first edition is not recorded, but a file without one is under the newest
+    tables = {"edition": config.edition, **config.canonical()}
     if config.rows is None:
         return tables
     return {**tables, "data": {**tables["data"], "path": str(config.rows.file)}}

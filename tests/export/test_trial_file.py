@@ -14,6 +14,7 @@ from sweeper.cli.new_study import begin_again
 from sweeper.config import StudyConfig, load, parse
 from sweeper.config.lint import file_warnings
 from sweeper.config.settings import OPTIONAL_SETTINGS
+from sweeper.config.study import EDITION
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
 from sweeper.export import export
@@ -333,21 +334,30 @@ def test_settings_without_effect_are_not_reported_for_the_file_of_a_trial() -> N
         assert any("model.n_bins has no effect" in one for one in found) is is_reported
 
 
+ROW = {
+    "params_json": '{"width": 5}',
+    "trial_number": 3,
+    "state": "COMPLETE",
+    "epochs_done": 12,
+    "device": "cpu:0",
+    "strategy": "exact",
+    "lane_loop": "map",
+    "capacity": 1,
+    "padded_width": None,
+    "padded_depth": None,
+}
+
+
+@pytest.mark.parametrize("edition", [1, 2, EDITION])
+def test_a_trial_is_repeated_under_the_rules_of_its_study(edition: int) -> None:
+    config = parse(PARTS, Path("study.toml")).with_edition(edition)
+    again = parse(toml_text(trial_tables(config, ROW)), Path("trial.toml"))
+    assert again.edition == edition
+
+
 def test_an_unused_learning_rate_is_left_out() -> None:
     config = parse(PARTS, Path("study.toml"))
-    row = {
-        "params_json": '{"width": 5}',
-        "trial_number": 3,
-        "state": "COMPLETE",
-        "epochs_done": 12,
-        "device": "cpu:0",
-        "strategy": "exact",
-        "lane_loop": "map",
-        "capacity": 1,
-        "padded_width": None,
-        "padded_depth": None,
-    }
-    tables = trial_tables(config, row)
+    tables = trial_tables(config, ROW)
 
     again = parse(toml_text(tables), Path("trial.toml"))
     assert "lr" not in tables["optimizer"]
