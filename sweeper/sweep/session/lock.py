@@ -15,6 +15,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 
 from filelock import FileLock, SoftFileLock, Timeout
 
@@ -26,6 +27,7 @@ from sweeper.rundir import RunDir, open_inside
 _MAX_LETTERS = 300  # enough for a number and a host name
 # errors of file systems without `flock`
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
+_held_here: set[Path] = set()  # the run directories that this process holds
 
 
 @contextmanager
@@ -41,14 +43,17 @@ def hold(run_dir: RunDir) -> Iterator[None]:
         lock = _lock(run_dir)
     except Timeout:
         raise _held_by(run_dir, owner or _of_status(run_dir)) from None
+    place = run_dir.root.resolve()
     with lock:
         if is_held(run_dir.ledger):
             raise _held_by(run_dir, _of_status(run_dir))
         _record_owner(run_dir, f"{os.getpid()} {socket.gethostname()}")
         own = _recorded_owner(run_dir)
+        _held_here.add(place)
         try:
             yield
         finally:
+            _held_here.discard(place)
             if _recorded_owner(run_dir) == own:  # otherwise the directory was replaced
                 _record_owner(run_dir, "")
 
@@ -69,7 +74,7 @@ def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
         return SoftFileLock(run_dir.owner, timeout=0).acquire()
     except Timeout:
         owner = _recorded_owner(run_dir)
-        if owner == _this_program():
+        if run_dir.root.resolve() in _held_here:
             raise _held_by(run_dir, owner) from None
         found = f"another process runs this study{owner}, or was killed while running it"
         hint = f"wait for it, or end it; if it is gone, remove {run_dir.owner}"
@@ -93,7 +98,7 @@ def hold_for_reading(run_dir: RunDir) -> Iterator[None]:
 
 
 def _held_by(run_dir: RunDir, owner: str) -> StudyHeldError:
-    if owner == _this_program():
+    if run_dir.root.resolve() in _held_here:
         found = f"this program already runs this study{owner}"
         return StudyHeldError(Problem(str(run_dir.root), "", found, "wait until it has ended"))
     found = f"another process runs this study{owner}"
@@ -125,10 +130,6 @@ def _of_status(run_dir: RunDir) -> str:
     if not status.is_running:
         return ""  # it has just started, and this is the status of the previous process
     return _in_words(status.pid, status.host)
-
-
-def _this_program() -> str:
-    return _in_words(os.getpid(), socket.gethostname())
 
 
 def _in_words(pid: int | str, host: str) -> str:
