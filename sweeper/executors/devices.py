@@ -47,11 +47,18 @@ def visible_gpus(
     if chosen is not None:
         names = (name.strip() for name in chosen.split(","))
         return tuple(takewhile(lambda name: name and not name.startswith("-"), names))
-    return tuple(str(index) for index in range(gpus_of_machine(driver)))
+    return tuple(str(index) for index in range(gpus_of_machine(driver, devices)))
 
 
-def gpus_of_machine(driver: Path = DRIVER) -> int:
-    """How many NVIDIA GPUs there are, whether or not JAX can use them."""
+def gpus_of_machine(driver: Path = DRIVER, devices: Sequence[Path] = NVIDIA_DEVICES) -> int:
+    """How many NVIDIA GPUs programs here may open, whether or not JAX can use them."""
+    if not any(device.exists() for device in devices):
+        return 0
+    return max(1, gpus_of_driver(driver))  # the driver of WSL does not list them
+
+
+def gpus_of_driver(driver: Path = DRIVER) -> int:
+    """How many GPUs the NVIDIA driver lists; in a container, those of its host."""
     return len(list(driver.iterdir())) if driver.is_dir() else 0
 
 

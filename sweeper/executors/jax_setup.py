@@ -230,7 +230,10 @@ def check_devices() -> None:
     except Exception as error:  # even a bare AssertionError
         said = str(error).strip().splitlines() or ["there is none"]
         found = f"no device can be opened: {said[0]}"
-        hint = f"unset or change {_PLATFORMS}, or run python -m sweeper doctor"
+        variables = _PLATFORMS
+        if isinstance(error, ValueError) and visible_gpus(os.environ):
+            variables = "variables such as XLA_PYTHON_CLIENT_ALLOCATOR"
+        hint = f"unset or change {variables}, or run python -m sweeper doctor"
         raise SetupError(Problem("JAX", "", found, hint)) from error
 
 

@@ -18,10 +18,11 @@ from sysconfig import get_path
 
 from packaging.requirements import Requirement
 
-from sweeper.errors import SetupError, listed
+from sweeper.errors import SetupError, counted, listed
 from sweeper.executors.devices import (
     XLA_THREADS,
     check_xla_threads,
+    gpus_of_driver,
     gpus_of_machine,
     invalid_fractions,
     mps_pipes,
@@ -241,7 +242,10 @@ def _devices() -> Iterator[MachineFinding]:
         yield _mps(mps_pipes(os.environ))
     if gpus and devices[0].platform == "cpu":
         hint = "python -m pip install 'jax[cuda13]', or add cuda to JAX_PLATFORMS"
-        yield MachineFinding("devices", f"{gpus} NVIDIA GPUs, but JAX uses none", hint)
+        yield MachineFinding("devices", f"{counted(gpus, 'NVIDIA GPU')}, but JAX uses none", hint)
+    if not gpus and (listed_gpus := gpus_of_driver()):
+        found = f"the driver lists {counted(listed_gpus, 'NVIDIA GPU')}, but none can be opened"
+        yield MachineFinding("devices", found, "start the container with --gpus all")
     yield _probe()
 
 

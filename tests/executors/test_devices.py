@@ -39,8 +39,13 @@ def test_without_the_plugin_jax_runs_on_the_cpu(driver: Path) -> None:
     assert visible_gpus({}, driver=driver, devices=[driver], plugin=False) == ()
 
 
-def test_a_machine_without_the_driver_has_no_gpus(tmp_path: Path) -> None:
-    assert visible_gpus({}, driver=tmp_path / "none", devices=[tmp_path], plugin=True) == ()
+@pytest.mark.parametrize(("device", "gpus"), [("none", ()), (".", ("0",))])
+def test_a_machine_without_a_list_of_gpus_has_one_if_it_has_a_device(
+    device: str, gpus: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As with WSL, whose driver does not list them."""
+    devices = [tmp_path / device]
+    assert visible_gpus({}, driver=tmp_path / "none", devices=devices, plugin=True) == gpus
 
 
 def test_a_list_of_gpus_that_the_machine_does_not_have_is_ignored(driver: Path) -> None:
