@@ -64,17 +64,16 @@ def overridden(environment: Mapping[str, str], edition: int) -> Iterator[str]:
 _X64, _MATMUL = "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION"
 # the value of execution.matmul_precision that is the same as one of JAX
 _MATMUL_PRECISIONS = {
-    **{name: name for name in ("default", "high", "highest")},
-    "bfloat16": "default",
-    "tensorfloat32": "high",
-    "float32": "highest",
+    **dict.fromkeys(("default", "bfloat16", "BF16_BF16_F32"), "default"),
+    **dict.fromkeys(("high", "tensorfloat32", "TF32_TF32_F32"), "high"),
+    **dict.fromkeys(("highest", "float32", "F32_F32_F32"), "highest"),
 }
 
 
 def ignored_precisions(
     environment: Mapping[str, str], precision: str, matmul_precision: str
 ) -> Iterator[tuple[str, str]]:
-    """Environment variables that set another precision than the study, and what to write for each.
+    """Environment variables that set another precision than the study, and what to do about each.
 
     `precision` and `matmul_precision` are those of the study.
     """
@@ -82,11 +81,11 @@ def ignored_precisions(
     x64, matmul = (environment.get(name, "").strip() for name in (_X64, _MATMUL))
     if x64.lower() in _BOOLEANS[not is_double]:
         other = "float32" if is_double else "float64"
-        yield f"{_X64}={x64}", f'execution.precision = "{other}"'
+        yield f"{_X64}={x64}", f'write execution.precision = "{other}" instead'
     wanted = _MATMUL_PRECISIONS.get(matmul)
     if matmul and wanted != matmul_precision:
-        written = "execution.matmul_precision" + (f' = "{wanted}"' if wanted else "")
-        yield f"{_MATMUL}={matmul}", written
+        setting = f'write execution.matmul_precision = "{wanted}" instead'
+        yield f"{_MATMUL}={matmul}", setting if wanted else "unset it"
 
 
 _BOOLEANS = {

@@ -201,8 +201,8 @@ def _jax_settings(config: StudyConfig) -> Iterator[str]:
         yield f"{listed(found)} {do} not apply to studies, which use JAX's default"
     execution = config.execution
     given = execution.precision, execution.matmul_precision
-    for variable, setting in ignored_precisions(os.environ, *given):
-        yield f"{variable} does not apply to studies; write {setting} instead"
+    for variable, hint in ignored_precisions(os.environ, *given):
+        yield f"{variable} does not apply to studies; {hint}"
 
 
 def _constraints(config: StudyConfig) -> Iterator[str]:

@@ -196,7 +196,12 @@ DOUBLE, HIGHEST = "execution.precision=float64", "execution.matmul_precision=hig
         ("JAX_DEFAULT_MATMUL_PRECISION=float32", (HIGHEST,), None),
         ("JAX_DEFAULT_MATMUL_PRECISION=default", (), None),
         ("JAX_DEFAULT_MATMUL_PRECISION=", (HIGHEST,), None),
-        ("JAX_DEFAULT_MATMUL_PRECISION=TF32_TF32_F32", (), "execution.matmul_precision"),
+        (
+            "JAX_DEFAULT_MATMUL_PRECISION=TF32_TF32_F32",
+            (HIGHEST,),
+            'execution.matmul_precision = "high"',
+        ),
+        ("JAX_DEFAULT_MATMUL_PRECISION=F32_F32_F32", (HIGHEST,), None),
     ],
 )
 def test_a_precision_in_the_environment_that_studies_ignore_is_reported(
