@@ -46,14 +46,14 @@ class Fleet:
     bucket first needs them, which never happens in a study whose trials all share programs.
     """
 
-    threads: ThreadExecutor | None
+    thread_executor: ThreadExecutor | None
     start_workers: Callable[[], Executor] | None
-    workers: Executor | None = None
+    worker_executor: Executor | None = None
 
     def prepare(self, program_class: ProgramClass, params: Mapping[str, Scalar]) -> None:
         """Compile a class for threads in advance; `params` are those of any of its trials."""
-        if self.threads is not None:
-            self.threads.prepare(program_class, params)
+        if self.thread_executor is not None:
+            self.thread_executor.prepare(program_class, params)
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
         """Start on `works` at once; yields each outcome as it arrives."""
@@ -61,15 +61,15 @@ class Fleet:
 
     def close(self) -> None:
         """End every thread and process."""
-        for executor in (self.workers, self.threads):
+        for executor in (self.worker_executor, self.thread_executor):
             if executor is not None:
                 executor.close()
 
     def _executor_of(self, work: Work) -> Executor:
-        wants_workers = work.bucket.side == "process" or self.threads is None
-        if wants_workers and self.workers is None and self.start_workers is not None:
-            self.workers = self.start_workers()
-        wanted, other = self.threads, self.workers
+        wants_workers = work.bucket.side == "process" or self.thread_executor is None
+        if wants_workers and self.worker_executor is None and self.start_workers is not None:
+            self.worker_executor = self.start_workers()
+        wanted, other = self.thread_executor, self.worker_executor
         if wants_workers:
             wanted, other = other, wanted
         executor = wanted or other
@@ -115,13 +115,13 @@ def fleet(
             return executor
 
         with closing(executor):
-            yield Fleet(threads=None, start_workers=begin)
+            yield Fleet(thread_executor=None, start_workers=begin)
         return
     timeline = timeline or Timeline()
     threads, workers = n_threads(config), n_workers(config)
     common = config, data, run_dir, observer
     both = Fleet(
-        threads=_start_threads(*common, threads, start, timeline) if threads else None,
+        thread_executor=_start_threads(*common, threads, start, timeline) if threads else None,
         start_workers=partial(_start_workers, *common, workers, start, timeline)
         if workers
         else None,

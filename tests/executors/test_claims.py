@@ -125,7 +125,7 @@ def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path:
         alone = work(0, 0, side="process")
         with pytest.raises(DataError, match="that each of 2 workers has is"):
             list(executor.train([alone]))
-        assert executor.workers is None
+        assert executor.worker_executor is None
 
 
 @pytest.fixture

@@ -214,11 +214,11 @@ def test_a_killed_worker_is_replaced_and_its_bucket_repeated(
     held = tmp_path / "held"
     monkeypatch.setenv(VARIABLE, f"train:begin=hold:{held}@2")
     victim = next(mortal.train([work(0, 0)])).place
-    assert mortal.workers is not None
-    waiting = [mortal.workers.submit(work(1, 1))]
+    assert mortal.worker_executor is not None
+    waiting = [mortal.worker_executor.submit(work(1, 1))]
     until(held.exists)
     monkeypatch.delenv(VARIABLE)
-    waiting += [mortal.workers.submit(work(n, n)) for n in range(2, 40)]
+    waiting += [mortal.worker_executor.submit(work(n, n)) for n in range(2, 40)]
     os.kill(victim.worker_pid, signal.SIGKILL)
     outcomes = [future.result() for future in waiting]
 
