@@ -78,6 +78,8 @@ _ARGUMENTS = {
 _CLASS_WEIGHTS = "data.class_weights"
 # studies of earlier editions get codes of classes that are not text
 _LABELS_SINCE = 5
+# the edition since which whole float labels are integers there
+_INTEGERS_SINCE = 6
 _OF_METRIC = {"train.metrics": "metric"}
 # a setting of a mapping with its value, what goes with a metric, and the key of an argument
 _PAIR = re.compile(r"""'(\w+\.[\w.]+)': ('[^']*'|"[^"]*"|\[[^]]*]|{[^}]*}|[^\s,;)]+)""")
@@ -526,8 +528,8 @@ class SweepClassifier(ClassifierMixin, _Sweep):
             return np.arange(self.n_classes_)
         if kind != "f":
             return self.classes_
-        # scikit-learn accepts only integers
-        is_exact = (np.abs(self.classes_) < 2**53).all()
+        # scikit-learn refuses float labels that are not whole numbers
+        is_exact = edition >= _INTEGERS_SINCE and (np.abs(self.classes_) < 2**53).all()
         return self.classes_.astype(np.int64 if is_exact else np.float64)
 
     def _as_learnt(self, targets: pd.DataFrame, edition: int) -> pd.DataFrame:

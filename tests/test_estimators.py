@@ -486,6 +486,15 @@ def test_a_study_of_an_earlier_edition_resumes_with_codes_of_classes(tmp_path: P
     assert np.array_equal(new.predict_proba(X), resumed.predict_proba(X))
 
 
+@pytest.mark.parametrize(("edition", "dtype"), [(5, np.float64), (6, np.int64)])
+def test_whole_labels_are_integers_in_studies_of_newer_editions(edition: int, dtype: type) -> None:
+    """Studies of edition 5 recorded the digest of the floats, and resume only with these."""
+    settings = {**SMALL["settings"], "edition": edition}
+    fitted = sweeper.SweepClassifier(**SMALL | {"settings": settings}).fit(X, Y * 10.0)
+    assert fitted.model_.predict(X).dtype == dtype
+    assert fitted.predict(X).dtype == np.float64
+
+
 @pytest.mark.parametrize(
     ("name", "hint"), [("1", "the classes are 5 and 7"), (6, "the classes are 5 and 7")]
 )
