@@ -66,7 +66,7 @@ def read_overrides(texts: Sequence[str], given_by: str = COMMAND_LINE) -> list[t
     problems += [
         Problem(given_by, key, f"{value} is not TOML", _quoted(key, value, given_by))
         for key, value in map(_halves, texts)
-        if value.startswith(("[", "{")) and key not in PATHS and not _is_value(value)
+        if value.startswith(("[", "{")) and key not in _TEXTS and not _is_value(value)
     ]
     if problems:
         raise StudyError(problems)
@@ -87,7 +87,8 @@ def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequen
         return [overrides]
     if isinstance(overrides, Mapping):
         return [f"{key}={toml_value(value)}" for key, value in _plain_settings(overrides)]
-    texts: list[Any] = [*overrides] if isinstance(overrides, list | tuple | set) else [overrides]
+    given: Any = overrides
+    texts: list[Any] = [*given] if isinstance(given, Iterable) else [given]
     if wrong := [one for one in texts if not isinstance(one, str)]:
         found = f"{wrong[0]!r} is not text of the form key=value"
         hint = 'pass "train.epochs=5", a list of such texts, or a dict of values by key'
@@ -185,14 +186,22 @@ def _is_value(text: str) -> bool:
 
 # words that are neither in quotes nor keys, numbers, or true and false
 _WORD = re.compile(r"""("[^"]*"|'[^']*')|(?<![\w.:+-])([A-Za-z_][\w.:/-]*)(?!\s*=)(?![\w.:/-])""")
-_OF_TOML = ("true", "false", "inf", "nan")
+_OF_TOML = {
+    **{name: name for name in ("true", "false", "inf", "nan")},
+    "True": "true",
+    "False": "false",
+}
+# settings whose text may begin with a bracket
+_TEXTS = (
+    *PATHS,
+    *("data.target", "data.weight", "data.mode", "data.x", "data.y"),
+    *("data.split.group", "data.split.time", "execution.engine.address"),
+)
 
 
 def _quoted(key: str, value: str, given_by: str) -> str:
     """How to write an array or a table on a command line, whose shell removes quotes."""
-    quoted = _WORD.sub(
-        lambda found: found[1] or (found[2] if found[2] in _OF_TOML else f'"{found[2]}"'), value
-    )
+    quoted = _WORD.sub(lambda found: found[1] or _OF_TOML.get(found[2], f'"{found[2]}"'), value)
     begin = "write"
     if not _is_value(quoted) or "'" in quoted:
         begin, quoted = "write e.g.", '["a", "b"]' if value.startswith("[") else '{name = "a"}'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sweeper.config.load import read_overrides
 from sweeper.errors import Problem
 from tests.config.conftest import Read, Refused
 
@@ -134,6 +135,15 @@ def test_an_array_without_its_end_is_refused_as_one(refused: Refused) -> None:
     (problem,) = refused("", "", 'study.metric=["val_loss"')
     assert problem.found == '["val_loss" is not TOML'
     assert problem.hint.startswith('write e.g. --set \'study.metric=["a", "b"]\'')
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["data.split.group=[pat]", "data.weight={w}", "execution.engine.address=[::1]:8786"],
+)
+def test_text_may_begin_with_a_bracket(given: str) -> None:
+    key, _, value = given.partition("=")
+    assert read_overrides([given]) == [(key, value)]
 
 
 def test_a_path_may_begin_with_a_bracket(read: Read) -> None:
