@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sweeper.config.kinds import is_function
 from sweeper.config.main_source import MAIN
+from sweeper.config.optimizer import has_several
 from sweeper.config.reading import RawTable, is_table
 from sweeper.config.refusals import keys_around, unknown_setting
 from sweeper.config.space import is_entry
@@ -46,9 +47,10 @@ def raw_tables(mapping: Mapping[Any, Any]) -> tuple[RawTable, set[str], list[Fla
 def unknown_omitted(omitted: Iterable[str], raw: RawTable) -> Iterator[Flaw]:
     """The flaws of keys that a mapping omits, as None, though no setting or table has that name."""
     known = dict.fromkeys(around for one in all_settings() for around in keys_around(one))
+    others = "search", "version", "edition", "traced_arguments"
     for key in sorted(omitted):
         setting = key.removeprefix("search.")
-        if setting not in (*known, "search", "version", "edition") and not _may_exist(setting, raw):
+        if setting not in (*known, *others) and not _may_exist(setting, raw):
             tables = [*TABLES, "search"]
             is_table_name = "." not in key and did_you_mean(key, tables)
             yield unknown_setting(key, setting, tables if is_table_name else [*known])
@@ -61,7 +63,7 @@ def _may_exist(key: str, raw: RawTable) -> bool:
     """
     first, *rest = key.split(".")
     table = raw.get(first)
-    if first in UNDER_NAMES and is_table(table) and any(map(is_table, table.values())):
+    if first in UNDER_NAMES and is_table(table) and has_several(table):
         return True
     if first in (*UNDER_NAMES, "train") and is_table(table) and _names_function(table):
         return True

@@ -77,12 +77,13 @@ def study_of_mapping(
     raw, omitted, flaws = raw_tables(mapping)
     raw, of_target = _with_target(raw, target)
     flaws += of_target + ([] if data is None else [*_other_sources(raw)])
-    flaws += unknown_omitted(omitted, raw)
     problems = [Problem(IN_MAPPING, flaw.key, flaw.found, flaw.hint) for flaw in flaws]
     if data is not None:
         texts, refused = _without_sources(texts)
         problems += refused
     settings = _changed(raw, texts)
+    misspelt = unknown_omitted(omitted, settings)
+    problems += [Problem(IN_MAPPING, flaw.key, flaw.found, flaw.hint) for flaw in misspelt]
     of_data: tuple[Problem, ...] = ()
     rows, guessed = None, None
     try:
