@@ -7,14 +7,20 @@ attributes or other methods, or bound to a value that has another name or conten
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import cached_property, partial
+from pathlib import PurePath
 from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any, cast
 
 from sweeper.config.main_source import attributes_of
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range)
+# other types whose values can be compared
+_COMPARABLE = (set, frozenset, bytearray, slice, deque, date, time, timedelta, Decimal, PurePath)
 
 
 def different_names(
@@ -70,6 +76,8 @@ class _Comparison:
         if hasattr(ours, "dtype") and hasattr(ours, "tobytes"):
             content = [(one.dtype, one.shape, one.tobytes()) for one in (ours, theirs)]
             return content[0] == content[1]
+        if isinstance(ours, _COMPARABLE):
+            return bool(ours == theirs)
         return self._are_all_same([*self._parts(ours)], [*self._parts(theirs)])
 
     def _are_all_same(self, ours: Sequence[Any], theirs: Sequence[Any]) -> bool:

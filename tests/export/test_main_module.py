@@ -194,6 +194,8 @@ BOUND = {
     "a default of a method": "class used:\n    def __init__(self, by=SIZE):\n        self.by = by",
     "a field": "import dataclasses\n@dataclasses.dataclass\nclass used:\n    by: int = SIZE",
     "an array": "import numpy as np\ndef used(x, by=np.arange(SIZE)):\n    return by",
+    "a set": "def used(x, by={SIZE}):\n    return by",
+    "a path": "from pathlib import Path\ndef used(x, by=Path(str(SIZE))):\n    return by",
 }
 
 
