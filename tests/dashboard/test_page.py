@@ -246,7 +246,7 @@ def test_data_of_the_same_settings_with_other_contents_is_not_compared_silently(
     def texts(*studies: PublishedStudy) -> list[str]:
         return [block["text"] for block in comparison_view(studies) if block["kind"] == "note"]
 
-    other = "The data of these studies have other contents, although their settings are the same"
+    other = "Some of these studies have the same settings of the data, but other data, so their"
     unknown = (
         "These studies may have read different files: data.path is 'med.csv' in all, but "
         "their study files are in different directories."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,22 +105,36 @@ def _other_rows(studies: Sequence[PublishedStudy]) -> list[Block]:
     Digests of prepared data can be compared if no other setting changes how it is prepared.
     """
     settings = [_settings(study) for study in studies]
-    prepared = [
-        [one.get("data"), one.get("train", {}).get("loss"), *map(one.get("study", {}).get, _SPLIT)]
-        for one in settings
-    ]
     digests = [study.baseline.digest if study.baseline else None for study in studies]
-    if None not in digests and all(one == prepared[0] for one in prepared):
-        if len(set(digests)) == 1:
-            return []
-        found = "The data of these studies have other contents, although their settings are the "
-        return [note(f"{found}same, so their values are not comparable.", is_warning=True)]
+    by_preparation: defaultdict[str, set[str]] = defaultdict(set)
+    for one, digest in zip(settings, digests, strict=True):
+        if digest is not None:
+            by_preparation[json.dumps(_preparation(one))].add(digest)
+    if any(len(found) > 1 for found in by_preparation.values()):
+        found = "Some of these studies have the same settings of the data, but other data, so their"
+        return [note(f"{found} values are not comparable.", is_warning=True)]
+    if None not in digests and len(by_preparation) == 1:
+        return []
     files = [_study_file(study) for study in studies]
     path = settings[0].get("data", {}).get("path")
     if path is None or Path(path).is_absolute() or len({file.parent for file in files if file}) < 2:
         return []
     found = f"These studies may have read different files: data.path is '{path}' in all, but their "
     return [note(f"{found}study files are in different directories.", is_warning=True)]
+
+
+def _preparation(settings: Mapping[str, Any]) -> list[Any]:
+    """The settings that change how data is prepared."""
+    study, model, search = (settings.get(name, {}) for name in ("study", "model", "search"))
+    return [
+        settings.get("edition"),
+        settings.get("data"),
+        settings.get("train", {}).get("loss"),
+        settings.get("execution", {}).get("precision"),
+        *map(study.get, _SPLIT),
+        # bins are part of the data
+        [(model.get(name), search.get(f"model.{name}")) for name in ("numbers", "bins", "n_bins")],
+    ]
 
 
 def _study_file(study: PublishedStudy) -> Path | None:
