@@ -115,11 +115,11 @@ def _is_title(record: Sequence[str], following: Sequence[str], *rows: Sequence[s
 
 
 def _is_data(record: Sequence[str], *rows: Sequence[str]) -> bool:
-    """Whether a line cannot be the header: it has a number, or a text of the rows below it."""
-    return any(
-        _PLAIN.fullmatch(field.strip("'")) or (field.strip() and field in column)
-        for field, *column in zip(record, *rows, strict=True)
-    )
+    """Whether a line cannot be the header: it has a number, or only texts of the rows below it."""
+    if any(_PLAIN.fullmatch(field.strip("'")) for field in record):
+        return True
+    columns = zip(record, *rows, strict=True)
+    return all(field.strip() and field in column for field, *column in columns)
 
 
 def _is_unlike(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -194,3 +194,9 @@ def test_the_code_for_single_quotes_keeps_all_rows(
 def test_a_row_of_data_is_not_taken_for_the_header(text: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
     assert likely_dialect(tmp_path / "rows.csv").skip_rows == 0
+
+
+def test_a_header_may_have_a_word_that_is_a_value_below_it(tmp_path: Path) -> None:
+    rows = "".join(f"{30 + n},{'smoker' if n % 2 else 'never'}\n" for n in range(20))
+    (tmp_path / "rows.csv").write_text(f"# survey\nage,smoker\n{rows}", encoding="utf-8")
+    assert likely_dialect(tmp_path / "rows.csv").skip_rows == 1
