@@ -226,14 +226,20 @@ def _with_type(flaw: Flaw, value: object) -> Flaw:
     return replace(flaw, hint=f'{flaw.hint}, or type = "float"') if is_float else flaw
 
 
+def _are_ends(choices: list[object], type_name: str) -> bool:
+    """Whether two values may be the ends of a range of numbers of this type."""
+    wanted = (int,) if type_name == "int" else (int, float)
+    return len({*choices}) == len(choices) == 2 and all(type(one) in wanted for one in choices)
+
+
 def _example(raw: object, holder: tuple[type[Table], str] | None) -> str:
     """An entry for a setting, with the values of `raw` if it is an array of them."""
     types = ("int",) if holder is None else types_for(*holder)
     choices = cast("list[object]", raw) if isinstance(raw, list) else []
     if choices and all(isinstance(one, str | int | float) for one in choices):
         entry = f'{{ type = "categorical", choices = {toml_value(choices)} }}'
-        if types[0] != "categorical" and len(choices) == 2:
-            low, high = map(toml_value, choices)
+        if types[0] != "categorical" and _are_ends(choices, types[0]):
+            low, high = map(toml_value, sorted(cast("list[float]", choices)))
             entry += f', or {{ type = "{types[0]}", low = {low}, high = {high} }} for a range'
         return entry
     if types[0] == "int":
