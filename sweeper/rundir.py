@@ -300,7 +300,7 @@ def links_in(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
             yield from ((path, _FOUND) for path in sorted(directory.iterdir()) if path.is_symlink())
 
 
-def refuse_name(root: Path, hint: str) -> None:
+def refuse_non_utf8(root: Path, hint: str) -> None:
     """Refuse a directory whose name is not UTF-8, which Arrow needs to open files in it.
 
     Raises:
@@ -319,7 +319,7 @@ def refuse_links(run_dir: RunDir) -> None:
     Raises:
         SetupError: with each link.
     """
-    refuse_name(run_dir.root, "rename the directory")
+    refuse_non_utf8(run_dir.root, "rename the directory")
     if found := [*links_in(run_dir)]:
         raise SetupError(Problem(str(path), "", what, HINT) for path, what in found)
 

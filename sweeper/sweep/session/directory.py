@@ -23,7 +23,7 @@ from sweeper.rundir import (
     RunDir,
     links_in,
     refuse_links,
-    refuse_name,
+    refuse_non_utf8,
     remove_inside,
     remove_tree_inside,
 )
@@ -51,7 +51,7 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         StudyError: it has files that do not belong to a study, but no ledger, or imported trials.
     """
     hint = "rename the directory, or set results.dir to another"
-    refuse_name(run_dir.root.absolute(), hint)
+    refuse_non_utf8(run_dir.root.absolute(), hint)
     try:
         place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
     except OSError as error:  # the name is longer than the system allows

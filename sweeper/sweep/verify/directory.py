@@ -26,7 +26,7 @@ from sweeper.results.listing import plain, read_trials
 from sweeper.results.publish import Publisher
 from sweeper.results.status import read_status, write_status
 from sweeper.results.timeline import Span, shares
-from sweeper.rundir import RunDir, refuse_name, remove_inside
+from sweeper.rundir import RunDir, refuse_non_utf8, remove_inside
 from sweeper.study.learning import Learned
 from sweeper.study.options import n_proposals, stopped_by
 from sweeper.sweep.progress import SessionProgress
@@ -156,7 +156,7 @@ def _lost_requests(run_dir: RunDir, published: Mapping[int, str]) -> str:
 
 
 def _check_there(run_dir: RunDir) -> None:
-    refuse_name(run_dir.root, "rename the directory")
+    refuse_non_utf8(run_dir.root, "rename the directory")
     if not holds_study(run_dir):
         found, hint = "no study has been run here", "name the run directory of a study"
         raise SetupError(Problem(str(run_dir.root), "", found, hint))
