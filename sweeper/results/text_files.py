@@ -11,8 +11,9 @@ from typing import Literal
 
 from sweeper.errors import Problem, SetupError, StudyError, printable
 
-# suffixes of files with commas between fields
-_CSV = ("", ".csv", ".txt")
+# suffixes of files that are not CSV text
+_NOT_CSV = (".tsv", ".parquet", ".feather", ".arrow", ".json", ".jsonl", ".npz", ".npy", ".xlsx")
+_NOT_CSV += (".gz", ".bz2", ".xz", ".zip", ".zst", ".html", ".pkl", ".db")
 # characters at which spreadsheets expect a formula to start
 _FORMULA = ("=", "+", "-", "@")
 
@@ -65,7 +66,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def check_new_csv(path: Path) -> None:
-    """Check where a new CSV file is to be written, before the long work of which it is the result.
+    """Check the path of a new CSV file before the long work that produces it.
 
     Raises:
         StudyError: it exists, or its suffix is that of another format.
@@ -74,7 +75,7 @@ def check_new_csv(path: Path) -> None:
     if path.exists():
         raise _existing(path)
     suffix = path.suffix.lower()
-    if suffix not in _CSV:
+    if suffix in _NOT_CSV:
         found = f"{suffix} is not a suffix of the CSV text that is written"
         name = path.name.removesuffix(path.suffix).removesuffix(".csv")
         raise StudyError(Problem(str(path), "", found, f"use {path.with_name(name)}.csv"))
