@@ -344,6 +344,7 @@ def test_exporting_a_trial_that_violates_a_constraint_says_so(command: CommandLi
         ("id, name", ["id", "name"]),
         ('id,"size, cm", 5" pipe', ["id", "size, cm", '5" pipe']),
         ("", [""]),
+        ("a\nb", ["a\nb"]),
         (None, None),
     ],
 )

@@ -258,7 +258,6 @@ def test_wrong_words_in_python_are_an_error_of_sweeper(words: list[str], message
         (("trials", "DIR", "--csv", "--json"), "--json", "with --csv"),
         (("trials", "DIR", "--quote-formulas"), "--quote-formulas", "without --csv"),
         (("trials", "DIR", "--quote-formulas", "--json"), "--quote-formulas", "without --csv"),
-        (("status", "DIR", "--watch", "--json"), "--watch", "with --json"),
     ],
 )
 def test_an_option_without_effect_says_why(

@@ -136,7 +136,11 @@ def column_names(text: str | None) -> list[str] | None:
     """The names in `a,b`; one that contains a comma is in double quotes, as in CSV."""
     if text is None:
         return None
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True)) or [""]]
+    try:
+        names = next(csv.reader([text], skipinitialspace=True)) or [""]
+    except csv.Error:  # a line break, which no column is found with
+        names = [text]
+    return [name.strip() for name in names]
 
 
 def load_config(study: Path, overrides: list[str] | None) -> StudyConfig:

@@ -24,7 +24,6 @@ from sweeper.cli.commands.arguments import (
     find_run,
     refuse_a_file,
     refuse_misspelt,
-    refuse_without_effect,
     warn_if_behind,
 )
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
@@ -50,13 +49,11 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a study, while it runs or afterwards."""
-    if as_json:
-        refuse_without_effect("with --json", watch=watch)
     if watch:
         wait_for_study(Path(directory or "runs"))
     run_dir = find_run(directory)
     current = read_status(run_dir)
-    if watch:
+    if watch and not as_json:
         _watch(run_dir, current)
     elif as_json:
         print_json(status_record(run_dir, current))
