@@ -206,7 +206,7 @@ class StudyConfig(Table):
         return config
 
     def _is_recorded(self, record: Mapping[str, Any], other: StudyConfig) -> bool:
-        """Whether the record has the settings of this study in which the other one differs."""
+        """Whether the record agrees with this study wherever the other one differs from it."""
         own, others = self.canonical(), other.canonical()
         return all(
             record.get(table, {}).get(name) == value

@@ -79,8 +79,8 @@ def _what_is_averaged(study: Mapping[str, Any]) -> list[str]:
     transform = study["settings"]["data"].get("target_transform", "none")
     if transform == "none":
         return []
-    said = f"Of numbers, the mean is that of what the models learnt: `{transform}` of the target."
-    return [said, "Only this mean is transformed back to the unit of the data.", ""]
+    said = f"The models predict `{transform}` of the target. Their predictions are averaged first,"
+    return [said, "and the mean is transformed back to the unit of the data.", ""]
 
 
 def _card(record: EnsembleRecord, output: Path, study: Mapping[str, Any]) -> str:

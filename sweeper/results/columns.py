@@ -244,7 +244,12 @@ BUCKETS = (
     Column("memory_peak_bytes", INT64, "measured memory"),
     Column("attempt", INT32, "counts from 1"),
     Column("outcome", STRING, "how the bucket ended"),
-    Column("occupancy", DOUBLE, "share of its lanes and epochs in which a trial was trained"),
+    Column(
+        "occupancy",
+        DOUBLE,
+        "share of its lanes and epochs in which a trial was trained; in rounds of earlier versions "
+        "planned epochs counted",
+    ),
     Column("capacity_planned", INT32, "lanes of the class"),
     Column("memory_limit_bytes", INT64, "the most memory that a program may take on the device"),
     Column("finished_at", TIME, "when its training ended"),

@@ -109,7 +109,7 @@ def test_logarithms_are_trained_and_scored_in_the_unit_of_the_data(tmp_path: Pat
     write_ensemble(results.run_dir, replace(record, members=both))
     export_ensemble(results.run_dir.root, tmp_path / "mean")
     card = (tmp_path / "mean" / "README.md").read_text(encoding="utf-8")
-    assert "the mean is that of what the models learnt: `log` of the target." in card
+    assert "The models predict `log` of the target. Their predictions are averaged first," in card
     found = sweeper.load(tmp_path / "mean", base_dir=tmp_path / "of").predict(FRAME)
     alone = standalone(tmp_path / "mean", tmp_path, {"y": "load.predict(given['x'])"}, x=X)
     np.testing.assert_allclose(alone["y"], found, rtol=2e-6)
