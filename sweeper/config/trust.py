@@ -18,6 +18,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.main_module import MAIN_FILE, module_of
+from sweeper.config.source_text import read_source, write_source
 from sweeper.config.user_code import LoadError, load_main_from
 from sweeper.config.user_source import (
     MAIN,
@@ -205,7 +206,7 @@ class Code:
         for file, text in self.texts.items():
             target = directory / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8", newline="")
+            write_source(target, text)
         return directory
 
 
@@ -222,4 +223,4 @@ def texts_of(config: StudyConfig, functions: Iterable[str]) -> dict[str, str]:
     """The files next to the study that these functions come from, by relative path."""
     found = (name for one in functions for name in source_digests(one, config.base_dir))
     own_files = [name for name in dict.fromkeys(found) if (config.base_dir / name).is_file()]
-    return {name: (config.base_dir / name).read_text(encoding="utf-8") for name in own_files}
+    return {name: read_source(config.base_dir / name) for name in own_files}

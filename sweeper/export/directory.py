@@ -21,6 +21,7 @@ from shlex import quote
 from typing import Any
 
 from sweeper.config import StudyConfig
+from sweeper.config.source_text import write_source
 from sweeper.config.toml import hint_if_moved
 from sweeper.config.trust import Code, texts_of
 from sweeper.errors import LedgerError, Problem, SetupError, StudyError, number_runs
@@ -120,8 +121,12 @@ def write_model(
     with (staged / "model.eqx").open("rb") as file:
         weights = file_digest(file, sha256).hexdigest()
     for name, text in _texts(config, run_dir, row, record, output, weights).items():
-        (staged / name).parent.mkdir(parents=True, exist_ok=True)
-        (staged / name).write_text(text, encoding="utf-8", newline="")
+        file = staged / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".py":
+            write_source(file, text)
+        else:
+            file.write_text(text, encoding="utf-8", newline="")
     return number
 
 

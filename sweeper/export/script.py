@@ -136,8 +136,11 @@ def _imports(
     digests: Mapping[str, str],
 ) -> str:
     users = [one.function for one in networks.values() if isinstance(one, UserNetwork)]
-    has_main = MAIN_FILE in record["code"]["texts"]
-    standard = ["hashlib", *["importlib.util"] * has_main, "json", *["sys"] * bool(users)]
+    texts = record["code"]["texts"]
+    has_main = MAIN_FILE in texts
+    copied = [name for name in texts if name != MAIN_FILE and name.endswith(".py")]
+    standard = ["hashlib", *["importlib.util"] * has_main, "json"]
+    standard += ["linecache"] * bool(users and copied) + ["sys"] * bool(users)
     standard += [] if isinstance(settings.train, CoupledTable) else ["warnings"]
     lines = [*(f"import {name}" for name in standard), "from pathlib import Path", ""]
     lines += ["import equinox as eqx", "import jax", "import numpy as np"]
@@ -159,12 +162,11 @@ def _imports(
                 f'    hint = "this model needs {package}: python -m pip install {package}"',
                 "    raise ModuleNotFoundError(hint, name=error.name) from None",
             ]
-        texts = record["code"]["texts"]
         modules = dict.fromkeys(name.partition(":")[0] for name in users)
         if has_main:
             modules.pop(MAIN, None)
             lines += _LOAD_MAIN
-        if copied := [name for name in texts if name != MAIN_FILE and name.endswith(".py")]:
+        if copied:
             lines += ["for file in (", *(f"    {_text(name)}," for name in copied), "):"]
             lines += _CHECK_MODULE
         lines += [f"import {module}  # noqa: E402" for module in modules]
@@ -186,7 +188,7 @@ _LOAD_MAIN = (
 _CHECK_MODULE = (
     '    name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")',
     '    known = getattr(sys.modules.get(name), "__file__", None) or HERE / file',
-    '    texts = [Path(one).read_text(encoding="utf-8") for one in (known, HERE / file)]',
+    "    texts = [linecache.getlines(str(one)) for one in (known, HERE / file)]",
     "    if texts[0] != texts[1]:",
     '        found = f"{known}, which differs from {HERE / file}, is in use"',
     "        hint = f\"import {HERE / 'load.py'} in another program\"",

@@ -151,6 +151,21 @@ TRUST_NEEDED = (
 )
 
 
+def test_a_module_in_another_encoding_is_exported_with_it(study: Path, tmp_path: Path) -> None:
+    text = f"# coding: latin-1\n# von der Gießkanne\n{NETS}".encode("latin-1")
+    (tmp_path / "nets.py").write_bytes(text)
+    shutil.copy(study / "plants.csv", tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    overrides = [f"results.dir={tmp_path / 'run'}"]
+    results = sweeper.run(sweeper.load_study(tmp_path / "study.toml", overrides))
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+    assert (tmp_path / "best" / "nets.py").read_bytes() == text
+    given = {"water": ROWS["water"].to_numpy(), "soil": ROWS["soil"].to_numpy(object)}
+    found = standalone(tmp_path / "best", tmp_path, {"y": "load.predict(given)"}, **given)
+    trusted = sweeper.load(tmp_path / "best", base_dir=tmp_path / "none", trust_code=True)
+    np.testing.assert_allclose(found["y"], trusted.predict(ROWS), rtol=1e-5)
+
+
 @pytest.fixture
 def loaded(study: Path) -> SavedModel:
     return sweeper.load(study / "best" / MODEL_FILE, base_dir=study)
