@@ -201,6 +201,7 @@ def study_of(directory: Path, data: dict, file: str = "s.toml", **more: object) 
 
 CSV = {"source": "csv", "path": "med.csv", "target": ["med"], "separator": ",", "drop": []}
 NPZ = {"source": "npz", "path": "d.npz", "x": "x", "y": None}
+REST = ", test = 0.1, stratify = false, as_feature = false, train_on = train"  # of a split
 PYTHON = {"source": "python", "function": "tab:load", "args": {"scale": 1.0}}
 
 
@@ -211,8 +212,8 @@ PYTHON = {"source": "python", "function": "tab:load", "args": {"scale": 1.0}}
         (CSV, {"weight": "w"}, "data.weight", ["", "w"]),
         (CSV, {"path": "b.csv"}, "data", ["csv med.csv", "csv b.csv"]),
         (CSV, {"separator": ";"}, "data.separator", [",", ";"]),
-        (CSV, {"target_transform": "log"}, "data.target_transform", ["", "log"]),
-        (CSV, {"split": {"val": 0.5, "group": None}}, "data.split", ["", "val = 0.5"]),
+        (CSV, {"target_transform": "log"}, "data.target_transform", ["none", "log"]),
+        (CSV, {"split": {"val": 0.5}}, "data.split", [f"val = 0.2{REST}", f"val = 0.5{REST}"]),
         (NPZ, {"y": "b"}, "data.y", ["", "b"]),
         (NPZ, {"x": "x2"}, "data.x", ["x", "x2"]),
         (PYTHON, {"args": {"scale": 9.0}}, "data.args", ["scale = 1.0", "scale = 9.0"]),
@@ -233,6 +234,14 @@ def test_studies_with_other_features_of_the_same_rows_are_compared(tmp_path: Pat
     found, table, *_ = comparison_view(pair)
     assert found["text"] == "These studies differ in data.drop: their features are not the same."
     assert [row[1] for row in table["rows"]] == ["", "a, b"]
+
+
+def test_a_setting_that_an_earlier_version_did_not_have_has_its_default(tmp_path: Path) -> None:
+    now = {**CSV, "impute": "none", "split": {"val": 0.2, "test": 0.1, "train_on": "train"}}
+    assert comparison_view([study_of(tmp_path, CSV), study_of(tmp_path, now)])[0]["kind"] == "rows"
+    differing = {**now, "impute": "mean"}
+    found, *_ = comparison_view([study_of(tmp_path, CSV), study_of(tmp_path, differing)])
+    assert "differ in data.impute" in found["text"]
 
 
 def test_data_of_the_same_settings_with_other_contents_is_not_compared_silently(

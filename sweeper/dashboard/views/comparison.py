@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweeper.config.tables import kind_of
 from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.study import PublishedStudy
@@ -70,12 +71,20 @@ def unique_names(studies: Sequence[PublishedStudy]) -> list[str]:
 
 def _source(study: PublishedStudy) -> dict[str, str]:
     """The settings of a study's data, by the words of the study file; empty if not published."""
-    data = dict(_settings(study).get("data", {}))
+    data = _data(_settings(study))
     named = [str(data.pop(key)) for key in _NAMED if data.get(key)]
-    if isinstance(split := data.get("split"), Mapping):
-        data["split"] = {key: value for key, value in split.items() if key != "seed"}
     others = {f"data.{key}": _text(value) for key, value in data.items()}
     return {"data": " ".join(named)} | others
+
+
+def _data(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a study's data but its seed, with defaults that its version did not have."""
+    recorded = settings.get("data", {})
+    kind, _ = kind_of("data", {"data": recorded}, lambda key: False)
+    defaults = kind.model_construct().model_dump(mode="json") if kind else {}
+    split = {**defaults.get("split", {}), **recorded.get("split", {})}
+    split.pop("seed", None)
+    return {**defaults, **recorded, "split": split}
 
 
 def _settings(study: PublishedStudy) -> Mapping[str, Any]:
@@ -128,7 +137,8 @@ def _preparation(settings: Mapping[str, Any]) -> list[Any]:
     study, model, search = (settings.get(name, {}) for name in ("study", "model", "search"))
     return [
         settings.get("edition"),
-        settings.get("data"),
+        _data(settings),
+        settings.get("data", {}).get("split", {}).get("seed"),
         settings.get("train", {}).get("loss"),
         settings.get("execution", {}).get("precision"),
         *map(study.get, _SPLIT),
