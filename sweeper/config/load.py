@@ -43,6 +43,7 @@ _BRACKETS = re.compile(r"[\[{]")
 # tables whose keys name tables, and those whose keys name layers
 _BY_NAME = ("train.losses", "train.phases")
 _BY_LAYER = ("optimizer.decay",)
+_OF_ENTRIES = ("type", "same_as")  # one of them is in each entry of a search
 
 
 def read_overrides(texts: Sequence[str], given_by: str = COMMAND_LINE) -> list[tuple[str, object]]:
@@ -127,20 +128,21 @@ def _has_settings(key: str, table: RawTable) -> bool:
     """Whether a table changes settings one by one, rather than being the value of one.
 
     A table that says its name or kind, such as `study.pruner`, is a value as a whole, and so is an
-    entry of a search.
+    entry of a search that says its type. Those under names of users, such as parts, are not.
     """
     first, *rest = key.split(".")
     if not rest:
         return first in (*TABLES, "search")
     if first == "search":
-        return not is_entry(table)
-    is_kind = not {"name", "kind"}.isdisjoint(table)
-    if not table or is_kind or key in _BY_LAYER or any("." in str(name) for name in table):
+        return not is_entry(table) or (bool(table) and table.keys().isdisjoint(_OF_ENTRIES))
+    if not table or key in _BY_LAYER or any("." in str(name) for name in table):
         return False
     around = key.rpartition(".")[0]
     is_part = around in UNDER_NAMES and key not in all_settings()
-    is_named = not {key, around}.isdisjoint(_BY_NAME)
-    return is_part or is_named or any(one.startswith(f"{key}.") for one in all_settings())
+    if is_part or not {key, around}.isdisjoint(_BY_NAME):
+        return True
+    is_kind = not {"name", "kind"}.isdisjoint(table)
+    return not is_kind and any(one.startswith(f"{key}.") for one in all_settings())
 
 
 def _keys_of_none(key: str, value: object) -> Iterator[str]:

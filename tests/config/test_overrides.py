@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.config.load import read_overrides
+from sweeper.config.load import override_texts, read_overrides
 from sweeper.errors import Problem
 from tests.config.conftest import Read, Refused
 
@@ -148,3 +148,17 @@ def test_text_may_begin_with_a_bracket(given: str) -> None:
 
 def test_a_path_may_begin_with_a_bracket(read: Read) -> None:
     assert str(read("", "", "results.dir=[a]").run_dir) == "[a]"
+
+
+def test_parts_and_losses_change_only_in_the_settings_that_an_override_names() -> None:
+    overrides = {
+        "model": {"generator": {"kind": "mlp", "width": 24}},
+        "train.losses": {"data": {"kind": "mae"}},
+        "train.phases": {"fit": {"loss": "data"}},
+    }
+    assert override_texts(overrides) == [
+        'model.generator.kind="mlp"',
+        "model.generator.width=24",
+        'train.losses.data.kind="mae"',
+        'train.phases.fit.loss="data"',
+    ]

@@ -373,6 +373,10 @@ def test_overrides_by_table_change_only_the_settings_that_they_name() -> None:
             {"search": {"model": {"width": {"type": "int", "low": 8, "high": 32}}}},
             {"search": {**whole["search"], "model.width": width}},
         ),
+        (
+            {"search": {"model.width": {"high": 32}}},
+            {"search": {**whole["search"], "model.width": width}},
+        ),
     ):
         assert changed(overrides) == {**whole, **expected}
     percentile = {"name": "percentile", "percentile": 30.0}
