@@ -25,7 +25,8 @@ VALUE = " (value)"
 CAPTURED = " (defaults and captured values)"
 ATTRIBUTES = " (attributes)"
 _PLAIN = (bool, int, float, str, bytes, tuple)
-_SCALARS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range)
+# types of values without parts
+SCALARS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME"}
 # what dataclasses and abstract classes add to a class
 _GENERATED = {
@@ -181,9 +182,7 @@ class _Parts:
 
     def add_captured(self, function: FunctionType) -> bool:
         """Add the defaults and captured values of a function; returns whether there are any."""
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        captured = {name: _content(cell) for name, cell in cells.items() if name != "__class__"}
-        given = (function.__defaults__, function.__kwdefaults__, captured)
+        given = (function.__defaults__, function.__kwdefaults__, captured_by(function))
         if not any(given):
             return False
         for one in given:
@@ -195,7 +194,7 @@ class _Parts:
         begun = self._count
         self.names += [base.__name__ for base in kind.__bases__ if base.__module__ == MAIN]
         for name, attribute in vars(kind).items():
-            if name in _GENERATED or isinstance(attribute, _SCALARS):
+            if name in _GENERATED or isinstance(attribute, SCALARS):
                 continue
             value = undecorated(getattr(kind, name))
             value = getattr(value, "__func__", value)
@@ -231,7 +230,7 @@ class _Parts:
     def _add(self, value: Any) -> None:
         unwrapped = undecorated(value) if callable(value) else value
         kind = _kind_of(value)
-        if isinstance(value, _SCALARS):
+        if isinstance(value, SCALARS):
             self._note(type(value).__name__, value)
         elif isinstance(value, list | tuple):
             self._add_all(kind, cast("Sequence[Any]", value))
@@ -321,6 +320,12 @@ class _Parts:
         self.hash.update(f"{parts!r}\n".encode("utf-8", "backslashreplace"))
 
 
+def captured_by(function: FunctionType) -> dict[str, Any]:
+    """The values of variables around a function that it refers to, by name."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: _content(cell) for name, cell in cells if name != "__class__"}
+
+
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -373,7 +378,7 @@ def _plain_text(value: Any) -> str | None:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(_is_plain(each) for each in cast("tuple[Any, ...]", value))
-    return isinstance(value, _SCALARS)
+    return isinstance(value, SCALARS)
 
 
 def code_of(function: Any) -> tuple[str | None, Sequence[str]]:

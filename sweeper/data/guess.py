@@ -209,6 +209,7 @@ def _guess(
     counts = of_each[of_each > 0]  # pandas counts all categories of a type
     if len(counts) == 1 and not may_be_constant:
         raise DataError(_constant_target(place, target, counts, option))
+    number_texts = _as_text(usable, words)
     return Guess(
         source,
         target,
@@ -224,11 +225,11 @@ def _guess(
         rarest=int(counts.min()) if len(counts) else 0,
         commonest=int(counts.max()) if len(counts) else 0,
         gaps=len(whole.frame) - len(raw.frame),
-        as_text={**_gap_classes(usable, labels, words), **_as_text(usable, words)},
+        as_text={**_gap_classes(usable, labels, words), **number_texts},
         stray=stray,
         codes=_codes(labels),
         is_text=not stray and not is_numeric_dtype(plain_target.dtype),
-        as_numbers=_as_text(usable, words).get(target, ""),
+        as_numbers=number_texts.get(target, ""),
         settings=whole.csv.dialect.instead_of(USUAL) if whole.csv else {},
         words=as_missing,
         missing_values=used.words_of_numbers if as_missing else (),

@@ -183,8 +183,8 @@ def _rare_classes(config: StudyConfig, data: Dataset) -> Iterator[str]:
     ]
     if others := len(rare) - len(shown):
         shown.append(f"there {'is' if others == 1 else 'are'} {others} more")
-    what, are = ("a class", "is") if len(rare) == 1 else ("classes", "are")
-    few = f"{what} with fewer than {_FEW_ROWS} rows, which {are} hardly learnt"
+    what = "a class" if len(rare) == 1 else "classes"
+    few = f"{what} with fewer than {_FEW_ROWS} rows, too few to learn from"
     yield f"{few}: {listed(shown)}; fix the labels, or add rows"
 
 

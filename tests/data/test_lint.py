@@ -36,7 +36,7 @@ def test_rare_classes_are_reported_in_quotes(
 ) -> None:
     assert told_of(make_study(CSV, GOOD)) == ()
     assert told_of(make_study(CSV, GOOD + "1,Stays \n")) == (
-        "a class with fewer than 5 rows, which is hardly learnt: 'Stays ' has 1 (did you mean "
+        "a class with fewer than 5 rows, too few to learn from: 'Stays ' has 1 (did you mean "
         "'Stays'?); fix the labels, or add rows",
     )
     many = "".join(f"1,{name}\n" for name in "abcdefgh")
@@ -46,7 +46,7 @@ def test_rare_classes_are_reported_in_quotes(
     others = make_study(CSV, GOOD + "1,stays\n2,Lost\n3,Lost\n")
     (told,) = check(others).warnings
     assert told == (
-        "classes with fewer than 5 rows, which are hardly learnt: 'Lost' has 2 and 'stays' has 1 "
+        "classes with fewer than 5 rows, too few to learn from: 'Lost' has 2 and 'stays' has 1 "
         "(did you mean 'Stays'?); fix the labels, or add rows"
     )
     seen: list[str] = []
