@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
 GUIDES = Path(__file__).resolve().parents[2] / "sweeper" / "guide"
+_WIDTH = 140  # of prose in the guides
 
 
 def write_guide(part: str, script: str, lines: Iterable[str], guide: str = "benchmarks") -> None:
@@ -15,5 +17,15 @@ def write_guide(part: str, script: str, lines: Iterable[str], guide: str = "benc
     head, found, rest = path.read_text(encoding="utf-8").partition(begin)
     _, closed, tail = rest.partition(end)
     assert found and closed, f"{path.name} has no part {part!r}"
-    written = "".join(f"{line}\n" for line in lines)
+    written = "".join(f"{_wrapped(line)}\n" for line in lines)
     path.write_text(f"{head}{begin}{written}{end}{tail}", encoding="utf-8")
+
+
+def _wrapped(line: str) -> str:
+    """A line of prose as a paragraph; rows of tables stay as they are."""
+    if line.startswith("|") or len(line) <= _WIDTH:
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(
+        line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
