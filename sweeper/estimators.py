@@ -383,7 +383,7 @@ class _Sweep(BaseEstimator, ABC):
         }
         if self.search is not None:
             own["search"] = self.search
-        if {"data.split.group", "data.split.time"} & settings.keys():
+        if {f"data.split.{way}" for way in ("group", "time", "column")} & settings.keys():
             own.pop("data.split.stratify", None)
         replaced = {key for key in own for other in settings if f"{other}.".startswith(f"{key}.")}
         own = {key: value for key, value in own.items() if key not in replaced}

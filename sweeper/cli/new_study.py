@@ -196,6 +196,9 @@ def _describe_guess(
             f"rows are split at random; if they are a series in time, test on the latest: "
             f"{_split_by_time(guessed.time)} in [data]"
         )
+    if guessed.given_split:
+        name, setting = guessed.given_split, f"{_given_split(guessed.given_split)} in [data]"
+        yield f"'{name}' is a feature; if it says how to split the rows, write {setting}"
     if guessed.weight:
         setting = f"weight = {toml_value(guessed.weight)} in [data]"
         yield f"'{guessed.weight}' is a feature; if it says how much a row counts, write {setting}"
@@ -211,6 +214,10 @@ def _describe_guess(
 def _split_by_time(name: str) -> str:
     """The setting that validates and tests on the latest rows."""
     return f"split = {{ val = 0.2, test = 0.1, time = {toml_value(name)} }}"
+
+
+def _given_split(name: str) -> str:
+    return f"split = {{ column = {toml_value(name)} }}"
 
 
 def study_text(template: Template, written_to: Path) -> str:
@@ -282,6 +289,9 @@ def table_study_text(
     if guessed.time:
         by_time = _comment(f"{_split_by_time(guessed.time)}  # instead, for a series in time")
         lines.insert(_line(text, "data.split"), by_time)
+    if guessed.given_split:
+        given = _comment(f"{_given_split(guessed.given_split)}  # instead, if it says how to split")
+        lines.insert(_line(text, "data.split"), given)
     path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
     between = lines[path:drop]
     return "".join([*lines[:path], *others, *between, *reasons[:_MAX_REASONS], *lines[drop:]])

@@ -106,6 +106,11 @@ class SplitTable(Table):
         description="column to sort the rows by; the last rows are for testing",
         examples=["day"],
     )
+    column: NonEmptyStr | None = Field(
+        default=None,
+        description="column that says train, val or test in each row; val is drawn if none is",
+        examples=["split"],
+    )
     as_feature: bool = Field(
         default=False, description="whether the group or time column is also a feature"
     )
@@ -128,7 +133,12 @@ def _nothing_to_train_on(split: SplitTable) -> Iterable[Flaw]:
 
 
 def _several_ways_to_split(split: SplitTable) -> Iterable[Flaw]:
-    ways = {"stratify": split.stratify, "group": split.group, "time": split.time}
+    ways = {
+        "stratify": split.stratify and split.column is None,  # rows for validation may be drawn
+        "group": split.group,
+        "time": split.time,
+        "column": split.column,
+    }
     chosen = [way for way, value in ways.items() if value]
     for way in chosen[1:]:
         yield Flaw(

@@ -451,8 +451,8 @@ class StudyConfig(Table):
     def canonical(self) -> dict[str, Any]:
         """All settings including defaults, as JSON; equal for studies that mean the same.
 
-        Edition 1, no `traced_arguments`, the usual `data.target_scale` and no `data.weight` are
-        left out, as in records of versions before these.
+        Edition 1, no `traced_arguments`, the usual `data.target_scale`, no `data.weight`
+        and no `data.split.column` are left out, as in records of versions before these.
         """
         unknown_before = {
             "edition": self.edition == 1,
@@ -463,7 +463,10 @@ class StudyConfig(Table):
             "target_scale": self.data.target_scale in (None, self.data.usual_target_scale),
             "weight": self.data.weight_column is None,
         }
-        exclude["data"] = {name for name, is_out in unknown_of_data.items() if is_out}
+        of_data: dict[str, Any] = {name: True for name, is_out in unknown_of_data.items() if is_out}
+        if self.data.split.column is None:
+            of_data["split"] = {"column"}
+        exclude["data"] = of_data
         settings = self.model_dump(mode="json", exclude=exclude)
         links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
         return {**settings, "search": {**settings["search"], **links}}

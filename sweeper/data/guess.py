@@ -31,6 +31,7 @@ from sweeper.data.csv_dialect import likely_dialect
 from sweeper.data.csv_file import CSV_SUFFIXES, USUAL, CsvFile
 from sweeper.data.csv_reader import codes_of, read_csv_table
 from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
+from sweeper.data.given_split import splits_rows
 from sweeper.data.identifiers import row_id_reason
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.lint import DATE, describe_missing_words, missing_classes
@@ -123,6 +124,8 @@ class Guess:
     """Further remarks about columns."""
     time: str = ""
     """A column by which the rows can be split in the order of time; else empty."""
+    given_split: str = ""
+    """A column that says train, val or test in each row; else empty."""
     weight: str = ""
     """A column with the name and the values of weights of rows; else empty."""
     has_gaps: bool = False
@@ -237,6 +240,7 @@ def _guess(
         time=next((name for name in dates if times(usable.frame[name]).notna().all()), ""),
         # a category of numbers would be refused, too
         has_gaps=replace(usable, categories=frozenset[str]()).has_gaps_in_numbers,
+        given_split=next((name for name in kept if splits_rows(usable.frame[name])), ""),
         weight=next((name for name in kept if _may_be_weights(usable.frame[name])), ""),
     )
 

@@ -41,7 +41,8 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
         DataError: the file does not exist, or its arrays are not rows of one table.
     """
     path = find_file(config, data.path, "data.path", ".npz")
-    ways = {"data.split.group": data.split.group, "data.split.time": data.split.time}
+    split = data.split
+    ways = {f"data.split.{way}": getattr(split, way) for way in ("group", "time", "column")}
     y = None if config.train.target is None else data.y or "y"
     ways |= {"data.mode": data.mode, "data.weight": data.weight}
     named = {"data.x": data.x, "data.y": y, **ways}

@@ -55,7 +55,7 @@ def read_parquet(config: StudyConfig, data: ParquetTable) -> RawData:
         DataError: no file matches, one cannot be read, or their columns differ.
     """
     paths, key = parquet_files(config, data), "data.path" if config.rows is None else "data"
-    others = data.split.group, data.split.time, data.weight
+    others = data.split.group, data.split.time, data.split.column, data.weight
     wanted = {name for name in (*data.target, *others) if name}
     partitions: Partitions = {}
     try:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.data.columns import check_kind
 from sweeper.data.folds import grouped_folds
+from sweeper.data.given_split import given_notes, given_problems, given_sizes, given_split
 from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import SplitSizes, split_sizes
@@ -27,9 +29,12 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     group = config.data.split.group
     if unfit:
         return
+    given = given_split(config, raw)
     n_wholes = len(raw.frame) if group is None else raw.frame[group].nunique()
     whole = "row" if group is None else "group"
     sizes = split_sizes(config, n_wholes)
+    if given is not None:
+        n_wholes, sizes = len(given.train), given_sizes(config, given)
     if sizes.folds > sizes.train > 0:
         found = f"{sizes.folds} folds of {counted(sizes.train, whole)}"
         yield config.problem("study.folds", found, f"write {sizes.train} at most")
@@ -42,24 +47,26 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     else:
         least = sizes.least_train if group is None else _least_train(config, raw)
         yield from _batch_problems(config, least)
-    if config.data.split.stratify:
-        yield from _stratify_problems(config, raw, sizes)
+    rows = np.arange(len(raw.frame)) if given is None else given.drawn_from(config)
+    if config.data.split.stratify and len(rows):
+        yield from _stratify_problems(config, raw, sizes, rows)
 
 
-def group_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Warnings about groups that may be one, so that its rows may be in several splits."""
+def split_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
+    """Warnings about groups that may be one, whose rows may be in several splits, and the like."""
     name = config.data.split.group
     if name is not None and (alike := same_but_for_looks(raw.frame[name].unique())):
         yield f"column '{name}' has groups {alike}, but count as different ones; write them alike"
+    yield from given_notes(config, raw)
 
 
 def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
-    """Problems with the column that splits the rows by group or time."""
+    """Problems with the column that splits the rows by group, by time or by name."""
     ways = config.data.split
     if ways.train_on != "train" and config.study.folds is not None:
         found = f"{ways.train_on}, but each training leaves out a fold"
         yield config.problem("data.split.train_on", found, "remove it, or remove study.folds")
-    for way, name in (("group", ways.group), ("time", ways.time)):
+    for way, name in (("group", ways.group), ("time", ways.time), ("column", ways.column)):
         if name is None:
             continue
         key = f"data.split.{way}"
@@ -72,6 +79,8 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             yield config.problem(key, f"'{name}' is the target", "name another column")
         elif gaps := np.flatnonzero(raw.frame[name].isna()).tolist():
             yield config.problem(key, raw.describe_rows(name, gaps, "missing"), "write them")
+        elif way == "column":
+            yield from given_problems(config, raw, name)
         elif way == "group" and not _has_order(raw.frame[name]):
             found = f"column '{name}' of {raw.name} holds {check_kind(raw.frame[name])}"
             yield config.problem(key, found, "write numbers or text")
@@ -114,7 +123,10 @@ def _batch_problems(config: StudyConfig, least: int) -> Iterator[Problem]:
         yield config.problem(key, found, f"write {least} at most")
 
 
-def _stratify_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> Iterator[Problem]:
+def _stratify_problems(
+    config: StudyConfig, raw: RawData, sizes: SplitSizes, rows: NDArray[np.intp]
+) -> Iterator[Problem]:
+    """Problems with keeping classes in proportion in the splits that are drawn from `rows`."""
     if config.train.target != "classes":
         found = f"{config.train.loss} has no classes to keep in proportion"
         yield config.problem("data.split.stratify", found, "write stratify = false")
@@ -123,16 +135,18 @@ def _stratify_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> 
         and raw.targets[0] in raw.frame
         and check_kind(raw.frame[raw.targets[0]]) is None
     ):
-        yield from _rare_class_problems(config, raw, sizes)
+        yield from _rare_class_problems(config, raw, sizes, rows)
         yield from _small_part_problems(config, raw, sizes)
 
 
-def _rare_class_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> Iterator[Problem]:
-    rows_of = raw.frame.groupby(raw.targets[0]).indices
+def _rare_class_problems(
+    config: StudyConfig, raw: RawData, sizes: SplitSizes, rows: NDArray[np.intp]
+) -> Iterator[Problem]:
+    rows_of = raw.frame.iloc[rows].groupby(raw.targets[0]).indices
     rare = [
-        f"'{name}' has {len(rows)} ({raw.places([int(row) for row in rows])})"
-        for name, rows in rows_of.items()
-        if len(rows) < sizes.n_splits
+        f"'{name}' has {len(found)} ({raw.places(rows[found].tolist())})"
+        for name, found in rows_of.items()
+        if len(found) < sizes.n_splits
     ]
     if rare:
         more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""

@@ -33,7 +33,7 @@ from sweeper.data.folds import with_folds
 from sweeper.data.memory import block_bytes, check_host
 from sweeper.data.npz import read_npz
 from sweeper.data.parquet import read_parquet
-from sweeper.data.part_checks import group_notes
+from sweeper.data.part_checks import split_notes
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import notes
 from sweeper.data.split import Split, groups_of, split_rows
@@ -139,7 +139,7 @@ def read(config: StudyConfig) -> RawData:
         raise DataError(config.problem(raw.key, found, "give each column its own name"))
     raw = replace(raw, frame=native(raw.frame))
     ways = config.data.split
-    splitting = () if ways.as_feature else (ways.group, ways.time)
+    splitting = (ways.column, *(() if ways.as_feature else (ways.group, ways.time)))
     weight = config.data.weight_column
     aside = tuple(name for name in (*splitting, raw.mode, weight) if name)
     listed_ones = config.data.categorical_columns
@@ -206,7 +206,7 @@ def prepare(config: StudyConfig) -> Dataset:
     categories = categories_of(config, raw, split)
     check_preparation_memory(config, raw, categories)
     data, groups = encode(config, raw, split, categories), groups_of(config, raw)
-    data = replace(data, notes=(*raw.notes, *notes(config, raw), *group_notes(config, raw)))
+    data = replace(data, notes=(*raw.notes, *notes(config, raw), *split_notes(config, raw)))
     data = replace(data, bins=bins_of(config, raw, data))
     of_training = None if groups is None else groups[split.train]
     scaled = scaled_features(config, raw, data)

@@ -50,6 +50,6 @@ def can_stratify(config: StudyConfig, rows_of_classes: Iterable[int]) -> bool:
     Classes have these numbers of rows.
     """
     ways, rows = config.data.split, [*rows_of_classes]
-    if not rows or ways.stratify or ways.group is not None or ways.time is not None:
+    if not rows or ways.stratify or any((ways.group, ways.time, ways.column)):
         return False
     return min(rows) >= split_sizes(config, sum(rows)).n_splits

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from sweeper.config import StudyConfig
+from sweeper.data.given_split import GivenSplit, given_sizes, given_split
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import SplitSizes, split_sizes
 from sweeper.errors import DataError
@@ -53,20 +56,48 @@ def _disjoint_split(config: StudyConfig, raw: RawData) -> Split:
     ways = config.data.split
     if ways.time is not None:
         return _by_time(config, times(raw.frame[ways.time]))
+    if (given := given_split(config, raw)) is not None:
+        return _given(config, raw, given)
     groups = groups_of(config, raw)
     if groups is not None:
         sizes = split_sizes(config, len(np.unique(groups)))
         return _drawn(len(groups), sizes, lambda *part: _draw_groups(config, groups, *part))
     sizes = split_sizes(config, len(raw.frame))
-    classes = None
-    if ways.stratify:  # by index, since scikit-learn would add up their values
-        classes = np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)[1]
+    with _too_few_of_a_class(config):
+        draw = partial(_draw, config, _classes(config, raw))
+        return _drawn(len(raw.frame), sizes, draw)
+
+
+def _classes(config: StudyConfig, raw: RawData) -> NDArray[np.intp] | None:
+    """The class of each row, if splits have the same proportions of classes.
+
+    It is an index, since scikit-learn would add up values.
+    """
+    if not config.data.split.stratify:
+        return None
+    return np.unique(raw.frame[raw.targets[0]].to_numpy(), return_inverse=True)[1]
+
+
+@contextmanager
+def _too_few_of_a_class(config: StudyConfig) -> Iterator[None]:
     try:
-        return _drawn(len(raw.frame), sizes, lambda *part: _draw(config, classes, *part))
+        yield
     except ValueError as error:
         found = "the shares leave too few rows of a class to keep it in proportion"
         hint = "write other shares or stratify = false"
         raise DataError(config.problem("data.split", found, hint)) from error
+
+
+def _given(config: StudyConfig, raw: RawData, given: GivenSplit) -> Split:
+    """The splits that a column gives; rows for validation are drawn if it has none."""
+    drawn, sizes = given.drawn_from(config), given_sizes(config, given)
+    if not len(drawn):
+        return Split(given.train, given.val, given.test)
+    if not sizes.val:  # with folds
+        return Split(drawn, np.empty(0, np.intp), given.test)
+    with _too_few_of_a_class(config):
+        train, val = _draw(config, _classes(config, raw), drawn, sizes.val)
+    return Split(train, val, given.test)
 
 
 def groups_of(config: StudyConfig, raw: RawData) -> NDArray[np.intp] | None:

@@ -47,7 +47,7 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     # standard output belongs to the program
     with redirect_stdout(sys.stderr):
         returned = _returned(config, data)
-    wanted = (*data.target, data.split.group, data.split.time, data.weight)
+    wanted = (*data.target, data.split.group, data.split.time, data.split.column, data.weight)
     if isinstance(returned, pd.DataFrame):
         frame, targets = with_text_labels(with_index(returned, wanted)), data.target
     else:

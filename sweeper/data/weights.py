@@ -64,6 +64,7 @@ def _other_role(config: StudyConfig, raw: RawData, name: str) -> str:
         "in data.categorical_columns": config.data.categorical_columns,
         "the column of data.split.group": (split.group,),
         "the column of data.split.time": (split.time,),
+        "the column of data.split.column": (split.column,),
         "the array of data.mode": (raw.mode,),
     }
     return next((role for role, names in roles.items() if name in names), "")

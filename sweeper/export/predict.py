@@ -199,8 +199,8 @@ def _aside(record: Mapping[str, Any]) -> Iterator[str]:
     yield from record["data"]["targets"]
     yield from table.get("drop", ())
     ways = table["split"]
-    others = ways["group"], ways["time"], table.get("mode"), table.get("weight")
-    yield from (name for name in others if name)
+    yield from (name for way in ("group", "time", "column") if (name := ways.get(way)))
+    yield from (name for key in ("mode", "weight") if (name := table.get(key)))
 
 
 def _columns(

@@ -235,6 +235,23 @@ def test_init_comments_the_setting_that_weights_rows(
         assert prepare(load(study)).n_features == 1
 
 
+def test_init_comments_the_setting_that_splits_rows_as_a_column_says(command: CommandLine) -> None:
+    part = np.array(["train", "train", "train", "val", "test"])[np.arange(100) % 5]
+    table = pd.DataFrame({"size": np.arange(100) % 7, "part": part, "kind": ["a", "b"] * 50})
+    table.to_csv(command.directory / "rows.csv", index=False)
+    done = command("init", "--data", "rows.csv")
+    given = 'split = { column = "part" }'
+    told = f"rows.csv: 'part' is a feature; if it says how to split the rows, write {given} in"
+    assert told in done.stderr
+    study = command.directory / "study.toml"
+    lines = study.read_text().splitlines(keepends=True)
+    (comment,) = [line for line in lines if line.startswith(f"# {given}  # ")]
+    text = "".join(line for line in lines if not line.startswith("split "))
+    study.write_text(text.replace(comment, comment[2:]))
+    data = prepare(load(study))
+    assert (data.n_features, len(data.x_train), len(data.y_test)) == (1, 60, 20)
+
+
 def test_init_comments_the_setting_that_keeps_words_as_categories(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {"size": np.arange(60.0), "region": ["NA", "EU"] * 30, "y": ["a", "a", "b"] * 20}

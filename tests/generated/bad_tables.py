@@ -93,9 +93,9 @@ def _studies(draw: Draw, names: list[str], file: str, loss: str) -> Study:
         data["class_weights"] = draw(st.sampled_from(["balanced", {"a": 2.0}, {"1": 0.5}]))
     split: Study = {"val": draw(st.sampled_from([0.2, 0.5])), "test": 0.1}
     if _in(draw, 4):
-        way = draw(st.sampled_from(["stratify", "group", "time"]))
+        way = draw(st.sampled_from(["stratify", "group", "time", "column"]))
         split[way] = True if way == "stratify" else draw(column) or "a"
-        if way != "stratify" and _in(draw, 4):
+        if way in ("group", "time") and _in(draw, 4):
             split["as_feature"] = True
     study: Study = {"name": "t", "metric": "val_loss", "direction": "minimize", "n_trials": 2}
     if _in(draw, 8):

@@ -91,11 +91,12 @@ def splits(draw: Draw, frame: Frame, *, has_columns: bool) -> Study:
     for name in draw(some(["val", "test"])):
         table[name] = draw(values({}, f"data.split.{name}"))
     ways = ["none", *(["stratify"] if frame.task == "classes" else [])]
-    way = draw(st.sampled_from([*ways, *(["group", "time"] if has_columns else [])]))
+    columns = ["group", "time", "column"] if has_columns else []
+    way = draw(st.sampled_from([*ways, *columns]))
     if way == "stratify":
         table["stratify"] = True
     elif way != "none":
-        table[way] = {"group": "size", "time": "id"}[way]
-        if draw(st.booleans()):
+        table[way] = {"group": "size", "time": "id", "column": "part"}[way]
+        if way != "column" and draw(st.booleans()):
             table["as_feature"] = draw(st.booleans())
     return table

@@ -75,6 +75,7 @@ def table(*, has_gaps: bool) -> pd.DataFrame:
         "gap": i * 5 % 11 / 2,
         "label": np.array(CLASSES["label"])[i % 3],
         "sign": np.array(CLASSES["sign"])[i % 2],
+        "part": np.array(["train", "Val", "train", "test", "train"])[i % 5],
         "price": i / 4,
         "cost": i * 7 % 50 / 2,
     }
@@ -103,5 +104,6 @@ def write_files(directory: Path) -> None:
             prices=frame[[*NUMBERS]].to_numpy(float),
             label=np.arange(N_ROWS) % 3,
             sign=np.arange(N_ROWS) % 2,
+            part=frame["part"].to_numpy(str),
             **arrays,
         )

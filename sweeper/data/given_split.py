@@ -1,0 +1,110 @@
+"""The split that a column of the data gives: training, validation or testing for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sweeper.config import StudyConfig
+from sweeper.config.data import SplitTable
+from sweeper.config.refusals import format_value
+from sweeper.data.raw import RawData
+from sweeper.data.sizes import SplitSizes
+from sweeper.errors import Problem, listed
+
+_KEY = "data.split.column"
+# what a row may say, in any case
+_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+_VALUES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSplit:
+    """The rows that a column says are for training, for validation and for testing."""
+
+    train: NDArray[np.intp]
+    val: NDArray[np.intp]
+    test: NDArray[np.intp]
+
+    def drawn_from(self, config: StudyConfig) -> NDArray[np.intp]:
+        """The rows from which those for validation are drawn, in their order; none if given.
+
+        Folds are drawn from all rows that are not for testing.
+        """
+        if config.study.folds is not None:
+            return np.sort(np.concatenate([self.train, self.val]))
+        return self.train[:0] if len(self.val) else self.train
+
+
+def given_split(config: StudyConfig, raw: RawData) -> GivenSplit | None:
+    """The rows of each split by `data.split.column`; None if the study has no such column."""
+    name = config.data.split.column
+    if name is None:
+        return None
+    parts = _parts(raw.frame[name])
+    return GivenSplit(*(np.flatnonzero(parts == part) for part in ("train", "val", "test")))
+
+
+def given_sizes(config: StudyConfig, given: GivenSplit) -> SplitSizes:
+    """How many rows each split gets; without those for testing if others are drawn."""
+    drawn = len(given.drawn_from(config))
+    if config.study.folds is not None:
+        return SplitSizes(drawn, 0, 0, config.study.folds)
+    if drawn:
+        val = ceil(config.data.split.val * drawn)
+        return SplitSizes(drawn - val, val, 0)
+    return SplitSizes(len(given.train), len(given.val), len(given.test))
+
+
+def given_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
+    """Warnings about settings of a split that have no effect, since a column gives it."""
+    given = given_split(config, raw)
+    if given is None:
+        return
+    split, usual = config.data.split, SplitTable()
+    idle = [("test", split.test, usual.test, "testing")]
+    if not len(given.drawn_from(config)):
+        settings = (("val", split.val), ("stratify", split.stratify))
+        idle += [(key, value, getattr(usual, key), "validation") for key, value in settings]
+    for key, value, default, use in idle:
+        if value != default:
+            yield (
+                f"data.split.{key} = {format_value(value)} changes nothing: column "
+                f"'{split.column}' says which rows are for {use}; remove it"
+            )
+
+
+def _parts(column: pd.Series[Any]) -> NDArray[Any]:
+    """The split of each row; missing if the column says none."""
+    return column.astype(str).str.strip().str.lower().map(_WORDS).to_numpy(object)
+
+
+def splits_rows(column: pd.Series[Any]) -> bool:
+    """Whether each value of a column names a split, and more than one of them occurs."""
+    parts = {_WORDS.get(str(value).strip().lower()) for value in column.unique()}
+    return "train" in parts and None not in parts and len(parts) > 1
+
+
+def given_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
+    """Values of the column that name no split, or no row to train on."""
+    column = raw.frame[name]
+    parts = _parts(column)
+    hint = "write train, val or test in each row"
+    if stray := np.flatnonzero(pd.isna(parts)).tolist():
+        values = [repr(value) for value in column.iloc[stray].unique()[:_VALUES_SHOWN].tolist()]
+        is_one = len(stray) == 1
+        what = f"{'is' if is_one else 'are'} not the name of a split, such as {listed(values)}"
+        yield config.problem(_KEY, raw.describe_rows(name, stray, what), hint)
+    elif "train" not in parts:
+        found = f"column '{name}' of {raw.name} has no row for training"
+        yield config.problem(_KEY, found, hint)
