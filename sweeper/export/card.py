@@ -119,8 +119,7 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     if made is None:
         described = str(type(model).model_fields["kind"].description)
         made = described[0].upper() + described[1:]
-    member = len(config.members) > 1
-    which = f", {_member(config, record)}" if member else ""
+    which = f", {which_model(record)}" if len(config.members) > 1 else ""
     summary = f"{made} with {row['n_parameters']:,} parameters{which}, trained for "
     summary += f"{row['epochs_done']} epochs by `{config.train.program}`"
     if is_of_earlier_epoch(row, config.canonical()):
@@ -137,9 +136,10 @@ def _summary(config: StudyConfig, row: Record, record: Record) -> str:
     return f"{summary}."
 
 
-def _member(config: StudyConfig, record: Record) -> str:
-    """Which of its trial's models this is."""
-    parts = {"replicate": config.study.replicates, "fold": config.study.folds or 1}
+def which_model(record: Record) -> str:
+    """Which of its trial's models this is; empty if it has one."""
+    study = record["settings"]["study"]
+    parts = {"replicate": study.get("replicates", 1), "fold": study.get("folds") or 1}
     return ", ".join(f"{name} {record[name]}" for name, count in parts.items() if count > 1)
 
 

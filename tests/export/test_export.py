@@ -309,7 +309,8 @@ def test_the_command_writes_the_file(study: Path, command: CommandLine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     best = sweeper.open_results(study / "run").best(1)["trial_number"][0]
     assert done.stdout == (
-        f"trial {best}, described in out/mine/README.md, was written to out/mine\n"
+        f"trial {best} (replicate 1; `--member` exports another), described in "
+        "out/mine/README.md, was written to out/mine\n"
         "predict rows with `python -m sweeper predict out/mine new.csv`, "
         f'or load it in Python with `sweeper.load("out/mine")`; {TRUST_NEEDED}\n'
     )

@@ -54,12 +54,14 @@ def print_written(output: Path | str, use: str) -> None:
 
 def print_exported(number: int | None, output: Path) -> None:
     """Report that a trial, or an ensemble if None, was exported to `output`, and how to use it."""
-    from sweeper.export.card import trust_needed
+    from sweeper.export.card import trust_needed, which_model
     from sweeper.export.members import first_model
     from sweeper.programs.saved_file import read_saved
 
     record = read_saved(first_model(output), trusted=True).record
     what = "the ensemble" if number is None else f"trial {number}"
+    if number is not None and (which := which_model(record)):
+        what += f" ({which}; `--member` exports another)"
     ways = [f'load it in Python with `sweeper.load("{output}")`']
     if record["data"]["targets"]:
         place = quote(str(output))
