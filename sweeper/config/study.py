@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -24,6 +25,7 @@ from sweeper.config.reading import is_table
 from sweeper.config.refusals import format_value
 from sweeper.config.search import CategoricalSearch, SearchEntry
 from sweeper.config.table import Flaw, Table
+from sweeper.config.toml import beyond_limits
 from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
 
@@ -262,6 +264,8 @@ def read_trial(
     table: Mapping[str, object], under: str, search: Mapping[str, SearchEntry]
 ) -> tuple[dict[str, Scalar], list[Flaw]]:
     """The values of one trial by column, and their flaws, whose places begin with `under`."""
+    if beyond := [replace(flaw, key=f"{under}{flaw.key}") for flaw in beyond_limits(table)]:
+        return {}, beyond
     settings = {entry.column(key): key for key, entry in search.items()}
     values: dict[str, Scalar] = {}
     flaws: list[Flaw] = []

@@ -85,9 +85,9 @@ class Importances:
             }
             schema = importance_schema(self._config)
             write_importance(self._run_dir, schema, found, rounds, len(self._added))
+            self._published = len(self._added)
         except Exception as error:  # any error of a library: the study continues without
             _log.warning("importance.parquet was not written: %s: %s", type(error).__name__, error)
-        self._published = len(self._added)
         self._at = self._clock()
         self._cost_s = self._at - started
 

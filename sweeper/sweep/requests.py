@@ -135,7 +135,7 @@ class Requests:
         except (ValueError, RecursionError):
             raise ValueError("it is not JSON") from None
         match body:
-            case {"stop": int(number), "waits": bool(waits)} if type(number) is int:
+            case {"stop": int(number), "waits": bool(waits)} if type(number) is int and number >= 0:
                 return PendingRequest(path.stem, number, {}, waits)
             case {"enqueue": dict(table), "waits": bool(waits)}:
                 params, flaws = read_trial(table, "", self._search)

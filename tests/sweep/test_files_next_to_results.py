@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import warnings
@@ -14,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 import sweeper
-from sweeper.results.columns import IMPORTANCE
+from sweeper.results.columns import IMPORTANCE, LEAST_TRIALS
 from sweeper.results.importance import is_importance
 from sweeper.results.listing import read_trials
 from sweeper.rundir import RunDir
@@ -129,6 +130,23 @@ def test_importances_need_trials_and_never_end_a_study(
         importances.finish(1, ended)
     assert "importance.parquet was not written: " in caplog.text
     assert not (tmp_path / "run" / "importance.parquet").exists()
+
+
+def test_importances_that_could_not_be_written_are_written_later(tmp_path: Path) -> None:
+    config = study_in(tmp_path, STUDY)
+    run_dir = RunDir(tmp_path / "run")
+    importances = Importances(config, run_dir)
+    ended = EndedTrials(["maximize"], 0)
+    params = [json.dumps({"lr": 0.001 * (n + 1)}) for n in range(LEAST_TRIALS)]
+    rows = [
+        {"state": "COMPLETE", "value": float(n), "params_json": p} for n, p in enumerate(params)
+    ]
+    ended.add({n: {**row, "trial_number": n} for n, row in enumerate(rows)})
+    importances.finish(1, ended)
+    assert not run_dir.importance.exists(), "there is no directory to write it to"
+    run_dir.root.mkdir()
+    importances.finish(1, ended)
+    assert run_dir.importance.exists()
 
 
 def test_columns_are_described_next_to_the_tables(run_dir: RunDir) -> None:

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +22,7 @@ from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Study
-from sweeper.sweep.requests import PendingRequest, leave, new_request, values_asked
+from sweeper.sweep.requests import PendingRequest, Requests, leave, new_request, values_asked
 from sweeper.sweep.verify import restore_ledger
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
@@ -211,6 +212,31 @@ def test_what_nothing_takes_is_taken_by_the_next_run(
     assert "the study is finished: run it with a larger study.n_trials" in capsys.readouterr().out
     sweeper.run(study_in(tmp_path, STUDY, *FEW, "study.n_trials=8"))
     assert rows(config).query("enqueued")["params_lr"].tolist() == [0.0456, 0.0789]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"enqueue": {"optimizer.lr": 10**400}}, "optimizer.lr: an integer of more than 64 bits"),
+        (
+            {"enqueue": {"lr": reduce(lambda inner, _: {"a": inner}, range(600), 1)}},
+            "too many nest",
+        ),
+        ({"stop": -3}, "it contains no known request"),
+    ],
+)
+def test_a_file_that_is_no_request_ends_no_study(tmp_path: Path, body: dict, reason: str) -> None:
+    config = study_in(tmp_path, STUDY)
+    said: list[str] = []
+    requests = Requests(RunDir(config.run_dir), config.search, lambda e: said.append(str(e)))
+    file = RunDir(config.run_dir).requests / "1-a.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({**body, "waits": True}), encoding="utf-8")
+    assert requests.pending() == []
+    assert (reason in said[0], file.exists()) == (True, False)
+    if (values := body.get("enqueue")) is not None:
+        _, (problem,) = values_asked(config, "run", [*values.items()])
+        assert reason.rpartition(": ")[2] in str(problem)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "qmc", "cmaes", "nsgaii"])
