@@ -258,14 +258,17 @@ class RunDir:
 
     def names(self) -> Iterator[Path]:
         """Every path that the study may use directly in the run directory."""
+        yield from (*self.files(), self.confirm, self.staging, *self.directories())
+
+    def files(self) -> Iterator[Path]:
+        """Every file that the study may write directly into the run directory."""
         ledgers = (self.ledger, self.backup, self.damaged)
         yield from (Path(f"{path}{end}") for path in ledgers for end in _LOGS_OF_LEDGERS)
         yield from (self.lock, self.owner, self.status, self.stop, self.study_file, self.schema)
         yield self.rows
         yield from (self.trials, self.buckets, self.spans, self.importance, self.baseline)
         yield from (self.ensemble, self.trackers)
-        yield from (self.preparation, self.started_from, self.confirm, self.staging)
-        yield from self.directories()
+        yield from (self.preparation, self.started_from)
 
     def directories(self) -> Iterator[Path]:
         """The directories that contain only files of the study."""

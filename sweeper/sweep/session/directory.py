@@ -146,27 +146,14 @@ def obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
 
 
 def _files(run_dir: RunDir) -> Iterator[Path]:
-    yield from (run_dir.lock, run_dir.ledger, run_dir.backup, run_dir.study_file, run_dir.status)
-    yield from (
-        run_dir.rows,
-        run_dir.owner,
-        run_dir.stop,
-        run_dir.trials,
-        run_dir.buckets,
-        run_dir.importance,
-        run_dir.baseline,
-        run_dir.ensemble,
-        run_dir.schema,
-    )
-    yield from (run_dir.spans, run_dir.preparation, run_dir.started_from, run_dir.log, run_dir.left)
+    yield from (*run_dir.files(), run_dir.log, run_dir.left)
     for own in (run_dir.own_parts, run_dir.own_models, run_dir.own_checkpoints):
         yield from own()
     yield from run_dir.own_requests()
 
 
 def _directories(run_dir: RunDir) -> tuple[Path, ...]:
-    at = run_dir
-    return at.staging, at.metrics, at.checkpoints, at.models, at.logs, at.requests
+    return run_dir.staging, run_dir.confirm, *run_dir.directories()
 
 
 def make(config: StudyConfig, run_dir: RunDir) -> None:

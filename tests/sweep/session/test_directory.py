@@ -31,6 +31,8 @@ FILES = (
     "trials.parquet",
     "buckets.parquet",
     "SCHEMA.md",
+    "trackers.json",
+    "ledger.damaged.db",
     "metrics/part-000000-000000.parquet",
     "models/trial-000009.eqx",
 )
@@ -51,13 +53,16 @@ def test_a_directory_in_the_place_of_a_file_is_named(
         assert verify(study.run_dir).damage == ()
 
 
-@pytest.mark.parametrize("name", [".staging", "metrics", "checkpoints", "models", "logs"])
+@pytest.mark.parametrize(
+    "name",
+    [".staging", "metrics", "checkpoints", "models", "logs", "requests", "refit", "confirm"],
+)
 def test_other_files_in_the_place_of_a_directory_are_named(
     name: str, ended: Study, copied: Callable[[Study], Study]
 ) -> None:
     study = copied(ended)
     path = study.run_dir.root / name
-    shutil.rmtree(path)
+    shutil.rmtree(path, ignore_errors=True)
     path.touch()
     assert_named(study, name, f"it is a file, {OTHERWISE}")
 
