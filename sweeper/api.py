@@ -186,6 +186,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
             check_fits,
             devices_of,
             n_threads,
+            n_training_places,
             n_workers,
         )
         from sweeper.preflight.decay import partly_idle
@@ -222,6 +223,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
             devices=devices,
             threads=n_threads(config),
             workers=n_workers(config),
+            places=n_training_places(config),
             parallel=parallel,
             digests=plan_digests(config, data, forecast.as_dict()),
             baseline=baseline,

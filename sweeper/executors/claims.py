@@ -52,6 +52,20 @@ def n_workers(config: StudyConfig) -> int:
     return len(gpus(config)) or usable_cores()
 
 
+def n_training_places(config: StudyConfig) -> int | None:
+    """How many buckets train at full speed at the same time; None if that is not known yet.
+
+    On a CPU every thread or worker has a core of its own. On other devices several buckets share a
+    device, so that each is slower.
+    """
+    execution = config.execution
+    if execution.engine is not None:
+        return None if execution.workers == "auto" else max(1, execution.workers)
+    if jax.default_backend() != "cpu":
+        return len(devices_of(config))
+    return max(1, n_threads(config) or n_workers(config))
+
+
 def gpus(config: StudyConfig) -> tuple[str, ...]:
     """The GPUs that a study may use, as named in CUDA_VISIBLE_DEVICES."""
     return visible_gpus(os.environ)[: _most(config)]

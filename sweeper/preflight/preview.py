@@ -34,6 +34,14 @@ from sweeper.sweep.unpublished import learning_gaps
 
 
 @dataclass(frozen=True, slots=True)
+class Concurrency:
+    """How many programs compile, and how many buckets train at full speed, at the same time."""
+
+    compilers: int
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
 class DurationEstimate:
     """The predicted time of a study, also with one program per structure instead.
 
@@ -63,16 +71,16 @@ class _Programs:
     def compiling_s(self) -> float:
         return self.count * self.compile_s
 
-    def slowest_s(self, threads: int) -> float:
+    def slowest_s(self, busy: Concurrency) -> float:
         """Seconds for one of them alone: one thread compiles it, and all train its trials."""
-        at_once = min(threads, max(1.0, self.trials / self.count))
+        at_once = min(busy.places, max(1.0, self.trials / self.count))
         return self.compile_s + self.train_s / self.count / at_once
 
 
 def duration(
-    config: StudyConfig, forecast: Forecast, plan: Plan, threads: int, devices: int
+    config: StudyConfig, forecast: Forecast, plan: Plan, busy: Concurrency, devices: int
 ) -> DurationEstimate:
-    """The duration of a study whose first round is `plan`, with this many threads or workers."""
+    """The duration of a study whose first round is `plan`."""
     exact = [*_exact(forecast)]
     blocks = [block for block, _ in _blocks(forecast)]
     programs = [_Programs(1, one.compile_s, one.train_s, one.trials) for one in blocks]
@@ -85,7 +93,7 @@ def duration(
     start_s = forecast.costs.start_s
     if any(bucket.side == "process" for bucket in plan.buckets):
         start_s += forecast.costs.worker_start_s
-    total_s = start_s + _busy_s(programs, threads)
+    total_s = start_s + _busy_s(programs, busy)
     if config.execution.strategy == "switch":
         total_s = start_s + compile_s + train_s / devices
     is_known = bool(programs)
@@ -96,7 +104,7 @@ def duration(
         total_s=total_s * is_known,
         exact_compile_s=exact_compile_s,
         exact_train_s=exact_train_s,
-        exact_total_s=(start_s + _busy_s(exact, threads)) * is_known,
+        exact_total_s=(start_s + _busy_s(exact, busy)) * is_known,
     )
 
 
@@ -135,10 +143,11 @@ def _sums(programs: Sequence[_Programs]) -> tuple[float, float]:
     return sum(each.compiling_s for each in programs), sum(each.train_s for each in programs)
 
 
-def _busy_s(programs: Sequence[_Programs], threads: int) -> float:
-    """Seconds until all is trained: threads share the work, but one thread compiles a class."""
-    slowest_s = max((each.slowest_s(threads) for each in programs), default=0.0)
-    return max(sum(_sums(programs)) / threads, slowest_s)
+def _busy_s(programs: Sequence[_Programs], busy: Concurrency) -> float:
+    """Seconds until all is trained: the work is shared, but one thread compiles a class."""
+    slowest_s = max((each.slowest_s(busy) for each in programs), default=0.0)
+    compile_s, train_s = _sums(programs)
+    return max(compile_s / busy.compilers + train_s / busy.places, slowest_s)
 
 
 def switch_classes(plan: Plan, devices: int) -> Iterator[dict[str, Any]]:
@@ -277,6 +286,8 @@ class Preview:
     devices: int
     threads: int
     workers: int
+    places: int | None
+    """How many buckets train at full speed at the same time; None if not known."""
     parallel: Parallel
     digests: Mapping[str, str]
     """Those of the inputs of the forecast."""
@@ -328,7 +339,7 @@ class Preview:
                 *data_warnings(self.config, self.data),
                 *filter(None, [describe_leak(self.baseline)]),
                 *hardly_shared(self.plan, self.config.execution.strategy),
-                *long_round(self.plan, self._places),
+                *long_round(self.plan, self.places),
                 *self.of_models,
                 *study_hints(self.config),
                 *notes(self.config, self.devices),
@@ -435,12 +446,9 @@ class Preview:
 
     @property
     def predicted(self) -> DurationEstimate:
-        return duration(self.config, self.forecast, self.plan, self._places, self.devices)
-
-    @property
-    def _places(self) -> int:
-        """How many threads or workers train buckets."""
-        return max(1, self.threads or self.workers)
+        compilers = max(1, self.threads or self.workers)
+        busy = Concurrency(compilers, self.places or compilers)
+        return duration(self.config, self.forecast, self.plan, busy, self.devices)
 
     def _advice(self) -> str | None:
         """What would let more trials share programs, if few of them have the same structure."""

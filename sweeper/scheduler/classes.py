@@ -145,11 +145,13 @@ def hardly_shared(plan: Plan, strategy: str) -> Iterator[str]:
 _LONG_ROUND_S, _SHORTER_ROUND_S = 1200.0, 600.0
 
 
-def long_round(plan: Plan, places: int) -> Iterator[str]:
+def long_round(plan: Plan, places: int | None) -> Iterator[str]:
     """A warning if a crash could lose much, because a first round takes long.
 
-    `places` is the number of threads or workers that train its buckets.
+    `places` is how many buckets train at full speed at the same time; None if not known.
     """
+    if places is None:
+        return
     each_s = [bucket.predicted_train_s or 0.0 for bucket in plan.buckets]
     round_s = max(sum(each_s) / places, max(each_s, default=0.0))
     lanes = [lane for bucket in plan.buckets for lane in bucket.lanes]

@@ -11,7 +11,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_warnings
 from sweeper.errors import LedgerError, SetupError, counted, not_written, printable
-from sweeper.executors.claims import n_threads, n_workers
+from sweeper.executors.claims import n_training_places, n_workers
 from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
 from sweeper.faults import Fault
@@ -183,8 +183,7 @@ class StudyRun:
             plan = self._sweep.open()
         if self._sweep.state.rounds == 0:
             shared = hardly_shared(plan, self._config.execution.strategy)
-            places = max(1, n_threads(self._config) or n_workers(self._config))
-            for warning in (*shared, *long_round(plan, places)):
+            for warning in (*shared, *long_round(plan, n_training_places(self._config))):
                 self._observer(Warned(warning))
         with spending(Activity.PUBLISH):
             self._write_status("running", plan)

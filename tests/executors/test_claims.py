@@ -19,6 +19,7 @@ from sweeper.executors.claims import (
     gpus,
     left_out,
     n_devices,
+    n_training_places,
     n_workers,
     same_kind_as_first,
     shares_of,
@@ -32,6 +33,7 @@ from tests.executors.test_executors import work
 from tests.round_machine import STUDY
 
 AUTO = ("execution.threads=1", "execution.workers=2")
+ENGINE = "{name='dask', address='tcp://127.0.0.1:1'}"
 
 
 @cache
@@ -215,3 +217,21 @@ def test_equal_or_surplus_devices_are_not_reported_as_left_out() -> None:
     assert left_out(parse(STUDY, Path("study.toml"), []), alike) is None
     two = parse(STUDY, Path("study.toml"), ["execution.devices=2"])
     assert left_out(two, [*alike, Device("T4", "cuda:2")]) is None
+
+
+@pytest.mark.parametrize(
+    ("backend", "settings", "places"),
+    [
+        ("cpu", ("threads=3",), 3),
+        ("cpu", ("trial_timeout='9s'", "workers=2"), 2),
+        ("gpu", ("threads=8",), 1),
+        ("gpu", (f"engine={ENGINE}",), None),
+        ("gpu", (f"engine={ENGINE}", "workers=5"), 5),
+    ],
+)
+def test_several_threads_share_a_device_other_than_the_cpu(
+    backend: str, settings: tuple[str, ...], places: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims.jax, "default_backend", lambda: backend)
+    overrides = [f"execution.{setting}" for setting in settings]
+    assert n_training_places(parse(STUDY, Path("study.toml"), overrides)) == places
