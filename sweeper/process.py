@@ -110,11 +110,13 @@ def open_streams() -> None:
         os.set_inheritable(nowhere, True)  # or workers would get other files as streams
         free.add(nowhere)
     os.close(nowhere)
-    for descriptor, name in enumerate(("stdout", "stderr"), 1):
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             # a file of the caller may have taken the descriptor of the stream
             place = descriptor if descriptor in free else os.devnull
-            setattr(sys, name, open(place, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+            setattr(sys, name, open(place, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif name == "stdin":
+            continue
         elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             escape_unencodable(stream)
 

@@ -95,8 +95,11 @@ def _may_fork() -> bool:
     """Whether a fork of this process works at all, and would prepare data sooner.
 
     A fork has none of the other threads, so it would wait forever for locks that they hold: threads
-    of JAX, of the caller, and of systems other than Linux.
+    of JAX, of the caller, and of systems other than Linux. Daemonic processes, as in a
+    `multiprocessing.Pool`, may not start others.
     """
+    if multiprocessing.current_process().daemon:
+        return False
     is_alone = sys.platform == "linux" and threading.active_count() == 1
     is_slow_here = "sklearn" not in sys.modules and "jax" not in sys.modules
     return is_alone and is_slow_here and usable_cores() > 1

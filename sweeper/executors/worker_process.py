@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import multiprocessing
 import os
 import re
 import signal
@@ -144,6 +145,18 @@ _ENDING_S = 3.0
 _ANSWER_S = 0.5
 
 
+def _check_may_start() -> None:
+    """Refuse to start a process from one that may not start others.
+
+    Raises:
+        SetupError: this one is daemonic, as in a `multiprocessing.Pool`.
+    """
+    if multiprocessing.current_process().daemon:
+        found = "this trial needs a worker, but daemonic processes may not start others"
+        hint = "use concurrent.futures.ProcessPoolExecutor, or daemon=False"
+        raise SetupError(Problem("workers", "execution.workers", found, hint))
+
+
 class GoneError(Exception):
     """A worker returned nothing useful and was ended.
 
@@ -173,6 +186,7 @@ class WorkerProcess:
         environment: Mapping[str, str],
         log: Path,
     ) -> None:
+        _check_may_start()
         open_streams()  # loky flushes them
         with safe_import_path():
             loky_tracker.ensure_running()

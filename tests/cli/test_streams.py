@@ -14,7 +14,9 @@ import sweeper
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.command_line import CommandLine, settings
+from tests.in_process import study_in, trained
 from tests.processes import ROOT
+from tests.small_studies import DIGITS
 
 FULL = "/dev/full"
 
@@ -32,6 +34,14 @@ def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
 def test_streams_that_are_closed_change_no_exit_code(closed: str, tmp_path: Path) -> None:
     assert shell(f"--version {closed}", tmp_path).returncode == 0
     assert shell(f"status {tmp_path} {closed}", tmp_path).returncode == 3
+
+
+def test_a_question_that_nobody_can_answer_is_answered_no(tmp_path: Path) -> None:
+    trained(study_in(tmp_path, DIGITS))
+    done = shell("delete run <&-", tmp_path)
+    assert done.returncode == 2
+    assert "nobody confirmed this; use --yes to delete it without being asked" in done.stderr
+    assert (tmp_path / "run" / "ledger.db").exists()
 
 
 def test_a_guide_is_printed_in_an_encoding_that_lacks_its_characters(tmp_path: Path) -> None:

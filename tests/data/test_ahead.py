@@ -110,10 +110,13 @@ def test_a_child_that_dies_only_costs_time(death: str, tmp_path: Path) -> None:
     "change",
     [
         "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "import multiprocessing; multiprocessing.current_process().daemon = True",
         pytest.param("import jax", marks=pytest.mark.slow),
     ],
 )
-def test_a_process_with_threads_or_jax_is_not_forked(change: str, tmp_path: Path) -> None:
+def test_a_process_with_threads_or_jax_or_without_children_is_not_forked(
+    change: str, tmp_path: Path
+) -> None:
     config = csv_study(tmp_path)
 
     there = prepared_elsewhere(config, tmp_path, change)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -256,6 +257,16 @@ def test_semaphores_that_cannot_be_created_are_named(
 
     monkeypatch.setattr(worker_process, "ProcessPoolExecutor", read_only)
     with pytest.raises(SetupError, match=r"/dev/shm: workers need semaphores .* Read-only"):
+        start()
+
+
+def test_a_process_that_may_start_no_others_is_told_so(
+    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a `multiprocessing.Pool`."""
+    daemonic = SimpleNamespace(daemon=True)
+    monkeypatch.setattr(worker_process.multiprocessing, "current_process", lambda: daemonic)
+    with pytest.raises(SetupError, match="needs a worker, but daemonic processes may not start"):
         start()
 
 
