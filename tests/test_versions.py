@@ -16,8 +16,9 @@ from pyarrow import parquet
 import sweeper
 from sweeper.errors import LedgerError, SetupError
 from sweeper.ledger import Ledger
-from sweeper.ledger.checking import SCHEMA_VERSION, digest_of
+from sweeper.ledger.digests import digest_of
 from sweeper.ledger.migration import MIGRATIONS
+from sweeper.ledger.schema import SCHEMA_VERSION
 from sweeper.results.schema import METADATA_KEY
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import verify

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweeper.errors import LedgerError, Problem, not_written
-from sweeper.ledger.checking import check, damaged, digest_of
+from sweeper.ledger.checking import check, damaged
+from sweeper.ledger.digests import digest_of
 
 _ERRNO = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.faults import Step, fault_points
-from sweeper.ledger.checking import SCHEMA_VERSION, chained, digest_of
+from sweeper.ledger.digests import chain_of, digest_of
 from sweeper.ledger.file import (
     SameFile,
     closed_on_error,
@@ -37,23 +37,10 @@ from sweeper.ledger.records import (
     requests_of,
     unpack,
 )
+from sweeper.ledger.schema import CREATE_STATEMENTS, SCHEMA_VERSION
 from sweeper.process import package_version
 from sweeper.results.timeline import Span
 from sweeper.trial import CurveBlock, Memory, Request, Scalar, TrialSpec, fields_of
-
-_TABLES = """
-CREATE TABLE meta    (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE session (session INTEGER PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE round   (round INTEGER PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE closing (round INTEGER PRIMARY KEY, body TEXT NOT NULL, digest BLOB NOT NULL,
-                      chain BLOB NOT NULL);
-CREATE TABLE trial   (number INTEGER PRIMARY KEY, round INTEGER NOT NULL, body TEXT NOT NULL,
-                      digest BLOB NOT NULL);
-CREATE TABLE ending  (number INTEGER PRIMARY KEY, round INTEGER NOT NULL, body TEXT NOT NULL,
-                      digest BLOB NOT NULL);
-CREATE TABLE bucket  (round INTEGER NOT NULL, bucket INTEGER NOT NULL, body TEXT NOT NULL,
-                      curves BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (round, bucket));
-"""
 
 _END_OF = "end of session "
 _LEARNED = "learned"
@@ -88,7 +75,7 @@ class Ledger:
             ledger = Ledger(connection, name)
         version = {"schema_version": SCHEMA_VERSION, "sweeper": package_version()}
         with closed_on_error(ledger), ledger._transaction():
-            for statement in filter(str.strip, _TABLES.split(";")):
+            for statement in CREATE_STATEMENTS:
                 ledger._db.execute(statement)
             ledger._insert("meta", {"key": "schema_version"}, version)
         return ledger
@@ -304,7 +291,7 @@ class Ledger:
             body = dumps(fields_of(closing))
             digest = digest_of(number, body)
             last = self._rows("SELECT chain FROM closing ORDER BY round DESC LIMIT 1")
-            chain = chained(last[0][0] if last else b"", digest, digests)
+            chain = chain_of(last[0][0] if last else b"", digest, digests)
             self._db.execute(
                 "INSERT INTO closing VALUES (?, ?, ?, ?)", (number, body, digest, chain)
             )

@@ -11,13 +11,8 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeper.ledger.checking import (
-    SCHEMA_VERSION,
-    TABLES,
-    chained,
-    digest_of,
-    digests_by_round,
-)
+from sweeper.ledger.digests import chain_of, digest_of, digests_by_round
+from sweeper.ledger.schema import SCHEMA_VERSION, TABLES
 from sweeper.trial import fields_of
 
 Body = dict[str, Any]
@@ -44,13 +39,13 @@ MIGRATIONS: Mapping[int, Callable[[str, Body], Body]] = {1: _from_1}
 
 def migrate(db: sqlite3.Connection, version: int) -> None:
     """Rewrite every row of a checked ledger of `version`, in the current transaction."""
-    for table in (*TABLES, "closing"):
+    for table in TABLES:
         for key, *values in db.execute(f"SELECT rowid, * FROM {table}").fetchall():
             _rewrite(db, table, key, values, version)
-    chain, brought = b"", digests_by_round(db)
+    chain, row_digests = b"", digests_by_round(db)
     query = "SELECT round, digest FROM closing ORDER BY round"
     for number, digest in db.execute(query).fetchall():
-        chain = chained(chain, digest, brought.get(number, ()))
+        chain = chain_of(chain, digest, row_digests.get(number, ()))
         db.execute("UPDATE closing SET chain = ? WHERE round = ?", (chain, number))
 
 
