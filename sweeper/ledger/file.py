@@ -33,15 +33,16 @@ _HINTS = {
 
 
 @contextmanager
-def refusing(name: str) -> Generator[None]:
+def as_ledger_errors(name: str) -> Generator[None]:
     """Turn SQLite errors about the ledger `name` into errors with a fix.
 
     Raises:
-        LedgerError: for any SQLite error in the block.
+        LedgerError: for any other SQLite error in the block.
+        sqlite3.IntegrityError: a row exists already, so the file is fine.
     """
     try:
         yield
-    except sqlite3.IntegrityError:  # the round already exists, so the file is fine
+    except sqlite3.IntegrityError:
         raise
     except sqlite3.DatabaseError as error:
         raise _of_the_disk(name, error) or damaged(name, f"SQLite says: {error}") from error
@@ -124,7 +125,7 @@ def open_database(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
         LedgerError: it has a later version, or cannot be opened.
     """
     name = name or str(path)
-    with _refusing(path, name):
+    with _as_open_errors(path, name):
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         with closed_on_error(connection):
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
@@ -144,7 +145,7 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
         if file.is_symlink():
             found = "it is a link, and no link inside a run directory is followed"
             raise LedgerError(Problem(str(file), "", found, "put a copy of the file in its place"))
-    with _refusing(path, str(path)):
+    with _as_open_errors(path, str(path)):
         if is_held(path):
             raise LedgerError(
                 Problem(str(path), "", "another program is writing to it", "wait for it")
@@ -189,7 +190,7 @@ def checked(path: Path) -> int:
     Raises:
         LedgerError: as `open_database`.
     """
-    with _refusing(path, str(path)), closing(_to_read(path)) as db:
+    with _as_open_errors(path, str(path)), closing(_to_read(path)) as db:
         check(db, str(path))
         return int(db.execute("SELECT count(*) FROM closing").fetchone()[0])
 
@@ -221,7 +222,7 @@ def copied(db: sqlite3.Connection, path: Path) -> None:
         LedgerError: it cannot be written.
     """
     path.unlink(missing_ok=True)
-    with refusing(str(path)), closing(sqlite3.connect(path, isolation_level=None)) as copy:
+    with as_ledger_errors(str(path)), closing(sqlite3.connect(path, isolation_level=None)) as copy:
         db.backup(copy)
         # a single file, which needs no other next to it to be read
         copy.execute("PRAGMA journal_mode=DELETE")
@@ -284,7 +285,7 @@ def count_committed(path: Path) -> Counts | None:
 
 
 @contextmanager
-def _refusing(path: Path, name: str) -> Generator[None]:
+def _as_open_errors(path: Path, name: str) -> Generator[None]:
     """Report what is wrong with a ledger that is being opened."""
     if path.is_symlink():
         found = "it is a link, and sweeper follows no link inside a run directory"
@@ -294,8 +295,9 @@ def _refusing(path: Path, name: str) -> Generator[None]:
     if path.stat().st_size == 0:
         raise damaged(name, "the ledger is empty")
     try:
-        with refusing(name):
+        with as_ledger_errors(name):
             yield
     except (ValueError, TypeError, KeyError) as error:
-        # text with an invalid encoding, or invalid JSON
-        raise damaged(name, f"SQLite says: {error}") from error
+        # text with an invalid encoding, or JSON that is invalid or lacks a key
+        reason = f"{type(error).__name__}: {error}"
+        raise damaged(name, f"a row is not valid JSON ({reason})") from error

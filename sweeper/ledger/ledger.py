@@ -19,12 +19,12 @@ from sweeper.faults import Step, fault_points
 from sweeper.ledger.digests import chain_of, digest_of
 from sweeper.ledger.file import (
     SameFile,
+    as_ledger_errors,
     closed_on_error,
     copied,
     in_memory,
     open_database,
     opened_to_read,
-    refusing,
 )
 from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.records import (
@@ -70,7 +70,7 @@ class Ledger:
             LedgerError: it cannot be written.
         """
         name = str(path)
-        with refusing(name):
+        with as_ledger_errors(name):
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             ledger = Ledger(connection, name)
         version = {"schema_version": SCHEMA_VERSION, "sweeper": package_version()}
@@ -300,7 +300,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
-        with refusing(self._name):
+        with as_ledger_errors(self._name):
             try:
                 self.file.check()
                 self._db.execute("BEGIN IMMEDIATE")
@@ -322,7 +322,8 @@ class Ledger:
         return digest
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        return self._db.execute(query, values).fetchall()
+        with as_ledger_errors(self._name):
+            return self._db.execute(query, values).fetchall()
 
     def _bodies(self, query: str, *values: object) -> list[dict[str, Any]]:
         return [json.loads(body) for (body,) in self._rows(query, *values)]

@@ -6,12 +6,14 @@ import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from sweeper.errors import LedgerError
+from sweeper.errors import DamagedLedgerError, LedgerError
 from sweeper.faults import plan_faults
 from sweeper.ledger import Closing, Ledger
+from sweeper.ledger.digests import digest_of
 from sweeper.trial import Memory, TrialSpec
 from tests.command_line import contents
 
@@ -52,6 +54,33 @@ def test_a_changed_row_is_found_when_the_ledger_is_opened(row: str, tmp_path: Pa
 
     with pytest.raises(LedgerError, match=r"start over with --fresh |reads 1"):
         Ledger.open(path)
+
+
+def test_a_version_that_is_not_valid_json_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.create(path)
+    ledger._db.execute(
+        "UPDATE meta SET body = '{}', digest = ?", (digest_of("schema_version", "{}"),)
+    )
+    ledger.close()
+    with pytest.raises(DamagedLedgerError, match=r"a row is not valid JSON \(KeyError: "):
+        Ledger.open(path)
+
+
+class FailingDisk:
+    """A connection to a ledger on a disk that cannot be read."""
+
+    def execute(self, *_: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+        raise error
+
+
+def test_a_disk_that_cannot_be_read_is_reported() -> None:
+    ledger = Ledger(cast("Any", FailingDisk()), "ledger.db")
+    with pytest.raises(LedgerError, match="Input/output error") as raised:
+        ledger.sessions()
+    assert not isinstance(raised.value, DamagedLedgerError)
 
 
 def test_a_round_is_closed_once(tmp_path: Path) -> None:
