@@ -433,7 +433,7 @@ def run_prepared(
         held = stack.enter_context(opened)
         writer = StatusWriter(run_dir, observer, lambda: held.ledger.file.is_in_place)
         executor = stack.enter_context(fleet(config, data, run_dir, writer, start, timeline))
-        is_left = held.ledger.ended_trials() < options.n_proposals(config)
+        is_left = held.ledger.n_ended_trials() < options.n_proposals(config)
         if is_left and held.crashes < MAX_CRASHES:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled

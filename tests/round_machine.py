@@ -194,8 +194,8 @@ def contents(ledger: Ledger) -> list[Mapping[str, Any]]:
     rows = [{k: v for k, v in row.items() if k not in _TIMES} for row in ledger.trial_rows()]
     curves = [
         {"number": c.number, "first": c.first_epoch, "values": c.values.tobytes()}
-        for block in ledger.curves(1, ledger.closed_rounds())
+        for block in ledger.curves(1, ledger.n_closed_rounds())
         for c in block.curves
     ]
-    plans = [dict(closed.plan) for closed in ledger.rounds()]
+    plans = [dict(closed.plan) for closed in ledger.closed_rounds()]
     return [*rows, *curves, *plans]

@@ -119,7 +119,7 @@ def test_the_old_ledger_is_passed_on_before_it_is_migrated(
     Ledger.open(run_dir(1).ledger, lambda old: old.copy(copy)).close()
     assert written(copy)["schema_version"] == 1
     with closing(Ledger.open(copy)) as ledger:
-        assert (ledger.began_as, ledger.version, ledger.closed_rounds()) == (1, SCHEMA_VERSION, 4)
+        assert (ledger.began_as, ledger.version, ledger.n_closed_rounds()) == (1, SCHEMA_VERSION, 4)
 
 
 def test_a_ledger_of_a_later_version_is_refused_with_its_version(

@@ -1,6 +1,6 @@
 """The source of truth of a study; the only importer of sqlite3."""
 
-from sweeper.ledger.file import Counts, Remains, checked, count_committed, is_held, remains
+from sweeper.ledger.file import Counts, Remains, check_file, count_committed, is_held, read_remains
 from sweeper.ledger.ledger import Ledger
 from sweeper.ledger.records import BucketRecord, ClosedRound, Closing, OpenRound
 
@@ -12,8 +12,8 @@ __all__ = [
     "Ledger",
     "OpenRound",
     "Remains",
-    "checked",
+    "check_file",
     "count_committed",
     "is_held",
-    "remains",
+    "read_remains",
 ]

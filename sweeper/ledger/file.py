@@ -127,13 +127,13 @@ def open_database(path: Path, name: str = "") -> tuple[sqlite3.Connection, int]:
     name = name or str(path)
     with _as_open_errors(path, name):
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        with closed_on_error(connection):
+        with close_on_error(connection):
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
                 connection.execute(f"PRAGMA {pragma}")
             return connection, check(connection, name)
 
 
-def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
+def open_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
     """Like `open_database`, but read-only: neither the file nor anything next to it changes.
 
     SQLite reads a log only if it may write next to it, so if there is a log, a copy is read.
@@ -150,15 +150,12 @@ def opened_to_read(path: Path) -> tuple[sqlite3.Connection, int]:
             raise LedgerError(
                 Problem(str(path), "", "another program is writing to it", "wait for it")
             )
-        log = _log_of(path)
-        if not (log.exists() and log.stat().st_size):  # after a crash, part of it is in the log
+        if not _has_log(path):
             connection = _to_read(path, "immutable=1")
-            with closed_on_error(connection):
+            with close_on_error(connection):
                 return connection, check(connection, str(path))
-    with tempfile.TemporaryDirectory() as directory:
-        for file in (path, _log_of(path)):
-            shutil.copyfile(file, Path(directory) / file.name)
-        connection, version = open_database(Path(directory) / path.name, str(path))
+    with _copied_with_log(path) as copy:
+        connection, version = open_database(copy, str(path))
         return in_memory(connection), version
 
 
@@ -174,8 +171,23 @@ def _log_of(path: Path) -> Path:
     return Path(f"{path}-wal")
 
 
+def _has_log(path: Path) -> bool:
+    """Whether part of a ledger is in its log, as after a crash."""
+    log = _log_of(path)
+    return log.exists() and log.stat().st_size > 0
+
+
 @contextmanager
-def closed_on_error(connected: Closable) -> Generator[None]:
+def _copied_with_log(path: Path) -> Generator[Path]:
+    """A temporary copy of a ledger and its log, next to which SQLite may write."""
+    with tempfile.TemporaryDirectory() as directory:
+        for file in (path, _log_of(path)):
+            shutil.copyfile(file, Path(directory) / file.name)
+        yield Path(directory) / path.name
+
+
+@contextmanager
+def close_on_error(connected: Closable) -> Generator[None]:
     """Close `connected` if the block fails, since otherwise its file would stay locked."""
     try:
         yield
@@ -184,7 +196,7 @@ def closed_on_error(connected: Closable) -> Generator[None]:
         raise
 
 
-def checked(path: Path) -> int:
+def check_file(path: Path) -> int:
     """Check a ledger that no process has open, without writing; returns its closed rounds.
 
     Raises:
@@ -215,7 +227,7 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def copied(db: sqlite3.Connection, path: Path) -> None:
+def write_copy(db: sqlite3.Connection, path: Path) -> None:
     """Write a copy of `db` to `path`, and check it.
 
     Raises:
@@ -226,7 +238,7 @@ def copied(db: sqlite3.Connection, path: Path) -> None:
         db.backup(copy)
         # a single file, which needs no other next to it to be read
         copy.execute("PRAGMA journal_mode=DELETE")
-    checked(path)
+    check_file(path)
 
 
 def in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
@@ -245,7 +257,7 @@ class Remains:
     n_ended: int
 
 
-def remains(path: Path) -> Remains:
+def read_remains(path: Path) -> Remains:
     """What can be read of the ledger at `path`, which no process has open; nothing is written."""
     sessions: dict[int, Mapping[str, Any]] = {}
     n_ended = 0
@@ -271,17 +283,20 @@ def count_committed(path: Path) -> Counts | None:
 
     None if it cannot be read.
     """
-    log, query = _log_of(path), "SELECT (SELECT count(*) FROM ending), count(*) FROM closing"
-    with suppress(sqlite3.Error, OSError), tempfile.TemporaryDirectory() as directory:
-        place = path
-        if log.exists() and log.stat().st_size:  # SQLite writes next to a log that it reads
-            place = Path(directory) / path.name
-            for file in (path, log):
-                shutil.copyfile(file, Path(directory) / file.name)
-        with closing(_to_read(place, "" if place != path else "immutable=1")) as db:
-            ((trials, rounds),) = db.execute(query)
-            return Counts(trials, rounds)
+    with suppress(sqlite3.Error, OSError):
+        if not _has_log(path):
+            return _count(_to_read(path, "immutable=1"))
+        with _copied_with_log(path) as copy:
+            return _count(_to_read(copy))
     return None
+
+
+def _count(connection: sqlite3.Connection) -> Counts:
+    """The counts of a ledger, whose connection is closed."""
+    with closing(connection) as db:
+        query = "SELECT (SELECT count(*) FROM ending), count(*) FROM closing"
+        ((trials, rounds),) = db.execute(query)
+    return Counts(trials, rounds)
 
 
 @contextmanager

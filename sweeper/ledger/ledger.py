@@ -20,11 +20,11 @@ from sweeper.ledger.digests import chain_of, digest_of
 from sweeper.ledger.file import (
     SameFile,
     as_ledger_errors,
-    closed_on_error,
-    copied,
+    close_on_error,
     in_memory,
     open_database,
-    opened_to_read,
+    open_to_read,
+    write_copy,
 )
 from sweeper.ledger.migration import dumps, migrate
 from sweeper.ledger.records import (
@@ -74,7 +74,7 @@ class Ledger:
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             ledger = Ledger(connection, name)
         version = {"schema_version": SCHEMA_VERSION, "sweeper": package_version()}
-        with closed_on_error(ledger), ledger._transaction():
+        with close_on_error(ledger), ledger._transaction():
             for statement in CREATE_STATEMENTS:
                 ledger._db.execute(statement)
             ledger._insert("meta", {"key": "schema_version"}, version)
@@ -91,7 +91,7 @@ class Ledger:
         connection, version = open_database(path)
         ledger = Ledger(connection, str(path), path)
         if version < SCHEMA_VERSION:
-            with closed_on_error(ledger):
+            with close_on_error(ledger):
                 before(ledger)
                 with ledger._transaction():
                     migrate(connection, version)
@@ -104,11 +104,11 @@ class Ledger:
         Raises:
             LedgerError: as `open`.
         """
-        connection, version = opened_to_read(path)
+        connection, version = open_to_read(path)
         if version == SCHEMA_VERSION:
             return Ledger(connection, str(path), path)
         ledger = Ledger(in_memory(connection), str(path))
-        with closed_on_error(ledger), ledger._transaction():
+        with close_on_error(ledger), ledger._transaction():
             migrate(ledger._db, version)
         return ledger
 
@@ -118,7 +118,7 @@ class Ledger:
         Raises:
             LedgerError: it cannot be written.
         """
-        copied(self._db, path)
+        write_copy(self._db, path)
 
     def close(self) -> None:
         """Close the file."""
@@ -141,12 +141,12 @@ class Ledger:
         found = self._bodies("SELECT body FROM meta WHERE key = ?", _LEARNED)
         return found[0] if found else None
 
-    def closed_rounds(self) -> int:
+    def n_closed_rounds(self) -> int:
         """How many rounds are closed; rounds count from 1."""
         # the count, since no round is missing; counting rows would read all of them
         return int(self._rows("SELECT coalesce(max(round), 0) FROM closing")[0][0])
 
-    def rounds(self) -> Iterator[ClosedRound]:
+    def closed_rounds(self) -> Iterator[ClosedRound]:
         """Every closed round with everything that belongs to it, in order."""
         specs, records, ended = self._specs(), self._records(), self._endings()
         query = "SELECT round, round.body, closing.body FROM round JOIN closing USING (round)"
@@ -166,15 +166,17 @@ class Ledger:
     def opened_round(self) -> OpenRound | None:
         """The round that was opened but not closed, if there is one."""
         query = "SELECT round, body FROM round WHERE round > (SELECT count(*) FROM closing)"
-        for number, opening in self._rows(query):
-            opened = json.loads(opening)
-            bodies = self._bodies("SELECT body FROM trial WHERE round = ? ORDER BY number", number)
-            specs = tuple(TrialSpec(**body) for body in bodies)
-            memory = memory_of(opened["memory"])
-            return OpenRound(number, specs, opened["plan"], memory, requests_of(opened))
-        return None
+        rows = self._rows(query)
+        if not rows:
+            return None
+        number, opening = rows[0]
+        opened = json.loads(opening)
+        bodies = self._bodies("SELECT body FROM trial WHERE round = ? ORDER BY number", number)
+        specs = tuple(TrialSpec(**body) for body in bodies)
+        memory = memory_of(opened["memory"])
+        return OpenRound(number, specs, opened["plan"], memory, requests_of(opened))
 
-    def ended_trials(self) -> int:
+    def n_ended_trials(self) -> int:
         """How many trials have ended in closed rounds."""
         return int(self._rows("SELECT count(*) FROM ending")[0][0])
 

@@ -167,6 +167,7 @@ def pack(curves: Sequence[Curve]) -> bytes:
 
 
 def unpack(packed: bytes) -> Iterator[Curve]:
+    """The curves of a bucket, from the blob that `pack` made of them."""
     count, width = np.frombuffer(packed, "<i8", 2).tolist()
     index = np.frombuffer(packed, "<i8", 5 * count, offset=16).reshape(count, 5)
     values = np.frombuffer(packed, "<f8", offset=16 + 40 * count).reshape(-1, max(width, 1))

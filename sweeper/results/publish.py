@@ -56,7 +56,7 @@ class Committed(Protocol):
         """One row per span of time: columns of spans.parquet, in the order they were recorded."""
         ...
 
-    def closed_rounds(self) -> int:
+    def n_closed_rounds(self) -> int:
         """How many rounds are closed."""
         ...
 
@@ -136,7 +136,7 @@ class Publisher:
         self._spans.write(rows_table(ledger.span_rows(), self._spans_schema))
 
     def _publish_metrics(self, ledger: Committed, final: bool) -> None:
-        closed = ledger.closed_rounds()
+        closed = ledger.n_closed_rounds()
         if self._published_rounds is None:
             self._published_rounds = self._find_published(closed)
         for block in ledger.curves(self._published_rounds + len(self._waiting) + 1, closed):

@@ -34,7 +34,7 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
     state = SweepState(EndedTrials(config.study.directions, config.results.keep_models))
     everyone: dict[int, Running] = {}
     index: int | None = None
-    for closed in ledger.rounds():
+    for closed in ledger.closed_rounds():
         state.open(closed.specs, Plan.from_dict(closed.plan), closed.memory, closed.requests)
         everyone |= state.running
         state.absorb(closed.records)

@@ -38,7 +38,7 @@ def test_rows_come_by_number(tmp_path: Path) -> None:
 
     assert ledger.sessions() == sessions
     assert [row["trial_number"] for row in ledger.trial_rows()] == list(range(12))
-    assert [closed.round for closed in ledger.rounds()] == list(range(1, 13))
+    assert [closed.round for closed in ledger.closed_rounds()] == list(range(1, 13))
     ledger.close()
 
 
@@ -94,7 +94,7 @@ def test_a_round_is_closed_once(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         ledger.close_round(3, CLOSING, [], late)
     assert ledger.trial_rows() == [{"trial_number": 0}, {"trial_number": 1}]
-    assert ledger.closed_rounds() == 2
+    assert ledger.n_closed_rounds() == 2
     ledger.close()
     Ledger.open(path).close()
 
@@ -107,7 +107,7 @@ def test_nothing_of_a_round_is_written_if_its_commit_fails(error: str, tmp_path:
         write_rounds(ledger, 1)
     plan_faults(None)
     write_rounds(ledger, 1)
-    assert ledger.closed_rounds() == 1
+    assert ledger.n_closed_rounds() == 1
     ledger.close()
 
 
@@ -145,7 +145,7 @@ def test_reading_changes_nothing(kind: str, request: pytest.FixtureRequest) -> N
     before = contents(path.parent)
     ledger = Ledger.read(path)
     assert contents(path.parent) == before
-    assert ledger.closed_rounds() == 3
+    assert ledger.n_closed_rounds() == 3
     ledger.close()
     assert contents(path.parent) == before
 

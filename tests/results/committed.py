@@ -38,7 +38,7 @@ def close_rounds(ledger: Ledger, count: int, epochs: int = 3, elapsed_s: float =
 
     Trials are a function of their number; the one whose number ends in 5 diverges.
     """
-    for number in range(ledger.closed_rounds() + 1, ledger.closed_rounds() + count + 1):
+    for number in range(ledger.n_closed_rounds() + 1, ledger.n_closed_rounds() + count + 1):
         trials = range((number - 1) * TRIALS, number * TRIALS)
         ledger.open_round(number, [], {}, Memory())
         closing = Closing(METRICS, elapsed_s, {}, {})

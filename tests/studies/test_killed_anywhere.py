@@ -90,7 +90,7 @@ def test_rows_do_not_depend_on_many_kills_at_any_time(
 def commits(study: Study) -> int:
     """How many rounds are committed."""
     with closing(Ledger.open(study.run_dir.ledger)) as ledger:
-        return ledger.closed_rounds()
+        return ledger.n_closed_rounds()
 
 
 @pytest.mark.slow

@@ -322,5 +322,5 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
 def test_the_spent_time_is_in_the_ledger() -> None:
     ledger = new_ledger()
     run(study([*FEW, "study.timeout=10s"]), ledger, timer=Clock())
-    *_, before, last = [closed.closing.spent_s for closed in ledger.rounds()]
+    *_, before, last = [closed.closing.spent_s for closed in ledger.closed_rounds()]
     assert before < 10 <= last

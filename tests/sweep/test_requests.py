@@ -112,7 +112,7 @@ def test_requests_are_answered(unbroken: tuple[StudyConfig, Asking]) -> None:
 
 def test_requests_are_recorded(unbroken: tuple[StudyConfig, Asking]) -> None:
     ledger = Ledger.read(RunDir(unbroken[0].run_dir).ledger)
-    rounds = list(ledger.rounds())
+    rounds = list(ledger.closed_rounds())
     ledger.close()
     enqueued = [request for one in rounds for request in one.requests]
     stopped = [request for one in rounds for request in one.closing.requests]

@@ -75,7 +75,7 @@ def sessions(command: CommandLine) -> list[list[str]]:
 def test_ctrl_c_leaves_everything_committed_and_published(interrupted: CommandLine) -> None:
     status = interrupted.status()
     with closing(Ledger.open(interrupted.run_dir.ledger)) as ledger:
-        rounds, opened = ledger.closed_rounds(), ledger.opened_round()
+        rounds, opened = ledger.n_closed_rounds(), ledger.opened_round()
         ended = [row["trial_number"] for row in ledger.trial_rows()]
     results = sweeper.open_results(interrupted.run_dir.root)
 

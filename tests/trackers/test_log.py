@@ -87,7 +87,7 @@ class Running:
             STATUS,
             study="small",
             state=state,
-            round=self.ledger.closed_rounds(),
+            round=self.ledger.n_closed_rounds(),
             counts=counts,
             best=None,
             metric=config.study.metric,

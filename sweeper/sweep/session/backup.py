@@ -30,7 +30,7 @@ from sweeper.errors import (
     not_written,
 )
 from sweeper.faults import Step, fault_points
-from sweeper.ledger import Ledger, Remains, checked, remains
+from sweeper.ledger import Ledger, Remains, check_file, read_remains
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, read_small, replacing
 from sweeper.sweep.session.reconcile import format_setting, reconcile
@@ -39,7 +39,7 @@ from sweeper.sweep.session.study_copy import OVERRIDE
 
 def find_mismatch(run_dir: RunDir) -> str | None:
     """How the copy of the ledger turns out to be of another study; None if it does not."""
-    copy, ledger = remains(run_dir.backup), remains(run_dir.ledger)
+    copy, ledger = read_remains(run_dir.backup), read_remains(run_dir.ledger)
     if 1 not in copy.sessions:
         return None
     if 1 in ledger.sessions:  # the first session of the study
@@ -188,7 +188,7 @@ def restore_backup(run_dir: RunDir) -> int:
     else:
         found = "the ledger is intact, so nothing needs to be restored"
         raise StudyError(Problem(str(run_dir.ledger), "--restore-ledger", found, ""))
-    rounds = checked(run_dir.backup)
+    rounds = check_file(run_dir.backup)
     if strange := find_mismatch(run_dir):
         found, hint = f"it is of another study: {strange}", "restore this study's own copy"
         problem = Problem(str(run_dir.backup), "", found, f"{hint}, or start over with {FRESH}")
@@ -224,6 +224,6 @@ def _naming_copy(run_dir: RunDir) -> Iterator[None]:
 def _rounds(run_dir: RunDir) -> int | None:
     """The closed rounds of the copy; None if there is none or it is damaged."""
     try:
-        return checked(run_dir.backup)
+        return check_file(run_dir.backup)
     except LedgerError:
         return None

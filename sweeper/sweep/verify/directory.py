@@ -244,7 +244,7 @@ def _damaged_checkpoints(run_dir: RunDir, state: SweepState) -> Iterator[Damage]
 
 def _damaged_views(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> Iterator[Damage]:
     hint = repair_hint(run_dir)
-    has_begun = ledger.closed_rounds() > 0
+    has_begun = ledger.n_closed_rounds() > 0
     with _rebuilt(run_dir, config, ledger) as anew:
         for view in ("trials", "buckets", "spans", "metrics"):
             if view == "spans" and not (run_dir.spans.exists() or ledger.span_rows()):

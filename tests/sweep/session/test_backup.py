@@ -12,7 +12,7 @@ import pytest
 
 from sweeper.errors import DamagedLedgerError, LedgerError, StudyError, SweeperError
 from sweeper.faults import plan_faults
-from sweeper.ledger import Ledger, checked
+from sweeper.ledger import Ledger, check_file
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.backup import INTERVAL_S, Backups
@@ -57,8 +57,8 @@ def _off() -> Iterator[None]:
 def test_a_copy_has_the_contents_of_the_ledger(unbroken: Study) -> None:
     run_dir = unbroken.run_dir
     with closing(Ledger.open(run_dir.ledger)) as ledger:
-        rounds = ledger.closed_rounds()
-    assert checked(run_dir.backup) == rounds
+        rounds = ledger.n_closed_rounds()
+    assert check_file(run_dir.backup) == rounds
     assert verify(run_dir).damage == ()
     assert not [path for path in run_dir.root.iterdir() if path.name.endswith(("-wal", "-shm"))]
 
@@ -68,15 +68,15 @@ def test_a_copy_is_written_when_the_last_one_is_old_enough(
 ) -> None:
     run_dir = copied(halfway).run_dir
     now = run_dir.backup.stat().st_mtime
-    assert checked(run_dir.backup) == 1
+    assert check_file(run_dir.backup) == 1
     with closing(Ledger.open(run_dir.ledger)) as ledger:
         Backups(run_dir, pytest.fail, lambda: now + INTERVAL_S - 1).after_round(ledger)
-        assert checked(run_dir.backup) == 1
+        assert check_file(run_dir.backup) == 1
         Backups(run_dir, pytest.fail, lambda: now + INTERVAL_S).after_round(ledger)
-        assert checked(run_dir.backup) == 2
+        assert check_file(run_dir.backup) == 2
         run_dir.backup.unlink()
         Backups(run_dir, pytest.fail, lambda: now).after_round(ledger)
-        assert checked(run_dir.backup) == 2
+        assert check_file(run_dir.backup) == 2
 
 
 def test_a_study_continues_if_the_copy_cannot_be_written(
@@ -107,7 +107,7 @@ def test_a_failed_copy_is_retried_after_the_usual_interval(
         plan_faults("ledger.backup:begin=raise:ENOSPC")
         for expected in (1, 1, 2):
             backups.after_round(ledger)
-            assert checked(run_dir.backup) == expected
+            assert check_file(run_dir.backup) == expected
 
 
 @pytest.mark.parametrize("found", HARMS)

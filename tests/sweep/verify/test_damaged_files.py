@@ -25,7 +25,7 @@ from sweeper.config import StudyConfig, load
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SweeperError
 from sweeper.export.directory import export
-from sweeper.ledger import Ledger, checked
+from sweeper.ledger import Ledger, check_file
 from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.importance import is_importance, write_importance
@@ -76,7 +76,7 @@ def plan_in(path: Path) -> object:
 # each reader, and whether it must return exactly what it returns for the undamaged file, or None;
 # for other tables, `verify` compares them with the ledger
 READERS: dict[str, tuple[Callable[[Path], object], bool]] = {
-    "ledger.backup.db": (checked, True),
+    "ledger.backup.db": (check_file, True),
     "trials.parquet": (table("trials"), False),
     "buckets.parquet": (table("buckets"), False),
     "spans.parquet": (table("spans"), False),
