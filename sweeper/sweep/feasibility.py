@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sweeper.config import StudyConfig
 from sweeper.config.study import N_PARAMETERS
 from sweeper.scheduler.signature import StructureOf
-from sweeper.sweep.rows import excesses
+from sweeper.sweep.verdicts import excesses
 from sweeper.trial import TrialSpec
 
 
@@ -36,7 +36,7 @@ class Feasibility:
         that it fails with the error. Before edition 4 it counts as a model without parameters.
         """
         constraints = self.config.study.constraints
-        if not any(one.metric == N_PARAMETERS for one in constraints):
+        if not any(constraint.metric == N_PARAMETERS for constraint in constraints):
             return {}
         n_parameters = self.structure_of(spec).n_parameters
         if not n_parameters and self.config.edition > 3:

@@ -18,6 +18,7 @@ from sweeper.results.importance import write_importance
 from sweeper.results.schema import importance_schema
 from sweeper.rundir import RunDir
 from sweeper.sweep.state import EndedTrials
+from sweeper.trial import TrialState
 
 if TYPE_CHECKING:
     from sweeper.study.importance import Importance
@@ -67,7 +68,7 @@ class Importances:
             self._publish(rounds, _new(ended, self._added))
 
     def _are_due(self, ended: EndedTrials, growth: float = _GROWTH) -> bool:
-        is_more = ended.counts["COMPLETE"] > growth * self._published
+        is_more = ended.counts[TrialState.COMPLETE] > growth * self._published
         return is_more and has_importances(self._config, ended)
 
     def _publish(self, rounds: int, rows: list[Mapping[str, Any]]) -> None:
@@ -94,10 +95,10 @@ class Importances:
 
 def has_importances(config: StudyConfig, ended: EndedTrials) -> bool:
     """Whether importances can be computed for a study with these finished trials."""
-    return bool(config.search) and ended.counts["COMPLETE"] >= LEAST_TRIALS
+    return bool(config.search) and ended.counts[TrialState.COMPLETE] >= LEAST_TRIALS
 
 
 def _new(ended: Mapping[int, Mapping[str, Any]], added: set[int]) -> list[Mapping[str, Any]]:
     """The rows of complete trials that have not been added yet."""
     rows = (row for number, row in ended.items() if number not in added)
-    return [row for row in rows if row["state"] == "COMPLETE"]
+    return [row for row in rows if row["state"] == TrialState.COMPLETE]

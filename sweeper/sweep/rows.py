@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from sweeper.config import StudyConfig
-from sweeper.config.settings import MetricRule
-from sweeper.config.study import N_PARAMETERS, ConstraintTable
+from sweeper.config.study import N_PARAMETERS
 from sweeper.executors.executor import Outcome, Work
 from sweeper.ledger import BucketRecord
 from sweeper.results.columns import spread_of
@@ -21,37 +20,8 @@ from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import Structure
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.state import Running
-from sweeper.trial import OVER, LaneRecord, Reason, TrialSpec, TrialState, fields_of, finite
-
-# of a constraint whose metric is not finite: it is treated as violated
-_NOT_FINITE_EXCESS = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a trial ended: its state in Optuna, and why it ended early.
-
-    `values` are the objectives, empty if the trial has none; `excesses` say by how much it violates
-    each constraint, if above 0.
-    """
-
-    state: TrialState
-    reason: Reason | None
-    values: tuple[float, ...] = ()
-    excesses: Mapping[str, float] = field(default_factory=dict[str, float])
-
-
-def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) -> dict[str, float]:
-    """By how much metrics violate each constraint, by its index; 0 for those that are missing."""
-    found: dict[str, float] = {}
-    for index, constraint in enumerate(constraints):
-        if constraint.metric not in last:
-            found[f"{index} {constraint.metric}"] = 0.0
-            continue
-        value = last[constraint.metric]
-        excess = constraint.excess(value) if math.isfinite(value) else _NOT_FINITE_EXCESS
-        found[f"{index} {constraint.metric}"] = excess
-    return found
+from sweeper.sweep.verdicts import Verdict, values_of
+from sweeper.trial import OVER, LaneRecord, TrialSpec, TrialState, fields_of, finite
 
 
 def bucket_record(
@@ -254,27 +224,3 @@ def _first_objective(
 def _spread(values: Sequence[float]) -> float | None:
     """The standard deviation of the members' values, with n - 1; None for a single member."""
     return finite(float(np.std(values, ddof=1))) if len(values) > 1 else None
-
-
-def values_of(
-    trial: Running, metrics: Sequence[str], metric: str, keeps: MetricRule | None
-) -> list[float]:
-    """A metric of each member after its last epoch, or after its best if that is kept.
-
-    The number of parameters, which is not a metric, is the same for all members.
-    """
-    rows = np.concatenate([curve.by_member for curve in trial.curves], axis=1)
-    if metric not in metrics:
-        return [0.0] * len(rows)
-    objective = rows[:, :, metrics.index(metric)]
-    # a single metric may equal OVER: the logarithm of an accuracy of 0
-    lasts = [int(np.flatnonzero((member != OVER).any(axis=1))[-1]) for member in rows]
-    if keeps is None:
-        return [float(member[last]) for member, last in zip(objective, lasts, strict=True)]
-    judged = rows[:, :, metrics.index(keeps.metric)]
-    epochs = [best_of(member, keeps.maximize)[1] for member in judged.tolist()]
-    # if none of the values was finite, the last weights are kept
-    return [
-        float(member[last] if epoch is None else member[epoch - 1])
-        for member, last, epoch in zip(objective, lasts, epochs, strict=True)
-    ]

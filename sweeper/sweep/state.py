@@ -18,7 +18,7 @@ from sweeper.ledger import BucketRecord, Closing
 from sweeper.results.ranking import BestTrials, ParetoFront, Row, is_feasible
 from sweeper.scheduler.capacity import Ceiling
 from sweeper.scheduler.classes import LiveTrial, Plan, ProgramClass
-from sweeper.trial import Curve, LaneRecord, Memory, Reason, Request, TrialSpec
+from sweeper.trial import Curve, LaneRecord, Memory, Reason, Request, TrialSpec, TrialState
 
 
 class EndedTrials(Mapping[int, Row]):
@@ -53,7 +53,9 @@ class EndedTrials(Mapping[int, Row]):
         self.counts.update(str(row["state"]) for row in rows)
         self.n_diverged += sum(row.get("reason") == Reason.DIVERGED for row in rows)
         self.n_infeasible += sum(row.get("reason") == Reason.INFEASIBLE for row in rows)
-        self.n_feasible += sum(row["state"] == "COMPLETE" and is_feasible(row) for row in rows)
+        self.n_feasible += sum(
+            row["state"] == TrialState.COMPLETE and is_feasible(row) for row in rows
+        )
         self._best.add(rows)
         self._front.add(rows)
 

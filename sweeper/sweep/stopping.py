@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
-from sweeper.config.study import StudyTable
 from sweeper.results.ranking import gain_sign, is_feasible
 from sweeper.study.options import most_failures
-from sweeper.sweep.rows import Verdict
 from sweeper.sweep.state import SweepState
+from sweeper.sweep.verdicts import Verdict
 from sweeper.trial import CUT_OFF, Reason, TrialState
 
 Doing = Literal["running", "finished", "interrupted", "failed"]
@@ -43,7 +42,7 @@ def ending_reason(
     """What ends the study in a round in which these trials end; None if it continues."""
     ending = list(ending)
     failed = sum(verdict.state is TrialState.FAIL for verdict in ending)
-    if state.ended.counts["FAIL"] + failed > most_failures(config):
+    if state.ended.counts[TrialState.FAIL] + failed > most_failures(config):
         return Reason.MAX_FAILURES
     timeout_s = config.study.timeout_s
     if timeout_s is not None and state.spent_s >= timeout_s:
@@ -72,13 +71,13 @@ def rules_met(
     in_order = sorted(counted, key=lambda row: (row["last_round"], row["trial_number"]))
     ending = (verdict for verdict in ending if _counts(verdict.state, verdict.reason, edition))
     best, idle = float("inf"), 0
-    for value in (*map(_of_row, in_order), *map(_of_verdict, ending)):
+    for value in (*map(_of_row, in_order), *(verdict.winning_value for verdict in ending)):
         improves = value is not None and sign * value < best
         best = sign * value if improves and value is not None else best
         idle = 0 if improves else idle + 1
-    is_one = best < float("inf")
-    is_good = is_one and stop.value is not None and best <= sign * stop.value
-    is_idle = is_one and stop.patience is not None and idle >= stop.patience
+    has_best = best < float("inf")
+    is_good = has_best and stop.value is not None and best <= sign * stop.value
+    is_idle = has_best and stop.patience is not None and idle >= stop.patience
     return (*(("value",) if is_good else ()), *(("patience",) if is_idle else ()))
 
 
@@ -88,21 +87,6 @@ def _counts(state: str, reason: str | None, edition: int) -> bool:
     return reason != Reason.INFEASIBLE and not (is_cut_off and edition > 3)
 
 
-def is_good_enough(study: StudyTable, verdict: Verdict) -> bool:
-    """Whether a trial with this verdict is as good as `study.stop.value` asks."""
-    value = _of_verdict(verdict)
-    if value is None or study.stop is None or study.stop.value is None:
-        return False
-    sign = -gain_sign(study.directions[0])
-    return sign * value <= sign * study.stop.value
-
-
 def _of_row(row: Mapping[str, Any]) -> float | None:
     """The value of a trial that can win."""
     return row["value"] if row["state"] == TrialState.COMPLETE and is_feasible(row) else None
-
-
-def _of_verdict(verdict: Verdict) -> float | None:
-    violates = any(excess > 0 for excess in verdict.excesses.values())
-    is_one = verdict.state is TrialState.COMPLETE and not violates
-    return verdict.values[0] if is_one else None

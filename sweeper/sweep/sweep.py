@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from sweeper.config.study import N_PARAMETERS
 from sweeper.executors.executor import Outcome, Work
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import BucketRecord, Closing
@@ -28,24 +24,17 @@ from sweeper.sweep.context import SweepContext
 from sweeper.sweep.feasibility import Feasibility
 from sweeper.sweep.requests import GRID_ONLY, PendingRequest
 from sweeper.sweep.resume import judged, restore
-from sweeper.sweep.rows import (
-    Verdict,
-    bucket_record,
-    excesses,
-    trial_row,
-    untrained_row,
-    values_of,
-)
+from sweeper.sweep.rows import bucket_record, trial_row, untrained_row
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState, column_of, finite_start
 from sweeper.sweep.stopping import (
     Doing,
     end_state,
     ending_reason,
-    is_good_enough,
     is_over,
     n_unasked,
 )
+from sweeper.sweep.verdicts import Judge, Verdict
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 
 
@@ -61,6 +50,7 @@ class Sweep:
         self._open_plan = restored.open_plan
         self._crashes = context.crashes
         self._feasibility = Feasibility(context.config, context.structure_of)
+        self._judge = Judge(context.config, context.metrics, context.structure_of)
         self._study = Study(context.config, restored.past)
         self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(context.config)
@@ -298,7 +288,7 @@ class Sweep:
         state.draw_ahead(self._study.ask(count, state.rounds))
 
     def _decide(
-        self, lanes: Sequence[LaneRecord], stopped: Container[int | None]
+        self, lanes: Sequence[LaneRecord], stopped: Container[int]
     ) -> dict[int, Mapping[str, Any]]:
         """The rows of the trials that end in this round, by themselves or because `stopped`.
 
@@ -306,29 +296,43 @@ class Sweep:
         successive halving, verdicts depend on the order.
         """
         lanes = sorted(lanes, key=lambda lane: lane.number)
+        self._report(lanes)
+        verdicts = self._verdicts(lanes, stopped)
+        self._tell(verdicts)
+        return {number: self._row(number, verdict) for number, verdict in verdicts.items()}
+
+    def _report(self, lanes: Iterable[LaneRecord]) -> None:
+        """Report what the lanes measured of the metric that the pruner judges, if there is one."""
         judged_by = judged(self._context.metrics, self._context.config.study.objectives)
         for lane in lanes:
             if judged_by is None or lane.failure is not None:
                 continue
             column = column_of(lane, judged_by, self._context.config.edition)
             self._study.report(lane.number, lane.curve.first_epoch, finite_start(column))
-        verdicts = {lane.number: self._judge(lane) for lane in lanes}
-        ended = {number: verdict for number, verdict in verdicts.items() if verdict is not None}
-        ended |= {
-            lane.number: replace(self._pruned(lane), reason=Reason.STOPPED)
-            for lane in lanes
-            if lane.number in stopped and lane.number not in ended
+
+    def _verdicts(self, lanes: Sequence[LaneRecord], stopped: Container[int]) -> dict[int, Verdict]:
+        """The verdicts of the trials that end in this round, by number.
+
+        If the study ends with it, so do the others.
+        """
+        running, judge = self.state.running, self._judge
+        verdicts = self._infeasible()
+        for lane in lanes:
+            trial, number = running[lane.number], lane.number
+            verdict = judge.judge(trial, lane, self._study.should_prune)
+            if verdict is None and number in stopped:
+                verdict = judge.cut_off(trial, lane, Reason.STOPPED)
+            if verdict is not None:
+                verdicts[number] = verdict
+        verdicts = dict(sorted(verdicts.items()))
+        reason = ending_reason(self._context.config, self.state, verdicts.values())
+        if reason is None:
+            return verdicts
+        others = [lane for lane in lanes if lane.number not in verdicts]
+        verdicts |= {
+            lane.number: judge.cut_off(running[lane.number], lane, reason) for lane in others
         }
-        ended = dict(sorted((ended | self._infeasible()).items()))
-        reason = ending_reason(self._context.config, self.state, ended.values())
-        if reason is not None:
-            others = (lane for lane in lanes if lane.number not in ended)
-            ended |= {lane.number: replace(self._pruned(lane), reason=reason) for lane in others}
-        ended = dict(sorted(ended.items()))
-        for number, verdict in ended.items():
-            self._study.constrain(number, verdict.excesses)
-            self._study.tell(number, verdict.state, verdict.values)
-        return {number: self._row(number, verdict) for number, verdict in ended.items()}
+        return dict(sorted(verdicts.items()))
 
     def _infeasible(self) -> dict[int, Verdict]:
         """The verdicts of the open round's trials that are not trained."""
@@ -339,52 +343,11 @@ class Sweep:
             if not trial.class_id
         }
 
-    def _judge(self, lane: LaneRecord) -> Verdict | None:
-        """How a trial ends in this round; None if it goes on."""
-        trial = self.state.running[lane.number]
-        if lane.failure is not None:
-            return Verdict(TrialState.FAIL, lane.failure.reason)
-        now = self._pruned(lane)
-        if lane.diverged_epoch is not None or not all(map(math.isfinite, now.values)):
-            return Verdict(TrialState.PRUNED, Reason.DIVERGED)
-        if trial.epochs_done >= self._epochs(trial.spec):
-            return self._complete(trial, None)
-        if lane.ended:
-            return self._complete(trial, Reason.EARLY_STOP)
-        if self._keeps_best:
-            complete = self._complete(trial, Reason.STOPPED)
-            if is_good_enough(self._context.config.study, complete):
-                return complete
-        return now if self._study.should_prune(lane.number) else None
-
-    @property
-    def _keeps_best(self) -> bool:
-        """Whether a trial's value and weights are those of its best epoch, in training already."""
-        config = self._context.config
-        return config.edition > 2 and config.study.value == "best"
-
-    def _pruned(self, lane: LaneRecord) -> Verdict:
-        """The verdict of a trial that ends with the metrics of its last epoch."""
-        last = dict(zip(self._context.metrics, lane.curve.values[-1].tolist(), strict=True))
-        trial = self.state.running[lane.number]
-        return self._verdict(trial, TrialState.PRUNED, Reason.PRUNED, last)
-
-    def _complete(self, trial: Running, reason: Reason | None) -> Verdict:
-        """The verdict of a complete trial, whose metrics are the means of its members'."""
-        metrics, keeps = self._context.metrics, self._context.config.keeps
-        means = {name: np.mean(values_of(trial, metrics, name, keeps)) for name in metrics}
-        metric_means = {name: float(mean) for name, mean in means.items()}
-        return self._verdict(trial, TrialState.COMPLETE, reason, metric_means)
-
-    def _verdict(
-        self, trial: Running, state: TrialState, reason: Reason | None, metrics: Mapping[str, float]
-    ) -> Verdict:
-        """The verdict of a trial that ends with these metrics."""
-        n_parameters = self._context.structure_of(trial.spec).n_parameters
-        metrics = {**metrics, N_PARAMETERS: float(n_parameters)}
-        study = self._context.config.study
-        values = tuple(metrics[name] for name in study.objectives)
-        return Verdict(state, reason, values, excesses(study.constraints, metrics))
+    def _tell(self, verdicts: Mapping[int, Verdict]) -> None:
+        """Tell the sampler how trials have ended."""
+        for number, verdict in verdicts.items():
+            self._study.constrain(number, verdict.excesses)
+            self._study.tell(number, verdict.state, verdict.values)
 
     def _row(self, number: int, verdict: Verdict) -> dict[str, Any]:
         trial, context = self.state.running[number], self._context

@@ -9,8 +9,8 @@ import pytest
 
 from sweeper.config import parse
 from sweeper.errors import StudyError
-from sweeper.sweep.rows import Verdict
 from sweeper.sweep.stopping import rules_met
+from sweeper.sweep.verdicts import Verdict
 from sweeper.trial import Reason, TrialState
 from tests import round_machine
 from tests.config.conftest import VALID

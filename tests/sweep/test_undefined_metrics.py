@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeper.sweep.rows import values_of
 from sweeper.sweep.state import Running
+from sweeper.sweep.verdicts import values_of
 from sweeper.trial import OVER, Curve, LaneRecord, Place, TrialSpec
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS, bent
