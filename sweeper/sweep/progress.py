@@ -87,7 +87,7 @@ class SessionProgress:
             started_at=self.started_at,
             updated_at=now,
             round=state.rounds,
-            n_trials=max(self.n_trials, state.asked),
+            n_trials=max(self.n_trials, state.n_asked),
             counts={
                 **{name.value: ended[name.value] for name in TrialState},
                 "RUNNING": len(state.running),

@@ -81,8 +81,8 @@ class StudyRun:
         n_trials = n_proposals(config)
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
-        if state.asked > n_trials:
-            observer(Warned(_fewer(n_trials, state.asked)))
+        if state.n_asked > n_trials:
+            observer(Warned(_fewer(n_trials, state.n_asked)))
         for change in session.boundaries:
             observer(Warned(_boundary(change)))
         if session.crashes:
@@ -190,11 +190,11 @@ class StudyRun:
         trials = {number for bucket in plan.buckets for number in bucket.numbers}
         self._observer(RoundStarted(self._sweep.state.rounds + 1, len(trials)))
         # committed rows are published while the next round trains; at first there are none
-        outcomes = self._sweep.train(plan, self._publish)
+        trained = self._sweep.train(plan, self._publish)
         with spending(Activity.COMMIT):
             self._ledger.file.check()  # before requests are answered and models are kept
-            self._sweep.close(outcomes)
-        for class_id, shortage in shortages(outcomes).items():
+            self._sweep.close(trained)
+        for class_id, shortage in shortages([outcome for _, outcome in trained]).items():
             if class_id not in self._warned_of:
                 self._warned_of.add(class_id)
                 self._observer(Warned(shortage))

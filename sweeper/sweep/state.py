@@ -141,7 +141,7 @@ class SweepState:
 
     ended: EndedTrials
     rounds: int = 0
-    asked: int = 0
+    n_asked: int = 0
     """How many proposals were drawn, including those in `waiting`."""
     waiting: dict[int, Running] = field(default_factory=dict[int, Running])
     """Proposals drawn ahead, by number."""
@@ -186,7 +186,7 @@ class SweepState:
         self.requests |= {request.key: request for request in requests}
         for spec in specs:
             drawn_ahead = self.waiting.pop(spec.number, None)
-            self.asked += drawn_ahead is None
+            self.n_asked += drawn_ahead is None
             self.running[spec.number] = drawn_ahead or Running(spec)
         for program in plan.classes:
             self.classes[program.class_id] = program
@@ -217,7 +217,7 @@ class SweepState:
         for spec in specs:
             if spec.number not in self.waiting:
                 self.waiting[spec.number] = Running(spec)
-                self.asked += 1
+                self.n_asked += 1
 
     def close(self, closing: Closing, ended: Mapping[int, Mapping[str, Any]]) -> None:
         """End the round: `ended` trials leave with their rows, the others keep a checkpoint."""

@@ -17,7 +17,7 @@ Doing = Literal["running", "finished", "interrupted", "failed"]
 
 def n_unasked(n_trials: int, state: SweepState, *, is_stopped: bool) -> int:
     """How many of `n_trials` may still be asked for; none if the sampler has stopped the study."""
-    return 0 if is_stopped else max(0, n_trials - state.asked)
+    return 0 if is_stopped else max(0, n_trials - state.n_asked)
 
 
 def is_over(config: StudyConfig, state: SweepState, unasked: int) -> bool:

@@ -22,7 +22,14 @@ from sweeper.study.ask_tell import Study
 from sweeper.study.options import n_proposals
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.feasibility import Feasibility
-from sweeper.sweep.requests import GRID_ONLY, PendingRequest
+from sweeper.sweep.request_answers import (
+    answer_at_end,
+    answer_to_enqueue,
+    answer_to_stop,
+    grant_to_enqueue,
+    grant_to_stop,
+)
+from sweeper.sweep.requests import EnqueueRequest, StopRequest
 from sweeper.sweep.resume import judged, restore
 from sweeper.sweep.rows import bucket_record, trial_row, untrained_row
 from sweeper.sweep.session.crashes import MAX_CRASHES
@@ -36,6 +43,9 @@ from sweeper.sweep.stopping import (
 )
 from sweeper.sweep.verdicts import Judge, Verdict
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
+
+Trained = tuple[Work, Outcome]
+"""The work of a bucket, and what training it returned."""
 
 
 class Sweep:
@@ -54,7 +64,6 @@ class Sweep:
         self._study = Study(context.config, restored.past)
         self._spent_before_s = restored.state.spent_s
         self._n_trials = n_proposals(context.config)
-        self._works: list[Work] = []  # of the open round
 
     @property
     def finished(self) -> bool:
@@ -98,13 +107,13 @@ class Sweep:
             return self._plan_next(self.state.rounds + 1)
         return plan.in_workers() if self._crashes >= MAX_CRASHES else plan
 
-    def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
-        """The outcome of each bucket of the open round, in the plan's order.
+    def train(self, plan: Plan, meanwhile: Callable[[], None] = lambda: None) -> list[Trained]:
+        """Each bucket's work and outcome in the open round, in the plan's order.
 
         Meanwhile, `meanwhile` is called and proposals for later rounds are drawn.
         """
-        self._works = [self._work(bucket) for bucket in plan.buckets]
-        training = self._context.train(self._works)
+        works = [self._work(bucket) for bucket in plan.buckets]
+        training = self._context.train(works)
         meanwhile()
         timeline = self._context.timeline
         with timeline.spending(Activity.ASK), fault_points(Step.ASK_AHEAD):
@@ -112,21 +121,23 @@ class Sweep:
         outcomes = sorted(training, key=lambda outcome: outcome.bucket.bucket)
         for outcome in outcomes:
             timeline.add(outcome.spans)
-        return outcomes
+        return list(zip(works, outcomes, strict=True))
 
-    def close(self, outcomes: Sequence[Outcome]) -> None:
+    def close(self, trained: Sequence[Trained]) -> None:
         """Decide which trials of the open round end, and commit it."""
         state, context = self.state, self._context
         spans = context.timeline.cut()
         state.spent_s = self._spent_before_s + context.timer() - self._started_s
-        records = self._records(outcomes)
+        records = self._records(trained)
         state.absorb(records)
+        outcomes = [outcome for _, outcome in trained]
         lanes = [lane for outcome in outcomes for lane in outcome.lanes]
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
-        digests = {file: digest for o in outcomes for file, digest in o.digests.items()}
-        stops = [asked for asked in context.requests.pending() if asked.stop is not None]
+        digests = {file: digest for outcome in outcomes for file, digest in outcome.digests.items()}
+        pending = context.requests.pending()
+        requests = [one for one in pending if isinstance(one, StopRequest)]
         with fault_points(Step.DECIDE):
-            ended = self._decide(lanes, {asked.stop for asked in stops})
+            ended = self._decide(lanes, {request.number for request in requests})
         self._keep_models(ended, checkpoints, digests)
         live = {n: file for n, file in checkpoints.items() if n not in ended}
         closing = Closing(
@@ -139,13 +150,14 @@ class Sweep:
             spent_s=state.spent_s,
             run_id=context.run_id,
             spans=spans,
-            requests=_granted(stops, ended),
+            requests=grant_to_stop(requests, ended),
         )
         with fault_points(Step.CLOSE_ROUND):
             context.ledger.close_round(state.rounds + 1, closing, records, ended)
         state.close(closing, ended)
-        for asked in stops:
-            context.requests.answer(asked, *self._answer_to_stop(asked, ended))
+        for request in requests:
+            answer = answer_to_stop(request, state, ended, context.config)
+            context.requests.answer(request, answer)
         self.tidy()
 
     def _keep_models(
@@ -164,15 +176,14 @@ class Sweep:
 
     def refuse_requests(self) -> None:
         """Refuse what is still asked for when the study has ended."""
-        for asked in self._context.requests.pending():
-            text = "the study has ended"
-            if asked.key in self.state.requests:
-                text = "it was granted before the study ended"
-            self._context.requests.answer(asked, text, asked.key in self.state.requests)
+        for request in self._context.requests.pending():
+            self._context.requests.answer(request, answer_at_end(request, self.state))
 
     def _plan_next(self, number: int) -> Plan:
         state, context = self.state, self._context
-        asked, granted = self._enqueue()
+        pending = context.requests.pending()
+        requests = [one for one in pending if isinstance(one, EnqueueRequest)]
+        granted = self._grant(requests)
         with fault_points(Step.ASK):
             specs = self._next_specs()
         live = [trial.live(self._epochs(trial.spec)) for trial in state.running.values()]
@@ -186,61 +197,19 @@ class Sweep:
         with fault_points(Step.OPEN_ROUND):
             context.ledger.open_round(number, specs, plan.as_dict(), memory, granted)
         state.open(specs, plan, memory, granted)
-        for one in asked:
-            context.requests.answer(one, *self._answer_to_enqueue(one))
+        for request in requests:
+            stopped = self._study.is_stopped
+            answer = answer_to_enqueue(request, state, context.config, is_stopped=stopped)
+            context.requests.answer(request, answer)
         return plan
 
-    def _enqueue(self) -> tuple[list[PendingRequest], list[Request]]:
-        """Let the study propose what is asked for; returns that, and what of it is new.
-
-        Nothing is granted if the study is asked for all its trials without it.
-        """
-        state = self.state
-        asked = [one for one in self._context.requests.pending() if one.stop is None]
-        granted: list[Request] = []
-        if self._context.config.study.sampler.name == "grid" or self._study.is_stopped:
-            return asked, granted
-        taken = (
-            len(self._context.config.study.enqueue),
-            state.asked,
-            *(n + 1 for n in state.enqueued),
-        )
-        number = max(taken)
-        for one in asked:
-            if one.key not in state.requests and number < self._n_trials:
-                granted.append(Request(one.key, number, one.params))
-                self._study.enqueue(number, one.params)
-                number += 1
-        return asked, granted
-
-    def _answer_to_enqueue(self, asked: PendingRequest) -> tuple[str, bool]:
-        """The answer once the round is open, and whether the request is granted."""
-        if (request := self.state.requests.get(asked.key)) is not None:
-            return f"trial {request.number} has these values", True
-        if self._context.config.study.sampler.name == "grid":
-            return GRID_ONLY, False
-        if self._study.is_stopped:
-            return "the sampler has called study.stop: it proposes no more trials", False
-        found = f"all {self._n_trials} trials were proposed or enqueued already"
-        hint = "ask again once the study has ended, and run it with a larger study.n_trials"
-        return f"{found}; {hint}", False
-
-    def _answer_to_stop(
-        self, asked: PendingRequest, ended: Mapping[int, Mapping[str, Any]]
-    ) -> tuple[str, bool]:
-        """The answer once the round is closed in which these trials have ended."""
-        number, state = int(asked.stop or 0), self.state
-        if asked.key in state.requests:
-            row = state.ended[number]
-            return f"trial {number} is stopped after epoch {row['epochs_done']}", True
-        if number in state.ended:
-            row = state.ended[number]
-            when = "in this round" if number in ended else "before"
-            reason = f" ({row['reason']})" if row["reason"] else ""
-            return f"trial {number} has ended {when} by itself: {row['state']}{reason}", False
-        if number in state.waiting or number < self._n_trials:
-            return f"trial {number} is not in training yet", False
-        return f"trial {number} does not exist: numbers go from 0 to {self._n_trials - 1}", False
+    def _grant(self, requests: Iterable[EnqueueRequest]) -> list[Request]:
+        """Let the study propose the trials that are requested; returns what of it is new."""
+        stopped = self._study.is_stopped
+        granted = grant_to_enqueue(requests, self.state, self._context.config, is_stopped=stopped)
+        for request in granted:
+            self._study.enqueue(request.number, request.params or {})
+        return granted
 
     def _next_specs(self) -> list[TrialSpec]:
         """The trials of the next round: waiting proposals, then new ones, up to `parallel`.
@@ -374,27 +343,14 @@ class Sweep:
             self._crashes,
         )
 
-    def _records(self, outcomes: Sequence[Outcome]) -> list[BucketRecord]:
+    def _records(self, trained: Iterable[Trained]) -> list[BucketRecord]:
         members, search = self._context.policy.members, self._context.config.search
         return [
             bucket_record(
                 work, outcome, class_name(work.program, search), members, self._context.boundary
             )
-            for work, outcome in zip(self._works, outcomes, strict=True)
+            for work, outcome in trained
         ]
 
     def _epochs(self, spec: TrialSpec) -> int:
         return self._context.config.epochs_of(spec.params)
-
-
-def _granted(
-    stops: Iterable[PendingRequest], ended: Mapping[int, Mapping[str, Any]]
-) -> tuple[Request, ...]:
-    """The requests to stop a trial that have ended one."""
-    return tuple(
-        Request(asked.key, asked.stop)
-        for asked in stops
-        if asked.stop is not None
-        and asked.stop in ended
-        and ended[asked.stop]["reason"] == Reason.STOPPED
-    )

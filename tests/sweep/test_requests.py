@@ -22,7 +22,8 @@ from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Study
-from sweeper.sweep.requests import PendingRequest, Requests, leave, new_request, values_asked
+from sweeper.sweep.requests import EnqueueRequest, PendingRequest, Requests, StopRequest
+from sweeper.sweep.send_request import new_key, read_values, send
 from sweeper.sweep.verify import restore_ledger
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
@@ -51,17 +52,17 @@ class Asking:
             self.said.append(event.message)
         if isinstance(event, RoundClosed):
             while self._requests:
-                leave(self._run_dir, self._requests.pop(0))
+                send(self._run_dir, self._requests.pop(0))
 
 
 def asked() -> tuple[PendingRequest, ...]:
     """One request of each kind, and some that the study refuses."""
     return (
-        new_request(None, VALUES, waits=True),
-        new_request(1, {}, waits=True),
-        new_request(99, {}, waits=True),
-        new_request(6, {}, waits=False),
-        new_request(None, {"lr": 0.05, "epochs": 3}, waits=False),
+        EnqueueRequest(new_key(), VALUES),
+        StopRequest(new_key(), 1),
+        StopRequest(new_key(), 99),
+        StopRequest(new_key(), 6, waits=False),
+        EnqueueRequest(new_key(), {"lr": 0.05, "epochs": 3}, waits=False),
     )
 
 
@@ -235,7 +236,7 @@ def test_a_file_that_is_no_request_ends_no_study(tmp_path: Path, body: dict, rea
     assert requests.pending() == []
     assert (reason in said[0], file.exists()) == (True, False)
     if (values := body.get("enqueue")) is not None:
-        _, (problem,) = values_asked(config, "run", [*values.items()])
+        _, (problem,) = read_values(config, "run", [*values.items()])
         assert reason.rpartition(": ")[2] in str(problem)
 
 
@@ -253,5 +254,5 @@ def test_every_sampler_but_grid_proposes_what_is_enqueued(sampler: str) -> None:
 def test_a_grid_refuses_requests() -> None:
     grid = ("study.sampler={name='grid'}", "search.optimizer.lr={type='categorical',choices=[1]}")
     config = parse(STUDY, Path("study.toml"), grid)
-    _, (problem,) = values_asked(config, "run", [("optimizer.lr", 1)])
+    _, (problem,) = read_values(config, "run", [("optimizer.lr", 1)])
     assert "the grid proposes each of its points once" in str(problem)

@@ -32,7 +32,8 @@ from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.ranking import Row
 from sweeper.results.status import Status, epochs_saved, hint_if_none_complete, read_status
 from sweeper.rundir import RunDir
-from sweeper.sweep.requests import PendingRequest, leave, new_request, values_asked, wait
+from sweeper.sweep.requests import EnqueueRequest, PendingRequest, StopRequest
+from sweeper.sweep.send_request import new_key, read_values, send, wait_for_answer
 
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig
@@ -130,7 +131,7 @@ def stop(
     run_dir = find_run(directory)
     if trial is not None:
         _check_in_training(run_dir, trial)
-        _ask(run_dir, new_request(trial, {}, waits=not no_wait), timeout)
+        _ask(run_dir, StopRequest(new_key(), trial, waits=not no_wait), timeout)
         return
     status = read_status(run_dir)
     if not status.is_running:
@@ -162,10 +163,10 @@ def enqueue(
     from sweeper.config.load import read_overrides
 
     given = read_overrides(values or [])
-    params, problems = values_asked(_settings_of(run_dir), str(run_dir.root), given)
+    params, problems = read_values(_settings_of(run_dir), str(run_dir.root), given)
     if problems:
         raise StudyError(problems)
-    _ask(run_dir, new_request(None, params, waits=not no_wait), timeout)
+    _ask(run_dir, EnqueueRequest(new_key(), params, waits=not no_wait), timeout)
 
 
 def _settings_of(run_dir: RunDir) -> StudyConfig:
@@ -207,19 +208,19 @@ def _check_in_training(run_dir: RunDir, trial: int) -> None:
         raise StudyError(Problem(place, key, found, "name one that is in training"))
 
 
-def _ask(run_dir: RunDir, asked: PendingRequest, timeout_s: float | None) -> None:
-    """Leave a request in a run directory, wait for the answer if it waits, and print it.
+def _ask(run_dir: RunDir, request: PendingRequest, timeout_s: float | None) -> None:
+    """Send a request to a run directory, wait for the answer if it waits, and print it.
 
     Raises:
         StudyError: the study refuses it.
         SetupError: the request cannot be written.
     """
     try:
-        leave(run_dir, asked)
+        send(run_dir, request)
     except OSError as error:
         raise SetupError(not_written(run_dir.requests, error)) from error
     timeout_s = _TIMEOUT_S if timeout_s is None else timeout_s
-    answer = wait(run_dir, asked, timeout_s) if asked.waits else None
+    answer = wait_for_answer(run_dir, request, timeout_s) if request.waits else None
     if answer is not None and not answer.is_granted:
         raise StudyError(Problem(str(run_dir.root), "", answer.text, ""))
     if answer is not None:
