@@ -46,6 +46,7 @@ from sweeper.study.lint import study_warnings
 from sweeper.sweep.leaving import Leaving
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX_CRASHES
+from sweeper.sweep.session.reconcile import StartModel
 from sweeper.sweep.session.xla_threads import kept_threads, threads_message
 from sweeper.templates.mapping import load_study
 
@@ -424,9 +425,7 @@ def run_prepared(
             forecast_maker,
             environment(),
             fresh=asked.fresh,
-            start=(
-                None if start is None else {"path": start.file.name, "digest": start.file.digest}
-            ),
+            start=None if start is None else StartModel(start.file.name, start.file.digest),
             weights=weights,
             learn_from=asked.learn_from,
         )

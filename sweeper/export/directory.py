@@ -39,7 +39,8 @@ from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
-from sweeper.sweep.session.reconcile import data_digest, refuse_edited
+from sweeper.sweep.session.reconcile import data_digest
+from sweeper.sweep.session.user_code import refuse_edited
 
 
 def export(

@@ -20,8 +20,8 @@ from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError, size_text
 
 if TYPE_CHECKING:
-    from sweeper.preflight.fixed_start import Record
     from sweeper.programs.build import Programs
+    from sweeper.sweep.session.reconcile import InitialWeights
 
 
 def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple[str, ...]]:
@@ -80,7 +80,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
     return config, warnings
 
 
-def fixed_start_of(config: StudyConfig, data: Dataset) -> Record | None:
+def fixed_start_of(config: StudyConfig, data: Dataset) -> InitialWeights | None:
     """What a study records about initial weights that no key changes; None if none can be."""
     if not config.has_user_models:
         return None

@@ -21,11 +21,10 @@ from sweeper.models.traces import trace
 from sweeper.models.user_network import KEY
 from sweeper.preflight.user_functions import raised
 from sweeper.preflight.user_model import model_checks
+from sweeper.sweep.session.reconcile import InitialWeights
 
-Record = dict[str, dict[str, str]]
 
-
-def fixed_start(config: StudyConfig, in_size: int, out_size: int) -> Record | None:
+def fixed_start(config: StudyConfig, in_size: int, out_size: int) -> InitialWeights | None:
     """Digests of the fixed arrays of user-defined models; None without such models.
 
     Models are those that `check_model` builds. The `environment` is recorded, too, since other
@@ -51,7 +50,7 @@ def fixed_start(config: StudyConfig, in_size: int, out_size: int) -> Record | No
                 raise StudyError(config.problem(f"{check.key}.function", *problem)) from error
             place = ", ".join(f"{column} = {value!r}" for column, value in params.items())
             digests[f"{check.key}.function{place and f' with {place}'}"] = digest
-    return {"digests": digests, "environment": environment()}
+    return InitialWeights(digests, environment())
 
 
 def _digest(build: Callable[[Any], Any]) -> str:

@@ -271,7 +271,7 @@ def _make_context(
         test_metrics=program.layout.test_metrics,
         run_id=session.run_id,
         crashes=session.crashes,
-        boundary=session.mark,
+        boundary=session.boundary_text,
         timeline=timeline,
         requests=requests,
     )

@@ -12,16 +12,10 @@ from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.config.load import study_of
 from sweeper.config.toml import toml_value
-from sweeper.config.user_source import (
-    MAIN,
-    OF_ANOTHER_MAIN,
-    changed_names,
-    is_of_another_main,
-    source_digests,
-)
 from sweeper.errors import FRESH, Problem, StudyError, SweeperError, listed
 from sweeper.process import installed_versions
 from sweeper.rundir import RunDir
+from sweeper.sweep.session.user_code import changed_code, only_proposes
 
 # Where a class runs, what is kept and when a study ends: no row depends on these silently.
 _FREE = (
@@ -59,9 +53,6 @@ _READERS = ("pandas", "numpy", "scikit-learn", "scipy")
 # metrics are of the part that the first loss compares with the data.
 _ORDERED = ("search", "train.losses")
 
-Weights = Mapping[str, Mapping[str, str]]
-"""`digests` of initial weights that no key changes, and the `environment` they were built in."""
-
 # A study that differs in these can learn from the trials of another.
 _LEARNT_ACROSS = ("search", "study.sampler", "study.pruner", "train.metrics")
 
@@ -77,6 +68,22 @@ class Change:
     key: str
     before: object
     now: object
+
+
+@dataclass(frozen=True, slots=True)
+class StartModel:
+    """The saved model that all trials start from."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitialWeights:
+    """Digests of initial weights that no key changes, and the environment they were built in."""
+
+    digests: Mapping[str, str]
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +138,10 @@ def check_resume(
     config: StudyConfig,
     sessions: Sequence[Mapping[str, Any]],
     digest: str | None,
-    start: Mapping[str, str] | None,
+    start: StartModel | None,
     *,
     asks_start: bool = True,
-    weights: Weights | None = None,
+    weights: InitialWeights | None = None,
 ) -> tuple[Change, ...]:
     """The session boundaries if the study resumes after these sessions; none for a new study.
 
@@ -147,25 +154,28 @@ def check_resume(
     if not sessions:
         return ()
     began = sessions[0]
-    found = reconcile(_as_of_now(config, began["study"]), config.canonical())
-    changed = tuple(one for one in found.refused if not _is_moved_rows(config.run_dir, one))
-    problems = refusals(config, changed)
-    code = dict(_changed_code(config, began["code"]))
-    corrected = tuple(
-        Change(key, f"{code[key]} as it was", "another") for key in code if _asks(key)
-    )
-    if not problems:
-        problems = [_other(config, key, files) for key, files in code.items() if not _asks(key)]
-    known = data_digest(sessions)
-    if not problems and known is not None and digest not in (None, known):
-        problems = [_other_data(config, began)]
-    if not problems and weights is not None:
-        problems = [*_other_weights(config, began.get("fixed_start"), weights)]
-    if not problems and asks_start:
-        problems = [*other_start(config, began["continued_from"], start)]
-    if problems:
+    changes = reconcile(_as_of_now(config, began["study"]), config.canonical())
+    code = dict(changed_code(config, began["code"]))
+
+    def problems_by_kind() -> Iterator[list[Problem]]:
+        """Each kind is looked for only if there are none of those before."""
+        refused = (one for one in changes.refused if not _is_moved_rows(config.run_dir, one))
+        yield refusals(config, tuple(refused))
+        yield [_other(config, key, files) for key, files in code.items() if not only_proposes(key)]
+        known = data_digest(sessions)
+        if known is not None and digest not in (None, known):
+            yield [_other_data(config, began)]
+        if weights is not None:
+            yield [*_other_weights(config, began.get("fixed_start"), weights)]
+        if asks_start:
+            yield [*other_start(config, began["continued_from"], start)]
+
+    if problems := next(filter(None, problems_by_kind()), []):
         raise StudyError(problems)
-    return (*found.boundary, *corrected)
+    corrected = tuple(
+        Change(key, f"{code[key]} as it was", "another") for key in code if only_proposes(key)
+    )
+    return (*changes.boundary, *corrected)
 
 
 def data_digest(sessions: Sequence[Mapping[str, Any]]) -> str | None:
@@ -181,31 +191,6 @@ def xla_threads(sessions: Sequence[Mapping[str, Any]]) -> int | None:
     return int(threads) if threads else None
 
 
-def refuse_edited(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse to use a trained model with different source than it was trained with.
-
-    Raises:
-        StudyError: with the key and the files; code that only proposes trials may have changed.
-    """
-    edited = [] if not sessions else [*_changed_code(config, sessions[0]["code"])]
-    found = "has changed since the model was trained"
-    absent = {key: name for name, key in config.functions.items() if is_of_another_main(name)}
-    problems = [
-        config.problem(key, f"{absent[key]} is not defined in this program", OF_ANOTHER_MAIN)
-        if key in absent
-        else config.problem(key, f"{files} {found}", "restore it, or train the study again")
-        for key, files in edited
-        if not _asks(key)
-    ]
-    if problems:
-        raise StudyError(problems)
-
-
-def _asks(key: str) -> bool:
-    """Whether the code for this key only proposes and ends trials, whose past effects stay."""
-    return key.startswith(("study.sampler.", "study.pruner."))
-
-
 def _as_of_now(config: StudyConfig, began: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings of a study as this version writes them, with defaults for new ones.
 
@@ -219,19 +204,6 @@ def _as_of_now(config: StudyConfig, began: Mapping[str, Any]) -> Mapping[str, An
         found = f"the study in {config.run_dir} began with settings of another version of sweeper"
         hint = f"use that version, {_ELSEWHERE}, or {_FRESH}"
         raise StudyError(config.problem(first.key, f"{found}: {first.found}", hint)) from error
-
-
-def _changed_code(
-    config: StudyConfig, began: Mapping[str, Mapping[str, str]]
-) -> Iterator[tuple[str, str]]:
-    """The files of user code that have changed, by the key that names it."""
-    for key, now in code_of(config).items():
-        before = began.get(key, {})
-        if not before and all(name.startswith(f"{MAIN}.") for name in now):
-            continue  # earlier versions recorded nothing about __main__
-        in_main = any(name.startswith(f"{MAIN}.") for name in before)
-        if changed := changed_names(before, now, config.edition, in_main=in_main):
-            yield key, ", ".join(changed)
 
 
 def _other(config: StudyConfig, key: str, what: str) -> Problem:
@@ -256,15 +228,17 @@ def _other_data(config: StudyConfig, began: Mapping[str, Any]) -> Problem:
     return config.problem("data.function", found, fix)
 
 
-def _other_weights(config: StudyConfig, began: Weights | None, now: Weights) -> Iterator[Problem]:
+def _other_weights(
+    config: StudyConfig, began: Mapping[str, Any] | None, now: InitialWeights
+) -> Iterator[Problem]:
     """Builders whose weights that no key changes are not those of the first session.
 
     Earlier versions recorded none, and those of other libraries or another device may differ.
     """
-    if began is None or began["environment"] != now["environment"]:
+    if began is None or began["environment"] != now.environment:
         return
     names = {key: name for name, key in config.functions.items()}
-    for place, digest in now["digests"].items():
+    for place, digest in now.digests.items():
         if began["digests"].get(place, digest) != digest:
             key = place.partition(" ")[0]
             found = (
@@ -282,14 +256,6 @@ def _other_readers(began: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for package, version in installed_versions(_READERS).items():
         if recorded.get(package, version) not in ("", version):
             yield f"{package}=={recorded[package]}", f"{package}=={version}"
-
-
-def code_of(config: StudyConfig) -> dict[str, dict[str, str]]:
-    """A digest of each file of user code, by the key that names a function in it."""
-    code: dict[str, dict[str, str]] = {}
-    for function, key in config.functions.items():
-        code.setdefault(key, {}).update(source_digests(function, config.base_dir))
-    return code
 
 
 def format_setting(value: object) -> str:
@@ -324,13 +290,13 @@ def _elsewhere(config: StudyConfig, key: str) -> str:
 
 
 def other_start(
-    config: StudyConfig, began: Mapping[str, str] | None, now: Mapping[str, str] | None
+    config: StudyConfig, began: Mapping[str, str] | None, now: StartModel | None
 ) -> Iterator[Problem]:
     """The problem that trials started from another saved model when the study began.
 
-    Both have its `path` and `digest`, None for fresh weights.
+    `began` is the record of the first session; either is None for fresh weights.
     """
-    if (None if began is None else began["digest"]) == (None if now is None else now["digest"]):
+    if (None if began is None else began["digest"]) == (None if now is None else now.digest):
         return
     if began is None:
         found, hint = "the study there began with fresh weights", "omit it"
@@ -338,7 +304,7 @@ def other_start(
         found = f"its trials start from {began['path']}, but the copy of it is missing"
         hint = "give the file again"
     else:
-        found = f"{now['path']} differs from {began['path']}, with which the study there began"
+        found = f"{now.path} differs from {began['path']}, with which the study there began"
         hint = "omit it to resume with the copy in the run directory"
     yield Problem(
         str(config.run_dir),

@@ -28,13 +28,14 @@ from sweeper.sweep.session.lock import hold
 from sweeper.sweep.session.ownership import signed
 from sweeper.sweep.session.reconcile import (
     Change,
-    Weights,
+    InitialWeights,
+    StartModel,
     check_resume,
-    code_of,
     describe_changes,
     environment_changes,
 )
 from sweeper.sweep.session.study_copy import copy_study
+from sweeper.sweep.session.user_code import code_digests
 from sweeper.trial import fields_of
 
 KEEPS_CANDIDATES = "keeps_candidates"
@@ -46,18 +47,18 @@ class Session:
     """A run directory that this process holds, and its ledger.
 
     `boundaries` are settings, libraries and flags that have changed since the study began, in ways
-    that keep it valid but not equal to an unbroken run; rows from here on have the `mark` of all
-    changes so far. `largest_n_trials` is the highest number that was ever requested, `forecast` the
-    recorded one, since a study is planned once. `crashes` are those during the open round.
-    `moved_to` is where an old run directory is now, if the study started over. `learned` are the
-    trials of earlier studies that it learns from.
+    that keep it valid but not equal to an unbroken run; rows from here on have the `boundary_text`
+    of all changes so far. `largest_n_trials` is the highest number that was ever requested,
+    `forecast` the recorded one, since a study is planned once. `crashes` are those during the open
+    round. `moved_to` is where an old run directory is now, if the study started over. `learned` are
+    the trials of earlier studies that it learns from.
     """
 
     run_id: str
     run_dir: RunDir
     ledger: Ledger
     boundaries: tuple[Change, ...]
-    mark: str | None
+    boundary_text: str | None
     largest_n_trials: int
     forecast: Forecast
     crashes: int = 0
@@ -69,6 +70,28 @@ ForecastMaker = Callable[[Forecast | None], Forecast]
 """The forecast to use, from the recorded one, if there is one."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """What a study is started or resumed with, as `open_session` gets it."""
+
+    config: StudyConfig
+    run_dir: RunDir
+    data_digest: str
+    make_forecast: ForecastMaker
+    environment: Mapping[str, str]
+    model: StartModel | None
+    weights: InitialWeights | None
+    learn_from: Sequence[str | Path]
+
+
+@dataclass(frozen=True, slots=True)
+class _StudyPlan:
+    """The forecast of a study, and the trials of earlier studies that it learns from."""
+
+    forecast: Forecast
+    learned: Learned
+
+
 @contextmanager
 def open_session(
     config: StudyConfig,
@@ -77,15 +100,15 @@ def open_session(
     environment: Mapping[str, str],
     *,
     fresh: bool = False,
-    start: Mapping[str, str] | None = None,
-    weights: Weights | None = None,
+    start: StartModel | None = None,
+    weights: InitialWeights | None = None,
     learn_from: Sequence[str | Path] = (),
 ) -> Iterator[Session]:
     """The session of a study, held until the block ends.
 
-    `environment` is what results depend on besides the study, by name. `start` has path and digest
-    of the saved model that trials start from, if any; `weights` are as for `check_resume`.
-    `learn_from` are earlier studies for a new one to learn from.
+    `environment` is what results depend on besides the study, by name. `start` is the saved model
+    that trials start from, if any; `weights` are as for `check_resume`. `learn_from` are earlier
+    studies for a new one to learn from.
 
     Raises:
         StudyError: the directory contains a study that this file cannot resume.
@@ -94,72 +117,98 @@ def open_session(
     """
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir, fresh=fresh)
+    opening = _Opening(
+        config, run_dir, data_digest, make_forecast, environment, start, weights, learn_from
+    )
     # checks that refuse a new study come before any file is written, or an old one is moved
-    is_new = fresh or not run_dir.ledger.exists()
-    new_forecast = make_forecast(None) if is_new else None
-    learned = learn(config, learn_from) if is_new else None
+    new = _prepare(opening) if fresh or not run_dir.ledger.exists() else None
     rows = _rows_to_keep(config, run_dir)
-    with _refusing(run_dir):
-        moved_to = move_aside(run_dir) if fresh else None
-        make(config, run_dir)
-        if moved_to is not None and rows is not None and rows == run_dir.rows:
-            rows = moved_to / rows.name
-    with _refusing(run_dir), hold(run_dir):
-        clear_staging(run_dir)
-        if not run_dir.ledger.exists():
-            _create_ledger(run_dir)
-        ledger = backup.open_ledger(run_dir)
-        try:
-            sessions = ledger.sessions()
-            boundaries = check_resume(config, sessions, data_digest, start, weights=weights)
-            boundaries += _changes_since_start(ledger, sessions, environment)
-            if sessions:
-                learned = Learned.from_dict(ledger.learned())
-                refuse_other(run_dir, learned, learn_from)
-            elif learned is None:  # a crash has left an empty ledger
-                learned = learn(config, learn_from)
-            recorded = Forecast.from_dict(sessions[-1]["forecast"]) if sessions else None
-            if recorded is None and new_forecast is not None:
-                forecast = new_forecast
-            else:
-                forecast = make_forecast(recorded)
-            if recorded is not None and forecast != recorded:
-                boundaries += (Change("the lattice", "as it was planned", "another"),)
-            run_id = uuid.uuid4().hex[:12]
-            record = _record(config, data_digest, run_id, boundaries, forecast, start, environment)
-            record |= count_crashes(ledger, run_dir)
-            if rows is not None and not (sessions and run_dir.rows.exists()):
-                _copy(rows, run_dir.rows, run_dir)
-            if config.rows is not None:
-                config.rows.forget()
-            if rows is not None:
-                record["rows"] = run_dir.rows.name
-            if weights is not None:
-                record["fixed_start"] = weights
-            with fault_points(Step.ADD_SESSION):
-                is_learning = not sessions and learned is not None and learned.sources
-                ledger.add_session(record, fields_of(learned) if is_learning else None)
-            if start is not None and not run_dir.started_from.exists():
-                _copy(Path(start["path"]), run_dir.started_from, run_dir)
-            copy_study(run_dir, config)
-            sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
-            lasting = RunDir(run_dir.root.absolute())  # user code may change the directory
-            session = Session(
-                run_id=run_id,
-                run_dir=lasting,
-                ledger=ledger,
-                boundaries=boundaries,
-                mark=describe_changes(ledger.sessions()),
-                largest_n_trials=max(sizes),
-                forecast=forecast,
-                crashes=record["deaths"],
-                moved_to=moved_to,
-                learned=learned or Learned(),
-            )
-            with note_normal_end(lasting, lambda: not ledger.file.is_replaced):
-                yield session
-        finally:
-            ledger.close()
+    with as_setup_errors(run_dir):
+        moved_to = _claim_directory(config, run_dir, fresh=fresh)
+    if moved_to is not None and rows is not None and rows == run_dir.rows:
+        rows = moved_to / rows.name
+    with as_setup_errors(run_dir), hold(run_dir), closing(_open_ledger(run_dir)) as ledger:
+        session = _begin(opening, ledger, new, rows, moved_to)
+        with note_normal_end(session.run_dir, lambda: not ledger.file.is_replaced):
+            yield session
+
+
+def _prepare(opening: _Opening) -> _StudyPlan:
+    """Forecast a new study, and read the trials that it learns from; nothing is written."""
+    return _StudyPlan(opening.make_forecast(None), learn(opening.config, opening.learn_from))
+
+
+def _claim_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool) -> Path | None:
+    """Create the run directory; returns where an old one was moved to, if it was `fresh`."""
+    moved_to = move_aside(run_dir) if fresh else None
+    make(config, run_dir)
+    return moved_to
+
+
+def _open_ledger(run_dir: RunDir) -> Ledger:
+    clear_staging(run_dir)
+    if not run_dir.ledger.exists():
+        _create_ledger(run_dir)
+    return backup.open_ledger(run_dir)
+
+
+def _begin(
+    opening: _Opening,
+    ledger: Ledger,
+    new: _StudyPlan | None,
+    rows: Path | None,
+    moved_to: Path | None,
+) -> Session:
+    """Record a session and the files that it starts from; `rows` are those to write, if any."""
+    config, run_dir = opening.config, opening.run_dir
+    sessions = ledger.sessions()
+    boundaries, study = _resume_or_plan(opening, ledger, sessions, new)
+    run_id = uuid.uuid4().hex[:12]
+    crashes = count_crashes(ledger, run_dir)
+    record = _record(opening, run_id, boundaries, study.forecast, crashes, rows)
+    if rows is not None and not (sessions and run_dir.rows.exists()):
+        _copy(rows, run_dir.rows, run_dir)
+    if config.rows is not None:
+        config.rows.forget()
+    with fault_points(Step.ADD_SESSION):
+        is_learning = not sessions and study.learned.sources
+        ledger.add_session(record, fields_of(study.learned) if is_learning else None)
+    if opening.model is not None and not run_dir.started_from.exists():
+        _copy(Path(opening.model.path), run_dir.started_from, run_dir)
+    copy_study(run_dir, config)
+    sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
+    return Session(
+        run_id=run_id,
+        run_dir=RunDir(run_dir.root.absolute()),  # user code may change the directory
+        ledger=ledger,
+        boundaries=boundaries,
+        boundary_text=describe_changes(ledger.sessions()),
+        largest_n_trials=max(sizes),
+        forecast=study.forecast,
+        crashes=record["deaths"],
+        moved_to=moved_to,
+        learned=study.learned,
+    )
+
+
+def _resume_or_plan(
+    opening: _Opening, ledger: Ledger, sessions: Sequence[Mapping[str, Any]], new: _StudyPlan | None
+) -> tuple[tuple[Change, ...], _StudyPlan]:
+    """The session boundaries after these sessions, and the study as it began, or begins now."""
+    config = opening.config
+    boundaries = check_resume(
+        config, sessions, opening.data_digest, opening.model, weights=opening.weights
+    )
+    boundaries += _changes_since_start(ledger, sessions, opening.environment)
+    if not sessions:  # if it is not new, a crash has left an empty ledger
+        return boundaries, new or _prepare(opening)
+    learned = Learned.from_dict(ledger.learned())
+    refuse_other(opening.run_dir, learned, opening.learn_from)
+    recorded = Forecast.from_dict(sessions[-1]["forecast"])
+    forecast = opening.make_forecast(recorded)
+    if forecast != recorded:
+        boundaries += (Change("the lattice", "as it was planned", "another"),)
+    return boundaries, _StudyPlan(forecast, learned)
 
 
 def _create_ledger(run_dir: RunDir) -> None:
@@ -184,7 +233,9 @@ def _rows_to_keep(config: StudyConfig, run_dir: RunDir) -> Path | None:
     return run_dir.rows if is_there else None
 
 
-def check(config: StudyConfig, data_digest: str | None, weights: Weights | None = None) -> None:
+def check(
+    config: StudyConfig, data_digest: str | None, weights: InitialWeights | None = None
+) -> None:
     """Refuse what `open_session` would refuse, without writing.
 
     `data_digest` is None if the data was not read, `weights` if no model was built.
@@ -216,8 +267,12 @@ def with_recorded_rules(config: StudyConfig, *, fresh: bool = False) -> StudyCon
 
 
 @contextmanager
-def _refusing(run_dir: RunDir) -> Iterator[None]:
-    """Report disk errors about a file of the run directory."""
+def as_setup_errors(run_dir: RunDir) -> Iterator[None]:
+    """Report disk errors about a file of the run directory.
+
+    Raises:
+        SetupError: for an error of the disk; errors of observers pass.
+    """
     try:
         yield
     except OSError as error:
@@ -240,28 +295,35 @@ def _changes_since_start(
 
 
 def _record(
-    config: StudyConfig,
-    data_digest: str,
+    opening: _Opening,
     run_id: str,
     boundaries: tuple[Change, ...],
     forecast: Forecast,
-    start: Mapping[str, str] | None,
-    environment: Mapping[str, str],
+    crashes: Mapping[str, int | None],
+    rows: Path | None,
 ) -> dict[str, Any]:
-    return {
+    """The record of a session in the ledger."""
+    config, start = opening.config, opening.model
+    record: dict[str, Any] = {
         "run_id": run_id,
         "study": config.canonical(),
         "study_file": str(config.source.path),
-        "data_digest": data_digest,
-        "code": code_of(config),
-        "signed": signed(config, None if start is None else start["digest"]),
-        "continued_from": start,
+        "data_digest": opening.data_digest,
+        "code": code_digests(config),
+        "signed": signed(config, None if start is None else start.digest),
+        "continued_from": None if start is None else fields_of(start),
         "boundaries": [asdict(change) for change in boundaries],
         "forecast": forecast.as_dict(),
         "started_at": time.time(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "directory": str(Path.cwd()),
-        "environment": dict(environment),
+        "environment": dict(opening.environment),
         KEEPS_CANDIDATES: True,
+        **crashes,
     }
+    if rows is not None:
+        record["rows"] = opening.run_dir.rows.name
+    if opening.weights is not None:
+        record["fixed_start"] = fields_of(opening.weights)
+    return record

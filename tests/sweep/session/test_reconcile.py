@@ -12,6 +12,7 @@ from sweeper.errors import StudyError
 from sweeper.process import LIBRARIES, installed_versions
 from sweeper.sweep.session.reconcile import (
     Change,
+    InitialWeights,
     check_resume,
     describe_changes,
     environment_changes,
@@ -263,7 +264,7 @@ def test_other_initial_weights_are_refused_if_they_can_be_compared(
     config = parse(STUDY, Path("study.toml"))
     began = {"study": config.canonical(), "code": {}, "data_digest": "a", "continued_from": None}
     began |= {} if recorded is None else {"fixed_start": recorded}
-    now = {"digests": {"model.function": "a"}, "environment": {"jax": "0.1"}}
+    now = InitialWeights({"model.function": "a"}, {"jax": "0.1"})
     if not is_refused:
         assert check_resume(config, [began], "a", None, weights=now) == ()
         return
