@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_warnings
-from sweeper.errors import LedgerError, SetupError, counted, not_written, printable
+from sweeper.errors import LedgerError, counted, printable
 from sweeper.executors.claims import n_training_places, n_workers
 from sweeper.executors.executor import TrainRound
 from sweeper.executors.lanes import shortages
 from sweeper.faults import Fault
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
-from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned, is_of_observer
+from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warned
 from sweeper.results.publish import Publisher
 from sweeper.results.ranking import models_left_out, repeats
 from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan, hardly_shared, long_round
-from sweeper.study.learning import no_effect
+from sweeper.study.learning import Learned, no_effect
 from sweeper.study.lint import study_warnings
 from sweeper.study.options import n_proposals
 from sweeper.sweep.baseline import BaselineOfStudy
@@ -36,7 +36,7 @@ from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import LANE_LOOP, Change
-from sweeper.sweep.session.session import Session
+from sweeper.sweep.session.session import Session, as_setup_errors
 from sweeper.sweep.status_writer import StatusWriter
 from sweeper.sweep.stopping import Doing
 from sweeper.sweep.store import RunStore
@@ -61,23 +61,31 @@ class StudyRun:
         self._timeline = timeline
         self._run_id = session.run_id
         self._warned_of: set[str] = set()  # classes for which memory is short
+        self._data = data
+        self._session = session
         self._run_dir = session.run_dir
         self._requests = Requests(session.run_dir, config.search, observer)
-        self._sweep = Sweep(_make_context(config, data, session, train, timeline, self._requests))
+        self._context = _make_context(config, data, session, train, timeline, self._requests)
+        self._sweep = Sweep(self._context)
         self._publisher = Publisher(session.run_dir, config)
         self._importances = Importances(config, session.run_dir)
         self._baseline = BaselineOfStudy(config, data, session.run_dir)
-        write_schema_text(session.run_dir, config)
         self._ledger = session.ledger
         self._backups = Backups(session.run_dir, lambda said: observer(Warned(said)))
         self._progress = SessionProgress.begin(
             config, session.run_id, session.ledger, self._sweep.state, session.learned.counts
         )
-        self._report_start(data, session)
 
-    def _report_start(self, data: Dataset, session: Session) -> None:
+    def _describe_study(self) -> None:
+        """Write what readers need to know about the tables and the data."""
+        spec = data_spec(self._config, self._data)
+        self._context.store.note_preparation(self._data, spec)
+        write_schema_text(self._run_dir, self._config)
+
+    def _report_start(self) -> None:
         """Report that the study is open, what has changed since it began, and what is doubtful."""
         config, observer, state = self._config, self._observer, self._sweep.state
+        session = self._session
         n_trials = n_proposals(config)
         root = session.run_dir.root
         observer(StudyOpened(config.study.name, root, state.rounds, n_trials, session.moved_to))
@@ -87,16 +95,13 @@ class StudyRun:
             observer(Warned(_boundary(change)))
         if session.crashes:
             observer(Warned(_crash_warning(config, state.rounds + 1, session.crashes)))
-        learned, is_resumed = session.learned, len(session.ledger.sessions()) > 1
+        is_resumed = len(session.ledger.sessions()) > 1
         if is_resumed and not (state.rounds or session.crashes):
             observer(Warned("no round was committed before; starting again", is_news=True))
-        for said in learned.recorded if is_resumed else map(str, learned.sources):
-            observer(Warned(printable(said), is_news=True))
-        notes = [] if is_resumed else [note for one in learned.sources for note in one.notes]
-        notes += [] if is_resumed else learning_gaps(learned)
-        of_learning = filter(None, [*notes, no_effect(config, learned)])
-        for said in (*of_learning, *study_warnings(config), *data_warnings(config, data)):
-            observer(Warned(printable(said)))
+        for event in _learning_messages(config, session.learned, is_resumed=is_resumed):
+            observer(event)
+        for warning in (*study_warnings(config), *data_warnings(config, self._data)):
+            observer(Warned(printable(warning)))
 
     def run_to_end(
         self, stop: threading.Event, finish: Callable[[], None] = lambda: None
@@ -106,31 +111,40 @@ class StudyRun:
         Raises:
             SetupError: a file of the run cannot be written; committed rounds are kept.
         """
-        stop_file = self._run_dir.stop
-        stop_file.unlink(missing_ok=True)  # it was meant for an earlier session
+        self._describe_study()
+        self._report_start()
+        self._run_dir.stop.unlink(missing_ok=True)  # it was meant for an earlier session
         self._requests.forget_answers()
-        try:
-            self._sweep.tidy()
-            self._timeline.go_on_with(None)
-            while not (self._sweep.finished or stop.is_set() or stop_file.exists()):
-                self._round()
-            stop_file.unlink(missing_ok=True)
-            if self._sweep.finished:
-                self._sweep.refuse_requests()
-            self._publish_all()
-            if self._sweep.finished and not self._sweep.has_failed:
-                with self._timeline.spending(Activity.ENSEMBLE):
-                    finish()
-            self._ledger.end_session(self._run_id, self._timeline.end())
-            self._publisher.publish_spans(self._ledger)
-            status = self._write_status(self._sweep.end_state)
-            self._report_end(status)
-            return status
-        except BaseException as error:
-            self._record_failure(error)
-            if isinstance(error, OSError) and not is_of_observer(error):
-                raise SetupError(not_written(self._run_dir.root, error)) from error
-            raise
+        with as_setup_errors(self._run_dir):
+            try:
+                self._run_rounds(stop)
+                return self._end(finish)
+            except BaseException as error:
+                self._record_failure(error)
+                raise
+
+    def _run_rounds(self, stop: threading.Event) -> None:
+        """Run round by round until every trial has ended, or until a stop is requested."""
+        stop_file = self._run_dir.stop
+        self._sweep.tidy()
+        self._timeline.go_on_with(None)
+        while not (self._sweep.finished or stop.is_set() or stop_file.exists()):
+            self._round()
+        stop_file.unlink(missing_ok=True)
+
+    def _end(self, finish: Callable[[], None]) -> Status:
+        """Publish everything, record that the session has ended, and report its status."""
+        if self._sweep.finished:
+            self._sweep.refuse_requests()
+        self._publish_all()
+        if self._sweep.finished and not self._sweep.has_failed:
+            with self._timeline.spending(Activity.ENSEMBLE):
+                finish()
+        self._ledger.end_session(self._run_id, self._timeline.end())
+        self._publisher.publish_spans(self._ledger)
+        status = self._write_status(self._sweep.end_state)
+        self._report_end(status)
+        return status
 
     def _publish_all(self) -> None:
         """Publish the study when no further round is trained."""
@@ -228,13 +242,30 @@ def _fewer(n_trials: int, asked: int) -> str:
 
 
 def _boundary(change: Change) -> str:
-    said = (
+    warning = (
         f"{change.key} was {change.before} when the study began and is {change.now} now: it "
         "resumes, but rows from here on may differ from those of a study that began this way"
     )
     if change.key == LANE_LOOP:
-        return f"{said}; only new classes get it: existing classes keep theirs, even for new trials"
-    return said
+        return (
+            f"{warning}; only new classes get it: existing classes keep theirs, even for new trials"
+        )
+    return warning
+
+
+def _learning_messages(
+    config: StudyConfig, learned: Learned, *, is_resumed: bool
+) -> Iterator[Warned]:
+    """What a study learns from, and what of it has no effect."""
+    sources = learned.recorded if is_resumed else map(str, learned.sources)
+    for source in sources:
+        yield Warned(printable(source), is_news=True)
+    notes: list[str] = []
+    if not is_resumed:
+        notes += [note for source in learned.sources for note in source.notes]
+        notes += learning_gaps(learned)
+    for note in filter(None, [*notes, no_effect(config, learned)]):
+        yield Warned(printable(note))
 
 
 def _crash_warning(config: StudyConfig, number: int, crashes: int) -> str:
@@ -255,16 +286,13 @@ def _make_context(
     timeline: Timeline,
     requests: Requests,
 ) -> SweepContext:
-    spec = data_spec(config, data)
-    programs = Programs(spec)
+    programs = Programs(data_spec(config, data))
     program = programs.exact(config.settings_of({}))
-    store = RunStore(session.run_dir, config, programs, data.digest)
-    store.note_preparation(data, spec)
     return SweepContext(
         config=config,
         ledger=session.ledger,
         train=train,
-        store=store,
+        store=RunStore(session.run_dir, config, programs, data.digest),
         structure_of=structures(config, programs, session.forecast.lane_loop),
         policy=policy_of_session(config, session),
         metrics=program.layout.metrics,
