@@ -18,7 +18,7 @@ from sweeper.scheduler.classes import Plan, class_name
 from sweeper.study.options import most_failures, n_proposals, stopped_by
 from sweeper.sweep.session.reconcile import xla_threads
 from sweeper.sweep.state import EndedTrials, SweepState
-from sweeper.sweep.stopping import Doing, n_unasked, rules_met
+from sweeper.sweep.stopping import StudyState, n_unasked, rules_met
 from sweeper.trial import CUT_OFF, Reason, TrialState
 
 
@@ -64,7 +64,7 @@ class SessionProgress:
         self,
         state: SweepState,
         now: float,
-        doing: Doing,
+        doing: StudyState,
         plan: Plan | None = None,
         spent_s: Mapping[str, float] | None = None,
     ) -> Status:

@@ -38,7 +38,7 @@ from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import LANE_LOOP, Change
 from sweeper.sweep.session.session import Session, as_setup_errors
 from sweeper.sweep.status_writer import StatusWriter
-from sweeper.sweep.stopping import Doing
+from sweeper.sweep.stopping import StudyState
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
 from sweeper.sweep.unpublished import learning_gaps
@@ -225,11 +225,11 @@ class StudyRun:
             self._publisher.publish(self._ledger)
             self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
 
-    def _status(self, doing: Doing, plan: Plan | None = None) -> Status:
+    def _status(self, doing: StudyState, plan: Plan | None = None) -> Status:
         spent_s = self._timeline.spent_s()
         return self._progress.status(self._sweep.state, time.time(), doing, plan, spent_s)
 
-    def _write_status(self, doing: Doing, plan: Plan | None = None) -> Status:
+    def _write_status(self, doing: StudyState, plan: Plan | None = None) -> Status:
         return self._observer.write(self._status(doing, plan))
 
 

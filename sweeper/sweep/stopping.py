@@ -12,7 +12,7 @@ from sweeper.sweep.state import SweepState
 from sweeper.sweep.verdicts import Verdict
 from sweeper.trial import CUT_OFF, Reason, TrialState
 
-Doing = Literal["running", "finished", "interrupted", "failed"]
+StudyState = Literal["running", "finished", "interrupted", "failed"]
 
 
 def n_unasked(n_trials: int, state: SweepState, *, is_stopped: bool) -> int:
@@ -29,7 +29,7 @@ def is_over(config: StudyConfig, state: SweepState, unasked: int) -> bool:
     return not state.running and (is_asked or ending_reason(config, state) is not None)
 
 
-def end_state(config: StudyConfig, state: SweepState, unasked: int) -> Doing:
+def end_state(config: StudyConfig, state: SweepState, unasked: int) -> StudyState:
     """The state of a study that trains no further round: interrupted if it is not over."""
     if ending_reason(config, state) is Reason.MAX_FAILURES:
         return "failed"

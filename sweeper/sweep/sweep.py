@@ -35,7 +35,7 @@ from sweeper.sweep.rows import bucket_record, trial_row, untrained_row
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState, column_of, finite_start
 from sweeper.sweep.stopping import (
-    Doing,
+    StudyState,
     end_state,
     ending_reason,
     is_over,
@@ -71,7 +71,7 @@ class Sweep:
         return is_over(self._context.config, self.state, self._left)
 
     @property
-    def end_state(self) -> Doing:
+    def end_state(self) -> StudyState:
         """The state of the study if no further round is trained."""
         return end_state(self._context.config, self.state, self._left)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from sweeper.sweep.verify.damage import Damage
 from sweeper.sweep.verify.directory import Verified, repair, restore_ledger, verify
-from sweeper.sweep.verify.models import Damage
 
 __all__ = ["Damage", "Verified", "repair", "restore_ledger", "verify"]

@@ -36,8 +36,9 @@ from sweeper.sweep.session.directory import check_obstacles, holds_study, obstac
 from sweeper.sweep.session.lock import hold, hold_for_reading
 from sweeper.sweep.session.reconcile import data_digest
 from sweeper.sweep.state import SweepState
-from sweeper.sweep.stopping import Doing, end_state, n_unasked
-from sweeper.sweep.verify.models import Damage, damaged_model, models, repair_hint
+from sweeper.sweep.stopping import StudyState, end_state, n_unasked
+from sweeper.sweep.verify.damage import Damage, repair_hint
+from sweeper.sweep.verify.models import damaged_model, expected_models
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
 from sweeper.trial import Reason, TrialState
 
@@ -96,7 +97,7 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         state = restore(ledger, config).state
         learned = Learned.from_dict(ledger.learned())
         progress = SessionProgress.begin(config, run_id, ledger, state, learned.counts)
-        doing, spent_s = _doing(config, state), _spent_s(ledger, run_id)
+        doing, spent_s = _state_of(config, state), _spent_s(ledger, run_id)
         write_status(run_dir, progress.status(state, time.time(), doing, spent_s=spent_s))
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
 
@@ -172,7 +173,7 @@ def _study(run_dir: RunDir, ledger: Ledger) -> tuple[StudyConfig, str]:
     return study_of(last["study"], _study_file(run_dir, last), run_dir), last["run_id"]
 
 
-def _doing(config: StudyConfig, state: SweepState) -> Doing:
+def _state_of(config: StudyConfig, state: SweepState) -> StudyState:
     """The state of a study that no process runs."""
     is_stopped = stopped_by(config, state.kept_with_study) is not None
     unasked = n_unasked(n_proposals(config), state, is_stopped=is_stopped)
@@ -202,19 +203,23 @@ def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
     config, _ = _study(run_dir, ledger)
     state = restore(ledger, config).state
     sessions = ledger.sessions()
-    has_finished = _doing(config, state) == "finished"
-    found = models(run_dir, config, sessions, state.ended, has_finished=has_finished)
+    has_finished = _state_of(config, state) == "finished"
+    models = expected_models(run_dir, config, sessions, state.ended, has_finished=has_finished)
     digest = data_digest(sessions)
     looked_at = (
         f"{run_dir.ledger.name}: {state.rounds} rounds, {len(state.ended)} finished trials, "
         f"{len(state.running)} unfinished",
         f"{run_dir.checkpoints.name}/: {len(state.checkpoint_digests)} files of unfinished trials",
-        f"{run_dir.models.name}/: {len(found)} models",
+        f"{run_dir.models.name}/: {len(models)} models",
         *filter(None, (_names_there(_views(run_dir)), _names_there(other_files(run_dir)))),
     )
     damage = (
         *_damaged_checkpoints(run_dir, state),
-        *(one for model in found for one in damaged_model(run_dir, config, model, digest, trusted)),
+        *(
+            damage
+            for model in models
+            for damage in damaged_model(run_dir, config, model, digest, trusted)
+        ),
         *_damaged_views(run_dir, config, ledger),
         *_damaged_status(run_dir, state.rounds),
         # after a session that was killed before its first round, some do not exist yet

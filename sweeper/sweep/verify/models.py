@@ -16,27 +16,11 @@ from sweeper.results.ranking import BestTrials, Row
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.session import KEEPS_CANDIDATES
 from sweeper.sweep.state import EndedTrials
+from sweeper.sweep.verify.damage import Damage
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """Damage to `file`, named relative to the run directory."""
-
-    file: str
-    found: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.found}; {self.hint}"
-
-
-def repair_hint(run_dir: RunDir) -> str:
-    """How to fix what `repair` rewrites."""
-    return f"rewrite it with: python -m sweeper verify {quote(str(run_dir.root))} --repair"
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
+class ExpectedModel:
     """The model of a member of the trial of `row`; `is_kept` if it must exist."""
 
     row: Row
@@ -44,20 +28,20 @@ class Model:
     is_kept: bool
 
 
-def models(
+def expected_models(
     run_dir: RunDir,
     config: StudyConfig,
     sessions: Sequence[Mapping[str, Any]],
     ended: EndedTrials,
     *,
     has_finished: bool,
-) -> list[Model]:
+) -> list[ExpectedModel]:
     """Every model that must be in a run directory, and those of candidates that exist."""
     kept = kept_trials(sessions, ended.values(), config, has_finished=has_finished)
     members = range(len(config.members))
     every = [(number, member) for number in sorted(ended.candidates_with({})) for member in members]
     return [
-        Model(ended[number], member, number in kept)
+        ExpectedModel(ended[number], member, number in kept)
         for number, member in every
         if number in kept or run_dir.saved(number, member).exists()
     ]
@@ -103,7 +87,7 @@ def _numbers(rows: Iterable[Row]) -> set[int]:
 def damaged_model(
     run_dir: RunDir,
     config: StudyConfig,
-    model: Model,
+    model: ExpectedModel,
     data_digest: str | None,
     trusted: bool,
 ) -> Iterator[Damage]:

@@ -25,7 +25,7 @@ from sweeper.sweep.session.reconcile import data_digest
 from sweeper.sweep.session.study_copy import restore_copy, study_copy_problem
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.store import RunStore
-from sweeper.sweep.verify.models import Damage, repair_hint
+from sweeper.sweep.verify.damage import Damage, repair_hint
 
 
 def other_files(run_dir: RunDir) -> list[Path]:
