@@ -43,7 +43,7 @@ from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
 from sweeper.study.learning import learn
 from sweeper.study.lint import study_warnings
-from sweeper.sweep.leaving import Leaving
+from sweeper.sweep.exit_recorder import ExitRecorder
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import StartModel
@@ -314,10 +314,10 @@ def run(
     card = card_for(progress, config.study.name, config.run_dir, timeline)
     observers = [one for one in (card, observer) if one is not None]
     pass_on = partial(_pass_on, observers, config.source.place == IN_MAPPING)
-    leaving = Leaving(RunDir(config.run_dir.absolute()), pass_on)
+    recorder = ExitRecorder(RunDir(config.run_dir.absolute()), pass_on)
     # preparing the data forks, which needs a process without threads, and this starts a thread
-    with preparing(config) as prepared, leaving.stopping(config, stop) as stopping:
-        train = partial(run_prepared, config, prepared, asked, leaving, stopping.stop, timeline)
+    with preparing(config) as prepared, recorder.stopping(config, stop) as stopping:
+        train = partial(run_prepared, config, prepared, asked, recorder, stopping.stop, timeline)
         train() if card is None else card.follow(train, stopping.stop)
     if stopping.number is not None:
         end_program(stopping.number)

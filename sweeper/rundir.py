@@ -228,7 +228,7 @@ class RunDir:
         return self.root / ".staging"
 
     @property
-    def left(self) -> Path:
+    def exit_note(self) -> Path:
         """Names the process that ended in good order in the middle of a round."""
         return self.logs / "left.json"
 

@@ -29,7 +29,7 @@ from sweeper.errors import (
     unforeseen,
 )
 from sweeper.executors.private_apis import is_invalid_jax_setting
-from sweeper.executors.signals import Left, ignore_interrupts, leave_on_signals
+from sweeper.executors.signals import SignalExit, ignore_interrupts, leave_on_signals
 from sweeper.faults import VARIABLE, FaultPlanError, plan_faults
 from sweeper.process import open_streams, package_version
 
@@ -147,7 +147,7 @@ def main() -> NoReturn:
         _refuse(SetupError(str(error)))
     except BrokenPipeError:  # the reader closed the pipe, for example `head`
         silence(sys.stdout)
-    except Left as left:
+    except SignalExit as left:
         sys.exit(left.exit_code)
     except OSError as error:
         drop_unwritten(sys.stdout)

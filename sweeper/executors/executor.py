@@ -20,8 +20,8 @@ class Work:
 
     `specs[i]` is the trial of lane `i`; `digests` are those of the checkpoints that its lanes name;
     `ceilings` are those found for its class in earlier rounds. `crashes` counts how often the whole
-    program died while training it. `mark` is part of the names of its checkpoints, so that a late
-    checkpoint from a place that was given up is not mistaken for that of another try.
+    program died while training it. `checkpoint_suffix` is part of the names of its checkpoints, so
+    that a late checkpoint from a place that was given up is not mistaken for that of another try.
     """
 
     round: int
@@ -31,7 +31,7 @@ class Work:
     digests: Mapping[str, str]
     ceilings: tuple[Ceiling, ...] = ()
     crashes: int = 0
-    mark: str = ""
+    checkpoint_suffix: str = ""
 
     def only(self, lanes: Iterable[int]) -> Work:
         """The same with only these lanes, by index."""

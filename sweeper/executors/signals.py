@@ -39,7 +39,7 @@ _wakeup: int | None = None
 _forking = threading.local()
 
 
-class Left(BaseException):  # SystemExit would be attributed to user code
+class SignalExit(BaseException):  # SystemExit would be attributed to user code
     """A signal arrived that ends the program, and nothing has to be committed first."""
 
     def __init__(self, number: int) -> None:
@@ -49,7 +49,7 @@ class Left(BaseException):  # SystemExit would be attributed to user code
 
 
 def leave_on_signals() -> None:
-    """Let Ctrl-C, SIGTERM and SIGHUP raise `Left`.
+    """Let Ctrl-C, SIGTERM and SIGHUP raise `SignalExit`.
 
     A program started under `nohup` continues to ignore SIGHUP.
     """
@@ -260,14 +260,14 @@ def end_program(number: int) -> NoReturn:
 
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)  # a second one ends the program at once
-    raise Left(number)
+    raise SignalExit(number)
 
 
 def _send_again(
     report: Callable[[sys.UnraisableHookArgs], object], dropped: sys.UnraisableHookArgs
 ) -> None:
-    """Repeat a signal if Python drops `Left`, as it does in callbacks such as those of gc."""
-    if not isinstance(dropped.exc_value, Left):
+    """Repeat a signal if Python drops `SignalExit`, as it does in callbacks such as those of gc."""
+    if not isinstance(dropped.exc_value, SignalExit):
         report(dropped)
         return
     number = dropped.exc_value.number

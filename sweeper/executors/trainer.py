@@ -282,7 +282,7 @@ class Trainer:
         """
         lanes = work.bucket.lanes
         named = f"r{work.round:06d}-b{work.bucket.bucket:04d}-t{lanes[0].number:06d}"
-        file = f"{named}{work.mark}.safetensors"
+        file = f"{named}{work.checkpoint_suffix}.safetensors"
         states: dict[LaneName, State] = {}
         has_unfinished = False
         n_members = len(self._config.members)

@@ -270,7 +270,7 @@ def _was_killed(status: Status) -> bool:
 def _has_left(run_dir: RunDir, status: Status) -> bool:
     """Whether its process noted that a signal ended it at once; known for any host."""
     try:
-        noted = read_json(run_dir.left)
+        noted = read_json(run_dir.exit_note)
     except (OSError, ValueError):
         return False
     return noted == {"pid": status.pid, "host": status.host}

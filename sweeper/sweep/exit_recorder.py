@@ -18,7 +18,7 @@ from sweeper.sweep.session.crashes import write_normal_end
 
 
 @dataclass(slots=True)
-class Leaving:
+class ExitRecorder:
     """Observes a study and passes its events on, to know which rounds are committed."""
 
     run_dir: RunDir
@@ -40,7 +40,7 @@ class Leaving:
                 pass
         self.observer(event)
 
-    def leave(self, reason: str) -> str:
+    def record_exit(self, reason: str) -> str:
         """Record that the program ends normally now; returns what that costs the study."""
         if self._is_own():
             write_normal_end(self.run_dir)
@@ -87,5 +87,7 @@ class Leaving:
         def say(message: str) -> None:
             self.observer(Warned(message))
 
-        with stopping_on(numbers, say, self.leave, config.execution.grace_s, stop) as stopping:
+        with stopping_on(
+            numbers, say, self.record_exit, config.execution.grace_s, stop
+        ) as stopping:
             yield stopping

@@ -274,12 +274,12 @@ class Kept:
 
 kept = Kept()
 watch = weakref.ref(kept, lambda _: os.kill(os.getpid(), signal.SIGTERM))
-from sweeper.executors.signals import Left, leave_on_signals
+from sweeper.executors.signals import SignalExit, leave_on_signals
 leave_on_signals()
 del kept
 try:
     time.sleep(20)
-except Left as left:
+except SignalExit as left:
     sys.exit(left.exit_code)
 """
 

@@ -37,7 +37,7 @@ def test_a_running_study_whose_process_is_gone_was_interrupted(run_dir: RunDir) 
 def test_a_process_of_another_host_that_noted_its_end_was_interrupted(run_dir: RunDir) -> None:
     write_status(run_dir, replace(STATUS, host="another", pid=1))
     for noted, state in (({"pid": 2}, "running"), ({"pid": 1}, "interrupted")):
-        run_dir.left.write_text(json.dumps({**noted, "host": "another"}), encoding="utf-8")
+        run_dir.exit_note.write_text(json.dumps({**noted, "host": "another"}), encoding="utf-8")
         assert read_status(run_dir).state == state
 
 

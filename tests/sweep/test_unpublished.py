@@ -16,7 +16,7 @@ from sweeper.results.publish import last_round
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import Learned, LearnedStudy
-from sweeper.sweep.leaving import Leaving
+from sweeper.sweep.exit_recorder import ExitRecorder
 from sweeper.sweep.unpublished import learning_gaps, unpublished
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import CommandLine
@@ -78,13 +78,13 @@ def test_a_program_that_ends_at_once_leaves_the_status_of_the_last_round(run_dir
     repair(run_dir)
     status = read_status(run_dir)
     write_status(run_dir, replace(status, round=1, counts={}, state="running"))
-    leaving = Leaving(run_dir, lambda event: None)
-    leaving(RoundClosed(replace(status, state="running")))
-    leaving.leave("received a second signal")
+    recorder = ExitRecorder(run_dir, lambda event: None)
+    recorder(RoundClosed(replace(status, state="running")))
+    recorder.record_exit("received a second signal")
     left = read_status(run_dir)
     assert replace(left, updated_at=status.updated_at) == replace(status, state="interrupted")
     write_status(run_dir, replace(status, state="finished"))
-    leaving.leave("received a second signal")
+    recorder.record_exit("received a second signal")
     assert read_status(run_dir).state == "finished"
 
 
@@ -92,9 +92,9 @@ def test_a_program_that_ends_at_once_leaves_the_status_of_the_last_round(run_dir
 def test_a_program_that_ends_at_once_says_what_the_same_command_does(
     rounds: int, then: str, run_dir: RunDir
 ) -> None:
-    leaving = Leaving(run_dir, lambda event: None)
-    leaving(StudyOpened("digits", run_dir.root, rounds, 4))
-    assert leaving.leave("stopped") == f"stopped: run the same command to {then}"
+    recorder = ExitRecorder(run_dir, lambda event: None)
+    recorder(StudyOpened("digits", run_dir.root, rounds, 4))
+    assert recorder.record_exit("stopped") == f"stopped: run the same command to {then}"
 
 
 def test_a_new_study_says_which_committed_trials_it_does_not_learn_from(run_dir: RunDir) -> None:

@@ -19,7 +19,7 @@ from sweeper.results import formatting
 from sweeper.results.status import Status, none_complete
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
-from sweeper.sweep.leaving import Leaving
+from sweeper.sweep.exit_recorder import ExitRecorder
 
 if TYPE_CHECKING:
     from sweeper.config import StudyConfig
@@ -54,12 +54,12 @@ def train_study(
             prepared = stack.enter_context(preparing(config))
         stack.enter_context(view)
         observer = stack.enter_context(log_events(view, log_file, log_level))
-        leaving = Leaving(RunDir(config.run_dir.absolute()), observer)
+        recorder = ExitRecorder(RunDir(config.run_dir.absolute()), observer)
         numbers = (signal.SIGINT, *not_ignored(TERMINATING))
         grace_s = config.execution.grace_s
-        with stopping_on(numbers, view.say, leaving.leave, grace_s) as stopping:
+        with stopping_on(numbers, view.say, recorder.record_exit, grace_s) as stopping:
             asked = api.RunOptions(fresh, plan_file, continue_from, trust_code, learn_from)
-            status = api.run_prepared(config, prepared, asked, leaving, stopping.stop, timeline)
+            status = api.run_prepared(config, prepared, asked, recorder, stopping.stop, timeline)
         return status, exit_code(status, stopping.number)
 
 

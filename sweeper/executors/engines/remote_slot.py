@@ -45,7 +45,7 @@ class RemoteSlot:
         """
         started_at = time.time()
         # a slot that was given up may still be working, and write its checkpoint
-        marked = replace(work, mark=f"-{uuid4().hex[:8]}")
+        marked = replace(work, checkpoint_suffix=f"-{uuid4().hex[:8]}")
         try:
             given = self.engine.train(self.key, self._opening(), marked)
         except GivenUpError as lost:

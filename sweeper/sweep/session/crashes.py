@@ -57,7 +57,7 @@ def note_normal_end(run_dir: RunDir, is_own: Callable[[], bool] = lambda: True) 
 def write_normal_end(run_dir: RunDir) -> None:
     """Note that this process ends normally, whatever it was doing."""
     who = {"pid": os.getpid(), "host": socket.gethostname()}
-    left = partial(open_inside, run_dir.root, run_dir.left, "w", encoding="utf-8")
+    left = partial(open_inside, run_dir.root, run_dir.exit_note, "w", encoding="utf-8")
     with suppress(OSError), left() as file:  # otherwise it counts as a crash, which is harmless
         file.write(json.dumps(who))
 
@@ -65,8 +65,8 @@ def write_normal_end(run_dir: RunDir) -> None:
 def _take_normal_end(run_dir: RunDir) -> Any:
     """The process that ended normally, returned once; None if the last one did not."""
     try:
-        return read_json(run_dir.left)
+        return read_json(run_dir.exit_note)
     except (OSError, ValueError):
         return None
     finally:
-        remove_inside(run_dir.root, run_dir.left)
+        remove_inside(run_dir.root, run_dir.exit_note)

@@ -146,7 +146,7 @@ def obstacles(run_dir: RunDir) -> Iterator[tuple[Path, str]]:
 
 
 def _files(run_dir: RunDir) -> Iterator[Path]:
-    yield from (*run_dir.files(), run_dir.log, run_dir.left)
+    yield from (*run_dir.files(), run_dir.log, run_dir.exit_note)
     for own in (run_dir.own_parts, run_dir.own_models, run_dir.own_checkpoints):
         yield from own()
     yield from run_dir.own_requests()

@@ -64,7 +64,7 @@ class Cluster:
         pass
 
     def train(self, key: str, opening: Opening, work: Work) -> object:
-        self.marks.append(work.mark)
+        self.marks.append(work.checkpoint_suffix)
         if key in self.given_up:
             raise GivenUpError("was given up")
         if key in self.deaf:
