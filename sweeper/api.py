@@ -398,7 +398,7 @@ def run_prepared(
         claim_devices(config, kept)
         for warning in filter(None, _device_warnings(config, kept)):
             observer(Warned(warning))
-        start = warm_start.started_from(
+        start = warm_start.find_start(
             config, run_dir, asked.continue_from, fresh=asked.fresh, trust_code=asked.trust_code
         )
         if not prepared.is_cached:

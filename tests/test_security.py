@@ -31,8 +31,8 @@ from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.backup import sessions
-from sweeper.sweep.session.ownership import foreign, is_own_start, signed
-from sweeper.sweep.warm_start import started_from
+from sweeper.sweep.session.ownership import foreign, is_own_start, sign
+from sweeper.sweep.warm_start import find_start
 from tests.cli.test_no_python import PLACES
 from tests.cli.test_no_python import study_of as study_naming
 from tests.command_line import STUDY as WINE
@@ -337,7 +337,7 @@ def test_a_cluster_and_a_saved_model_are_known_by_the_signature_too(theirs: Thei
     settings["execution"]["engine"] = {"name": "dask", "address": "tcp://10.0.0.1:8786"}
     config = study_of(settings, theirs.directory / "study.toml")
 
-    own = [{"signed": signed(config, "a digest"), "code": {}}]
+    own = [{"signed": sign(config, "a digest"), "code": {}}]
 
     assert [*foreign(config, theirs.run_dir.root, own)] == []
     named = {one.key for one in foreign(config, theirs.run_dir.root, [])}
@@ -403,10 +403,10 @@ def test_a_saved_model_to_start_from_runs_only_functions_of_the_study_itself(
     config = sweeper.load_study(tmp_path / "study.toml", [f"results.dir={run_dir.root}"])
 
     with pytest.raises(SetupError) as refused:
-        started_from(config, run_dir, best, fresh=False)
+        find_start(config, run_dir, best, fresh=False)
     assert [problem.key for problem in refused.value.problems] == ["optimizer.name"]
 
-    start = started_from(config, run_dir, best, fresh=False, trust_code=True)
+    start = find_start(config, run_dir, best, fresh=False, trust_code=True)
     assert start is not None
     carried = (start.settings.base_dir / "marking.py").read_text(encoding="utf-8")
     assert carried == (theirs.directory / "marking.py").read_text(encoding="utf-8")

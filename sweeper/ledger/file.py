@@ -53,8 +53,8 @@ def _of_the_disk(name: str, error: sqlite3.Error) -> LedgerError | None:
     code = code_of(error)
     if code in _ERRNO:
         number = _ERRNO[code]
-        said = OSError(number, f"{os.strerror(number)} (SQLite says: {error})")
-        return LedgerError(not_written(name, said))
+        described = OSError(number, f"{os.strerror(number)} (SQLite says: {error})")
+        return LedgerError(not_written(name, described))
     if code in _HINTS:
         found = f"cannot be written: SQLite says: {error}"
         return LedgerError(Problem(name, "", found, f"{_HINTS[code]}, then try again"))
@@ -102,10 +102,10 @@ class SameFile:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 class Closable(Protocol):

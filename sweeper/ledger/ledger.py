@@ -138,8 +138,8 @@ class Ledger:
 
     def learned(self) -> dict[str, Any] | None:
         """The trials of earlier studies that the study learns from; None without any."""
-        found = self._bodies("SELECT body FROM meta WHERE key = ?", _LEARNED)
-        return found[0] if found else None
+        bodies = self._bodies("SELECT body FROM meta WHERE key = ?", _LEARNED)
+        return bodies[0] if bodies else None
 
     def n_closed_rounds(self) -> int:
         """How many rounds are closed; rounds count from 1."""
@@ -331,21 +331,21 @@ class Ledger:
         return [json.loads(body) for (body,) in self._rows(query, *values)]
 
     def _specs(self) -> dict[int, list[TrialSpec]]:
-        found: dict[int, list[TrialSpec]] = {}
+        specs: dict[int, list[TrialSpec]] = {}
         for number, body in self._rows("SELECT round, body FROM trial ORDER BY number"):
-            found.setdefault(number, []).append(TrialSpec(**json.loads(body)))
-        return found
+            specs.setdefault(number, []).append(TrialSpec(**json.loads(body)))
+        return specs
 
     def _records(self) -> dict[int, list[BucketRecord]]:
-        found: dict[int, list[BucketRecord]] = {}
+        records: dict[int, list[BucketRecord]] = {}
         query = "SELECT round, body, curves FROM bucket ORDER BY round, bucket"
         for number, body, packed in self._rows(query):
             record = BucketRecord.from_stored(json.loads(body), packed)
-            found.setdefault(number, []).append(record)
-        return found
+            records.setdefault(number, []).append(record)
+        return records
 
     def _endings(self) -> dict[int, dict[int, Mapping[str, Any]]]:
-        found: dict[int, dict[int, Mapping[str, Any]]] = {}
+        endings: dict[int, dict[int, Mapping[str, Any]]] = {}
         for trial, number, body in self._rows("SELECT number, round, body FROM ending"):
-            found.setdefault(number, {})[trial] = json.loads(body)
-        return found
+            endings.setdefault(number, {})[trial] = json.loads(body)
+        return endings

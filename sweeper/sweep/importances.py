@@ -80,12 +80,12 @@ class Importances:
                 self._known = Importance(self._config)
             self._known.add(rows)
             self._added |= {row["trial_number"] for row in rows}
-            found = {
+            importances = {
                 metric: self._known.of(index)
                 for index, metric in enumerate(self._config.study.objectives)
             }
             schema = importance_schema(self._config)
-            write_importance(self._run_dir, schema, found, rounds, len(self._added))
+            write_importance(self._run_dir, schema, importances, rounds, len(self._added))
             self._published = len(self._added)
         except Exception as error:  # any error of a library: the study continues without
             _log.warning("importance.parquet was not written: %s: %s", type(error).__name__, error)

@@ -39,7 +39,7 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
         everyone |= state.running
         state.absorb(closed.records)
         state.close(closed.closing, closed.ended)
-        index = judged(closed.closing.metrics, objectives)
+        index = judged_metric(closed.closing.metrics, objectives)
     opened = ledger.opened_round()
     open_plan = None
     if opened is not None:
@@ -64,7 +64,7 @@ def restore(ledger: Ledger, config: StudyConfig) -> Restored:
     return Restored(state, Past(past, state.kept_with_study, enqueued, learned), open_plan)
 
 
-def judged(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:
+def judged_metric(metrics: Sequence[str], objectives: Sequence[str]) -> int | None:
     """The index of the metric that a pruner judges; None if there are several, or it is not one."""
     is_one = len(objectives) == 1 and objectives[0] in metrics
     return metrics.index(objectives[0]) if is_one else None

@@ -90,18 +90,18 @@ def _outcome(work: Work, outcome: Outcome) -> str:
     lanes = outcome.lanes
     failed = sum(lane.failure is not None for lane in lanes)
     retrained = sum(lane.retrained for lane in lanes)
-    said = [f"{failed} of {len(lanes)} lanes failed"] if failed else ["trained"]
+    parts = [f"{failed} of {len(lanes)} lanes failed"] if failed else ["trained"]
     if retrained:
-        said.append(f"{retrained} again from epoch 1, because of a damaged checkpoint")
+        parts.append(f"{retrained} again from epoch 1, because of a damaged checkpoint")
     if outcome.ceiling is not None:
-        said.append(f"{outcome.ceiling.capacity} lanes at a time, because memory was short")
+        parts.append(f"{outcome.ceiling.capacity} lanes at a time, because memory was short")
     if outcome.own_programs:
-        said.append(f"{outcome.own_programs} tried in programs of their own")
+        parts.append(f"{outcome.own_programs} tried in programs of their own")
     if outcome.attempt > 1:
-        said.append(f"{outcome.attempt} tries, because workers died")
+        parts.append(f"{outcome.attempt} tries, because workers died")
     if work.crashes:
-        said.append(f"after {work.crashes} deaths of the whole program")
-    return "; ".join(said)
+        parts.append(f"after {work.crashes} deaths of the whole program")
+    return "; ".join(parts)
 
 
 def _lanes(work: Work, outcome: Outcome, trained: int) -> tuple[LaneRecord, ...]:

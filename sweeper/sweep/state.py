@@ -171,8 +171,8 @@ class SweepState:
     @property
     def enqueued(self) -> dict[int, Request]:
         """The requests for trials to propose, by their numbers."""
-        asked = (one for one in self.requests.values() if one.params is not None)
-        return {one.number: one for one in asked}
+        requests = self.requests.values()
+        return {request.number: request for request in requests if request.params is not None}
 
     def open(
         self,

@@ -104,7 +104,7 @@ class StatusWriter:
 
     def _with_progress(self, status: Status) -> Status:
         places = self._round.places
-        running = [{**one, "place": places.get(one["bucket"])} for one in status.running]
+        running = [{**bucket, "place": places.get(bucket["bucket"])} for bucket in status.running]
         return replace(
             status,
             compiling=asdict(self._compiling) if self._compiling.is_going_on else None,

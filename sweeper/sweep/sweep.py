@@ -30,7 +30,7 @@ from sweeper.sweep.request_answers import (
     grant_to_stop,
 )
 from sweeper.sweep.requests import EnqueueRequest, StopRequest
-from sweeper.sweep.resume import judged, restore
+from sweeper.sweep.resume import judged_metric, restore
 from sweeper.sweep.rows import bucket_record, trial_row, untrained_row
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState, column_of, finite_start
@@ -135,7 +135,7 @@ class Sweep:
         checkpoints = {lane.number: lane.checkpoint for lane in lanes}
         digests = {file: digest for outcome in outcomes for file, digest in outcome.digests.items()}
         pending = context.requests.pending()
-        requests = [one for one in pending if isinstance(one, StopRequest)]
+        requests = [request for request in pending if isinstance(request, StopRequest)]
         with fault_points(Step.DECIDE):
             ended = self._decide(lanes, {request.number for request in requests})
         self._keep_models(ended, checkpoints, digests)
@@ -182,7 +182,7 @@ class Sweep:
     def _plan_next(self, number: int) -> Plan:
         state, context = self.state, self._context
         pending = context.requests.pending()
-        requests = [one for one in pending if isinstance(one, EnqueueRequest)]
+        requests = [request for request in pending if isinstance(request, EnqueueRequest)]
         granted = self._grant(requests)
         with fault_points(Step.ASK):
             specs = self._next_specs()
@@ -272,7 +272,7 @@ class Sweep:
 
     def _report(self, lanes: Iterable[LaneRecord]) -> None:
         """Report what the lanes measured of the metric that the pruner judges, if there is one."""
-        judged_by = judged(self._context.metrics, self._context.config.study.objectives)
+        judged_by = judged_metric(self._context.metrics, self._context.config.study.objectives)
         for lane in lanes:
             if judged_by is None or lane.failure is not None:
                 continue

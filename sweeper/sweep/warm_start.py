@@ -31,7 +31,7 @@ from sweeper.sweep.session.ownership import is_own_start
 _NUMBER = "model.dropout"
 
 
-def started_from(
+def find_start(
     config: StudyConfig,
     run_dir: RunDir,
     given: Path | None,

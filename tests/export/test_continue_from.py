@@ -21,7 +21,7 @@ from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import verify
-from sweeper.sweep.warm_start import describe_start, started_from
+from sweeper.sweep.warm_start import describe_start, find_start
 from tests.command_line import STUDY, CommandLine
 from tests.digest import deterministic_digest
 from tests.in_process import prepared, study_in, trained
@@ -334,7 +334,7 @@ def test_drawn_settings_that_change_the_arrays_of_an_optimizer_are_named(tmp_pat
     export(first.root, 0, 0, tmp_path / "saved")
     drawn = "search.optimizer.min_dim_size_to_factor={type='categorical',choices=[4,64]}"
     again = configured(tmp_path, "again", *few, factored, drawn)
-    start = started_from(again, RunDir(again.run_dir), tmp_path / "saved", fresh=True)
+    start = find_start(again, RunDir(again.run_dir), tmp_path / "saved", fresh=True)
     assert start is not None
     assert [*describe_start(again, start, prepared(again))] == [
         "trials of adafactor with optimizer.min_dim_size_to_factor = 64 start with its weights and "
@@ -352,7 +352,7 @@ def test_what_only_fresh_weights_are_drawn_with_changes_nothing(tmp_path: Path) 
     export(first.run_dir.root, 0, 0, tmp_path / "saved")
     drawn = "search={model.frequency_scale={type='float', low=0.1, high=1.0}}"
     again = study_in(tmp_path / "again", DIGITS, *periodic, drawn)
-    start = started_from(again, RunDir(again.run_dir), tmp_path / "saved" / MODEL_FILE, fresh=True)
+    start = find_start(again, RunDir(again.run_dir), tmp_path / "saved" / MODEL_FILE, fresh=True)
     assert start is not None
     warning, *_ = describe_start(again, start, prepared(again))
     assert warning.startswith("search.model.frequency_scale changes nothing: trials start with")

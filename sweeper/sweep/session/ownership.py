@@ -33,7 +33,7 @@ _KEY_BYTES = 32
 _NOT_YOURS = "no study that you have run here has used"
 
 
-def signed(config: StudyConfig, start: str | None) -> dict[str, Any] | None:
+def sign(config: StudyConfig, start: str | None) -> dict[str, Any] | None:
     """The record by which a session's code is known as this user's own; None without a key.
 
     `start` is the digest of the saved model that trials start from.

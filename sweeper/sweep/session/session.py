@@ -25,7 +25,7 @@ from sweeper.sweep.session import backup
 from sweeper.sweep.session.crashes import count_crashes, note_normal_end
 from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
 from sweeper.sweep.session.lock import hold
-from sweeper.sweep.session.ownership import signed
+from sweeper.sweep.session.ownership import sign
 from sweeper.sweep.session.reconcile import (
     Change,
     InitialWeights,
@@ -310,7 +310,7 @@ def _record(
         "study_file": str(config.source.path),
         "data_digest": opening.data_digest,
         "code": code_digests(config),
-        "signed": signed(config, None if start is None else start.digest),
+        "signed": sign(config, None if start is None else start.digest),
         "continued_from": None if start is None else fields_of(start),
         "boundaries": [asdict(change) for change in boundaries],
         "forecast": forecast.as_dict(),

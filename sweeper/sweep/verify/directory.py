@@ -73,7 +73,7 @@ def verify(run_dir: RunDir, *, trust_code: bool = False) -> Verified:
             problem = error.problems[0]
             return Verified((), (Damage(run_dir.ledger.name, problem.found, problem.hint),))
         with closing(ledger):
-            return _verified(run_dir, ledger, trust_code)
+            return _check_all(run_dir, ledger, trust_code)
 
 
 def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
@@ -131,13 +131,13 @@ def _published_requests(run_dir: RunDir) -> dict[int, str]:
         return {}
     names = ("trial_number", "state", "reason", "enqueued")
     columns = [plain(table[name]) for name in names]
-    found: dict[int, str] = {}
+    effects: dict[int, str] = {}
     for number, state, reason, is_enqueued in zip(*columns, strict=True):
         if is_enqueued:
-            found[number] = "enqueued"
+            effects[number] = "enqueued"
         elif (state, reason) == (TrialState.PRUNED, Reason.STOPPED):
-            found[number] = "stopped"
-    return found
+            effects[number] = "stopped"
+    return effects
 
 
 def _lost_requests(run_dir: RunDir, published: Mapping[int, str]) -> str:
@@ -197,7 +197,7 @@ def _study_file(run_dir: RunDir, session: Mapping[str, Any]) -> Path:
         return run_dir.study_file
 
 
-def _verified(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
+def _check_all(run_dir: RunDir, ledger: Ledger, trusted: bool) -> Verified:
     if not ledger.sessions():
         return Verified((f"{run_dir.ledger.name}: no study has started",), ())
     config, _ = _study(run_dir, ledger)

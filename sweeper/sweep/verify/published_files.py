@@ -30,7 +30,7 @@ from sweeper.sweep.verify.damage import Damage, repair_hint
 
 def other_files(run_dir: RunDir) -> list[Path]:
     """The files that are checked here."""
-    others = [one for one in (run_dir.started_from, run_dir.rows) if one.exists()]
+    others = [path for path in (run_dir.started_from, run_dir.rows) if path.exists()]
     return [run_dir.preparation, run_dir.baseline, run_dir.schema, run_dir.study_file, *others]
 
 
@@ -147,7 +147,7 @@ def _prepare_again(
     name, wanted = run_dir.preparation.name, data_digest(ledger.sessions())
     if not trust_code and isinstance(config.data, FunctionTable):
         of_study = foreign(config, run_dir.root, ledger.sessions())
-        problems = [one for one in of_study if one.key == "data.function"]
+        problems = [problem for problem in of_study if problem.key == "data.function"]
         if problems:
             yield f"{name} was not rewritten: {problems[0]}"
             return
