@@ -143,7 +143,7 @@ def test_importances_that_could_not_be_written_are_written_later(tmp_path: Path)
     ]
     ended.add({n: {**row, "trial_number": n} for n, row in enumerate(rows)})
     importances.finish(1, ended)
-    assert not run_dir.importance.exists(), "there is no directory to write it to"
+    assert not run_dir.importance.exists(), "its directory is missing"
     run_dir.root.mkdir()
     importances.finish(1, ended)
     assert run_dir.importance.exists()
