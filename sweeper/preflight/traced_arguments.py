@@ -48,7 +48,7 @@ from sweeper.models.user_network import (
     without_key,
 )
 from sweeper.preflight.user_model import ModelCheck, model_checks
-from sweeper.study.options import n_proposals
+from sweeper.study.limits import n_proposals
 from sweeper.trial import Scalar
 
 _FEW_VALUES = "search few values, with choices or step"

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, create_trial
 from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
 from sweeper.study.learning import are_used
-from sweeper.study.options import STOPPED
+from sweeper.study.limits import STOPPED
 from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_recreated, of_first_generation, pruner, sampler
 from sweeper.study.space import Space

@@ -11,7 +11,9 @@ from sweeper.config.kinds import is_function
 from sweeper.config.lint import file_warnings, is_within
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import counted, listed
-from sweeper.study.options import given_options, n_proposals, pruner_chain, rungs
+from sweeper.study.limits import n_proposals
+from sweeper.study.options import given_options, pruner_chain
+from sweeper.study.rungs import rungs_of
 
 _MEDIAN = ("median", "percentile")
 _HALVING = ("halving", "asha", "hyperband")
@@ -41,7 +43,7 @@ def _idle_pruner(config: StudyConfig) -> Iterator[str]:
     pruner = config.study.pruner
     if pruner.name == "none":
         return
-    ends = config.schedule.round_ends(config.max_epochs, rungs(config))
+    ends = config.schedule.round_ends(config.max_epochs, rungs_of(config))
     why = (
         _no_pruner(pruner.name, pruner.options)
         or _no_values(config)
@@ -297,7 +299,7 @@ def _all_pruned(config: StudyConfig) -> Iterator[str]:
                 "study.pruner.bootstrap_count has no effect with hyperband, which ranks all trials "
                 "of a round together; remove it"
             )
-        elif name in _HALVING and rungs(config) and least >= n_proposals(config):
+        elif name in _HALVING and rungs_of(config) and least >= n_proposals(config):
             yield (
                 f"the pruner {name} ends every trial at its first rung: bootstrap_count = {least} "
                 f"trials must reach it before one is promoted, but the study has "

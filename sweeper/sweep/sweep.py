@@ -23,7 +23,7 @@ from sweeper.results.timeline import Activity
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
-from sweeper.study.options import n_proposals
+from sweeper.study.limits import n_proposals
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.feasibility import Feasibility
 from sweeper.sweep.requests import GRID_ONLY, PendingRequest

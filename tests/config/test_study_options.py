@@ -8,6 +8,7 @@ import pytest
 
 from sweeper.errors import StudyError
 from sweeper.study import options
+from sweeper.study.rungs import rungs_of
 from tests.round_machine import study as config
 
 
@@ -109,7 +110,7 @@ def test_an_installed_package_of_a_sampler_is_accepted() -> None:
     ],
 )
 def test_pruners_with_rungs_list_them(pruner: str, expected: tuple[int, ...]) -> None:
-    assert options.rungs(config([f"study.pruner={pruner}"])) == expected
+    assert rungs_of(config([f"study.pruner={pruner}"])) == expected
 
 
 def test_a_huge_grid_is_refused() -> None:
