@@ -485,7 +485,7 @@ def _excesses(config: StudyConfig, trial: Earlier) -> dict[str, float]:
         value = trial.metrics.get(constraint.metric)
         if value is None or not math.isfinite(value):
             raise _UnfitError(f"have no {constraint.metric}, which a constraint needs")
-        found[f"{index} {constraint.metric}"] = constraint.excess(value)
+        found[constraint.key(index)] = constraint.excess(value)
     return found
 
 

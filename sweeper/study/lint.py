@@ -13,7 +13,7 @@ from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import counted, listed
 from sweeper.study.limits import n_proposals
 from sweeper.study.options import given_options, pruner_chain
-from sweeper.study.rungs import rungs_of
+from sweeper.study.rungs import first_rung, is_at_interval, is_rung, rungs_of
 
 _MEDIAN = ("median", "percentile")
 _HALVING = ("halving", "asha", "hyperband")
@@ -127,29 +127,20 @@ def _can_act_sooner(config: StudyConfig) -> bool:
 def _acting(config: StudyConfig, name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
     """After which epochs a pruner may end a trial, if there are enough other trials."""
     if name in _HALVING:
-        first = given["min_resource"] * given["reduction_factor"] ** given.get(
-            "min_early_stopping_rate", 0
-        )
+        first = first_rung(given)
         if name == "halving" or (name == "hyperband" and config.edition >= 3):
-            return lambda epoch: _is_rung(epoch, first, given["reduction_factor"])
+            # hyperband halves in one of its brackets
+            return lambda epoch: is_rung(epoch, first, given["reduction_factor"])
         return lambda epoch: epoch >= first
     if name in (*_MEDIAN, "threshold"):
         warmup, every = given["n_warmup_steps"], given["interval_steps"]
-        return lambda epoch: epoch >= warmup and (epoch == 1 or (epoch - warmup) % every == 0)
+        return lambda epoch: is_at_interval(epoch, warmup, every)
     if name == "patient":
         return lambda epoch: epoch >= given["patience"] + 2
     if name == "wilcoxon":
         least, below = max(2, given["n_startup_steps"]), given["p_threshold"]
         return lambda epoch: epoch >= least and 0.5 ** min(epoch, _MAX_DIFFERENCES) < below
     return lambda epoch: name != "none"
-
-
-def _is_rung(epoch: int, first: int, factor: int) -> bool:
-    """Whether cohorts are halved after an epoch; hyperband does so in one of its brackets."""
-    rung = first
-    while rung < epoch:
-        rung *= factor
-    return rung == epoch
 
 
 def _sooner(config: StudyConfig) -> str:

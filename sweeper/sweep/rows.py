@@ -45,12 +45,12 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
     """By how much metrics violate each constraint, by its index; 0 for those that are missing."""
     found: dict[str, float] = {}
     for index, constraint in enumerate(constraints):
+        key = constraint.key(index)
         if constraint.metric not in last:
-            found[f"{index} {constraint.metric}"] = 0.0
+            found[key] = 0.0
             continue
         value = last[constraint.metric]
-        excess = constraint.excess(value) if math.isfinite(value) else _NOT_FINITE_EXCESS
-        found[f"{index} {constraint.metric}"] = excess
+        found[key] = constraint.excess(value) if math.isfinite(value) else _NOT_FINITE_EXCESS
     return found
 
 
