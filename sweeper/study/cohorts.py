@@ -20,7 +20,7 @@ from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from sweeper.study.reseeded import NotingStorage
+from sweeper.study.recording_storage import RecordingStorage
 from sweeper.study.rungs import is_at_interval, is_rung
 
 _FADING = 1 / 3
@@ -114,7 +114,7 @@ class CohortPruner(BasePruner):
         epoch = trial.last_step
         if epoch is None or not self.judges_after(epoch):
             return False
-        n_reports = cast("NotingStorage", study._storage).n_reports
+        n_reports = cast("RecordingStorage", study._storage).n_reports
         if epoch not in self._found or self._found[epoch][0] != n_reports:
             cohort = _at(study, epoch)
             losers = cohort.numbers[self.losers(cohort)]

@@ -145,7 +145,7 @@ class Sweep:
             live=live,
             digests={file: digests[file] for file in sorted(set(live.values()))},
             ahead=tuple(trial.spec for trial in state.waiting.values()),
-            memory=self._study.noted(),
+            memory=self._study.take_recorded(),
             spent_s=state.spent_s,
             run_id=context.run_id,
             spans=spans,
@@ -192,7 +192,7 @@ class Sweep:
             plan = scheduler.plan(
                 live, state.classes.values(), context.structure_of, context.policy
             )
-        memory = self._study.noted()
+        memory = self._study.take_recorded()
         with fault_points(Step.OPEN_ROUND):
             context.ledger.open_round(number, specs, plan.as_dict(), memory, granted)
         state.open(specs, plan, memory, granted)
