@@ -15,6 +15,7 @@ from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
 from sweeper.study.learning import are_used
 from sweeper.study.limits import STOPPED
+from sweeper.study.private_apis import suggest
 from sweeper.study.recording_storage import RecordingStorage
 from sweeper.study.reseeded import ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_recreated, of_first_generation, pruner, sampler
@@ -217,8 +218,7 @@ class Study:
                 break
             self._storage.forget_draws(number)
             trial = optuna.Trial(self._study, number)
-            for name, distribution in self._space.distributions.items():
-                trial._suggest(name, distribution)
+            suggest(trial, self._space.distributions)
         self._sampler.draws = 0
         return trial
 

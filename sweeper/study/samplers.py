@@ -20,6 +20,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.study.cohorts import CohortHyperbandPruner, HalvingPruner, PercentilePruner
 from sweeper.study.options import given_options, without_name
+from sweeper.study.private_apis import generation_attribute
 from sweeper.study.user_sampler import own, seeded, without_experimental_warnings
 
 
@@ -118,7 +119,7 @@ def of_first_generation(config: StudyConfig) -> dict[str, int]:
     """The attributes with which NSGA-II counts a trial to its first generation."""
     if config.study.sampler.name != "nsgaii":
         return {}
-    return {optuna.samplers.NSGAIISampler._get_generation_key(): 0}
+    return {generation_attribute(): 0}
 
 
 def is_recreated(config: StudyConfig) -> bool:
