@@ -24,7 +24,16 @@ from sweeper.config.search import (
     SearchEntry,
     check_order,
 )
-from sweeper.config.table import Flaw, Table, field_of, fixed_part, holder_of, is_fixed, table_in
+from sweeper.config.table import (
+    Flaw,
+    FlawKind,
+    Table,
+    field_of,
+    fixed_part,
+    holder_of,
+    is_fixed,
+    table_in,
+)
 from sweeper.config.toml import toml_value
 from sweeper.errors import did_you_mean
 
@@ -222,7 +231,7 @@ def _read_by_type(
 
 def _with_type(flaw: Flaw, value: object) -> Flaw:
     """The flaw of an entry of integers, which advises another type if the value is a float."""
-    is_float = isinstance(value, float) and flaw.found.endswith("is not an integer")
+    is_float = isinstance(value, float) and flaw.kind is FlawKind.NOT_AN_INTEGER
     return replace(flaw, hint=f'{flaw.hint}, or type = "float"') if is_float else flaw
 
 
