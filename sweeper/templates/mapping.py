@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sweeper.config.load import load, override_texts, parse, read_overrides, study_path
+from sweeper.config.load import load, parse, study_path
 from sweeper.config.mapping import raw_tables, unknown_omitted
+from sweeper.config.overrides import override_texts, read_overrides
 from sweeper.config.reading import RawTable, is_table, with_value, written
 from sweeper.config.refusals import MISSING, UNKNOWN
 from sweeper.config.study_config import StudyConfig
