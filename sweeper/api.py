@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.config import StudyConfig
-from sweeper.config.lint import not_averaged, study_hints
+from sweeper.config.comparable import not_averaged
+from sweeper.config.lint import study_hints
 from sweeper.config.toml import IN_MAPPING, as_python
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
