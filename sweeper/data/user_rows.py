@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.config.user_code import (
-    RAISED,
     Function,
     LoadError,
     check_keywords,
-    describe_error,
     imported_again,
     load_function,
 )
+from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.data.columns import as_pandas
 from sweeper.data.identity import array_of
 from sweeper.data.npz import check_columns, tabled

@@ -21,7 +21,8 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
 from sweeper.config.trust import Code, building
-from sweeper.config.user_code import LoadError, describe_error
+from sweeper.config.user_code import LoadError
+from sweeper.config.user_errors import describe_error
 from sweeper.data.identity import labels_of
 from sweeper.data.target import in_unit
 from sweeper.data.transform import Transform

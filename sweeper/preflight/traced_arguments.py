@@ -32,7 +32,8 @@ from sweeper.config.kinds import is_function
 from sweeper.config.refusals import format_value
 from sweeper.config.search import FloatSearch, IntSearch, ends
 from sweeper.config.train import OwnProgramTable
-from sweeper.config.user_code import RAISED, describe_error, load_function, place_of
+from sweeper.config.user_code import load_function
+from sweeper.config.user_errors import RAISED, describe_error, place_of
 from sweeper.errors import counted
 from sweeper.models.keys import fixed_key
 from sweeper.models.stateful import as_model, without_state

@@ -23,16 +23,14 @@ from sweeper.config.model import PartsTable
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.train import OwnProgramTable
 from sweeper.config.user_code import (
-    RAISED,
     LoadError,
     check_keywords,
-    describe_error,
     describe_object,
     imported_again,
     keywords_of,
     load_function,
-    place_of,
 )
+from sweeper.config.user_errors import RAISED, describe_error, place_of
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError, listed
 from sweeper.models.decay_masks import Marks

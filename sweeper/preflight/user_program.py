@@ -14,14 +14,8 @@ from jaxtyping import PyTree
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.search import ends
 from sweeper.config.train import OwnProgramTable
-from sweeper.config.user_code import (
-    RAISED,
-    LoadError,
-    check_keywords,
-    describe_object,
-    load_class,
-    place_of,
-)
+from sweeper.config.user_code import LoadError, check_keywords, describe_object, load_class
+from sweeper.config.user_errors import RAISED, place_of
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.traces import Trace, trace, unrepeatable

@@ -23,7 +23,7 @@ from sweeper.config.model import (
 from sweeper.config.rules import inputs_of, sizes_of_parts
 from sweeper.config.settings import TrainTable, arguments_of
 from sweeper.config.train import OwnProgramTable
-from sweeper.config.user_code import is_raised
+from sweeper.config.user_errors import is_raised
 from sweeper.models.decay import Decay
 from sweeper.models.encoding import PeriodicShape, PiecewiseLinear
 from sweeper.models.layered_network import LayeredNetwork

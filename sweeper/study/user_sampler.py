@@ -17,14 +17,8 @@ from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.config.user_code import (
-    RAISED,
-    LoadError,
-    check_keywords,
-    describe_error,
-    keywords_of,
-    load_class,
-)
+from sweeper.config.user_code import LoadError, check_keywords, keywords_of, load_class
+from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.errors import FRESH, Problem, SweeperError
 from sweeper.trial import Memory
 

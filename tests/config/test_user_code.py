@@ -9,13 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from sweeper.config import user_code
-from sweeper.config.user_code import (
-    LoadError,
-    describe_error,
-    first_on_path,
-    full_error_text,
-    load_function,
-)
+from sweeper.config.user_code import LoadError, first_on_path, load_function
+from sweeper.config.user_errors import describe_error, full_error_text
 from tests.command_line import STUDY
 from tests.in_process import study_in, trained
 
