@@ -34,7 +34,7 @@ from sweeper.config.rules import inputs_of
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
-from sweeper.config.train import OwnProgramTable, better
+from sweeper.config.train import UserProgramTable, better
 from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
 
@@ -181,7 +181,7 @@ def _standardized(config: StudyConfig) -> Iterator[str]:
             kinds = {key: loss.kind for key, loss in losses.items() if loss.against == DATA}
         case CoupledTable():
             kinds = {"objective": train.objective}
-        case OwnProgramTable():
+        case UserProgramTable():
             kinds = {"program": train.program}
         case _:
             kinds = {"loss": train.loss}

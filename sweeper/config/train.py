@@ -292,7 +292,7 @@ def _unfit_metric_names(metrics: tuple[str, ...]) -> Iterable[Flaw]:
             )
 
 
-class OwnProgramTable(EpochsTable):
+class UserProgramTable(EpochsTable):
     """Trains with a user-defined class; all other keys are its arguments."""
 
     model_config = ConfigDict(extra="allow")

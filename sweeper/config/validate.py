@@ -62,7 +62,7 @@ from sweeper.config.study import EDITION, StudyTable, read_enqueue
 from sweeper.config.table import Flaw, FlawKind, Table, is_fixed
 from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
 from sweeper.config.toml import toml_value
-from sweeper.config.train import EpochsTable, OwnProgramTable, SupervisedTable
+from sweeper.config.train import EpochsTable, SupervisedTable, UserProgramTable
 from sweeper.config.trial import TrialTable
 
 _RECORDED = ("edition", "traced_arguments")  # written by this package
@@ -168,7 +168,7 @@ class Draft:
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
-        if isinstance(table, CoupledTable | OwnProgramTable):  # its metrics are fixed
+        if isinstance(table, CoupledTable | UserProgramTable):  # its metrics are fixed
             return Measures(table.loss, table.metrics, table.loss_names, table.metrics)
         if isinstance(table, TrainTable) and table.loss_names:
             return Measures(table.loss, table.metrics, table.loss_names)

@@ -21,7 +21,7 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable
 from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.train import OwnProgramTable
+from sweeper.config.train import UserProgramTable
 from sweeper.config.user_code import (
     LoadError,
     check_keywords,
@@ -99,7 +99,7 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
     outputs = jax.ShapeDtypeStruct((_ROWS, out_size), dtype)
     is_numbers = config.train.target == "numbers"
     y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
-    if isinstance(config.train, CoupledTable | OwnProgramTable):
+    if isinstance(config.train, CoupledTable | UserProgramTable):
         return  # its functions have other arguments
     for name, setting in config.train.functions.items():
         key = f"train.{setting}"
@@ -175,7 +175,7 @@ def _unfit_optimizer(config: StudyConfig, key: str, table: UserOptimizerTable) -
     yield from unfit
     dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
     parameters = {PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
-    by_sweeper = not isinstance(config.train, OwnProgramTable)
+    by_sweeper = not isinstance(config.train, UserProgramTable)
     taken = table.name, function, arguments, parameters
     if not unfit and (wrong := _unfit_steps(*taken, by_sweeper=by_sweeper)):
         yield config.problem(f"{key}.name", *wrong)

@@ -254,9 +254,9 @@ def _option_problems(
     if is_function(name):
         if not python:
             return
-        from sweeper.study.user_sampler import own_problems  # this needs Optuna
+        from sweeper.study.user_sampler import user_class_problems  # this needs Optuna
 
-        yield from own_problems(config, table, name, options)
+        yield from user_class_problems(config, table, name, options)
         return
     known = OPTIONS[name]
     for key, value in options.items():

@@ -10,7 +10,7 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.config.settings import arguments_of, without_names
 from sweeper.config.table import INITIAL, Role
 from sweeper.config.toml import toml_value
-from sweeper.config.train import OwnProgramTable
+from sweeper.config.train import UserProgramTable
 from sweeper.config.trust import NOWHERE, Code, building
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
@@ -150,7 +150,7 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
 def _optimizer_names(settings: Settings) -> str:
     """The optimizers of a trial in words."""
     names = " and ".join(dict.fromkeys(optimizers_of(settings).values()))
-    if isinstance(settings.train, OwnProgramTable):
+    if isinstance(settings.train, UserProgramTable):
         names += f" by {settings.train.program}"
     return f"{names} with train.ema" if settings.has("train.ema") else names
 
