@@ -38,7 +38,7 @@ from sweeper.config.train import (
     column_of,
     idle_of_loss,
     metrics_of,
-    reported,
+    reported_metrics,
 )
 from sweeper.config.trial import ClassTable, TrialTable
 from sweeper.errors import did_you_mean
@@ -81,12 +81,12 @@ def check_reported(
 
 
 def _unreported(key: str, metric: str, known: Sequence[str], measures: Measures) -> Iterator[Flaw]:
-    if metric in (*reported(measures.metrics, measures.losses), *known):
+    if metric in (*reported_metrics(measures.metrics, measures.losses), *known):
         return
     fitting = metrics_of(measures.loss) if measures.offered is None else measures.offered
-    missing = [name for name in fitting if metric in reported((name,), ())]
+    missing = [name for name in fitting if metric in reported_metrics((name,), ())]
     own = (name for name in measures.metrics if name in fitting or is_function(name))
-    names = reported(own, measures.losses)
+    names = reported_metrics(own, measures.losses)
     every = (*names, *known)
     hint = did_you_mean(metric, every) or f"the program reports {', '.join(every)}"
     if missing:

@@ -127,7 +127,7 @@ ParameterMeasures = Mapping[str, float | int | None]
 
 def enclosing_distributions(config: StudyConfig) -> dict[str, BaseDistribution]:
     """A distribution of each parameter that has all its values, by column."""
-    return {name: _enclosing(entry) for name, entry in config.columns.items()}
+    return {name: _enclosing_distribution(entry) for name, entry in config.columns.items()}
 
 
 class Importance:
@@ -214,7 +214,7 @@ class Importance:
         ]
 
 
-def _enclosing(entry: SearchEntry) -> BaseDistribution:
+def _enclosing_distribution(entry: SearchEntry) -> BaseDistribution:
     """One range for all values of an entry, including those of `or`; powers are logarithmic."""
     if isinstance(entry, CategoricalSearch):
         return CategoricalDistribution(entry.choices)

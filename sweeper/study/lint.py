@@ -79,7 +79,7 @@ def _no_values(config: StudyConfig) -> str | None:
 
 def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
     """Why it never acts after any epoch; None if it does."""
-    epochs, acting = config.max_epochs, [_acting(config, *one) for one in _pruners(config)]
+    epochs, acting = config.max_epochs, [_judges_after(config, *one) for one in _pruners(config)]
     if epochs == 1:
         return "it judges before the last epoch, but trials have 1 epoch"
     if any(all(acts(epoch) for acts in acting) for epoch in ends):
@@ -119,13 +119,17 @@ _LEAST_DELAY = {
 def _can_act_sooner(config: StudyConfig) -> bool:
     """Whether the pruner acts before the last epoch with other options than it has."""
     acting = [
-        _acting(config, name, {key: _LEAST_DELAY.get(key, value) for key, value in given.items()})
+        _judges_after(
+            config, name, {key: _LEAST_DELAY.get(key, value) for key, value in given.items()}
+        )
         for name, given in _pruners(config)
     ]
     return any(all(acts(epoch) for acts in acting) for epoch in range(1, config.max_epochs))
 
 
-def _acting(config: StudyConfig, name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
+def _judges_after(
+    config: StudyConfig, name: str, given: Mapping[str, Any]
+) -> Callable[[int], bool]:
     """After which epochs a pruner may end a trial, if there are enough other trials."""
     if name in _HALVING:
         first = first_rung(given)
@@ -148,7 +152,7 @@ def _sooner(config: StudyConfig) -> str:
     """The options to change for the pruner to act earlier."""
     late: list[str] = []
     for depth, (name, given) in enumerate(_pruners(config)):
-        acts = _acting(config, name, given)
+        acts = _judges_after(config, name, given)
         if not any(acts(epoch) for epoch in range(1, config.max_epochs)):
             late += [
                 f"{change} study.pruner.{'wrapped.' * depth}{option}"
@@ -156,7 +160,7 @@ def _sooner(config: StudyConfig) -> str:
             ]
     if late:
         return " and ".join(late)
-    judging = [_acting(config, *one) for one in _pruners(config) if one[0] != "patient"]
+    judging = [_judges_after(config, *one) for one in _pruners(config) if one[0] != "patient"]
     # a patient pruner needs two epochs to see that the second is not better
     can_act = any(all(acts(epoch) for acts in judging) for epoch in range(2, config.max_epochs))
     return "a smaller study.pruner.patience" if can_act else "other options"
@@ -186,10 +190,10 @@ def _some(epochs: Sequence[int]) -> str:
 
 def _too_few_trials(config: StudyConfig) -> str | None:
     """Why it never has as many other trials as it needs; None if it may have them."""
-    n_trials, needed = n_proposals(config), _completed(config)
+    n_trials, needed = n_proposals(config), _n_completed_needed(config)
     if n_trials == 1 and any(_ranks(config, name) for name, _ in _pruners(config)):
         return "it compares trials, but the study has 1"
-    others = _others(config)
+    others = _n_others_needed(config)
     if others >= n_trials:
         return (
             f"it compares a trial with at least {others} others, but the study "
@@ -215,20 +219,20 @@ def _too_few_trials(config: StudyConfig) -> str | None:
     )
 
 
-def _completed(config: StudyConfig) -> int:
+def _n_completed_needed(config: StudyConfig) -> int:
     """How many trials must be completed before it ends another."""
     return max(
         needed if name in _MEDIAN and not _ranks(config, name) else int(name == "wilcoxon")
-        for name, needed in _needed(config)
+        for name, needed in _needed_by_pruner(config)
     )
 
 
-def _others(config: StudyConfig) -> int:
+def _n_others_needed(config: StudyConfig) -> int:
     """How many others must have come as far as a trial before that is ended."""
-    return max(needed * _ranks(config, name) for name, needed in _needed(config))
+    return max(needed * _ranks(config, name) for name, needed in _needed_by_pruner(config))
 
 
-def _needed(config: StudyConfig) -> Iterator[tuple[str, int]]:
+def _needed_by_pruner(config: StudyConfig) -> Iterator[tuple[str, int]]:
     """Each pruner, with the number of other trials that `median` and `percentile` ask for."""
     for name, given in _pruners(config):
         counts = given.get("n_startup_trials", 0), given.get("n_min_trials", 1)
