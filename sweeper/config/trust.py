@@ -105,7 +105,7 @@ class Code:
     @staticmethod
     def of(config: StudyConfig) -> Code:
         """The code that the model and the optimizer of a study come from."""
-        functions = [*dict(building(config))]
+        functions = [*dict(building_functions(config))]
         digests: dict[str, str] = {}
         for function in functions:
             digests |= source_digests(function, config.base_dir)
@@ -214,7 +214,7 @@ def _is_in_main(function: str) -> bool:
     return function.partition(":")[0] == MAIN
 
 
-def building(config: StudyConfig) -> list[tuple[str, str]]:
+def building_functions(config: StudyConfig) -> list[tuple[str, str]]:
     """The functions that build a model and its training state, each with its key."""
     return [(name, key) for name, key in config.function_keys if _BUILDING.fullmatch(key)]
 
