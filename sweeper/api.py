@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.config import StudyConfig
-from sweeper.config.lint import not_averaged, study_hints
+from sweeper.config.comparable import not_averaged
+from sweeper.config.lint import study_hints
 from sweeper.config.toml import IN_MAPPING, as_python
 from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
@@ -42,7 +43,9 @@ from sweeper.scheduler.classes import LiveTrial
 from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
 from sweeper.study.learning import learn
+from sweeper.study.limits import n_proposals
 from sweeper.study.lint import study_warnings
+from sweeper.study.rungs import rungs_of
 from sweeper.sweep.exit_recorder import ExitRecorder
 from sweeper.sweep.session import session
 from sweeper.sweep.session.crashes import MAX_CRASHES
@@ -107,7 +110,7 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
     session.check(config, None if data is None else data.digest, weights)
     return CheckedStudy(
         name=config.study.name,
-        n_trials=options.n_proposals(config),
+        n_trials=n_proposals(config),
         train_rows=data and data.train_rows,
         val_rows=data and data.val_rows,
         test_rows=data and len(data.x_test),
@@ -206,11 +209,11 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         config, parallel = _decide_parallel(config, jax.default_backend())
         forecast = make_forecast(config, data, None)
         devices = len(devices_of(config))
-        policy = policy_of(config, options.rungs(config), forecast, config.study.n_trials, devices)
+        policy = policy_of(config, rungs_of(config), forecast, config.study.n_trials, devices)
         structure_of = structures(config, Programs(data_spec(config, data)), forecast.lane_loop)
         feasibility = Feasibility(config, structure_of)
         ask = partial(Study(config, Past(learned=learned.trials)).ask, told_through_round=0)
-        specs, n_trials = ask(parallel.trials), options.n_proposals(config)
+        specs, n_trials = ask(parallel.trials), n_proposals(config)
         specs = feasibility.with_replacements(specs, (), n_trials - len(specs), ask)
         feasible = feasibility.feasible(specs)
         live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in feasible]
@@ -237,7 +240,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
 
 def _decide_parallel(config: StudyConfig, backend: str) -> tuple[StudyConfig, Parallel]:
     """The study with the number of trials trained at a time, and its reason."""
-    n_trials = options.n_proposals(config)
+    n_trials = n_proposals(config)
     if config.schedule.parallel is None:
         found = default_parallel(config, backend, n_trials)
         config = config.with_parallel(found.trials)
@@ -432,7 +435,7 @@ def run_prepared(
         held = stack.enter_context(opened)
         writer = StatusWriter(run_dir, observer, lambda: held.ledger.file.is_in_place)
         executor = stack.enter_context(fleet(config, data, run_dir, writer, start, timeline))
-        is_left = held.ledger.n_ended_trials() < options.n_proposals(config)
+        is_left = held.ledger.n_ended_trials() < n_proposals(config)
         if is_left and held.crashes < MAX_CRASHES:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled

@@ -22,7 +22,7 @@ from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.signature import Structures
-from sweeper.study.options import rungs
+from sweeper.study.rungs import rungs_of
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
@@ -172,7 +172,7 @@ def run(
                 lambda settings: 3 * settings.model.width,
                 {},
             ),
-            policy=policy_of(config, rungs(config), planned, config.study.n_trials),
+            policy=policy_of(config, rungs_of(config), planned, config.study.n_trials),
             metrics=config.train.metric_names,
             test_metrics=(),
             run_id="test",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeper.config.load import read_overrides
+from sweeper.config.overrides import read_overrides
 from sweeper.config.reading import with_value
 from sweeper.config.toml import toml_text
 

@@ -19,7 +19,7 @@ from sweeper.config import parse
 from sweeper.executors import private_apis
 from sweeper.executors.devices import NVIDIA_DEVICES
 from sweeper.study import samplers
-from sweeper.study.importance import _evaluator
+from sweeper.study.private_apis import importance_evaluator, suggest
 from tests.command_line import STUDY
 
 
@@ -122,6 +122,12 @@ def test_optuna_knows_the_generation_of_a_trial_by_its_attribute() -> None:
     assert study.trials[2].system_attrs[key] == 1
 
 
+def test_optuna_draws_a_trial_from_distributions() -> None:
+    trial = optuna.create_study().ask()
+    suggest(trial, {"n": optuna.distributions.IntDistribution(3, 3)})
+    assert trial.params == {"n": 3}
+
+
 def test_optuna_has_the_tables_that_are_filled_at_once() -> None:
     tables = {model.__tablename__ for model in vars(models).values() if _is_table(model)}
     assert tables >= {"trials", "trial_params", "trial_values", "trial_intermediate_values"}
@@ -132,7 +138,7 @@ def _is_table(model: object) -> bool:
 
 
 def test_optuna_has_its_evaluator_of_importance() -> None:
-    assert isinstance(_evaluator(), optuna.importance.PedAnovaImportanceEvaluator)
+    assert isinstance(importance_evaluator(), optuna.importance.PedAnovaImportanceEvaluator)
 
 
 def test_optuna_logs_for_the_sampler_by_its_module() -> None:

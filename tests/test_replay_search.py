@@ -12,7 +12,7 @@ import optuna
 import pytest
 
 from sweeper.study.cohorts import HalvingPruner, PercentilePruner
-from sweeper.study.reseeded import NotingStorage
+from sweeper.study.recording_storage import RecordingStorage
 
 REPLAY = Path(__file__).parents[1] / "scripts" / "replay_search"
 EPOCHS, TRIALS = 20, 24
@@ -27,7 +27,7 @@ def script() -> dict[str, Any]:
 
 def epochs_of(pruner: optuna.pruners.BasePruner, curves: np.ndarray, rungs: list[int]) -> int:
     """The epochs that a pruner lets these trials train, all side by side."""
-    study = optuna.create_study(direction="maximize", storage=NotingStorage())
+    study = optuna.create_study(direction="maximize", storage=RecordingStorage())
     trials = {number: study.ask() for number in range(len(curves))}
     spent, before = 0, 0
     for stop in [*rungs, curves.shape[1]]:

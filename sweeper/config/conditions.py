@@ -9,7 +9,7 @@ from math import prod
 
 from sweeper.config.refusals import format_value
 from sweeper.config.search import FloatSearch, SearchEntry, ends
-from sweeper.config.space import unsearched
+from sweeper.config.space import unsearched_flaw
 from sweeper.config.table import Flaw
 from sweeper.trial import Scalar
 
@@ -38,7 +38,7 @@ def in_order(search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
     return tuple(TopologicalSorter(parents).static_order())
 
 
-def needed(keys: Iterable[str], search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
+def with_dependencies(keys: Iterable[str], search: Mapping[str, SearchEntry]) -> tuple[str, ...]:
     """The settings `keys` and all that they depend on."""
     found: dict[str, None] = {}
     waiting = list(keys)
@@ -58,7 +58,7 @@ def check_conditions(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
             place = f"search.{setting}.when"
             if key not in search:
                 whole = False
-                yield unsearched(place, key, search)
+                yield unsearched_flaw(place, key, search)
             else:
                 yield from _unmet(place, key, search[key], wanted)
     if whole:
@@ -140,7 +140,7 @@ class StructureSearch:
         """The settings connected by conditions and uses, each after those of its condition."""
         owners = {self.uses[key][0] for key in self.splitting if key in self.uses} | {*self.only}
         used = [key for key in self.splitting if key in self.uses]
-        keys = needed([*self.splitting, *owners & self.search.keys()], self.search)
+        keys = with_dependencies([*self.splitting, *owners & self.search.keys()], self.search)
         conditions = [self.search[key].when or {} for key in keys]
         conditional = [key for key in keys if self.search[key].when]
         connected = {*conditional, *used, *owners}.union(*conditions)

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from sweeper.config.kinds import NonEmptyStr, one_or_more, read_as
 from sweeper.config.refusals import format_value, refusal
-from sweeper.config.table import Flaw, Table
+from sweeper.config.table import Flaw, FlawKind, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,12 @@ LayerDecay = Annotated[
 ]
 WholeNumbers = Annotated[
     int | tuple[int, ...] | None,
-    read_as(one_or_more(int), "{value} is not an integer", "write one, or an array of them"),
+    read_as(
+        one_or_more(int),
+        "{value} is not an integer",
+        "write one, or an array of them",
+        FlawKind.NOT_AN_INTEGER,
+    ),
 ]
 
 

@@ -107,7 +107,7 @@ def study_schema() -> Schema:
         },
         "required": ["version", *needed],
         "additionalProperties": False,
-        "allOf": [*_unless_searched(), *_unless_own()],
+        "allOf": [*_unless_searched(), *_unless_user_defined()],
     }
 
 
@@ -123,7 +123,7 @@ def _written(name: str) -> tuple[type[Table], ...]:
     kind = TABLES[name]
     if not isinstance(kind, Variants):
         return (kind,)
-    return (*kind.of.values(), *(() if kind.own is None else (kind.own,)))
+    return (*kind.of.values(), *(() if kind.user_defined is None else (kind.user_defined,)))
 
 
 def _table(name: str) -> Schema:
@@ -136,9 +136,9 @@ def _table(name: str) -> Schema:
         if value != kind.default:
             condition = {"properties": {kind.by: {"const": value}}, "required": [kind.by]}
             schema = {"if": condition, "then": _form(name, table), "else": schema}
-    if kind.own is not None:
-        condition = _within(kind.by, plain(kind.own)["properties"][kind.by])
-        schema = {"if": condition, "then": _form(name, kind.own), "else": schema}
+    if kind.user_defined is not None:
+        condition = _within(kind.by, plain(kind.user_defined)["properties"][kind.by])
+        schema = {"if": condition, "then": _form(name, kind.user_defined), "else": schema}
     return {"type": "object", **schema}
 
 
@@ -190,7 +190,7 @@ def _unless_searched() -> Iterator[Schema]:
             }
 
 
-def _unless_own() -> Iterator[Schema]:
+def _unless_user_defined() -> Iterator[Schema]:
     """A rule: unknown keys are searched only if a user-defined function gets them."""
     for name, kind in TABLES.items():
         if name not in SEARCHED_TABLES or not isinstance(kind, Variants):

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
 from sweeper.config.refusals import refusal
+from sweeper.config.table import FlawKind
 from sweeper.trial import Scalar
 
 NonEmptyStr = Annotated[str, Field(min_length=1)]
@@ -47,7 +48,7 @@ class ReadBy:
         )
 
 
-def read_as(form: Any, found: str, hint: str) -> ReadBy:
+def read_as(form: Any, found: str, hint: str, kind: FlawKind | None = None) -> ReadBy:
     """Accepts values of the type `form`; refuses others with `found` and `hint`."""
     adapter: TypeAdapter[Any] = TypeAdapter(form, config=ConfigDict(strict=True))
 
@@ -55,7 +56,7 @@ def read_as(form: Any, found: str, hint: str) -> ReadBy:
         try:
             return adapter.validate_python(value)
         except ValidationError:
-            raise refusal(found, hint) from None
+            raise refusal(found, hint, kind) from None
 
     return ReadBy(read, form)
 
@@ -65,9 +66,12 @@ def one_or_more(kind: Any) -> Any:
     return kind | Annotated[tuple[kind, ...], Field(strict=False, min_length=1)]
 
 
+_WRITE_SCALAR = "write true or false, a number or text"
+
+
 def _argument(value: object) -> object:
     if not isinstance(value, Scalar):
-        raise refusal("{value} cannot be an argument", "write true or false, a number or text")
+        raise refusal("{value} cannot be an argument", _WRITE_SCALAR, FlawKind.NOT_A_SCALAR)
     if isinstance(value, float) and not isfinite(value):
         raise PydanticKnownError("finite_number")
     return value
@@ -214,6 +218,8 @@ CountOrShare = Annotated[
 _MAX_COUNT = 10_000_000
 MAX_XLA_THREADS = 1024  # with many more, XLA may crash
 Count = Annotated[int, Field(ge=1, le=_MAX_COUNT)]
-_NO_CHOICE = "{value} cannot be a choice", "write true or false, a number or text"
-AnyScalar = Annotated[Scalar, read_as(Scalar, *_NO_CHOICE)]
+AnyScalar = Annotated[
+    Scalar,
+    read_as(Scalar, "{value} cannot be a choice", _WRITE_SCALAR, FlawKind.NOT_A_SCALAR),
+]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

@@ -6,9 +6,10 @@ Most are about settings that have no effect: on any trial, or beyond what happen
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from sweeper.config.alternating import DATA, AlternatingTable, idle_parts
+from sweeper.config.comparable import is_within, not_averaged, range_of
 from sweeper.config.conditions import Wanted
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.jax_pins import ignored_precisions, overridden
@@ -33,7 +34,7 @@ from sweeper.config.rules import inputs_of
 from sweeper.config.study import N_PARAMETERS, SAMPLERS
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
-from sweeper.config.train import TASK_OF_LOSS, OwnProgramTable, SupervisedTable, better, column_of
+from sweeper.config.train import UserProgramTable, better
 from sweeper.errors import counted, listed
 from sweeper.trial import Scalar
 
@@ -180,7 +181,7 @@ def _standardized(config: StudyConfig) -> Iterator[str]:
             kinds = {key: loss.kind for key, loss in losses.items() if loss.against == DATA}
         case CoupledTable():
             kinds = {"objective": train.objective}
-        case OwnProgramTable():
+        case UserProgramTable():
             kinds = {"program": train.program}
         case _:
             kinds = {"loss": train.loss}
@@ -216,24 +217,6 @@ def _constraints(config: StudyConfig) -> Iterator[str]:
 
 _USUAL_ACTIVATION = LayersTable.model_fields["activation"].default
 _OF_HIDDEN_LAYERS = ("dropout", "layer_norm", "activation", "width")
-# the lowest and highest value of each metric
-_RANGES: Mapping[str, tuple[float | None, float | None]] = {
-    **dict.fromkeys(
-        ("accuracy", "balanced_accuracy", "f1", "auroc", "average_precision"), (0.0, 1.0)
-    ),
-    **dict.fromkeys(("log_loss", "rmse", "mae", "mape"), (0.0, None)),
-    "r2": (None, 1.0),
-}
-
-
-def _range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | None]:
-    """The lowest and highest value that a metric may have; None if unbounded."""
-    name = reported.partition("_")[2]
-    if reported == N_PARAMETERS:
-        return 0.0, None
-    if name == "loss":
-        return (0.0 if config.train.loss in TASK_OF_LOSS else None), None
-    return _RANGES.get(name, (None, None)) if name in config.train.metrics else (None, None)
 
 
 def idle_settings(config: StudyConfig) -> Iterator[str]:
@@ -246,44 +229,6 @@ def idle_settings(config: StudyConfig) -> Iterator[str]:
     yield from _of_data(config)
     yield from _of_study(config)
     yield from _of_execution(config)
-
-
-def not_averaged(config: StudyConfig) -> str:
-    """Why the predictions of trials cannot be averaged to an ensemble; empty if they can."""
-    train, (metric, *others) = config.train, config.study.objectives
-    if not isinstance(train, SupervisedTable):
-        return f'predictions of train.program = "{train.program}" cannot be averaged'
-    if others:
-        return "an ensemble is selected by one metric, and the study has several objectives"
-    name = metric.removeprefix("val_")
-    if metric == name or name not in {"loss", *map(column_of, train.metrics)}:
-        return f"{metric} is not measured on validation rows, which select an ensemble"
-    if name not in {"loss", *train.metrics}:
-        return f"{metric} is user-defined, so means may have another meaning"
-    if name == "loss" and config.entry("train.huber_delta") is not None:
-        return "val_loss depends on train.huber_delta, which differs between trials"
-    return not_comparable(config)
-
-
-def not_comparable(config: StudyConfig) -> str:
-    """Why simple models cannot be compared with the trials of a study; empty if they can."""
-    train = config.train
-    if not isinstance(train, SupervisedTable | AlternatingTable):
-        return f'train.program = "{train.program}" has no target that they could predict'
-    if is_function(train.loss):
-        return f"the loss {train.loss} is user-defined, so outputs may mean anything"
-    if config.data.split.train_on != "train":
-        return "trials train on rows that they are measured on"
-    if config.trial is not None:
-        return "the study repeats one trial"
-    return ""
-
-
-def is_within(config: StudyConfig, metric: str, low: float | None, high: float | None) -> bool:
-    """Whether all values that a metric may have are from `low` to `high`."""
-    least, greatest = _range_of(config, metric)
-    is_low = low is None or (least is not None and low <= least)
-    return is_low and (high is None or (greatest is not None and high >= greatest))
 
 
 def _searched(config: StudyConfig) -> Iterator[str]:
@@ -456,7 +401,7 @@ def _of_study(config: StudyConfig) -> Iterator[str]:
             "remove one of them"
         )
     for index, bound in enumerate(config.study.constraints):
-        least, greatest = _range_of(config, bound.metric)
+        least, greatest = range_of(config, bound.metric)
         if is_within(config, bound.metric, bound.min, bound.max):
             yield f"study.constraints.{index} changes nothing: {bound.metric} is always within it"
         key = f"study.constraints.{index}: no trial can meet"

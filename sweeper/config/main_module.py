@@ -123,8 +123,8 @@ def _definition(name: str, values: Mapping[str, Any]) -> _Definition | None:
     if _is_literal(value):
         return _stated(f"{name} = {value!r}")
     if getattr(undecorated(value), "__module__", None) == MAIN and callable(value):
-        return _sourced(name, value, values)
-    return _imported(name, value) or _pickled(name, value)
+        return _source_of(name, value, values)
+    return _import_of(name, value) or _pickle_of(name, value)
 
 
 def _stated(text: str) -> _Definition | None:
@@ -150,7 +150,7 @@ def _is_literal(value: Any) -> bool:
     return kind in (type(None), bool, int, str, bytes)
 
 
-def _imported(name: str, value: Any) -> _Definition | None:
+def _import_of(name: str, value: Any) -> _Definition | None:
     """The import of a function or class of another module, from a public one if possible."""
     module = str(getattr(value, "__module__", ""))
     called = str(getattr(value, "__qualname__", getattr(value, "__name__", "")))
@@ -161,7 +161,7 @@ def _imported(name: str, value: Any) -> _Definition | None:
     return None
 
 
-def _pickled(name: str, value: Any) -> _Definition | None:
+def _pickle_of(name: str, value: Any) -> _Definition | None:
     """Any other value, pickled; None if the pickle refers to `__main__`."""
     try:
         content = pickle.dumps(value)
@@ -173,7 +173,7 @@ def _pickled(name: str, value: Any) -> _Definition | None:
     return _Definition(one.text, frozenset({"import pickle"}))
 
 
-def _sourced(name: str, value: Any, values: Mapping[str, Any]) -> _Definition | None:
+def _source_of(name: str, value: Any, values: Mapping[str, Any]) -> _Definition | None:
     """A function or class by its source, or a second name of one."""
     called = getattr(value, "__name__", None)
     if called != name and isinstance(called, str) and values.get(called) is value:

@@ -389,12 +389,12 @@ def code_of(function: Any) -> tuple[str | None, Sequence[str]]:
     try:
         text = inspect.getsource(function)
     except OSError:
-        text = repr((_compiled(code), function.__defaults__, function.__kwdefaults__))
+        text = repr((_code_text(code), function.__defaults__, function.__kwdefaults__))
     return text, [*_names_in(code)]
 
 
-def _compiled(code: CodeType) -> str:
-    inner = (_compiled(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+def _code_text(code: CodeType) -> str:
+    inner = (_code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
     return repr((code.co_code, code.co_names, code.co_varnames, *inner))
 
 

@@ -178,7 +178,7 @@ class RecipeTable(Table):
     recipe: ClassVar[Recipe]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self).recipe, dict(self))
+        return _restore, (type(self).recipe, dict(self))
 
 
 def tables_of(table: Table) -> Mapping[str, Any]:
@@ -227,5 +227,5 @@ def table_class(recipe: Recipe) -> type[RecipeTable]:
     return kind
 
 
-def _restored(recipe: Recipe, values: Mapping[str, Any]) -> RecipeTable:
+def _restore(recipe: Recipe, values: Mapping[str, Any]) -> RecipeTable:
     return table_class(recipe).model_construct(**values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time
@@ -12,7 +11,7 @@ from itertools import zip_longest
 
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from sweeper.config.table import Flaw
+from sweeper.config.table import Flaw, FlawKind
 
 MISSING = "missing"
 UNKNOWN = "no such setting"
@@ -38,6 +37,15 @@ _WORDS = {
         "{value} cannot name a directory or a column",
         "write letters, digits and '_' only",
     ),
+}
+
+_KINDS = {
+    "int_type": FlawKind.NOT_AN_INTEGER,
+    "float_type": FlawKind.NOT_A_NUMBER,
+    "finite_number": FlawKind.NOT_A_NUMBER,
+    "bool_type": FlawKind.NOT_A_BOOLEAN,
+    "greater_than": FlawKind.TOO_SMALL,
+    "greater_than_equal": FlawKind.TOO_SMALL,
 }
 
 # settings of other tables or programs, and what they are called here
@@ -70,9 +78,9 @@ _OF_OPTUNA = {
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
 
-def refusal(found: str, hint: str) -> PydanticCustomError:
+def refusal(found: str, hint: str, kind: FlawKind | None = None) -> PydanticCustomError:
     """The error of a value that a setting does not take; "{value}" in `found` stands for it."""
-    return PydanticCustomError("refused", "refused", {"found": found, "hint": hint})
+    return PydanticCustomError("refused", "refused", {"found": found, "hint": hint, "kind": kind})
 
 
 def flaw_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
@@ -88,20 +96,18 @@ def flaw_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
             return unknown_name(key, error["input"], options)
         case "refused":
             found = context["found"].replace("{value}", format_value(error["input"]))
-            return Flaw(key, found, context["hint"])
+            return Flaw(key, found, context["hint"], kind=context["kind"], value=error["input"])
         case "one_of":
             return unknown_name(key, error["input"], context["options"])
         case "model_type":
             found = f"{format_value(error['input'])} is not a table"
             return Flaw(key, found, _as_table(key, error["input"], known))
-        case kind if kind in _WORDS:
-            found, hint = _WORDS[kind]
-            words = {
-                **context,
-                "value": format_value(error["input"]),
-                "name": key.rpartition(".")[2],
-            }
-            return Flaw(key, found.format(**words), hint.format(**words))
+        case name if name in _WORDS:
+            found, hint = _WORDS[name]
+            value = error["input"]
+            words = {**context, "value": format_value(value), "name": key.rpartition(".")[2]}
+            kind = _KINDS.get(name)
+            return Flaw(key, found.format(**words), hint.format(**words), kind=kind, value=value)
         case _:
             return Flaw(key, f"{format_value(error['input'])} is not allowed", error["msg"])
 
@@ -110,15 +116,14 @@ def _as_table(key: str, value: object, known: Sequence[str]) -> str:
     """How to write the table at `key`; `value` was given for it, probably for its first setting."""
     names = [_last(one) for one in known if one.rpartition(".")[0] == key]
     if "name" in names and isinstance(value, str):
-        known = value if ":" in value else value.lower()
-        return f"write {{ name = {json.dumps(_OF_OPTUNA.get(known, known))} }}"
+        name = value if ":" in value else value.lower()
+        return f"write {{ name = {json.dumps(_OF_OPTUNA.get(name, name))} }}"
     return f"write a table with {', '.join(names)}" if names else "write a table"
 
 
 # what some users write to leave a setting out, and the values that leave it out of a trial
-_LEFT_OUT = re.compile(
-    r"('(none|null|off|)'|false|-?inf|nan|0(\.0)?) is (not a (finite )?number|too small)", re.I
-)
+_WORDS_FOR_NONE = ("none", "null", "off", "")
+_OTHERS_FOR_NONE = ("False", "inf", "-inf", "nan", "0", "0.0")
 _VALUES_FOR_NONE = {
     "clip_norm": "1e9",
     "clip_value": "1e9",
@@ -139,16 +144,23 @@ def with_way(flaw: Flaw) -> Flaw:
     is_searched = words[0] == "search"
     is_of_entry = is_searched and words[-1] in ("choices", "or", "low", "high")
     setting = words[-2] if is_of_entry else words[-1]
-    if _LEFT_OUT.match(flaw.found):
+    is_of_number = flaw.kind in (FlawKind.NOT_A_NUMBER, FlawKind.TOO_SMALL)
+    if is_of_number and _is_meant_as_none(flaw.value):
         value = _VALUES_FOR_NONE.get(setting)
         if words[-1] in ("choices", "or") and is_searched and value:
             return replace(flaw, hint=f"write {value} for none")
-        if value and not is_searched and not flaw.found.startswith("0"):
+        if value and not is_searched and str(flaw.value) not in ("0", "0.0"):
             return replace(flaw, hint=f"{flaw.hint}, or remove it")
-    if flaw.found.startswith("an array cannot be") and "model" in words[:2]:
+    if flaw.kind is FlawKind.NOT_A_SCALAR and is_array(flaw.value) and "model" in words[:2]:
         by_size = "search model.depth and model.width, or " if setting == "width" else ""
         return replace(flaw, hint=f"{by_size}{_SIZES}")
     return flaw
+
+
+def _is_meant_as_none(value: object) -> bool:
+    if isinstance(value, str):
+        return value.lower() in _WORDS_FOR_NONE
+    return str(value) in _OTHERS_FOR_NONE
 
 
 def without_repeats(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
@@ -224,13 +236,14 @@ def unknown_name(key: str, value: object, options: str, noun: str | None = None)
         return Flaw(key, f"{format_value(value)} is text", f"write {value} without quotes")
     # a form such as "module:function" is not a name to suggest
     by_lower = {name.lower(): name for name in options.split(", ") if '"' not in name}
+    hint = f"write one of {options}"
     if "constant" in by_lower and value in ("none", "off"):
-        return Flaw(key, found, "did you mean 'constant'?")
-    if isinstance(value, str) and (known := _OF_OPTUNA.get(value.lower())):
-        return Flaw(key, found, f"did you mean '{known}'?")
-    if isinstance(value, str) and (near := _near_names(value.lower(), by_lower)):
-        return Flaw(key, found, f"did you mean '{by_lower[near[0]]}'?")
-    return Flaw(key, found, f"write one of {options}")
+        hint = "did you mean 'constant'?"
+    elif isinstance(value, str) and (known := _OF_OPTUNA.get(value.lower())):
+        hint = f"did you mean '{known}'?"
+    elif isinstance(value, str) and (near := _near_names(value.lower(), by_lower)):
+        hint = f"did you mean '{by_lower[near[0]]}'?"
+    return Flaw(key, found, hint, kind=FlawKind.UNKNOWN_NAME, value=value)
 
 
 def _near_names(name: str, known: Collection[str]) -> Sequence[str]:
@@ -253,6 +266,11 @@ def format_value(value: object) -> str:
             return "a table"
         case _:
             return "an array"
+
+
+def is_array(value: object) -> bool:
+    """Whether a value is an array of TOML."""
+    return isinstance(value, list | tuple)
 
 
 def _noun(key: str) -> str:

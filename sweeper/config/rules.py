@@ -32,13 +32,13 @@ from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, St
 from sweeper.config.table import Flaw, Table
 from sweeper.config.train import (
     EpochsTable,
-    OwnProgramTable,
     SupervisedTable,
+    UserProgramTable,
     check_dropout,
     column_of,
     idle_of_loss,
     metrics_of,
-    reported,
+    reported_metrics,
 )
 from sweeper.config.trial import ClassTable, TrialTable
 from sweeper.errors import did_you_mean
@@ -81,12 +81,12 @@ def check_reported(
 
 
 def _unreported(key: str, metric: str, known: Sequence[str], measures: Measures) -> Iterator[Flaw]:
-    if metric in (*reported(measures.metrics, measures.losses), *known):
+    if metric in (*reported_metrics(measures.metrics, measures.losses), *known):
         return
     fitting = metrics_of(measures.loss) if measures.offered is None else measures.offered
-    missing = [name for name in fitting if metric in reported((name,), ())]
+    missing = [name for name in fitting if metric in reported_metrics((name,), ())]
     own = (name for name in measures.metrics if name in fitting or is_function(name))
-    names = reported(own, measures.losses)
+    names = reported_metrics(own, measures.losses)
     every = (*names, *known)
     hint = did_you_mean(metric, every) or f"the program reports {', '.join(every)}"
     if missing:
@@ -230,13 +230,13 @@ def check_parts(
     model: Table | None, train: Table | None, searched: Collection[str]
 ) -> Iterator[Flaw]:
     """Check that the program fits the model: one model, or the parts that it names."""
-    if isinstance(train, OwnProgramTable) and model is not None:
+    if isinstance(train, UserProgramTable) and model is not None:
         yield from check_dropout(model, searched)
         if isinstance(model, TabMTable):
             found = "your own program would train its mean prediction, not its members"
             yield Flaw("model.kind", found, 'write kind = "mlp", or train.program = "supervised"')
     if not isinstance(train, AlternatingTable | CoupledTable):
-        if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | OwnProgramTable):
+        if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | UserProgramTable):
             found = f"several parts, but the program {train.program} trains one model"
             hint = 'write train.program = "alternating" or "coupled", or one [model]'
             yield Flaw("model", found, hint)
@@ -267,7 +267,7 @@ def check_target_transform(data: Table | None, train: Table | None) -> Iterator[
     found, hint = "", "remove it"
     if train.target != "numbers":
         found = f"the target is {'classes' if train.target == 'classes' else 'not read'}"
-    elif isinstance(train, CoupledTable | OwnProgramTable):
+    elif isinstance(train, CoupledTable | UserProgramTable):
         found = f"the program {train.program} does not know how targets are transformed"
         hint = "remove it, and transform the column in the file"
     if found:
@@ -300,7 +300,7 @@ def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
 
 def _unweighted(train: EpochsTable) -> Iterator[Flaw]:
     """Check that everything a program computes from rows can use their weights."""
-    if isinstance(train, AlternatingTable | CoupledTable | OwnProgramTable):
+    if isinstance(train, AlternatingTable | CoupledTable | UserProgramTable):
         found = f"the program {train.program} does not weight rows"
         yield Flaw("data.weight", found, 'remove it, or write train.program = "supervised"')
     elif isinstance(train, SupervisedTable):

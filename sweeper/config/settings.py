@@ -39,12 +39,12 @@ from sweeper.config.table import (
     settings_with_role,
     value_of,
 )
-from sweeper.config.train import OwnProgramTable, SupervisedTable
+from sweeper.config.train import SupervisedTable, UserProgramTable
 from sweeper.trial import Scalar
 
 _SAMPLER_OR_PRUNER = re.compile(r"study\.(sampler|pruner(\.wrapped)*)\.name")
 # tables whose own keys are traced if they are floats
-WITH_TRACED_ARGUMENTS = (UserOptimizerTable, OwnProgramTable)
+WITH_TRACED_ARGUMENTS = (UserOptimizerTable, UserProgramTable)
 
 
 def arguments_of(
@@ -186,7 +186,7 @@ OPTIONAL_SETTINGS = (
     "train.ema",
 )
 
-TrainTable = SupervisedTable | AlternatingTable | CoupledTable | OwnProgramTable
+TrainTable = SupervisedTable | AlternatingTable | CoupledTable | UserProgramTable
 
 
 def optional_settings(

@@ -24,7 +24,16 @@ from sweeper.config.search import (
     SearchEntry,
     check_order,
 )
-from sweeper.config.table import Flaw, Table, field_of, fixed_part, holder_of, is_fixed, table_in
+from sweeper.config.table import (
+    Flaw,
+    FlawKind,
+    Table,
+    field_of,
+    fixed_part,
+    holder_of,
+    is_fixed,
+    table_in,
+)
 from sweeper.config.toml import toml_value
 from sweeper.errors import did_you_mean
 
@@ -76,7 +85,7 @@ def read_entry(
     holder = None if table is None else holder_of(table, last)
     entry, flaws = _read_by_type(raw, key, holder)
     if entry is not None and not isinstance(entry, SameAs) and holder and not misplaced:
-        entry, unfit = _fitted(entry, *holder, key)
+        entry, unfit = _fit_entry(entry, *holder, key)
         if unfit and isinstance(entry, IntSearch | FloatSearch):  # one of the ends is wrong
             crossed = [flaw.under(key) for flaw in check_order(entry.low, entry.high)]
             flaws = [flaw for flaw in flaws if flaw not in crossed]
@@ -118,17 +127,17 @@ def check_links(
             yield Flaw(key, found, "name a setting with values, or give one of them a type = ...")
             continue
         if source not in search:
-            yield unsearched(key, source, search)
+            yield unsearched_flaw(key, source, search)
             continue
         name, _, last = setting.partition(".")
         table = tables[name]
         holder = None if table is None else holder_of(table, last)
         if holder is not None:
-            for flaw in _fitted(search[source], *holder, key)[1]:
+            for flaw in _fit_entry(search[source], *holder, key)[1]:
                 yield replace(flaw, key=key, hint=f"name another setting, or fix search.{source}")
 
 
-def unsearched(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Flaw:
+def unsearched_flaw(key: str, setting: str, search: Mapping[str, SearchEntry]) -> Flaw:
     """The flaw of naming a setting that no trial draws."""
     hint = did_you_mean(setting, [*search]) or f"[search] has {', '.join(search) or 'none'}"
     return Flaw(key, f"'{setting}' is not searched", hint)
@@ -222,7 +231,7 @@ def _read_by_type(
 
 def _with_type(flaw: Flaw, value: object) -> Flaw:
     """The flaw of an entry of integers, which advises another type if the value is a float."""
-    is_float = isinstance(value, float) and flaw.found.endswith("is not an integer")
+    is_float = isinstance(value, float) and flaw.kind is FlawKind.NOT_AN_INTEGER
     return replace(flaw, hint=f'{flaw.hint}, or type = "float"') if is_float else flaw
 
 
@@ -263,7 +272,7 @@ def _taking(table: type[Table], name: str) -> tuple[str, tuple[str, ...]]:
     return _TAKES.get(_kind(table.model_fields[name].annotation), _TAKES_A_NAME)
 
 
-def _fitted(
+def _fit_entry(
     entry: SearchEntry, table: type[Table], name: str, key: str
 ) -> tuple[SearchEntry, list[Flaw]]:
     taken, types = _taking(table, name)

@@ -101,6 +101,10 @@ class ConstraintTable(Table):
         under = [] if self.min is None else [self.min - value]
         return max(over + under)
 
+    def key(self, index: int) -> str:
+        """The name of its excess in Optuna's study, as the constraint at `index`."""
+        return f"{index} {self.metric}"
+
 
 class StopTable(Table):
     """`study.stop`: ends the study before all trials have been trained."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, auto
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -16,17 +16,31 @@ from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
 
 
+class FlawKind(Enum):
+    """What is wrong with a value, if a better hint may depend on it."""
+
+    NOT_A_NUMBER = auto()
+    NOT_AN_INTEGER = auto()
+    NOT_A_BOOLEAN = auto()
+    NOT_A_SCALAR = auto()
+    TOO_SMALL = auto()
+    UNKNOWN_NAME = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Flaw:
     """What is wrong at a dotted `key`, and how to fix it; a problem without its file and line.
 
-    `meant` is the key that an unknown one was probably meant to be.
+    `meant` is the key that an unknown one was probably meant to be. A flaw of a `kind` also has the
+    invalid `value`.
     """
 
     key: str
     found: str
     hint: str
     meant: str = ""
+    kind: FlawKind | None = None
+    value: object = None
 
     def under(self, table: str) -> Flaw:
         """The same flaw with its key prefixed by `table`."""

@@ -40,7 +40,7 @@ from sweeper.config.refusals import MISSING, format_value, unknown_name
 from sweeper.config.space import SEARCHED_TABLES
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Flaw, Table
-from sweeper.config.train import OwnProgramTable, SupervisedTable
+from sweeper.config.train import SupervisedTable, UserProgramTable
 from sweeper.config.trial import TRIAL
 
 Kind = tuple[type[Table] | None, list[Flaw]]
@@ -50,26 +50,26 @@ Kind = tuple[type[Table] | None, list[Flaw]]
 class Variants:
     """A table whose settings depend on one of them, `by`; `of` maps its values to types.
 
-    `default` is the value if none is written, `mixed` the type if it is searched, and `own` the
-    type for user-defined functions or classes, which are named in this `form`.
+    `default` is the value if none is written, `mixed` the type if it is searched, and
+    `user_defined` the type for user-defined functions or classes, which are named in this `form`.
     """
 
     by: str
     of: Mapping[str, type[Table]]
     default: str | None = None
     mixed: type[Table] | None = None
-    own: type[Table] | None = None
+    user_defined: type[Table] | None = None
     form: str = "module:function"
 
     def type_of(self, under: str, raw: RawTable, noun: str | None = None) -> Kind:
         """The type of the table at `under`, which is not searched, and flaws in what says it."""
         key, options = f"{under}.{self.by}", ", ".join(self.of)
-        options += f', or "{self.form}"' if self.own is not None else ""
+        options += f', or "{self.form}"' if self.user_defined is not None else ""
         chosen = raw.get(self.by, self.default)
         if chosen is None:
             return None, [Flaw(key, MISSING, f"write one of {options}")]
-        if self.own is not None and isinstance(chosen, str) and is_function(chosen):
-            return self.own, []
+        if self.user_defined is not None and isinstance(chosen, str) and is_function(chosen):
+            return self.user_defined, []
         if not isinstance(chosen, str) or chosen not in self.of:
             return None, [unknown_name(key, chosen, options, noun)]
         return self.of[chosen], []
@@ -97,7 +97,7 @@ TABLES: dict[str, type[Table] | Variants] = {
             "coupled": CoupledTable,
         },
         "supervised",
-        own=OwnProgramTable,
+        user_defined=UserProgramTable,
         form="module:Class",
     ),
     "schedule": ScheduleTable,
@@ -129,7 +129,7 @@ def _settings_of(tables: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in tables:
         table = TABLES[name]
-        kinds = [*table.of.values(), table.own] if isinstance(table, Variants) else [table]
+        kinds = [*table.of.values(), table.user_defined] if isinstance(table, Variants) else [table]
         for kind in kinds:
             found |= dict.fromkeys(() if kind is None else settings_within(kind, name))
     return tuple(found)
@@ -176,7 +176,7 @@ def _optimizers(raw: RawTable, parts: Sequence[str]) -> Kind:
     others = [name for name, value in raw.items() if is_table(value) and name not in parts]
     known = {name: value for name, value in raw.items() if name not in others}
     misplaced = "a setting next to the optimizers of parts", "write it in the table of a part"
-    variants = Variants("name", OPTIMIZERS, own=UserOptimizerTable)
+    variants = Variants("name", OPTIMIZERS, user_defined=UserOptimizerTable)
     missing = [name for name in parts if name not in raw]
     flaws = [unknown_part(f"optimizer.{name}", name, parts) for name in others]
     flaws += [

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any, cast
 
 from sweeper.config.refusals import format_value
-from sweeper.config.table import Flaw
+from sweeper.config.table import Flaw, FlawKind
 from sweeper.errors import Problem
 
 
@@ -127,7 +127,8 @@ def unrecordable(raw: object) -> Iterator[Flaw]:
     for path, _, value in _values(raw):
         key = ".".join(path)
         if isinstance(value, float) and not isfinite(value):
-            yield Flaw(key, f"{value} is not a finite number", "write a finite number")
+            found, hint = f"{value} is not a finite number", "write a finite number"
+            yield Flaw(key, found, hint, kind=FlawKind.NOT_A_NUMBER, value=value)
         elif isinstance(value, date | time):
             found = f"{format_value(value)} is a date or a time, which no setting takes"
             yield Flaw(key, found, f'write text in quotes, "{value}"')

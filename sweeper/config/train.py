@@ -55,7 +55,7 @@ def column_of(metric: str) -> str:
     return metric.rpartition(":")[2]
 
 
-def reported(metrics: Iterable[str], losses: Iterable[str] = ("loss",)) -> tuple[str, ...]:
+def reported_metrics(metrics: Iterable[str], losses: Iterable[str] = ("loss",)) -> tuple[str, ...]:
     """Everything reported after each epoch, in the order of the columns."""
     measured = (*losses, *(column_of(metric) for metric in metrics))
     return (*(f"train_{loss}" for loss in losses), *(f"val_{name}" for name in measured))
@@ -237,7 +237,7 @@ class EpochsTable(Table):
     @property
     def metric_names(self: _Measured) -> tuple[str, ...]:
         """Everything reported after each epoch, in the order of the columns."""
-        return reported(self.metrics, self.loss_names)
+        return reported_metrics(self.metrics, self.loss_names)
 
     @property
     def test_metric_names(self: _Measured) -> tuple[str, ...]:
@@ -292,7 +292,7 @@ def _unfit_metric_names(metrics: tuple[str, ...]) -> Iterable[Flaw]:
             )
 
 
-class OwnProgramTable(EpochsTable):
+class UserProgramTable(EpochsTable):
     """Trains with a user-defined class; all other keys are its arguments."""
 
     model_config = ConfigDict(extra="allow")

@@ -105,7 +105,7 @@ class Code:
     @staticmethod
     def of(config: StudyConfig) -> Code:
         """The code that the model and the optimizer of a study come from."""
-        functions = [*dict(building(config))]
+        functions = [*dict(building_functions(config))]
         digests: dict[str, str] = {}
         for function in functions:
             digests |= source_digests(function, config.base_dir)
@@ -148,10 +148,10 @@ class Code:
             if all(is_at_hand(function, place, self.digests) for function, _ in foreign):
                 return place
         if not trusted:
-            raise SetupError(self._refused(name, foreign, places))
+            raise SetupError(self._refusal(name, foreign, places))
         if MAIN_FILE not in self.texts and any(is_of_another_main(one) for one, _ in foreign):
             raise SetupError(self._without_source(name, foreign))
-        place = self._written(name) if self.texts else places[0]
+        place = self._write_texts(name) if self.texts else places[0]
         if MAIN_FILE in self.texts:
             try:
                 load_main_from(place)
@@ -160,7 +160,7 @@ class Code:
                 raise SetupError(Problem(name, "", error.found, hint)) from error
         return place
 
-    def _refused(
+    def _refusal(
         self, name: str, foreign: Sequence[tuple[str, str]], places: Sequence[Path]
     ) -> Problem:
         function, key = (
@@ -194,7 +194,7 @@ class Code:
             again = "export the model again in the notebook or script that defines it"
         return Problem(name, key, found, f"{_AS_TRAINED}, or {again}")
 
-    def _written(self, name: str) -> Path:
+    def _write_texts(self, name: str) -> Path:
         for file in self.texts:
             path = PurePosixPath(file)
             if path.is_absolute() or ".." in path.parts or path.suffix != ".py":
@@ -214,7 +214,7 @@ def _is_in_main(function: str) -> bool:
     return function.partition(":")[0] == MAIN
 
 
-def building(config: StudyConfig) -> list[tuple[str, str]]:
+def building_functions(config: StudyConfig) -> list[tuple[str, str]]:
     """The functions that build a model and its training state, each with its key."""
     return [(name, key) for name, key in config.function_keys if _BUILDING.fullmatch(key)]
 

@@ -37,7 +37,7 @@ def source_digests(function: str, base_dir: Path) -> dict[str, str]:
     files = _module_files(module, base_dir)
     if files:
         return _digests_of(files, base_dir)
-    return {path.name: _digest(path) for path in _installed(module)}
+    return {path.name: _digest(path) for path in _installed_files(module)}
 
 
 def is_of_another_main(function: str) -> bool:
@@ -90,7 +90,7 @@ def _module_files(module: str, base_dir: Path) -> set[Path]:
     while waiting:
         new = set(_files_of(waiting.pop(), base_dir)) - found
         found |= new
-        imported = {name for path in new for name in _imported(path, base_dir)} - names
+        imported = {name for path in new for name in _imported_names(path, base_dir)} - names
         names |= imported
         waiting += imported
     return found
@@ -109,7 +109,7 @@ def _files_of(module: str, base_dir: Path) -> Iterator[Path]:
                 break
 
 
-def _imported(path: Path, base_dir: Path) -> Iterator[str]:
+def _imported_names(path: Path, base_dir: Path) -> Iterator[str]:
     """The dotted names that a file imports; names imported from a module may be modules as well."""
     package = path.parent.relative_to(base_dir).parts
     for module, names, level in _imports(path.read_bytes()):
@@ -139,7 +139,7 @@ def _imports(source: bytes) -> list[tuple[str, tuple[str, ...], int]]:
     return found
 
 
-def _installed(module: str) -> Iterator[Path]:
+def _installed_files(module: str) -> Iterator[Path]:
     spec, names = None, module.split(".")
     for end in range(1, len(names) + 1):
         within = None if spec is None else spec.submodule_search_locations

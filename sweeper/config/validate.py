@@ -24,6 +24,7 @@ from sweeper.config.reading import (
 from sweeper.config.refusals import (
     MISSING,
     format_value,
+    is_array,
     unknown_setting,
     without_consequences,
 )
@@ -58,19 +59,20 @@ from sweeper.config.space import (
     taken_columns,
 )
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
-from sweeper.config.table import Flaw, Table, is_fixed
+from sweeper.config.table import Flaw, FlawKind, Table, is_fixed
 from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
 from sweeper.config.toml import toml_value
-from sweeper.config.train import EpochsTable, OwnProgramTable, SupervisedTable
+from sweeper.config.train import EpochsTable, SupervisedTable, UserProgramTable
 from sweeper.config.trial import TrialTable
 
 _RECORDED = ("edition", "traced_arguments")  # written by this package
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
-# what errors say if an array is given for a single value; it may be meant as searched choices
-_SEARCHED_ARRAYS = (
-    "an array is not a number",
-    "an array is not an integer",
-    "an array is not true or false",
+# flaws of an array that is given for a single value; it may be meant as searched choices
+_OF_SINGLE_VALUES = (
+    FlawKind.NOT_A_NUMBER,
+    FlawKind.NOT_AN_INTEGER,
+    FlawKind.NOT_A_BOOLEAN,
+    FlawKind.UNKNOWN_NAME,
 )
 _LONGEST_CHOICES = 60  # characters
 
@@ -118,9 +120,8 @@ class Draft:
 
     def _with_search(self, flaw: Flaw) -> Flaw:
         """Add to an array for a single value how to search it, if it can be searched."""
-        is_name = flaw.found.startswith("no ") and flaw.found.endswith(" an array")
-        is_array = is_name or flaw.found in _SEARCHED_ARRAYS
-        if not is_array or not self._can_be_searched(flaw.key):
+        is_for_single = flaw.kind in _OF_SINGLE_VALUES and is_array(flaw.value)
+        if not is_for_single or not self._can_be_searched(flaw.key):
             return flaw
         values = written(self._raw, flaw.key)
         choices = toml_value(values) if values else "[...]"
@@ -167,7 +168,7 @@ class Draft:
 
     def _measures(self, table: Table | None) -> Measures | None:
         """What the program measures, as far as the file says."""
-        if isinstance(table, CoupledTable | OwnProgramTable):  # its metrics are fixed
+        if isinstance(table, CoupledTable | UserProgramTable):  # its metrics are fixed
             return Measures(table.loss, table.metrics, table.loss_names, table.metrics)
         if isinstance(table, TrainTable) and table.loss_names:
             return Measures(table.loss, table.metrics, table.loss_names)

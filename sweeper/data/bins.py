@@ -32,7 +32,7 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
     places = range(len(raw.numbers))
     found = {
         bins_name(way, count): tuple(_edges(way, count, place, data) for place in places)
-        for way, count in _used(config)
+        for way, count in _used_bins(config)
     }
     is_embedded = "plr" in (config.drawn_values("model.numbers") or ())
     if (is_embedded and not raw.numbers) or any(
@@ -44,7 +44,7 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
     return found
 
 
-def _used(config: StudyConfig) -> dict[tuple[str, int], None]:
+def _used_bins(config: StudyConfig) -> dict[tuple[str, int], None]:
     """The ways to choose bins, and how many: those of all trials, then those of the file.
 
     Checks build the model of the file, whose values no trial need draw.

@@ -98,7 +98,7 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         yield config.problem(raw.key, found, hint)
         return
     if config.data.impute == "none":
-        yield from _gap_problems(config, raw, name, f"write {_filling(raw, name)}, {hint}")
+        yield from _gap_problems(config, raw, name, f"write {_fill_hint(raw, name)}, {hint}")
     yield from _range_problems(config, raw, name, hint)
     if not raw.is_category(name):
         yield from _changed_problems(config, raw, name, drop)
@@ -119,7 +119,7 @@ def _feature_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[
         yield config.problem(raw.key, found, hint)
 
 
-def _filling(raw: RawData, name: str) -> str:
+def _fill_hint(raw: RawData, name: str) -> str:
     """What to write for gaps in column `name`; a single setting must work for all columns."""
     if not raw.has_gaps_in_numbers:
         return 'impute = "most_frequent"'

@@ -191,7 +191,7 @@ def _check_header(file: CsvFile, header: list[str], edition: int) -> None:
     if any(one in name for name in header for one in others):
         likely = likely_dialect(file.path)
         if len(header) == 1 or (edition > 4 and _is_better(likely, file, header)):
-            raise _separated(file, likely)
+            raise _separator_error(file, likely)
     if len(header) == 1 or header[0].startswith("#") or header[0].lower().startswith("sep="):
         _check_above(file)
 
@@ -206,7 +206,7 @@ def _is_better(likely: Dialect, file: CsvFile, header: Sequence[str]) -> bool:
     return n_names == len(header) and any(name.startswith(" ") for name in header)
 
 
-def _separated(file: CsvFile, likely: Dialect) -> UnfitTableError:
+def _separator_error(file: CsvFile, likely: Dialect) -> UnfitTableError:
     found = f"has columns that seem to be separated by {likely.separator!r}{_of_excel(file)}"
     return UnfitTableError(found, likely=likely)
 
@@ -234,7 +234,7 @@ def _check_shape(file: CsvFile, header: list[str], frame: pd.DataFrame, edition:
         _check_above(file)
         likely = likely_dialect(file.path)
         if likely.decimal == "," != file.dialect.decimal:
-            raise _separated(file, likely)  # commas are not only in numbers
+            raise _separator_error(file, likely)  # commas are not only in numbers
         raise _longer_than_header(file)
     columns = pd.Series(header, dtype="str")
     twice = [f"'{name}'" for name in columns[columns.duplicated()].unique() if name]

@@ -64,7 +64,7 @@ def class_weights(
     if weights == "none":
         return ()
     if weights == "balanced":
-        return _balanced(config, class_names, y, train, rows)
+        return _balanced_weights(config, class_names, y, train, rows)
     unknown = [name for name in weights if name not in class_names]
     if unknown:
         raise DataError(
@@ -78,7 +78,7 @@ def class_weights(
     return tuple(weights.get(name, 1.0) for name in class_names)
 
 
-def _balanced(
+def _balanced_weights(
     config: StudyConfig,
     class_names: tuple[str, ...],
     y: NDArray[Any],
@@ -322,7 +322,7 @@ class _Encoder:
                 columns = self._through(imputer, columns, "F")
                 filled = np.asarray(imputer.statistics_, np.float64)
                 fills += filled.tolist()
-            columns = self._scaled(columns, "F", scalers)
+            columns = self._scale(columns, "F", scalers)
             _check_scaled(self._config, raw, names[block], columns, scalers[-1:], filled)
             self._put(block.start, columns)
         return tuple(fills), scalers
@@ -346,7 +346,7 @@ class _Encoder:
             each = [ordinal(one, _places(raw, one)) for one in self._categories[block]]
             self._put(
                 len(raw.numbers) + block.start,
-                self._scaled(np.stack(each, axis=1), "C", scalers),
+                self._scale(np.stack(each, axis=1), "C", scalers),
             )
         return scalers
 
@@ -355,7 +355,7 @@ class _Encoder:
         for rows, array in zip(self._rows, self.arrays, strict=True):
             array[:, first : first + columns.shape[1]] = columns[rows]
 
-    def _scaled(
+    def _scale(
         self, columns: NDArray[np.float64], order: Literal["C", "F"], scalers: list[Any]
     ) -> NDArray[np.float64]:
         """The columns, scaled by a new one of the `scalers`; unchanged without scaling."""

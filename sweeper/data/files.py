@@ -102,7 +102,7 @@ def matching_files(folder: Path, name: str, suffix: str, *, literal: bool = True
             return _files_below(folder / name, suffix)
         if not set(name) & _WILDCARDS:
             return []
-        parent, pattern = _parted(folder, name, literal=literal)
+        parent, pattern = _split_pattern(folder, name, literal=literal)
         if any("**" in part and part != "**" for part in Path(pattern).parts):
             # Python 3.13 treats it like a single star, earlier versions reject it
             raise ValueError("'**' stands for whole folders")
@@ -128,7 +128,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _parted(folder: Path, name: str, *, literal: bool) -> tuple[Path, str]:
+def _split_pattern(folder: Path, name: str, *, literal: bool) -> tuple[Path, str]:
     """The folder in which a pattern starts, and the pattern relative to it."""
     path = Path(name)
     if path.anchor:

@@ -35,10 +35,12 @@ def with_folds(
     if groups is None:
         ways: Any = StratifiedKFold if config.data.split.stratify else KFold
         folds = ways(count, shuffle=True, random_state=config.split_seed)
-        fold_of = _numbered(folds.split(data.x_train, data.y_train), len(data.x_train))
+        fold_of = _fold_of_rows(folds.split(data.x_train, data.y_train), len(data.x_train))
     else:
         fold_of = grouped_folds(config, groups, count)
-    scaling = [_scaling(config, data.x_train, fold_of != fold, scaled) for fold in range(count)]
+    scaling = [
+        _scale_and_shift(config, data.x_train, fold_of != fold, scaled) for fold in range(count)
+    ]
     scale, shift = (np.stack(by).astype(data.x_train.dtype) for by in zip(*scaling, strict=True))
     return replace(data, fold_of=fold_of, fold_scale=scale, fold_shift=shift)
 
@@ -46,17 +48,17 @@ def with_folds(
 def grouped_folds(config: StudyConfig, groups: NDArray[Any], count: int) -> NDArray[np.int32]:
     """The fold that validates each row, the same for all rows of a group."""
     folds = GroupKFold(count, shuffle=True, random_state=config.split_seed)
-    return _numbered(folds.split(groups, groups=groups), len(groups))
+    return _fold_of_rows(folds.split(groups, groups=groups), len(groups))
 
 
-def _numbered(folds: Iterable[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
+def _fold_of_rows(folds: Iterable[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
     fold_of = np.empty(n_rows, np.int32)
     for fold, (_, validated) in enumerate(folds):
         fold_of[validated] = fold
     return fold_of
 
 
-def _scaling(
+def _scale_and_shift(
     config: StudyConfig, x: NDArray[Any], rows: NDArray[np.bool_], scaled: NDArray[np.bool_]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The factor and the shift that scale each feature by these `rows`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -14,28 +12,18 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype, is_numeric_dtype
 
-from sweeper.config.toml import toml_value
+from sweeper.data.any_table import read_any_table
 from sweeper.data.columns import (
     check_kind,
-    has_too_many_values,
-    header_of_data,
-    in_single_quotes,
     is_number,
     plain,
-    strays,
-    units_rows,
     without_fractions,
 )
-from sweeper.data.compression import suffix_of
-from sweeper.data.csv_dialect import likely_dialect
-from sweeper.data.csv_file import CSV_SUFFIXES, USUAL, CsvFile
-from sweeper.data.csv_reader import codes_of, read_csv_table
-from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
+from sweeper.data.csv_file import USUAL
+from sweeper.data.csv_reader import codes_of
+from sweeper.data.dates import holds_dates, in_days
 from sweeper.data.given_split import splits_rows
-from sweeper.data.identifiers import row_id_reason
-from sweeper.data.identity import NotNumbersError, floats
-from sweeper.data.lint import DATE, describe_missing_words, missing_classes
-from sweeper.data.parquet import parquet_table, partitions_of, with_categories
+from sweeper.data.lint import describe_missing_words, missing_classes
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import (
     MISSING_TARGET,
@@ -50,7 +38,8 @@ from sweeper.data.remarks import (
 from sweeper.data.sizes import SplitSizes
 from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
-from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
+from sweeper.data.useless_columns import stray_text, text_faults, useless_columns
+from sweeper.errors import DataError, Problem, did_you_mean, listed
 
 # usual names of columns to predict
 _TARGETS = (
@@ -64,17 +53,6 @@ _WEIGHTS = (
 )
 # integers with up to this many values are classes, with more they are numbers
 _MAX_CLASSES = 20
-# a column with fewer values may have none among the training rows
-_LEAST_VALUES = 5
-
-# a first number that can only be a day, or dots as in 31.1.2026
-_DAY_FIRST = r"(1[3-9]|2\d|3[01])[-/.]|\d{1,2}\.\d{1,2}\.\d"
-# months as Excel writes them, which pandas takes for days of the year 1
-_MONTHS = ("%b-%y", "%b/%y", "%b %y", "%B-%y", "%B %y")
-_TIME_OF_DAY = re.compile(r"\d{1,2}:")
-
-# the kind of file by its suffix
-_SOURCES = {**dict.fromkeys(CSV_SUFFIXES, "csv"), ".parquet": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +132,7 @@ def guess(path: Path, target: str | None = None) -> Guess:
     Raises:
         DataError: the file does not exist, is not a table, or has no such column.
     """
-    source, whole = _read(path, target)
+    source, whole = read_any_table(path, target)
     return guess_rows(whole, source, str(path), target)
 
 
@@ -196,7 +174,7 @@ def _guess(
     raw = replace(targeted, frame=plain(targeted.frame)[0])
     words = sorted({word for of in whole.words.values() for word in of})
     words += gap_words(targeted.frame, whole.decimal)
-    drop = _dropped(raw, words)
+    drop = useless_columns(raw, words)
     usable = replace(raw, drop=(*drop,))
     kept, dates = usable.features, _dates(usable)
     if not kept and not may_be_constant:
@@ -205,7 +183,7 @@ def _guess(
     as_missing = _words(used)
     plain_target = raw.frame[target]
     of_target = targeted.frame[target] if target in declared else without_fractions(plain_target)
-    stray = _stray(usable, of_target)
+    stray = stray_text(usable, of_target)
     is_classes = not stray and _is_classes(of_target)
     labels = _as_codes(usable, of_target, whole) if is_classes else of_target
     of_each = labels.value_counts()
@@ -266,7 +244,7 @@ def _without_features(
     why = listed([f"'{name}' ({reason})" for name, reason in drop.items()])
     found = f"no column besides the target '{raw.targets[0]}' to learn from"
     found += f": {why}" if why else ""
-    ways = [_in_days(raw.frame[name]) for name in dates[:1]]
+    ways = [in_days(raw.frame[name]) for name in dates[:1]]
     hint = ", or ".join([*filter(None, ways), "use a table with numbers or categories"])
     return Problem(place, "", found, hint)
 
@@ -281,9 +259,9 @@ def _hints(
     yield from days(raw)
     yield from zero_codes(raw)
     yield from wide_categories(raw)
-    readable = ((name, in_days) for name in dates if (in_days := _in_days(raw.frame[name])))
-    for name, in_days in islice(readable, 1):
-        yield f"to learn from the dates in '{name}', {in_days}, and remove '{name}' from data.drop"
+    readable = ((name, way) for name in dates if (way := in_days(raw.frame[name])))
+    for name, way in islice(readable, 1):
+        yield f"to learn from the dates in '{name}', {way}, and remove '{name}' from data.drop"
     numbers = raw.features if is_classes else [*raw.features, *raw.targets]
     yield from number_codes(raw, numbers, "", MISSING_TARGET)
 
@@ -302,84 +280,6 @@ def _words(raw: RawData) -> dict[str, str]:
     return {name: one for name, one in remarks.items() if one}
 
 
-def _read(path: Path, target: str | None) -> tuple[str, RawData]:
-    """The kind of a file, and its rows."""
-    suffix = suffix_of(path)
-    source = _SOURCES.get(suffix)
-    is_pattern = not path.is_file() and source in (None, "parquet")
-    if is_pattern and matching_files(Path(), str(path), ".parquet"):
-        source = "parquet"
-    elif path.is_dir():
-        found = "a directory without .parquet files"
-        raise DataError(
-            Problem(str(path), "", found, "name a file, or a directory with such files")
-        )
-    elif not path.is_file():
-        there = [other.name for other in path.parent.glob(f"*{suffix}")]
-        near = did_you_mean_file(path, there, suffix)
-        raise DataError(Problem(str(path), "", "no such file", near or "check the path"))
-    elif source is None:
-        known = listed([*_SOURCES], "or")
-        of_arrays = f'write source = "npz" and path = {toml_value(path.as_posix())} in [data] of a '
-        of_arrays += "file that `sweeper init` wrote; its arrays are x and y"
-        hint = of_arrays if suffix == ".npz" else conversion_hint(path) or f"name a file in {known}"
-        raise DataError(Problem(str(path), "", "unknown file type", hint))
-    try:
-        raw = _csv(path) if source == "csv" else RawData("", "", _parquet(path, target), ())
-    except UnfitTableError as error:
-        raise DataError(Problem(str(path), "", error.found, error.hint)) from error
-    except (OSError, ValueError, ImportError) as error:
-        hint = f"name a {source.upper()} file with a row of column names"
-        raise DataError(Problem(str(path), "", f"cannot be read ({error})", hint)) from error
-    if raw.csv is not None:
-        _refuse_layout(raw.csv, raw)
-    if raw.frame.empty or len(raw.frame.columns) < 2:
-        counts = (counted(len(raw.frame), "row"), counted(len(raw.frame.columns), "column"))
-        found, hint = " and ".join(counts), "use one with rows and at least two columns"
-        raise DataError(Problem(str(path), "", found, hint))
-    return source, raw
-
-
-def _refuse_layout(file: CsvFile, raw: RawData) -> None:
-    """Raise a DataError for a missing header, single quotes, and rows of units below the header."""
-    if found := header_of_data(raw.frame, raw.decimal):
-        raise DataError(Problem(str(file.path), "", found, "add a line of column names above it"))
-    if quoted := in_single_quotes(raw.frame):
-        raise DataError(Problem(str(file.path), "", quoted, file.unquote_hint()))
-    n_rows, description = units_rows(raw.frame, decimal=raw.decimal)
-    if n_rows:
-        found = f"{raw.places(range(n_rows))} {description}"
-        raise DataError(Problem(str(file.path), "", found, file.without_rows(n_rows)))
-
-
-def _csv(path: Path) -> RawData:
-    file = CsvFile(path)
-    try:
-        frame = read_csv_table(file)
-        likely = likely_dialect(path)
-        if likely.decimal == ",":  # a number such as 1,5 was two fields, without an error
-            file = CsvFile(path, likely)
-            frame = read_csv_table(file)
-    except UnfitTableError as error:
-        if error.likely is None:
-            raise
-        file = CsvFile(path, error.likely)
-        frame = read_csv_table(file)
-    words = file.missing_words(frame, None)
-    return RawData("", "", frame, (), csv=file, decimal=file.dialect.decimal, words=words)
-
-
-def _parquet(path: Path, target: str | None) -> pd.DataFrame:
-    """The rows of a Parquet file, of those in a directory, or of those that a pattern matches.
-
-    The `target` may be a level of its index.
-    """
-    paths = matching_files(Path(), str(path), ".parquet")
-    varying = {name: of for name, of in partitions_of(paths).items() if len({*of}) > 1}
-    frame = parquet_table(paths, [target] if target else (), partitions=varying)
-    return with_categories(frame, paths[0])
-
-
 def _target(
     place: str, whole: RawData, wanted: str | None, option: str, *, as_classes: bool
 ) -> tuple[str, str]:
@@ -396,7 +296,7 @@ def _target(
         problem = _target_problem(whole, chosen)
     if problem:
         ways = [] if whole.frame[chosen].count() else ["fill it in"]
-        ways += [_in_days(whole.frame[chosen])] if _holds_dates(whole.frame[chosen]) else []
+        ways += [in_days(whole.frame[chosen])] if holds_dates(whole.frame[chosen]) else []
         hint = ", or ".join([*filter(None, ways), f"name another with {option}"])
         raise DataError(Problem(place, "", f"the target '{chosen}' {problem}", hint))
     if wanted is not None:
@@ -413,57 +313,13 @@ def _target_problem(raw: RawData, name: str, *, as_classes: bool = False) -> str
         return "has no value in any row"
     if unfit := check_kind(column):
         return f"holds {unfit}"
-    is_read = is_numeric_dtype(column.dtype) or raw.text_numbers(name) or _stray(raw, column)
-    return "" if is_read else next(_text_faults(column, may_be_dates=as_classes), "")
-
-
-def _in_days(column: pd.Series[Any]) -> str:
-    """How to make numbers of the dates in a column; empty if pandas cannot read all of them."""
-    name = f"df[{str(column.name)!r}]"
-    days = pd.Series(column.dropna().unique())
-    day_first = {"dayfirst": True} if _is_day_first(days) else {}
-    ways = [day_first, *({"format": one} for one in _MONTHS), {"format": "mixed", **day_first}]
-    options = next((way for way in ways if _can_read(days, way)), None)
-    if options is None:
-        return ""
-    arguments = "".join(
-        f", {key}={toml_value(value) if isinstance(value, str) else value}"
-        for key, value in options.items()
-    )
-    dates = f"pd.to_datetime({name}, utc=True{arguments})"
-    days = f'({dates} - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)'
-    return f"count days with pandas: {name} = {days}"
-
-
-def _can_read(dates: pd.Series[Any], options: Mapping[str, Any]) -> bool:
-    """Whether pandas reads all of these dates with such options, and can count their days."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a format cannot be guessed
-        try:
-            pd.to_datetime(dates, utc=True, **options).sub(pd.Timestamp(0, tz="UTC"))
-        except (ValueError, TypeError):
-            return False
-    return True
-
-
-def _is_day_first(column: pd.Series[Any]) -> bool:
-    return bool(column.astype(str).str.match(_DAY_FIRST).any())
-
-
-def _holds_dates(column: pd.Series[Any]) -> bool:
-    """Whether a column holds dates that pandas can read, as text or by its type."""
-    first = column.dropna().iloc[:1]
-    if is_numeric_dtype(column.dtype) or first.empty or _TIME_OF_DAY.match(str(first.iloc[0])):
-        return False
-    kind = check_kind(column)
-    is_date = kind == "times" or (not kind and "holds dates" in next(_text_faults(column), ""))
-    options = {"dayfirst": _is_day_first(first), "errors": "coerce", "utc": True}
-    return is_date and bool(pd.to_datetime(first, **options).notna().all())
+    is_read = is_numeric_dtype(column.dtype) or raw.text_numbers(name) or stray_text(raw, column)
+    return "" if is_read else next(text_faults(column, may_be_dates=as_classes), "")
 
 
 def _dates(raw: RawData) -> list[str]:
     """The columns that are left out and hold dates."""
-    return [name for name in raw.drop if _holds_dates(raw.frame[name])]
+    return [name for name in raw.drop if holds_dates(raw.frame[name])]
 
 
 def _codes(target: pd.Series[Any]) -> str:
@@ -476,29 +332,6 @@ def _codes(target: pd.Series[Any]) -> str:
     if len(values) == 2:
         return f"the numbers {values[0]} and {values[1]}"
     return f"{len(values)} integers from {values[0]} to {values[-1]}"
-
-
-def _stray(raw: RawData, column: pd.Series[Any]) -> str:
-    """Text in a column of a CSV file that otherwise holds numbers; else empty."""
-    mask = strays(column, raw.decimal).to_numpy()
-    if raw.csv is None or not 0 < mask.sum() < column.count() / 2:
-        return ""
-    row = int(mask.argmax())
-    others = int(mask.sum()) - 1
-    more = f", nor {'is' if others == 1 else 'are'} {others} more" if others else ""
-    return f"'{column.iloc[row]}' in {raw.places([row])} is not a number{more}"
-
-
-def _dropped(raw: RawData, words: Sequence[str]) -> dict[str, str]:
-    """The columns that are of no use, each with the reason."""
-    names = raw.features
-    useless = {name: why for name in names if (why := next(_faults(raw, name, words), ""))}
-    others = (name for name in names if name not in useless)
-    row_ids = {name: why for name in others if (why := row_id_reason(name, raw.frame[name]))}
-    if len(useless) + len(row_ids) == len(names):
-        row_ids = {}  # if there is nothing else to learn from, it may be intended
-    reasons = {**useless, **row_ids}
-    return {name: reasons[name] for name in names if name in reasons}
 
 
 def _as_text(raw: RawData, words: Sequence[str]) -> dict[str, str]:
@@ -516,61 +349,11 @@ def _as_text(raw: RawData, words: Sequence[str]) -> dict[str, str]:
 
 def _gap_classes(raw: RawData, target: pd.Series[Any], words: Sequence[str]) -> dict[str, str]:
     """Remarks about a target with classes that may be missing values, by its name."""
-    if not isinstance(target.dtype, pd.StringDtype) or _stray(raw, target):
+    if not isinstance(target.dtype, pd.StringDtype) or stray_text(raw, target):
         return {}
     rows_of = {str(name): int(rows) for name, rows in target.value_counts().items()}
     found = missing_classes(rows_of, words, is_text_file=raw.csv is not None)
     return {str(target.name): found} if found else {}
-
-
-def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
-    """Why a study cannot learn from a column."""
-    column = raw.frame[name]
-    if unfit := check_kind(column):
-        yield f"holds {unfit}"
-    elif not column.count():
-        yield "has no value in any row"
-    elif column.count() < min(_LEAST_VALUES, len(column)):
-        yield f"has a value in only {counted(column.count(), 'row')}"
-    # the first rows are enough for most columns, and faster
-    elif all(rows.nunique(dropna=False) == 1 for rows in (column.iloc[:100], column)):
-        yield "has the same value in every row"
-    elif is_number(column) and raw.key != "data":  # who has the rows in memory can fix them
-        yield from _number_faults(raw, column)
-    elif not is_numeric_dtype(column.dtype):
-        stray = _stray(raw, column)
-        if numbers := raw.text_numbers(name):
-            if stray or has_too_many_values(column):
-                keep = f", and remove '{name}' from data.drop" if numbers.words else ""
-                yield f"holds {numbers}; {numbers.fix(raw.csv, words)}{keep}"
-            return
-        if stray:
-            yield f"would be numbers, but {stray}; fix that, and remove '{name}' from data.drop"
-        yield from _text_faults(column)
-
-
-def _number_faults(raw: RawData, column: pd.Series[Any]) -> Iterator[str]:
-    """Numbers that a study refuses, since they have no value in the precision of training."""
-    with np.errstate(over="ignore"):
-        is_beyond = np.isinf(column.to_numpy(np.float64).astype(np.float32))
-    fix = f"; fix that, and remove '{column.name}' from data.drop"
-    if is_beyond.any():
-        places = raw.places(np.flatnonzero(is_beyond).tolist())
-        yield f"is infinite or too large for float32 in {places}{fix}"
-    elif column.dtype.kind in "iu":
-        try:
-            floats(column.to_numpy())
-        except NotNumbersError as error:
-            yield f"{error.found} ({raw.places(error.rows)}){fix}"
-
-
-def _text_faults(column: pd.Series[Any], *, may_be_dates: bool = False) -> Iterator[str]:
-    """Why text is of no use, neither as a category nor as classes."""
-    texts = column.dropna().astype(str)
-    if not may_be_dates and texts.str.fullmatch(DATE).all():
-        yield f"holds dates or times as text, such as '{texts.iloc[0]}'"
-    if has_too_many_values(column):
-        yield f"is text with {column.nunique()} different values"
 
 
 def _is_classes(column: pd.Series[Any]) -> bool:

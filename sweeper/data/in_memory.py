@@ -118,7 +118,7 @@ def rows_in_memory(data: Any, targets: Sequence[str], place: tuple[str, str]) ->
             found = "arrays (X, y) already say what to predict"
             raise DataError(Problem(*place, found, "remove it, or pass a DataFrame"))
         frame, targets = _join_xy(*data)
-        return RowsInMemory("the data", _checked(frame, "the data"), tuple(targets))
+        return RowsInMemory("the data", _check_table(frame, "the data"), tuple(targets))
     name = "the DataFrame"
     table = _arrow(data) if hasattr(data, "to_arrow") else data
     if not isinstance(table, pd.DataFrame | pa.Table):
@@ -127,7 +127,7 @@ def rows_in_memory(data: Any, targets: Sequence[str], place: tuple[str, str]) ->
         raise DataError(Problem("", "data", f"a {kind} is not a table", hint))
     if isinstance(table, pd.DataFrame):
         table = table.copy(deep=False)  # later changes of the caller's table do not reach it
-    checked, notes = _checked(table, name), tuple(_index_notes(table))
+    checked, notes = _check_table(table, name), tuple(_index_notes(table))
     columns = _names(checked)
     if not targets:
         hint = f"pass target=...; its columns are {listed(columns)}"
@@ -169,7 +169,7 @@ def _index_notes(table: pd.DataFrame | pa.Table) -> Iterator[str]:
         )
 
 
-def _checked(table: pd.DataFrame | pa.Table, name: str) -> pd.DataFrame | pa.Table:
+def _check_table(table: pd.DataFrame | pa.Table, name: str) -> pd.DataFrame | pa.Table:
     """The table in the byte order of this machine, if it can be written as Parquet."""
     if problems := [*_name_problems(table, name)]:
         raise DataError(problems)

@@ -29,7 +29,7 @@ def check_metrics(config: StudyConfig, data: Dataset) -> None:
     bounded = (constraint.metric for constraint in config.study.constraints)
     judges = {*config.study.objectives, *bounded}
     found = {}
-    for part, y in _validated(data):
+    for part, y in _validation_targets(data):
         for metric, reason in undefined_on(config, data, y, part):
             if config.edition > 1 or f"val_{column_of(metric)}" in judges:
                 found.setdefault(metric, reason)
@@ -56,7 +56,7 @@ def undefined_on(
             yield metric, reason
 
 
-def _validated(data: Dataset) -> Iterator[tuple[str, NDArray[Any]]]:
+def _validation_targets(data: Dataset) -> Iterator[tuple[str, NDArray[Any]]]:
     if not data.n_folds:
         yield "the validation part", data.y_val[data.counting("val")]
     for fold in range(data.n_folds):

@@ -58,13 +58,13 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
         found = f"{path.name} is not an .npz file of plain arrays ({type(error).__name__}: {error})"
         hint = "write it with numpy.savez, without objects"
         raise DataError(config.problem("data.path", found, hint)) from error
-    frame, names = tabled(config, "data.path", path.name, arrays)
+    frame, names = as_one_table(config, "data.path", path.name, arrays)
     _check_ways(config, names, ways)
     targets = () if y is None else names[y]
     return RawData(path.name, "data.path", frame, targets, target_key="data.y", mode=data.mode)
 
 
-def tabled(
+def as_one_table(
     config: StudyConfig, key: str, name: str, arrays: Sequence[tuple[str, Any]]
 ) -> tuple[pd.DataFrame, dict[str, tuple[str, ...]]]:
     """One table of all named arrays, and the columns that each has become.

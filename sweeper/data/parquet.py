@@ -127,7 +127,7 @@ def parquet_table(
     files = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     frame = frames[0] if len(frames) == 1 else _join_files(frames)
     added = {
-        name: _typed(values, as_text=name in texts)[files]
+        name: _as_numbers_or_strings(values, as_text=name in texts)[files]
         for name, values in (partitions or {}).items()
         if name not in frame
     }
@@ -294,7 +294,7 @@ def _keys(path: Path) -> dict[str, str | None]:
     return {key: None if value == _MISSING else value for key, value in values.items()}
 
 
-def _typed(values: Sequence[str | None], *, as_text: bool) -> Any:
+def _as_numbers_or_strings(values: Sequence[str | None], *, as_text: bool) -> Any:
     """The values as an array of numbers if all of them are numbers, else of strings."""
     written = pd.Series([*values], dtype="str")
     known = written.dropna()

@@ -202,7 +202,7 @@ def prepare(config: StudyConfig) -> Dataset:
     raw = read(config)
     _refuse(problems(config, raw))
     split = split_rows(config, raw)
-    _refuse(_untrained(config, raw, split))
+    _refuse(_untrained_columns(config, raw, split))
     categories = categories_of(config, raw, split)
     check_preparation_memory(config, raw, categories)
     data, groups = encode(config, raw, split, categories), groups_of(config, raw)
@@ -222,7 +222,7 @@ def _refuse(found: Iterator[Problem]) -> None:
         raise DataError(every)
 
 
-def _untrained(config: StudyConfig, raw: RawData, split: Split) -> Iterator[Problem]:
+def _untrained_columns(config: StudyConfig, raw: RawData, split: Split) -> Iterator[Problem]:
     """Columns that are missing in every training row, so that gaps cannot be filled."""
     # otherwise a missing category is a category of its own
     every = config.data.impute == "most_frequent"

@@ -57,7 +57,7 @@ def _disjoint_split(config: StudyConfig, raw: RawData) -> Split:
     if ways.time is not None:
         return _by_time(config, times(raw.frame[ways.time]))
     if (given := given_split(config, raw)) is not None:
-        return _given(config, raw, given)
+        return _given_splits(config, raw, given)
     groups = groups_of(config, raw)
     if groups is not None:
         sizes = split_sizes(config, len(np.unique(groups)))
@@ -88,7 +88,7 @@ def _too_few_of_a_class(config: StudyConfig) -> Iterator[None]:
         raise DataError(config.problem("data.split", found, hint)) from error
 
 
-def _given(config: StudyConfig, raw: RawData, given: GivenSplit) -> Split:
+def _given_splits(config: StudyConfig, raw: RawData, given: GivenSplit) -> Split:
     """The splits that a column gives; rows for validation are drawn if it has none."""
     drawn, sizes = given.drawn_from(config), given_sizes(config, given)
     if not len(drawn):

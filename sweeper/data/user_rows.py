@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.config.user_code import (
-    RAISED,
     Function,
     LoadError,
     check_keywords,
-    describe_error,
     imported_again,
     load_function,
 )
+from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.data.columns import as_pandas
 from sweeper.data.identity import array_of
-from sweeper.data.npz import check_columns, tabled
+from sweeper.data.npz import as_one_table, check_columns
 from sweeper.data.parquet import with_index, with_text_labels
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
@@ -46,12 +45,12 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     """
     # standard output belongs to the program
     with redirect_stdout(sys.stderr):
-        returned = _returned(config, data)
+        returned = _result(config, data)
     wanted = (*data.target, data.split.group, data.split.time, data.split.column, data.weight)
     if isinstance(returned, pd.DataFrame):
         frame, targets = with_text_labels(with_index(returned, wanted)), data.target
     else:
-        frame, names = _tabled(config, data, returned)
+        frame, names = _as_table(config, data, returned)
         targets = tuple(column for name in data.target for column in names.get(name, (name,)))
     if frame.empty:
         found = f"'{data.function}' returns no rows, or no columns"
@@ -59,11 +58,11 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     return RawData(f"the result of '{data.function}'", _KEY, frame, targets, drop=data.drop)
 
 
-def _returned(config: StudyConfig, data: FunctionTable) -> Any:
+def _result(config: StudyConfig, data: FunctionTable) -> Any:
     """The result of the function; if it is fast, it is called twice and must return the same."""
     function = _function(config, data)
     began = time.monotonic()
-    returned = as_pandas(_called(config, data, function))
+    returned = as_pandas(_call(config, data, function))
     is_quick = time.monotonic() - began < _QUICK_S
     if is_quick and config.edition > 1 and not _repeats(config, data, returned):
         found = (
@@ -86,7 +85,7 @@ def _function(config: StudyConfig, data: FunctionTable) -> Function:
     return function
 
 
-def _called(config: StudyConfig, data: FunctionTable, function: Function) -> Any:
+def _call(config: StudyConfig, data: FunctionTable, function: Function) -> Any:
     try:
         return function(**data.args)
     except RAISED as error:
@@ -99,7 +98,7 @@ def _repeats(config: StudyConfig, data: FunctionTable, returned: Any) -> bool:
     module = data.function.partition(":")[0]
     try:
         with imported_again(module, config.base_dir):
-            again = as_pandas(_called(config, data, _function(config, data)))
+            again = as_pandas(_call(config, data, _function(config, data)))
     except DataError:
         return True  # something opened or registered the first time may be in the way
     return _is_same(returned, again)
@@ -118,7 +117,7 @@ def _is_same(one: Any, other: Any) -> bool:
     if _is_structured(one):
         return True  # refused later in any case
     if isinstance(one, np.ma.MaskedArray):
-        return _is_same(_unmasked(one), _unmasked(other))
+        return _is_same(_without_mask(one), _without_mask(other))
     if isinstance(one, np.ndarray | bool | int | float | str | np.generic):
         return pd.Series(np.ravel(one)).equals(pd.Series(np.ravel(other)))
     if hasattr(one, "__array__"):
@@ -126,7 +125,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return True
 
 
-def _tabled(
+def _as_table(
     config: StudyConfig, data: FunctionTable, returned: Any
 ) -> tuple[pd.DataFrame, dict[str, tuple[str, ...]]]:
     """One table of everything returned, and the columns that each part has become."""
@@ -152,7 +151,7 @@ def _tabled(
             arrays.append((str(name), _array(config, data, str(name), part)))
     whole = f"the result of '{data.function}'"
     check_columns(config, _KEY, whole, names)
-    frame, columns = tabled(config, _KEY, whole, arrays)
+    frame, columns = as_one_table(config, _KEY, whole, arrays)
     return frame, {**columns, **names}
 
 
@@ -183,7 +182,7 @@ def _array(config: StudyConfig, data: FunctionTable, name: str, part: Any) -> ND
         found, fix = f"{wrong} a structured array", f"return pandas.DataFrame({name})"
         raise DataError(config.problem(_KEY, found, fix))
     if isinstance(part, np.ma.MaskedArray):
-        return _unmasked(part)
+        return _without_mask(part)
     try:
         array = np.asarray(part)
         is_list = config.edition > 1 and isinstance(part, list | tuple) and array.ndim == 1
@@ -198,7 +197,7 @@ def _is_structured(part: Any) -> bool:
     return isinstance(part, np.ndarray) and part.dtype.names is not None
 
 
-def _unmasked(part: Any) -> NDArray[Any]:
+def _without_mask(part: Any) -> NDArray[Any]:
     missing = _MISSING.get(part.dtype.kind)
     if missing is not None:
         return part.filled(np.array(missing, part.dtype))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import jax
 
 from sweeper.config import StudyConfig
-from sweeper.config.user_code import text_of
+from sweeper.config.user_errors import text_of
 from sweeper.errors import counted, size_text
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.scheduler.capacity import Ceiling, halved, lowest

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from sweeper.config.user_code import is_raised
+from sweeper.config.user_errors import is_raised
 from sweeper.executors.executor import Outcome, Work, finished, started
 from sweeper.executors.placement import DeviceQueues
 from sweeper.executors.trainer import Trainer

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.user_code import describe_error, full_error_text, is_raised
+from sweeper.config.user_errors import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError
 from sweeper.executors.classes import Classes

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from sweeper.config import StudyConfig
-from sweeper.config.lint import not_averaged
+from sweeper.config.comparable import not_averaged
 from sweeper.config.load import study_of
 from sweeper.data.ahead import preparing
 from sweeper.data.dataset import Dataset, SplitName

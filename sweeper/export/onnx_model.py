@@ -20,7 +20,7 @@ from jax2onnx import to_onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper
 
-from sweeper.config.user_code import RAISED, describe_error
+from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.data.identity import floats_of_rows, values_of
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, StudyError

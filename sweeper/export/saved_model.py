@@ -20,8 +20,9 @@ from sweeper.config import Settings
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.model import PartsTable
-from sweeper.config.trust import Code, building
-from sweeper.config.user_code import LoadError, describe_error
+from sweeper.config.trust import Code, building_functions
+from sweeper.config.user_code import LoadError
+from sweeper.config.user_errors import describe_error
 from sweeper.data.identity import labels_of
 from sweeper.data.target import in_unit
 from sweeper.data.transform import Transform
@@ -313,7 +314,7 @@ def load(
     places = [*given, *_places_of(Path(file.name), trust_code)]
     with with_pins(), as_written(str(path)):
         code = Code.from_dict(file.record["code"])
-        place = code.place_of(str(path), building(study), places, trust_code)
+        place = code.place_of(str(path), building_functions(study), places, trust_code)
         if not trust_code:
             check_sizes(file, study)
         settings = settings_of(file, place)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from sweeper.config.user_code import RAISED, describe_error
+from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.export.conversion import (
     OTHERWISE,

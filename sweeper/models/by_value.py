@@ -20,7 +20,8 @@ import equinox as eqx
 import jax
 
 from sweeper.config import StudyConfig
-from sweeper.config.user_code import RAISED, describe_error, first_on_path, load_function
+from sweeper.config.user_code import first_on_path, load_function
+from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.config.user_source import MAIN
 from sweeper.errors import StudyError
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.study import EDITION
-from sweeper.config.user_code import RAISED, load_function
+from sweeper.config.user_code import load_function
+from sweeper.config.user_errors import RAISED
 from sweeper.models.decay import DEFAULT, Decay
 from sweeper.models.keys import fixed_key, key_of
 from sweeper.models.layer_loop import Workspace

@@ -14,7 +14,7 @@ from sweeper.config.data import FunctionTable
 from sweeper.config.lint import uncertain_decays
 from sweeper.config.optimizer import decays_of
 from sweeper.config.study import N_PARAMETERS
-from sweeper.config.train import OwnProgramTable
+from sweeper.config.train import UserProgramTable
 from sweeper.config.user_source import incomparable
 from sweeper.data.dataset import Dataset
 from sweeper.errors import StudyError, size_text
@@ -50,7 +50,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
         from sweeper.preflight.user_functions import check_coupled
 
         check_coupled(config, data)
-    if isinstance(config.train, OwnProgramTable):
+    if isinstance(config.train, UserProgramTable):
         from sweeper.preflight.user_program import check_program
 
         check_program(config, data)

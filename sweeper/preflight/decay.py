@@ -15,7 +15,7 @@ from sweeper.config.model import LAYERED, MlpTable, ModelKind, PartsTable
 from sweeper.config.optimizer import UserOptimizerTable, decays_of
 from sweeper.config.search import ends
 from sweeper.config.table import Flaw
-from sweeper.config.user_code import RAISED
+from sweeper.config.user_errors import RAISED
 from sweeper.errors import StudyError
 from sweeper.models.decay import Decay, Decision, any_decays, decisions
 from sweeper.models.decay_rules import check_layers, factors, idle_rules

@@ -13,7 +13,8 @@ import numpy as np
 
 from sweeper.config import StudyConfig
 from sweeper.config.search import ends
-from sweeper.config.user_code import RAISED, load_function
+from sweeper.config.user_code import load_function
+from sweeper.config.user_errors import RAISED
 from sweeper.errors import StudyError
 from sweeper.executors.environment import environment
 from sweeper.models.keys import fixed_key

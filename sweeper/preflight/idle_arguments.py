@@ -13,7 +13,7 @@ from sweeper.config.model import PartsTable, PythonTable
 from sweeper.config.refusals import format_value
 from sweeper.config.search import SearchEntry, ends
 from sweeper.config.table import field_of
-from sweeper.config.user_code import RAISED
+from sweeper.config.user_errors import RAISED
 from sweeper.errors import listed
 from sweeper.models.traces import is_same, trace
 from sweeper.models.user_network import KEY, UserNetwork

@@ -18,7 +18,8 @@ from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.refusals import format_value
 from sweeper.config.search import CategoricalSearch, ends
 from sweeper.config.train import ON_LOGITS, SupervisedTable, column_of
-from sweeper.config.user_code import RAISED, load_function
+from sweeper.config.user_code import load_function
+from sweeper.config.user_errors import RAISED
 from sweeper.data.dataset import Dataset
 from sweeper.errors import listed
 from sweeper.models.traces import Trace, inner_jaxprs, trace

@@ -28,8 +28,8 @@ from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
 from sweeper.scheduler.policy import Parallel
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.learning import Learned, no_effect
+from sweeper.study.limits import n_proposals
 from sweeper.study.lint import study_warnings
-from sweeper.study.options import n_proposals
 from sweeper.sweep.unpublished import learning_gaps
 
 

@@ -26,7 +26,7 @@ from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig, parse
 from sweeper.config.data import SklearnTable
-from sweeper.config.train import OwnProgramTable
+from sweeper.config.train import UserProgramTable
 from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
@@ -254,7 +254,7 @@ def findings(config: StudyConfig, *, knows_metrics: bool = True) -> Iterator[Pro
         StudyError: the program cannot be compiled, with the place and the fix.
         SetupError: JAX can open no device.
     """
-    if not isinstance(config.train, OwnProgramTable):
+    if not isinstance(config.train, UserProgramTable):
         found = f"'{config.train.program}' is a program of this package"
         raise StudyError(config.problem("train.program", found, 'name your own, "module:Class"'))
     with jax_restored():

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
 
-from sweeper.config.user_code import RAISED
+from sweeper.config.user_errors import RAISED
 from sweeper.errors import listed
 from sweeper.models.stateful import without_state
 from sweeper.models.traces import Trace, depending, trace

@@ -31,8 +31,9 @@ from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.refusals import format_value
 from sweeper.config.search import FloatSearch, IntSearch, ends
-from sweeper.config.train import OwnProgramTable
-from sweeper.config.user_code import RAISED, describe_error, load_function, place_of
+from sweeper.config.train import UserProgramTable
+from sweeper.config.user_code import load_function
+from sweeper.config.user_errors import RAISED, describe_error, place_of
 from sweeper.errors import counted
 from sweeper.models.keys import fixed_key
 from sweeper.models.stateful import as_model, without_state
@@ -48,7 +49,7 @@ from sweeper.models.user_network import (
     without_key,
 )
 from sweeper.preflight.user_model import ModelCheck, model_checks
-from sweeper.study.options import n_proposals
+from sweeper.study.limits import n_proposals
 from sweeper.trial import Scalar
 
 _FEW_VALUES = "search few values, with choices or step"
@@ -124,7 +125,7 @@ def _find_traceable(
 def _obstacle_in_study(check: ModelCheck, key: str) -> Obstacle | None:
     """Why the study does not allow an argument to be traced, whatever the model is."""
     train, name = check.config.train, key.rpartition(".")[2]
-    if isinstance(train, OwnProgramTable):
+    if isinstance(train, UserProgramTable):
         return Obstacle(f"'{train.program}' would train it as an array of the model", _FEW_VALUES)
     if isinstance(train, CoupledTable) and is_function(train.objective):
         return Obstacle(f"'{train.objective}' would get it as an array of a model", _FEW_VALUES)

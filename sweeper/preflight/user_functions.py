@@ -21,18 +21,16 @@ from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable
 from sweeper.config.optimizer import UserOptimizerTable
-from sweeper.config.train import OwnProgramTable
+from sweeper.config.train import UserProgramTable
 from sweeper.config.user_code import (
-    RAISED,
     LoadError,
     check_keywords,
-    describe_error,
     describe_object,
     imported_again,
     keywords_of,
     load_function,
-    place_of,
 )
+from sweeper.config.user_errors import RAISED, describe_error, place_of
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError, listed
 from sweeper.models.decay_masks import Marks
@@ -101,7 +99,7 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
     outputs = jax.ShapeDtypeStruct((_ROWS, out_size), dtype)
     is_numbers = config.train.target == "numbers"
     y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
-    if isinstance(config.train, CoupledTable | OwnProgramTable):
+    if isinstance(config.train, CoupledTable | UserProgramTable):
         return  # its functions have other arguments
     for name, setting in config.train.functions.items():
         key = f"train.{setting}"
@@ -177,7 +175,7 @@ def _unfit_optimizer(config: StudyConfig, key: str, table: UserOptimizerTable) -
     yield from unfit
     dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
     parameters = {PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
-    by_sweeper = not isinstance(config.train, OwnProgramTable)
+    by_sweeper = not isinstance(config.train, UserProgramTable)
     taken = table.name, function, arguments, parameters
     if not unfit and (wrong := _unfit_steps(*taken, by_sweeper=by_sweeper)):
         yield config.problem(f"{key}.name", *wrong)

@@ -24,7 +24,6 @@ from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import SearchEntry, ends
 from sweeper.config.train import SupervisedTable
 from sweeper.config.user_code import (
-    RAISED,
     Function,
     LoadError,
     describe_object,
@@ -32,6 +31,7 @@ from sweeper.config.user_code import (
     load_function,
     missing,
 )
+from sweeper.config.user_errors import RAISED
 from sweeper.errors import Problem, StudyError, listed
 from sweeper.models.adapters import (
     INSTEAD,

@@ -13,15 +13,9 @@ from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.search import ends
-from sweeper.config.train import OwnProgramTable
-from sweeper.config.user_code import (
-    RAISED,
-    LoadError,
-    check_keywords,
-    describe_object,
-    load_class,
-    place_of,
-)
+from sweeper.config.train import UserProgramTable
+from sweeper.config.user_code import LoadError, check_keywords, describe_object, load_class
+from sweeper.config.user_errors import RAISED, place_of
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.models.traces import Trace, trace, unrepeatable
@@ -49,7 +43,7 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
         result of a method cannot be used.
     """
     train = config.train
-    if not isinstance(train, OwnProgramTable):
+    if not isinstance(train, UserProgramTable):
         return
     try:
         program = load_class(train.program, config.base_dir)
@@ -121,7 +115,7 @@ def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
 def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> Wrong | None:
     """What was found and how to fix it; None if such a trial can be trained."""
     program = programs.exact(settings)
-    assert isinstance(program, Own) and isinstance(settings.train, OwnProgramTable)
+    assert isinstance(program, Own) and isinstance(settings.train, UserProgramTable)
     name, lane = settings.train.program, program.lane(0, settings)
     batch, method = abstract_batch(settings.train.batch_size, data), "init"
     try:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.alternating import DATA, AlternatingTable
+from sweeper.config.comparable import not_comparable
 from sweeper.config.kinds import is_function
-from sweeper.config.lint import not_comparable
 from sweeper.data.dataset import Dataset
 from sweeper.data.simple_models import Predict, Weights, constant_model, linear_model
 from sweeper.programs.data_spec import data_spec

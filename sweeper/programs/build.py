@@ -22,8 +22,8 @@ from sweeper.config.model import (
 )
 from sweeper.config.rules import inputs_of, sizes_of_parts
 from sweeper.config.settings import TrainTable, arguments_of
-from sweeper.config.train import OwnProgramTable
-from sweeper.config.user_code import is_raised
+from sweeper.config.train import UserProgramTable
+from sweeper.config.user_errors import is_raised
 from sweeper.models.decay import Decay
 from sweeper.models.encoding import PeriodicShape, PiecewiseLinear
 from sweeper.models.layered_network import LayeredNetwork
@@ -119,7 +119,7 @@ class Programs:
             return Alternating(settings, self._data, parts, frozenset(traced))
         if isinstance(train, CoupledTable):
             return Coupled(settings, self._data, parts)
-        if isinstance(train, OwnProgramTable):
+        if isinstance(train, UserProgramTable):
             return Own(settings, self._data, parts)
         return Supervised(settings, self._data, parts)
 
@@ -266,7 +266,7 @@ def _unlooped(train: TrainTable) -> frozenset[str]:
 
     Its gradient cannot be differentiated again, and user-defined functions may do so.
     """
-    if isinstance(train, OwnProgramTable):
+    if isinstance(train, UserProgramTable):
         return frozenset({""})
     objective = OBJECTIVES.get(train.objective) if isinstance(train, CoupledTable) else None
     return frozenset({CRITIC} if objective is not None and objective.penalised else ())

@@ -20,7 +20,7 @@ from sweeper.config.model import PythonTable
 from sweeper.config.optimizer import OptimizersTable
 from sweeper.config.settings import arguments_of
 from sweeper.config.toml import toml_text
-from sweeper.config.train import OwnProgramTable
+from sweeper.config.train import UserProgramTable
 from sweeper.config.trust import NOWHERE, TRUST, is_known
 from sweeper.errors import Problem, SetupError, counted
 from sweeper.programs.data_spec import DataSpec, blank_of
@@ -125,7 +125,7 @@ def _own_state(settings: Settings) -> object:
 
     The count of steps for a schedule is part of the state.
     """
-    if not isinstance(settings.train, OwnProgramTable):
+    if not isinstance(settings.train, UserProgramTable):
         return None
     schedule = settings.sole_optimizer.schedule.name
     return settings.train.program, arguments_of("train", settings.train, traced=False), schedule

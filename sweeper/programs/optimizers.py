@@ -18,7 +18,8 @@ import optax
 
 from sweeper.config import Settings
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
-from sweeper.config.user_code import RAISED, keywords_of, load_function
+from sweeper.config.user_code import keywords_of, load_function
+from sweeper.config.user_errors import RAISED
 from sweeper.models.decay_masks import Places, amounts_of, mask_of
 from sweeper.models.network import Network, Traced
 from sweeper.programs.schedules import Number, Values, rate_of

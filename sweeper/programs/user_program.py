@@ -15,7 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from sweeper.config import Settings
-from sweeper.config.train import OwnProgramTable
+from sweeper.config.train import UserProgramTable
 from sweeper.config.user_code import keywords_of, load_class
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
@@ -179,8 +179,8 @@ class Own(OfParts):
         return plain_optimizer(self.settings, lane.hparams, self.network)
 
     @property
-    def _train(self) -> OwnProgramTable:
-        assert isinstance(self.settings.train, OwnProgramTable)
+    def _train(self) -> UserProgramTable:
+        assert isinstance(self.settings.train, UserProgramTable)
         return self.settings.train
 
     @cached_property

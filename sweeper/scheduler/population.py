@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config.conditions import is_active, needed
+from sweeper.config.conditions import is_active, with_dependencies
 from sweeper.config.model import MlpTable, ModelKind, TabMTable
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry
 from sweeper.config.space import any_value
@@ -92,7 +92,7 @@ def _family_settings(
     sizes = [k for k in ("model.width", "model.depth", "model.kind") if k in config.search]
     if not any(config.search[key].when for key in config.search):
         return tuple(splitting)
-    found = needed([*splitting, *sizes], config.search)
+    found = with_dependencies([*splitting, *sizes], config.search)
     # sizes do not determine a family, unless another setting depends on them
     parents = {key for one in found for key in config.search[one].when or ()}
     kept = {*splitting, *parents} - {"model.kind"}
@@ -187,7 +187,7 @@ def one_of_each(
     many. In studies of earlier editions both limits are for the mean over the batch sizes.
     """
     structural = [key for key, splits in config.structural.items() if splits and key not in traced]
-    keys = needed(structural, config.search)
+    keys = with_dependencies(structural, config.search)
     values = [config.search[key].values() or () for key in keys]
     if not 0 < math.prod(map(len, values)) <= _MAX_FAMILIES:
         return ()

@@ -14,8 +14,10 @@ from optuna.trial import FrozenTrial, create_trial
 from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
 from sweeper.study.learning import are_used
-from sweeper.study.options import STOPPED
-from sweeper.study.reseeded import NotingStorage, ReseededPruner, ReseededSampler
+from sweeper.study.limits import STOPPED
+from sweeper.study.private_apis import suggest
+from sweeper.study.recording_storage import RecordingStorage
+from sweeper.study.reseeded import ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_recreated, of_first_generation, pruner, sampler
 from sweeper.study.space import Space
 from sweeper.study.user_sampler import (
@@ -79,13 +81,13 @@ class Study:
     def __init__(self, config: StudyConfig, past: Past | None = None) -> None:
         self._config = config
         self._space = Space(config)
-        self._storage = NotingStorage()
+        self._storage = RecordingStorage()
         # a trial that is run again keeps its own number, which Optuna would not give it
         self._first = 0 if config.trial is None else config.trial.number
         past = past or Past()
         # trials of earlier studies come first in Optuna's study, and have no number in this one
         used = past.learned if are_used(config, past.learned) else ()
-        learned = [self._learned(trial) for trial in used]
+        learned = [self._frozen_learned_trial(trial) for trial in used]
         self._n_learned = len(learned)
         self._first -= self._n_learned
         self._grid = GridPoints(config) if config.study.sampler.name == "grid" else None
@@ -106,7 +108,7 @@ class Study:
         # samplers that draw at random; the others have reasons for what they propose
         self._redraws = config.edition >= 3 and config.study.sampler.name in ("tpe", "random")
         self._known = {_key(trial.spec.params) for trial in past.trials}
-        for trial in (*learned, *map(self._remembered, past.trials)):
+        for trial in (*learned, *map(self._frozen_past_trial, past.trials)):
             self._study.add_trial(trial)
         for key, value in past.attributes.items():
             self._storage.set_study_system_attr(self._study._study_id, key, value)
@@ -114,7 +116,7 @@ class Study:
             # tells the sampler which trials belong to a bracket, before the pruner judges any
             with self._storage.hiding(self._n_learned):
                 self._pruner.prune(self._study, create_trial(state=_RUNNING))
-        self._storage.noted()
+        self._storage.take_recorded()
         self._n_trials = self._storage.get_n_trials(self._study._study_id)
 
     def ask(self, count: int, told_through_round: int) -> list[TrialSpec]:
@@ -140,13 +142,13 @@ class Study:
 
     def report(self, number: int, first_epoch: int, values: Iterable[float]) -> None:
         """Report the objective after each epoch, from `first_epoch` on, to the pruner."""
-        trial = self._live(number)
+        trial = self._running_id(number)
         for epoch, value in enumerate(values, first_epoch):
             self._storage.set_trial_intermediate_value(trial, epoch, float(value))
 
     def should_prune(self, number: int) -> bool:
         """Whether the pruner ends trial `number` after its last reported epoch."""
-        trial = self._storage.get_trial(self._live(number))
+        trial = self._storage.get_trial(self._running_id(number))
         with self._pruning(), self._storage.hiding(self._n_learned):
             is_ended = self._pruner.prune(self._study, trial)
         self._refuse_added("pruner")
@@ -156,11 +158,11 @@ class Study:
         """Record by how much trial `number` violates each constraint, if above 0."""
         attributes = create_trial(state=_RUNNING, constraints=dict(excesses)).system_attrs
         for key, value in attributes.items():
-            self._storage.set_trial_system_attr(self._live(number), key, value)
+            self._storage.set_trial_system_attr(self._running_id(number), key, value)
 
     def tell(self, number: int, state: TrialState, values: Sequence[float]) -> None:
         """End trial `number`; `values` are for COMPLETE, for PRUNED Optuna uses the last report."""
-        self._live(number)
+        self._running_id(number)
         final_values = list(values) if state is TrialState.COMPLETE else None
         with warnings.catch_warnings(), self._sampling():
             # `study_warnings` has already warned about constraints that the sampler ignores
@@ -168,20 +170,20 @@ class Study:
             self._study.tell(number - self._first, final_values, state=_STATES[state])
         self._refuse_added("sampler")
 
-    def noted(self) -> Memory:
+    def take_recorded(self) -> Memory:
         """What the sampler and the pruner have stored since the last call.
 
         Raises:
             SweeperError: the user's sampler or pruner has stored something that is not JSON.
         """
-        noted, learned = self._storage.noted(), self._n_learned
-        check_memory(self._config, noted)
-        trials = {n - learned: kept for n, kept in noted.trials.items() if n >= learned}
-        return Memory(trials, noted.study)
+        recorded, learned = self._storage.take_recorded(), self._n_learned
+        check_memory(self._config, recorded)
+        trials = {n - learned: kept for n, kept in recorded.trials.items() if n >= learned}
+        return Memory(trials, recorded.study)
 
     def _ask_one(self, told_through_round: int) -> TrialSpec:
         asked = self._storage.get_n_trials(self._study._study_id) - self._n_learned
-        if given := self._given(asked):
+        if given := self._given_params(asked):
             self._study.enqueue_trial(self._space.drawn(given))
         with self._sampling():
             trial = self._study.ask(self._space.distributions)
@@ -210,23 +212,23 @@ class Study:
         if points is not None and len(self._known) >= points:
             return trial
         number = trial._trial_id
-        for self._sampler.draws in range(1, _REDRAWS + 1):
+        for draws in range(1, _REDRAWS + 1):
+            self._sampler.draws = draws
             if _key(self._space.params(trial.params)) not in self._known:
                 break
             self._storage.forget_draws(number)
             trial = optuna.Trial(self._study, number)
-            for name, distribution in self._space.distributions.items():
-                trial._suggest(name, distribution)
+            suggest(trial, self._space.distributions)
         self._sampler.draws = 0
         return trial
 
-    def _given(self, number: int) -> Mapping[str, Scalar]:
+    def _given_params(self, number: int) -> Mapping[str, Scalar]:
         """The parameters of a trial that are given rather than drawn."""
         if self._grid is not None:
             return self._grid.point(number)
         return self._queue.get(number, {})
 
-    def _learned(self, trial: LearnedTrial) -> FrozenTrial:
+    def _frozen_learned_trial(self, trial: LearnedTrial) -> FrozenTrial:
         """A trial of an earlier study, with the parameters that are known of it.
 
         One that was pruned has its last value only.
@@ -244,7 +246,7 @@ class Study:
             constraints=dict(trial.excesses) or None,
         )
 
-    def _remembered(self, past: PastTrial) -> FrozenTrial:
+    def _frozen_past_trial(self, past: PastTrial) -> FrozenTrial:
         reports = dict(enumerate(past.reports, 1))
         state = _RUNNING if past.state is None else _STATES[past.state]
         values = list(past.values) if past.state is TrialState.COMPLETE else None
@@ -259,7 +261,7 @@ class Study:
             system_attrs=dict(past.attributes),
         )
 
-    def _live(self, number: int) -> int:
+    def _running_id(self, number: int) -> int:
         """The storage's own number of a trial that is still running.
 
         Raises:

@@ -20,7 +20,8 @@ from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from sweeper.study.reseeded import NotingStorage
+from sweeper.study.recording_storage import RecordingStorage
+from sweeper.study.rungs import is_at_interval, is_rung
 
 _FADING = 1 / 3
 
@@ -113,7 +114,7 @@ class CohortPruner(BasePruner):
         epoch = trial.last_step
         if epoch is None or not self.judges_after(epoch):
             return False
-        n_reports = cast("NotingStorage", study._storage).n_reports
+        n_reports = cast("RecordingStorage", study._storage).n_reports
         if epoch not in self._found or self._found[epoch][0] != n_reports:
             cohort = _at(study, epoch)
             losers = cohort.numbers[self.losers(cohort)]
@@ -152,10 +153,7 @@ class HalvingPruner(CohortPruner):
         self._last_epoch = last_epoch if score == "forecast" else None
 
     def judges_after(self, epoch: int) -> bool:
-        rung = self._min_resource
-        while rung < epoch:
-            rung *= self._reduction_factor
-        return rung == epoch
+        return is_rung(epoch, self._min_resource, self._reduction_factor)
 
     def losers(self, cohort: Cohort) -> Bool[np.ndarray, " trials"]:
         best = cohort.curves.min(axis=1)
@@ -170,8 +168,9 @@ class HalvingPruner(CohortPruner):
 class PercentilePruner(CohortPruner):
     """Ends trials whose best value is worse than the best `percentile` % of values at an epoch.
 
-    It judges after epochs `n_warmup_steps`, `n_warmup_steps + interval_steps` and so on, if at
-    least `n_startup_trials` others have come as far. With 50 %, it is the median rule.
+    It judges after epochs `n_warmup_steps`, `n_warmup_steps + interval_steps` and so on, without a
+    warm-up also after epoch 1, if at least `n_startup_trials` others have come as far. With 50 %,
+    it is the median rule.
     """
 
     def __init__(
@@ -189,8 +188,7 @@ class PercentilePruner(CohortPruner):
         self._interval_steps = interval_steps
 
     def judges_after(self, epoch: int) -> bool:
-        after = epoch - self._n_warmup_steps
-        return after >= 0 and (epoch == 1 or after % self._interval_steps == 0)
+        return is_at_interval(epoch, self._n_warmup_steps, self._interval_steps)
 
     def losers(self, cohort: Cohort) -> Bool[np.ndarray, " trials"]:
         if len(cohort.numbers) <= self._n_others:

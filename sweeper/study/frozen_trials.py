@@ -63,7 +63,7 @@ def frozen_trials(
     """
     columns = value_columns(len(config.study.objectives))
     for row in rows:
-        params = dict(_written(json.loads(row["params_json"]), known))
+        params = dict(_written_params(json.loads(row["params_json"]), known))
         values = [row[name] for name in columns]
         is_complete = row["state"] == "COMPLETE"
         has_values = None not in values and row["state"] != "FAIL"
@@ -98,7 +98,7 @@ def blank_study(config: StudyConfig, storage: BaseStorage, name: str) -> optuna.
     return study
 
 
-def _written(
+def _written_params(
     params: Mapping[str, Scalar], known: Mapping[str, BaseDistribution]
 ) -> Iterator[tuple[str, Scalar]]:
     for name, value in params.items():

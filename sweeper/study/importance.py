@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-import optuna
 from jaxtyping import Float
 from optuna.distributions import (
     BaseDistribution,
@@ -25,6 +20,7 @@ from optuna.trial import FrozenTrial
 from sweeper.config import StudyConfig
 from sweeper.config.search import CategoricalSearch, FloatSearch, SearchEntry
 from sweeper.study.frozen_trials import blank_study, frozen_trials
+from sweeper.study.private_apis import importance_evaluator
 from sweeper.trial import generator
 
 Matrix = Float[np.ndarray, "trial parameter"]
@@ -126,29 +122,12 @@ def _shares(leaves: Leaves) -> np.ndarray:
 
 LEAST_TRIALS = 10  # fewer are not meaningful
 _LEAST_TREES = 8
-_PACKAGE = "optuna.importance"
 ParameterMeasures = Mapping[str, float | int | None]
-
-
-def _evaluator() -> Any:
-    """Optuna's evaluator, without the others in its package.
-
-    The others import scikit-learn, which costs a running study more than a second.
-    """
-    if _PACKAGE not in sys.modules:
-        bare = ModuleType(_PACKAGE)
-        bare.__path__ = [str(Path(optuna.__file__).parent / "importance")]
-        sys.modules[_PACKAGE] = bare
-        try:
-            import_module(f"{_PACKAGE}._ped_anova")
-        finally:
-            del sys.modules[_PACKAGE]
-    return sys.modules[f"{_PACKAGE}._ped_anova"].PedAnovaImportanceEvaluator()
 
 
 def enclosing_distributions(config: StudyConfig) -> dict[str, BaseDistribution]:
     """A distribution of each parameter that has all its values, by column."""
-    return {name: _enclosing(entry) for name, entry in config.columns.items()}
+    return {name: _enclosing_distribution(entry) for name, entry in config.columns.items()}
 
 
 class Importance:
@@ -157,7 +136,7 @@ class Importance:
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
         self._study = blank_study(config, InMemoryStorage(), config.study.name)
-        self._evaluator = _evaluator()
+        self._evaluator = importance_evaluator()
         self._distributions = enclosing_distributions(config)
         self._numbers: list[int] = []
         self._places: list[list[float]] = []
@@ -235,7 +214,7 @@ class Importance:
         ]
 
 
-def _enclosing(entry: SearchEntry) -> BaseDistribution:
+def _enclosing_distribution(entry: SearchEntry) -> BaseDistribution:
     """One range for all values of an entry, including those of `or`; powers are logarithmic."""
     if isinstance(entry, CategoricalSearch):
         return CategoricalDistribution(entry.choices)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -19,17 +19,14 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.conditions import in_order, is_active
 from sweeper.config.kinds import is_function
-from sweeper.config.load import study_of
 from sweeper.config.refusals import nearest
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry, ends
-from sweeper.config.study import N_PARAMETERS
-from sweeper.config.table import value_of
 from sweeper.errors import Problem, StudyError, counted, listed
 from sweeper.results.ranking import value_columns
-from sweeper.rundir import RunDir, refuse_links
+from sweeper.rundir import RunDir
+from sweeper.study.earlier_studies import OPTION, EarlierStudy, EarlierTrial, read_earlier_study
 from sweeper.trial import LearnedTrial, Scalar, fields_of
 
-OPTION = "--learn-from (in Python learn_from)"
 LEAST_OF_CMAES = 10  # it begins with the best tenth
 _ENDED = ("COMPLETE", "PRUNED")
 # they model, cross or transform the parameters that all trials have, and draw others at random
@@ -119,34 +116,15 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
-    """A trial of an earlier study; `setting` is its value for a key, or raises a KeyError.
+class _FittingTrials:
+    """The trials of an earlier study that fit.
 
-    `values` are its objectives, empty if it has none, and `metrics` what else is known of it.
+    `left_out` counts the others by reason, `unknown` those that fit by setting that they lack.
     """
 
-    state: str
-    values: tuple[float, ...]
-    epoch: int
-    setting: Callable[[str, SearchEntry], object]
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    is_trained: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierStudy:
-    """An earlier study; `objectives` are None if it does not name its metrics.
-
-    `parameters` are the names of what it searched, and `is_named_here` says that these are keys of
-    settings, since this package has trained it.
-    """
-
-    name: str
-    objectives: tuple[str, ...] | None
-    directions: tuple[str, ...]
-    trials: Sequence[Earlier]
-    parameters: Sequence[str]
-    is_named_here: bool = False
+    trials: Sequence[LearnedTrial]
+    left_out: Mapping[str, int]
+    unknown: Mapping[str, int]
 
 
 class _UnfitError(Exception):
@@ -178,23 +156,23 @@ def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
     found: list[LearnedStudy] = []
     trials: list[LearnedTrial] = []
     for source, name in zip(sources, names, strict=True):
-        study = _read(str(source), name)
+        study = read_earlier_study(str(source), name)
         _refuse_other_goal(config, study)
-        fitting, left_out, unknown = _fitting(config, study)
-        text = json.dumps([fields_of(one) for one in fitting], sort_keys=True)
+        fitting = _fitting_trials(config, study)
+        text = json.dumps([fields_of(one) for one in fitting.trials], sort_keys=True)
         digest = blake2b(text.encode(), digest_size=16).hexdigest()
         found.append(
             LearnedStudy(
                 name=name,
                 digest=digest,
                 n_seen=len(study.trials),
-                n_trials=len(fitting),
-                left_out=left_out,
-                unknown=unknown,
+                n_trials=len(fitting.trials),
+                left_out=fitting.left_out,
+                unknown=fitting.unknown,
                 unused=_unused(config, study),
             )
         )
-        trials += fitting
+        trials += fitting.trials
     return Learned(tuple(found), tuple(trials))
 
 
@@ -224,131 +202,6 @@ def are_used(config: StudyConfig, trials: Sequence[LearnedTrial]) -> bool:
     return len(trials) >= LEAST_OF_CMAES and not is_separable
 
 
-def _read(source: str, name: str) -> EarlierStudy:
-    if "://" in source:
-        from sweeper.study.optuna_storage import read_study, split_name
-
-        return _of_optuna(name, read_study(*split_name(source)))
-    from sweeper.results.listing import read_trials  # Arrow is slow to import
-
-    _refuse_a_file(source)
-    run_dir = RunDir(Path(source))
-    refuse_links(run_dir)
-    known = read_trials(run_dir)
-    about, config = known.study, None
-    keys = {one.get("name") or key.rpartition(".")[2]: key for key, one in about["search"].items()}
-    if about["settings"]:  # of a study that was imported, only the search is known
-        config = study_of(about["settings"], Path(about["study_file"]))
-    columns = value_columns(len(known.metrics))
-    trials: list[Earlier] = []
-    for row in known.rows():
-        params = json.loads(row["params_json"])
-        values = [row[column] for column in columns]
-        trials.append(
-            Earlier(
-                row["state"],
-                () if None in values else tuple(values),
-                row["epochs_done"],
-                _setting_of_trial(config, params)
-                if config
-                else _setting_by_name({keys[name]: value for name, value in params.items()}),
-                _metrics(row) if config else {},  # no number of parameters is known either
-                row["reason"] != "infeasible",
-            )
-        )
-    return EarlierStudy(
-        name=name,
-        objectives=known.metrics,
-        directions=known.directions,
-        trials=trials,
-        parameters=[*about["search"]],
-        is_named_here=config is not None,
-    )
-
-
-def _refuse_a_file(source: str) -> None:
-    """Refuse a file instead of a run directory, such as that of an Optuna storage."""
-    name = source if Path(source).is_file() else source.partition("#")[0]
-    path = Path(name)
-    if not path.is_file():
-        return
-    hint = "name a run directory, or an Optuna storage such as sqlite:///study.db"
-    if RunDir(path.parent).trials.exists():
-        hint = f"name the run directory: {path.parent}"
-    elif _is_sqlite(path):
-        hint = f"for an Optuna storage, write sqlite:///{source}"
-    raise StudyError(Problem("", OPTION, f"{name} is a file, not a run directory", hint))
-
-
-def _is_sqlite(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(15) == b"SQLite format 3"
-    except OSError:
-        return False
-
-
-def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of a trial after its last epoch."""
-    return {
-        name.removeprefix("final_"): value
-        for name, value in row.items()
-        if name.startswith(("final_", N_PARAMETERS)) and value is not None
-    }
-
-
-def _setting_of_trial(
-    config: StudyConfig, params: Mapping[str, Scalar]
-) -> Callable[[str, SearchEntry], object]:
-    settings = config.settings_of(params)
-
-    def setting(key: str, entry: SearchEntry) -> object:
-        return _value_in(settings, key)
-
-    return setting
-
-
-def _setting_by_name(params: Mapping[str, Scalar]) -> Callable[[str, SearchEntry], object]:
-    """The parameter with the name of a key, or else of its column."""
-
-    def setting(key: str, entry: SearchEntry) -> object:
-        return params[key] if key in params else params[entry.column(key)]
-
-    return setting
-
-
-def _value_in(settings: Any, key: str) -> object:
-    """The value of a dotted key.
-
-    Raises:
-        KeyError: the setting does not exist.
-    """
-    table, _, rest = key.partition(".")
-    try:
-        return value_of(getattr(settings, table), rest)
-    except AttributeError:
-        raise KeyError(key) from None
-
-
-def _of_optuna(name: str, study: Any) -> EarlierStudy:
-    from sweeper.study.optuna_storage import before_first_epoch
-
-    before = before_first_epoch(study.trials)
-    trials = [
-        Earlier(
-            trial.state.name,
-            tuple(trial.values or ()),
-            max(trial.intermediate_values, default=before) - before,
-            _setting_by_name(trial.params),
-        )
-        for trial in study.trials
-    ]
-    metrics = None if study.metric_names is None else tuple(study.metric_names)
-    directions = tuple(direction.name.lower() for direction in study.directions)
-    parameters = [*dict.fromkeys(key for trial in study.trials for key in trial.params)]
-    return EarlierStudy(name, metrics, directions, trials, parameters)
-
-
 def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
     """Refuse a study with another objective; an Optuna study need not name its metrics."""
     own = config.study.objectives, config.study.directions
@@ -368,14 +221,12 @@ def _refuse_other_goal(config: StudyConfig, study: EarlierStudy) -> None:
     raise StudyError(Problem("", OPTION, found, hint))
 
 
-def _fitting(
-    config: StudyConfig, study: EarlierStudy
-) -> tuple[list[LearnedTrial], Mapping[str, int], Mapping[str, int]]:
-    """The trials that fit; counts of the others by reason, and of the former by unknown setting."""
+def _fitting_trials(config: StudyConfig, study: EarlierStudy) -> _FittingTrials:
+    """The trials of an earlier study that fit the new one."""
     from sweeper.study.space import Space
 
     space, is_whole = Space(config), config.study.sampler.name in _OF_WHOLE_TRIALS
-    fitting: list[LearnedTrial] = []
+    trials: list[LearnedTrial] = []
     left_out: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for trial in study.trials:
@@ -388,10 +239,10 @@ def _fitting(
         else:
             values = trial.values if all(map(math.isfinite, trial.values)) else ()
             drawn = space.drawn_whole(params) if is_whole else space.drawn(params)
-            fitting.append(LearnedTrial(drawn, trial.state, values, trial.epoch, excesses))
+            trials.append(LearnedTrial(drawn, trial.state, values, trial.epoch, excesses))
             unknown.update(lacking)
     in_file = {key: unknown[key] for key in config.search if key in unknown}
-    return fitting, dict(left_out), in_file
+    return _FittingTrials(trials, dict(left_out), in_file)
 
 
 def _unused(config: StudyConfig, study: EarlierStudy) -> Mapping[str, str | None]:
@@ -408,7 +259,7 @@ def _unused(config: StudyConfig, study: EarlierStudy) -> Mapping[str, str | None
     return {name: nearest(name, new) for name in others}
 
 
-def _check_used(config: StudyConfig, trial: Earlier) -> None:
+def _check_used(config: StudyConfig, trial: EarlierTrial) -> None:
     """Refuse a trial whose state the sampler does not learn from.
 
     Raises:
@@ -425,7 +276,7 @@ def _check_used(config: StudyConfig, trial: Earlier) -> None:
         raise _UnfitError(f"were pruned, which {sampler} does not learn from")
 
 
-def _params(config: StudyConfig, trial: Earlier) -> tuple[dict[str, Scalar], list[str]]:
+def _params(config: StudyConfig, trial: EarlierTrial) -> tuple[dict[str, Scalar], list[str]]:
     """The trial's values of searched settings, by column, and the used settings that it lacks.
 
     For a sampler that needs all values, settings that are not used get an arbitrary value.
@@ -474,7 +325,7 @@ def _fit(entry: SearchEntry, value: object) -> Scalar | None:
     return entry.has(value)
 
 
-def _excesses(config: StudyConfig, trial: Earlier) -> dict[str, float]:
+def _excesses(config: StudyConfig, trial: EarlierTrial) -> dict[str, float]:
     """By how much a trial violates each constraint of the new study.
 
     Raises:
@@ -485,7 +336,7 @@ def _excesses(config: StudyConfig, trial: Earlier) -> dict[str, float]:
         value = trial.metrics.get(constraint.metric)
         if value is None or not math.isfinite(value):
             raise _UnfitError(f"have no {constraint.metric}, which a constraint needs")
-        found[f"{index} {constraint.metric}"] = constraint.excess(value)
+        found[constraint.key(index)] = constraint.excess(value)
     return found
 
 

@@ -7,11 +7,14 @@ from math import inf, nextafter
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
+from sweeper.config.comparable import is_within
 from sweeper.config.kinds import is_function
-from sweeper.config.lint import file_warnings, is_within
+from sweeper.config.lint import file_warnings
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import counted, listed
-from sweeper.study.options import given_options, n_proposals, pruner_chain, rungs
+from sweeper.study.limits import n_proposals
+from sweeper.study.options import given_options, pruner_chain
+from sweeper.study.rungs import first_rung, is_at_interval, is_rung, rungs_of
 
 _MEDIAN = ("median", "percentile")
 _HALVING = ("halving", "asha", "hyperband")
@@ -41,7 +44,7 @@ def _idle_pruner(config: StudyConfig) -> Iterator[str]:
     pruner = config.study.pruner
     if pruner.name == "none":
         return
-    ends = config.schedule.round_ends(config.max_epochs, rungs(config))
+    ends = config.schedule.round_ends(config.max_epochs, rungs_of(config))
     why = (
         _no_pruner(pruner.name, pruner.options)
         or _no_values(config)
@@ -76,7 +79,7 @@ def _no_values(config: StudyConfig) -> str | None:
 
 def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
     """Why it never acts after any epoch; None if it does."""
-    epochs, acting = config.max_epochs, [_acting(config, *one) for one in _pruners(config)]
+    epochs, acting = config.max_epochs, [_judges_after(config, *one) for one in _pruners(config)]
     if epochs == 1:
         return "it judges before the last epoch, but trials have 1 epoch"
     if any(all(acts(epoch) for acts in acting) for epoch in ends):
@@ -116,24 +119,27 @@ _LEAST_DELAY = {
 def _can_act_sooner(config: StudyConfig) -> bool:
     """Whether the pruner acts before the last epoch with other options than it has."""
     acting = [
-        _acting(config, name, {key: _LEAST_DELAY.get(key, value) for key, value in given.items()})
+        _judges_after(
+            config, name, {key: _LEAST_DELAY.get(key, value) for key, value in given.items()}
+        )
         for name, given in _pruners(config)
     ]
     return any(all(acts(epoch) for acts in acting) for epoch in range(1, config.max_epochs))
 
 
-def _acting(config: StudyConfig, name: str, given: Mapping[str, Any]) -> Callable[[int], bool]:
+def _judges_after(
+    config: StudyConfig, name: str, given: Mapping[str, Any]
+) -> Callable[[int], bool]:
     """After which epochs a pruner may end a trial, if there are enough other trials."""
     if name in _HALVING:
-        first = given["min_resource"] * given["reduction_factor"] ** given.get(
-            "min_early_stopping_rate", 0
-        )
+        first = first_rung(given)
         if name == "halving" or (name == "hyperband" and config.edition >= 3):
-            return lambda epoch: _is_rung(epoch, first, given["reduction_factor"])
+            # hyperband halves in one of its brackets
+            return lambda epoch: is_rung(epoch, first, given["reduction_factor"])
         return lambda epoch: epoch >= first
     if name in (*_MEDIAN, "threshold"):
         warmup, every = given["n_warmup_steps"], given["interval_steps"]
-        return lambda epoch: epoch >= warmup and (epoch == 1 or (epoch - warmup) % every == 0)
+        return lambda epoch: is_at_interval(epoch, warmup, every)
     if name == "patient":
         return lambda epoch: epoch >= given["patience"] + 2
     if name == "wilcoxon":
@@ -142,19 +148,11 @@ def _acting(config: StudyConfig, name: str, given: Mapping[str, Any]) -> Callabl
     return lambda epoch: name != "none"
 
 
-def _is_rung(epoch: int, first: int, factor: int) -> bool:
-    """Whether cohorts are halved after an epoch; hyperband does so in one of its brackets."""
-    rung = first
-    while rung < epoch:
-        rung *= factor
-    return rung == epoch
-
-
 def _sooner(config: StudyConfig) -> str:
     """The options to change for the pruner to act earlier."""
     late: list[str] = []
     for depth, (name, given) in enumerate(_pruners(config)):
-        acts = _acting(config, name, given)
+        acts = _judges_after(config, name, given)
         if not any(acts(epoch) for epoch in range(1, config.max_epochs)):
             late += [
                 f"{change} study.pruner.{'wrapped.' * depth}{option}"
@@ -162,7 +160,7 @@ def _sooner(config: StudyConfig) -> str:
             ]
     if late:
         return " and ".join(late)
-    judging = [_acting(config, *one) for one in _pruners(config) if one[0] != "patient"]
+    judging = [_judges_after(config, *one) for one in _pruners(config) if one[0] != "patient"]
     # a patient pruner needs two epochs to see that the second is not better
     can_act = any(all(acts(epoch) for acts in judging) for epoch in range(2, config.max_epochs))
     return "a smaller study.pruner.patience" if can_act else "other options"
@@ -192,10 +190,10 @@ def _some(epochs: Sequence[int]) -> str:
 
 def _too_few_trials(config: StudyConfig) -> str | None:
     """Why it never has as many other trials as it needs; None if it may have them."""
-    n_trials, needed = n_proposals(config), _completed(config)
+    n_trials, needed = n_proposals(config), _n_completed_needed(config)
     if n_trials == 1 and any(_ranks(config, name) for name, _ in _pruners(config)):
         return "it compares trials, but the study has 1"
-    others = _others(config)
+    others = _n_others_needed(config)
     if others >= n_trials:
         return (
             f"it compares a trial with at least {others} others, but the study "
@@ -221,20 +219,20 @@ def _too_few_trials(config: StudyConfig) -> str | None:
     )
 
 
-def _completed(config: StudyConfig) -> int:
+def _n_completed_needed(config: StudyConfig) -> int:
     """How many trials must be completed before it ends another."""
     return max(
         needed if name in _MEDIAN and not _ranks(config, name) else int(name == "wilcoxon")
-        for name, needed in _needed(config)
+        for name, needed in _needed_by_pruner(config)
     )
 
 
-def _others(config: StudyConfig) -> int:
+def _n_others_needed(config: StudyConfig) -> int:
     """How many others must have come as far as a trial before that is ended."""
-    return max(needed * _ranks(config, name) for name, needed in _needed(config))
+    return max(needed * _ranks(config, name) for name, needed in _needed_by_pruner(config))
 
 
-def _needed(config: StudyConfig) -> Iterator[tuple[str, int]]:
+def _needed_by_pruner(config: StudyConfig) -> Iterator[tuple[str, int]]:
     """Each pruner, with the number of other trials that `median` and `percentile` ask for."""
     for name, given in _pruners(config):
         counts = given.get("n_startup_trials", 0), given.get("n_min_trials", 1)
@@ -297,7 +295,7 @@ def _all_pruned(config: StudyConfig) -> Iterator[str]:
                 "study.pruner.bootstrap_count has no effect with hyperband, which ranks all trials "
                 "of a round together; remove it"
             )
-        elif name in _HALVING and rungs(config) and least >= n_proposals(config):
+        elif name in _HALVING and rungs_of(config) and least >= n_proposals(config):
             yield (
                 f"the pruner {name} ends every trial at its first rung: bootstrap_count = {least} "
                 f"trials must reach it before one is promoted, but the study has "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.refusals import MISSING, format_value, unknown_name
 from sweeper.config.study import PRUNERS
 from sweeper.errors import Problem, StudyError
-from sweeper.study.grid import n_combinations, n_points
+from sweeper.study.grid import n_combinations
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +151,6 @@ PACKAGES: Mapping[str, str] = {"cmaes": "cmaes", "gp": "torch"}
 
 
 LARGEST_GRID = 1_000_000
-STOPPED = "sweeper:stopped"
-"""Stored with Optuna's study once a user-defined sampler or pruner has called `study.stop`."""
 _SAMPLER, _PRUNER = "study.sampler", "study.pruner"
 
 
@@ -165,22 +162,6 @@ def default_of(name: str, key: str) -> str:
         return "n_startup_trials" if key == "n_min_trials" else "the largest number of epochs"
     known = DEFAULTS.get(name, {})
     return format_value(known[key]) if key in known else "that of Optuna"
-
-
-def rungs(config: StudyConfig) -> tuple[int, ...]:
-    """The epochs before the last at which the pruner decides; empty if it may at any."""
-    # the innermost pruner decides
-    *_, (name, options) = pruner_chain(config.study.pruner.name, config.study.pruner.options)
-    if name not in ("halving", "asha", "hyperband"):
-        return ()
-    given = given_options(config, name, options)
-    factor = given["reduction_factor"]
-    rung = given["min_resource"] * factor ** given.get("min_early_stopping_rate", 0)
-    found: list[int] = []
-    while rung < config.max_epochs:
-        found.append(rung)
-        rung *= factor
-    return tuple(found)
 
 
 def pruner_chain(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -213,32 +194,6 @@ def given_options(config: StudyConfig, name: str, options: Mapping[str, Any]) ->
     if name in ("median", "percentile") and config.edition >= 2:
         given.setdefault("n_min_trials", max(1, given["n_startup_trials"]))
     return given
-
-
-def n_proposals(config: StudyConfig) -> int:
-    """How many trials the study can have: `n_trials`, or the points of a smaller grid."""
-    if config.study.sampler.name != "grid":
-        return config.study.n_trials
-    return min(config.study.n_trials, n_points(config))
-
-
-def stopped_by(config: StudyConfig, stored: Mapping[str, Any]) -> str | None:
-    """The user-defined sampler, or else pruner, that has called `study.stop`; None if none has.
-
-    `stored` is what they have stored with the study.
-    """
-    if STOPPED not in stored:
-        return None
-    sampler, pruner = config.study.sampler.name, config.study.pruner.name
-    return sampler if is_function(sampler) else pruner
-
-
-def most_failures(config: StudyConfig) -> float:
-    """How many trials may fail before the study ends; infinity if all may."""
-    limit = config.execution.max_failures
-    if limit is None:
-        return math.inf
-    return limit if isinstance(limit, int) else limit * n_proposals(config)
 
 
 def check(config: StudyConfig, *, python: bool = True) -> None:
@@ -299,9 +254,9 @@ def _option_problems(
     if is_function(name):
         if not python:
             return
-        from sweeper.study.user_sampler import own_problems  # this needs Optuna
+        from sweeper.study.user_sampler import user_class_problems  # this needs Optuna
 
-        yield from own_problems(config, table, name, options)
+        yield from user_class_problems(config, table, name, options)
         return
     known = OPTIONS[name]
     for key, value in options.items():

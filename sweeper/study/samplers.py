@@ -20,7 +20,12 @@ from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
 from sweeper.study.cohorts import CohortHyperbandPruner, HalvingPruner, PercentilePruner
 from sweeper.study.options import given_options, without_name
-from sweeper.study.user_sampler import own, seeded, without_experimental_warnings
+from sweeper.study.private_apis import generation_attribute
+from sweeper.study.user_sampler import (
+    create_user_class,
+    seed_argument,
+    without_experimental_warnings,
+)
 
 
 class SteadyQMCSampler(QMCSampler):
@@ -91,12 +96,17 @@ def sampler(config: StudyConfig, learned: Sequence[FrozenTrial] = ()) -> BaseSam
     """The sampler of the study; CMA-ES starts from the `learned` trials of earlier ones."""
     chosen = config.study.sampler
     if is_function(chosen.name):
-        return own(config, chosen.name, chosen.options)
+        return create_user_class(config, chosen.name, chosen.options)
     made = _SAMPLERS[chosen.name]
     # Optuna warns if it chooses by itself to draw groups together
     joint = {"multivariate": True} if chosen.options.get("group") else {}
     # generators are reseeded anyway; a scrambled sequence depends on the seed itself
-    given = {**chosen.options, **joint, **_FIXED.get(chosen.name, {}), **seeded(config, made)}
+    given = {
+        **chosen.options,
+        **joint,
+        **_FIXED.get(chosen.name, {}),
+        **seed_argument(config, made),
+    }
     if chosen.name == "cmaes" and learned:
         given["source_trials"] = [_of_cmaes(trial) for trial in learned]
     return made(**given)
@@ -118,7 +128,7 @@ def of_first_generation(config: StudyConfig) -> dict[str, int]:
     """The attributes with which NSGA-II counts a trial to its first generation."""
     if config.study.sampler.name != "nsgaii":
         return {}
-    return {optuna.samplers.NSGAIISampler._get_generation_key(): 0}
+    return {generation_attribute(): 0}
 
 
 def is_recreated(config: StudyConfig) -> bool:
@@ -140,7 +150,7 @@ def pruner(config: StudyConfig) -> BasePruner:
 
 def _pruner(config: StudyConfig, name: str, options: Mapping[str, Any]) -> BasePruner:
     if is_function(name):
-        return own(config, name, options)
+        return create_user_class(config, name, options)
     given = given_options(config, name, options)
     if name == "patient":
         inner = given.pop("wrapped", None)

@@ -17,14 +17,8 @@ from optuna.samplers import BaseSampler
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.config.user_code import (
-    RAISED,
-    LoadError,
-    check_keywords,
-    describe_error,
-    keywords_of,
-    load_class,
-)
+from sweeper.config.user_code import LoadError, check_keywords, keywords_of, load_class
+from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.errors import FRESH, Problem, SweeperError
 from sweeper.trial import Memory
 
@@ -37,13 +31,13 @@ _LACKING = (
 )
 
 
-def own(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
+def create_user_class(config: StudyConfig, name: str, options: Mapping[str, Any]) -> Any:
     """The user-defined class `name`, created with `options`."""
     made = load_class(name, config.base_dir)
-    return made(**{**seeded(config, made), **options})
+    return made(**{**seed_argument(config, made), **options})
 
 
-def seeded(config: StudyConfig, made: Callable[..., Any]) -> dict[str, int]:
+def seed_argument(config: StudyConfig, made: Callable[..., Any]) -> dict[str, int]:
     """The study's seed, for classes that take one."""
     return {"seed": config.study.seed} if "seed" in keywords_of(made)[0] else {}
 
@@ -140,7 +134,7 @@ def _failed(
     return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", hint))
 
 
-def own_problems(
+def user_class_problems(
     config: StudyConfig, table: str, name: str, options: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """What prevents creating the class `name` with `options`."""
@@ -160,7 +154,7 @@ def own_problems(
     if not problems:
         try:
             with without_experimental_warnings():
-                found(**{**seeded(config, found), **options})
+                found(**{**seed_argument(config, found), **options})
         except RAISED as error:
             hint = "write other options, or fix it"
             yield config.problem(key, f"'{name}' raised {describe_error(error)}", hint)

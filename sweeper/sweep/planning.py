@@ -32,7 +32,8 @@ from sweeper.scheduler.forecast import (
 )
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures, short_hash
-from sweeper.study.options import n_proposals, rungs
+from sweeper.study.limits import n_proposals
+from sweeper.study.rungs import rungs_of
 from sweeper.sweep.session.session import Session
 from sweeper.trial import Scalar, TrialSpec
 
@@ -159,7 +160,7 @@ def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> 
 def policy_of_session(config: StudyConfig, session: Session) -> Policy:
     """The policy of a study in this session, on the devices of this process."""
     n_trials, devices = session.largest_n_trials, len(devices_of(config))
-    return policy_of(config, rungs(config), session.forecast, n_trials, devices)
+    return policy_of(config, rungs_of(config), session.forecast, n_trials, devices)
 
 
 Prepare = Callable[[ProgramClass, Mapping[str, Scalar]], None]

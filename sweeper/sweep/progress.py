@@ -15,7 +15,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status
 from sweeper.scheduler.classes import Plan, class_name
-from sweeper.study.options import most_failures, n_proposals, stopped_by
+from sweeper.study.limits import max_failures, n_proposals, stopped_by
 from sweeper.sweep.session.reconcile import xla_threads
 from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.sweep.stopping import StudyState, n_unasked, rules_met
@@ -158,7 +158,7 @@ class SessionProgress:
 
     def _limit(self, failed: int) -> int | float | None:
         """The limit of failed trials, if it was exceeded."""
-        return self.config.execution.max_failures if failed > most_failures(self.config) else None
+        return self.config.execution.max_failures if failed > max_failures(self.config) else None
 
     def _front(self, ended: EndedTrials) -> list[Mapping[str, Any]]:
         """The trials that no other dominates, as shown in a status; for one objective, the best."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.study.options import n_proposals
+from sweeper.study.limits import n_proposals
 from sweeper.sweep.requests import GRID_ONLY, Answer, EnqueueRequest, PendingRequest, StopRequest
 from sweeper.sweep.state import SweepState
 from sweeper.trial import Reason, Request

@@ -25,8 +25,8 @@ from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan, hardly_shared, long_round
 from sweeper.study.learning import Learned, no_effect
+from sweeper.study.limits import n_proposals
 from sweeper.study.lint import study_warnings
-from sweeper.study.options import n_proposals
 from sweeper.sweep.baseline import BaselineOfStudy
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.importances import Importances

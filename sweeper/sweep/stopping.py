@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sweeper.config import StudyConfig
 from sweeper.results.ranking import gain_sign, is_feasible
-from sweeper.study.options import most_failures
+from sweeper.study.limits import max_failures
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.verdicts import Verdict
 from sweeper.trial import CUT_OFF, Reason, TrialState
@@ -42,7 +42,7 @@ def ending_reason(
     """What ends the study in a round in which these trials end; None if it continues."""
     ending = list(ending)
     failed = sum(verdict.state is TrialState.FAIL for verdict in ending)
-    if state.ended.counts[TrialState.FAIL] + failed > most_failures(config):
+    if state.ended.counts[TrialState.FAIL] + failed > max_failures(config):
         return Reason.MAX_FAILURES
     timeout_s = config.study.timeout_s
     if timeout_s is not None and state.spent_s >= timeout_s:

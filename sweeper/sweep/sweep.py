@@ -19,7 +19,7 @@ from sweeper.results.timeline import Activity
 from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import Bucket, Plan, class_name
 from sweeper.study.ask_tell import Study
-from sweeper.study.options import n_proposals
+from sweeper.study.limits import n_proposals
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.feasibility import Feasibility
 from sweeper.sweep.request_answers import (
@@ -146,7 +146,7 @@ class Sweep:
             live=live,
             digests={file: digests[file] for file in sorted(set(live.values()))},
             ahead=tuple(trial.spec for trial in state.waiting.values()),
-            memory=self._study.noted(),
+            memory=self._study.take_recorded(),
             spent_s=state.spent_s,
             run_id=context.run_id,
             spans=spans,
@@ -193,7 +193,7 @@ class Sweep:
             plan = scheduler.plan(
                 live, state.classes.values(), context.structure_of, context.policy
             )
-        memory = self._study.noted()
+        memory = self._study.take_recorded()
         with fault_points(Step.OPEN_ROUND):
             context.ledger.open_round(number, specs, plan.as_dict(), memory, granted)
         state.open(specs, plan, memory, granted)

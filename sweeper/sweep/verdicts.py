@@ -45,12 +45,13 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
     """By how much metrics violate each constraint, by its index; 0 for those that are missing."""
     by_constraint: dict[str, float] = {}
     for index, constraint in enumerate(constraints):
+        key = constraint.key(index)
         if constraint.metric not in last:
-            by_constraint[f"{index} {constraint.metric}"] = 0.0
+            by_constraint[key] = 0.0
             continue
         value = last[constraint.metric]
-        excess = constraint.excess(value) if math.isfinite(value) else _NOT_FINITE_EXCESS
-        by_constraint[f"{index} {constraint.metric}"] = excess
+        is_finite = math.isfinite(value)
+        by_constraint[key] = constraint.excess(value) if is_finite else _NOT_FINITE_EXCESS
     return by_constraint
 
 

@@ -10,8 +10,8 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.config.settings import arguments_of, without_names
 from sweeper.config.table import INITIAL, Role
 from sweeper.config.toml import toml_value
-from sweeper.config.train import OwnProgramTable
-from sweeper.config.trust import NOWHERE, Code, building
+from sweeper.config.train import UserProgramTable
+from sweeper.config.trust import NOWHERE, Code, building_functions
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, StudyError
 from sweeper.programs.build import Programs
@@ -66,7 +66,7 @@ def find_start(
 
 def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
     """The directory to import the saved model's functions from; the study's own are trusted."""
-    named = building(study_of_model(file))
+    named = building_functions(study_of_model(file))
     others = [(function, key) for function, key in named if function not in config.functions]
     code = Code.from_dict(file.record["code"])
     place = code.place_of(file.name, others, [config.base_dir], trusted)
@@ -150,7 +150,7 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
 def _optimizer_names(settings: Settings) -> str:
     """The optimizers of a trial in words."""
     names = " and ".join(dict.fromkeys(optimizers_of(settings).values()))
-    if isinstance(settings.train, OwnProgramTable):
+    if isinstance(settings.train, UserProgramTable):
         names += f" by {settings.train.program}"
     return f"{names} with train.ema" if settings.has("train.ema") else names
 

@@ -16,9 +16,9 @@ from sweeper.config.tables import kind_of
 from sweeper.config.train import (
     TASK_OF_LOSS,
     TASK_OF_METRIC,
-    OwnProgramTable,
     SupervisedTable,
     Task,
+    UserProgramTable,
     better,
 )
 from sweeper.templates.advice import Effort, advice, budget
@@ -113,7 +113,7 @@ def complete_settings(
         _add_objective(draft, tables, task)
     loss = draft.written("train.loss")
     has_own_loss = isinstance(loss, str) and loss not in TASK_OF_LOSS
-    is_own = draft.kind("train") is OwnProgramTable or has_own_loss
+    is_own = draft.kind("train") is UserProgramTable or has_own_loss
     if task is not None and is_own:
         draft.add("train.task", task)
         draft.add("study.metric", "val_loss")

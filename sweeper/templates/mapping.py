@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sweeper.config.load import load, override_texts, parse, read_overrides, study_path
+from sweeper.config.load import load, parse, study_path
 from sweeper.config.mapping import raw_tables, unknown_omitted
+from sweeper.config.overrides import override_texts, read_overrides
 from sweeper.config.reading import RawTable, is_table, with_value, written
 from sweeper.config.refusals import MISSING, UNKNOWN
 from sweeper.config.study_config import StudyConfig
@@ -81,7 +82,7 @@ def study_of_mapping(
     if data is not None:
         texts, refused = _without_sources(texts)
         problems += refused
-    settings = _changed(raw, texts)
+    settings = _with_overrides(raw, texts)
     misspelt = unknown_omitted(omitted, settings)
     problems += [Problem(IN_MAPPING, flaw.key, flaw.found, flaw.hint) for flaw in misspelt]
     of_data: tuple[Problem, ...] = ()
@@ -92,23 +93,23 @@ def study_of_mapping(
     except DataError as error:
         of_data = error.problems
     if data is not None:
-        raw, settings = (_reading(tables, rows) for tables in (raw, settings))
+        raw, settings = (_with_rows_file(tables, rows) for tables in (raw, settings))
     full = complete_settings(raw, settings, guessed, omitted, is_in_memory=data is not None)
     config = _parse_or_report(full, texts, problems, of_data)
     if rows is None or guessed is None:
         return config
     _warn_of_left_out(guessed, settings)
-    config = _stratified(config, full, settings, texts, guessed).with_rows(rows)
+    config = _stratified_if_possible(config, full, settings, texts, guessed).with_rows(rows)
     if not guessed.unused:
         return config
     # earlier versions counted categories without rows as classes
     guessed = replace(guessed, values=guessed.values + guessed.unused, rarest=0)
     full = complete_settings(raw, settings, guessed, omitted, is_in_memory=True)
-    earlier = _stratified(_parse(full, texts), full, settings, texts, guessed)
+    earlier = _stratified_if_possible(_parse(full, texts), full, settings, texts, guessed)
     return config.with_earlier(earlier.with_rows(rows))
 
 
-def _stratified(
+def _stratified_if_possible(
     config: StudyConfig, raw: RawTable, settings: RawTable, texts: Sequence[str], guessed: Guess
 ) -> StudyConfig:
     """The study of `raw`; not stratified, if that is impossible and its splits are not written."""
@@ -208,13 +209,13 @@ def _other_sources(raw: RawTable) -> Iterator[Flaw]:
 
 def _without_sources(texts: Sequence[str]) -> tuple[Sequence[str], list[Problem]]:
     """Overrides without the table `data` if they name its source there, and these problems."""
-    sources = [*_other_sources(_changed({}, texts))]
+    sources = [*_other_sources(_with_overrides({}, texts))]
     refused = [Problem(IN_PYTHON, flaw.key, flaw.found, flaw.hint) for flaw in sources]
     others = [one for one in texts if one.partition("=")[0].strip().partition(".")[0] != "data"]
     return others if refused else texts, refused
 
 
-def _changed(raw: RawTable, texts: Sequence[str]) -> RawTable:
+def _with_overrides(raw: RawTable, texts: Sequence[str]) -> RawTable:
     """The settings with overrides."""
     for key, value in read_overrides(texts, IN_PYTHON):
         raw = with_value(raw, key.split("."), value)
@@ -242,7 +243,7 @@ def _targets(settings: RawTable) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def _reading(raw: RawTable, rows: RowsInMemory | None) -> RawTable:
+def _with_rows_file(raw: RawTable, rows: RowsInMemory | None) -> RawTable:
     """The settings with those of the Parquet file that the rows become."""
     table = raw.get("data", {})
     table = table if is_table(table) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.config.load import override_texts, read_overrides
+from sweeper.config.overrides import override_texts, read_overrides
 from sweeper.errors import Problem
 from tests.config.conftest import Read, Refused
 

@@ -97,21 +97,6 @@ def test_an_installed_package_of_a_sampler_is_accepted() -> None:
     options.check(config(["study.sampler={name='cmaes',popsize=4,with_margin=true}"]))
 
 
-@pytest.mark.parametrize(
-    ("pruner", "expected"),
-    [
-        ("{name='none'}", ()),
-        ("{name='asha'}", (1, 4)),
-        ("{name='hyperband'}", (1, 3)),
-        ("{name='hyperband',min_resource=2,reduction_factor=2}", (2, 4)),
-        ("{name='patient',patience=1,wrapped={name='asha',reduction_factor=2}}", (1, 2, 4)),
-        ("{name='patient',patience=1}", ()),
-    ],
-)
-def test_pruners_with_rungs_list_them(pruner: str, expected: tuple[int, ...]) -> None:
-    assert options.rungs(config([f"study.pruner={pruner}"])) == expected
-
-
 def test_a_huge_grid_is_refused() -> None:
     fine = "search.optimizer.lr={type='float',low=0.1,high=1,step=1e-5}"
 

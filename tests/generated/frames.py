@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeper.config.json_schema import kinds_of
 from sweeper.config.model import MixedTable, TabMTable
 from sweeper.config.table import Table
-from sweeper.config.train import TASK_OF_LOSS, TASK_OF_METRIC, reported
+from sweeper.config.train import TASK_OF_LOSS, TASK_OF_METRIC, reported_metrics
 
 Study = dict[str, Any]
 Draw = st.DrawFn
@@ -45,7 +45,7 @@ class Frame:
 
     @property
     def reported(self) -> tuple[str, ...]:
-        return reported(tuple(self.metrics))
+        return reported_metrics(tuple(self.metrics))
 
 
 @st.composite

@@ -14,7 +14,7 @@ from sweeper.results.tables import rows_table
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, forecast
 from sweeper.study.ask_tell import Study
-from sweeper.study.options import n_proposals
+from sweeper.study.limits import n_proposals
 from tests.in_process import study_in, trained
 from tests.round_machine import new_ledger, run, study
 from tests.small_studies import DIGITS, PARTS, bent

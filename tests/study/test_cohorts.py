@@ -20,7 +20,8 @@ from sweeper.study.cohorts import (
     losers_of_percentile,
     spares_all,
 )
-from sweeper.study.options import given_options, rungs
+from sweeper.study.options import given_options
+from sweeper.study.rungs import rungs_of
 from sweeper.trial import TrialState
 from tests.config.conftest import VALID
 
@@ -192,4 +193,4 @@ def test_studies_of_an_earlier_edition_keep_their_rules() -> None:
     config = parse(VALID, Path("study.toml"), began)
     given = given_options(config, "halving", {})
     assert (given["min_resource"], given["score"]) == (3, "best")
-    assert rungs(config) == (3, 9)
+    assert rungs_of(config) == (3, 9)

@@ -397,4 +397,4 @@ def test_pruners_do_not_see_what_is_learnt(tmp_path: Path) -> None:
         study.report(number, 1, [5.0 + number])
     assert [study.should_prune(number) for number in numbers] == [False, True]
     study.tell(0, TrialState.COMPLETE, [5.0])
-    assert study.noted().trials.keys() <= {0, 1}
+    assert study.take_recorded().trials.keys() <= {0, 1}

@@ -249,7 +249,7 @@ def test_what_a_sampler_stores_must_be_json(kept: str, why: str, tmp_path: Path)
     study = Study(study_in(tmp_path, bent(STUDY, chosen, "study.enqueue=[]")))
     study.ask(1, 0)
     with pytest.raises(SweeperError) as refusal:
-        study.noted()
+        study.take_recorded()
     (problem,) = refusal.value.problems
     assert problem.key == "study.sampler.name"
     # Python 3.13 adds the value

@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, QMCSampler
 from optuna.trial import TrialState
 
-from sweeper.study.reseeded import NotingStorage
+from sweeper.study.recording_storage import RecordingStorage
 from sweeper.study.samplers import SteadyQMCSampler
 
 SPACE = {
@@ -23,7 +23,7 @@ STEPS = ("ask", "ask", TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 def proposals(sampler: BaseSampler, steps: list[str | TrialState]) -> list[dict[str, object]]:
-    storage = NotingStorage()
+    storage = RecordingStorage()
     study = optuna.create_study(storage=storage, study_name="s", sampler=sampler)
     live: list[int] = []
     for step in steps:

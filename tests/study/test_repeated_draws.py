@@ -44,9 +44,9 @@ def test_first_draws_are_those_of_earlier_editions() -> None:
 def test_a_resumed_study_draws_the_same(sampler: str) -> None:
     asked = study(sampler)
     first = asked.ask(5, 0)
-    noted = asked.noted()
-    past = [PastTrial(one, (), noted.trials.get(one.number, {}), None, ()) for one in first]
-    resumed = study(sampler, past=Past(past, noted.study))
+    recorded = asked.take_recorded()
+    past = [PastTrial(one, (), recorded.trials.get(one.number, {}), None, ()) for one in first]
+    resumed = study(sampler, past=Past(past, recorded.study))
     assert resumed.ask(4, 0) == asked.ask(4, 0)
 
 

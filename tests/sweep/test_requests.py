@@ -226,7 +226,9 @@ def test_what_nothing_takes_is_taken_by_the_next_run(
         ({"stop": -3}, "it contains no known request"),
     ],
 )
-def test_a_file_that_is_not_a_request_never_ends_a_study(tmp_path: Path, body: dict, reason: str) -> None:
+def test_a_file_that_is_not_a_request_never_ends_a_study(
+    tmp_path: Path, body: dict, reason: str
+) -> None:
     config = study_in(tmp_path, STUDY)
     said: list[str] = []
     requests = Requests(RunDir(config.run_dir), config.search, lambda e: said.append(str(e)))

@@ -19,8 +19,8 @@ import pytest
 import sweeper
 from sweeper.cli.new_study import begin
 from sweeper.config import parse
-from sweeper.config.load import override_texts
 from sweeper.config.mapping import raw_tables
+from sweeper.config.overrides import override_texts
 from sweeper.config.tables import settings_of_searched_tables
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError, SweeperError

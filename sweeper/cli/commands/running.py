@@ -160,7 +160,7 @@ def enqueue(
     if no_wait:
         refuse_without_effect("with --no-wait", timeout=timeout is not None)
     run_dir = find_run(directory)
-    from sweeper.config.load import read_overrides
+    from sweeper.config.overrides import read_overrides
 
     given = read_overrides(values or [])
     params, problems = read_values(_settings_of(run_dir), str(run_dir.root), given)

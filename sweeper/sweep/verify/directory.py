@@ -28,7 +28,7 @@ from sweeper.results.status import read_status, write_status
 from sweeper.results.timeline import Span, shares
 from sweeper.rundir import RunDir, refuse_non_utf8, remove_inside
 from sweeper.study.learning import Learned
-from sweeper.study.options import n_proposals, stopped_by
+from sweeper.study.limits import n_proposals, stopped_by
 from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.resume import restore
 from sweeper.sweep.session import backup

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
 
-from sweeper.study.reseeded import NotingStorage
+from sweeper.study.recording_storage import RecordingStorage
 
 ENDS = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "add", "end"]), st.integers(0, 99))))
 def test_complete_trials_equal_those_that_optuna_finds(steps: list[tuple[str, int]]) -> None:
-    storage = NotingStorage()
+    storage = RecordingStorage()
     study = optuna.create_study(storage=storage)
     running: list[optuna.Trial] = []
     for step, drawn in steps:

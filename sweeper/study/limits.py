@@ -1,0 +1,40 @@
+"""How many trials a study proposes, how many may fail, and what else may end it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sweeper.config import StudyConfig
+from sweeper.config.kinds import is_function
+from sweeper.study.grid import n_points
+
+STOPPED = "sweeper:stopped"
+"""Stored with Optuna's study once a user-defined sampler or pruner has called `study.stop`."""
+
+
+def n_proposals(config: StudyConfig) -> int:
+    """How many trials the study can have: `n_trials`, or the points of a smaller grid."""
+    if config.study.sampler.name != "grid":
+        return config.study.n_trials
+    return min(config.study.n_trials, n_points(config))
+
+
+def stopped_by(config: StudyConfig, stored: Mapping[str, Any]) -> str | None:
+    """The user-defined sampler, or else pruner, that has called `study.stop`; None if none has.
+
+    `stored` is what they have stored with the study.
+    """
+    if STOPPED not in stored:
+        return None
+    sampler, pruner = config.study.sampler.name, config.study.pruner.name
+    return sampler if is_function(sampler) else pruner
+
+
+def max_failures(config: StudyConfig) -> float:
+    """How many trials may fail before the study ends; infinity if all may."""
+    limit = config.execution.max_failures
+    if limit is None:
+        return math.inf
+    return limit if isinstance(limit, int) else limit * n_proposals(config)
