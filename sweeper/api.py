@@ -448,7 +448,7 @@ def _device_warnings(config: StudyConfig, kept: int | None) -> Iterator[str | No
     import jax
 
     from sweeper.executors.claims import left_out
-    from sweeper.executors.jax_setup import own_xla_threads
+    from sweeper.executors.open_devices import own_xla_threads
 
     yield threads_message(config, kept, own_xla_threads())
     if config.execution.engine is None:

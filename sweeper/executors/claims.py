@@ -24,7 +24,8 @@ from sweeper.executors.devices import (
     shares,
     visible_gpus,
 )
-from sweeper.executors.jax_setup import configure_for, open_devices, own_fraction
+from sweeper.executors.jax_setup import configure_for
+from sweeper.executors.open_devices import open_devices, own_fraction
 from sweeper.process import physical_bytes, usable_cores
 
 

@@ -22,7 +22,7 @@ from sweeper.executors.claims import (
 )
 from sweeper.executors.devices import worker_cpus, worker_environment
 from sweeper.executors.executor import Executor, Outcome, Work
-from sweeper.executors.jax_setup import own_fraction, own_xla_threads
+from sweeper.executors.open_devices import own_fraction, own_xla_threads
 from sweeper.executors.placement import turns_on
 from sweeper.executors.thread_executor import ThreadExecutor
 from sweeper.executors.trainer import Trainer

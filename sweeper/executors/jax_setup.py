@@ -1,13 +1,7 @@
-"""Sets up JAX for a study and opens its devices.
-
-On a CPU, XLA starts one thread per core that the process may use and splits large sums among them:
-the norm of a large gradient, or products over large batches. The number of threads therefore
-determines the last bits of a result, and all processes of a study use the same number.
-"""
+"""Sets up JAX for the studies of a process, and restores the caller's settings after them."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,15 +15,6 @@ from sweeper.config.jax_pins import pins
 from sweeper.config.study import EDITION
 from sweeper.errors import Problem, SetupError, listed
 from sweeper.executors.compile_cache import cache_directory, use_cache
-from sweeper.executors.devices import (
-    XLA_THREADS,
-    carried_fraction,
-    check_fractions,
-    check_xla_threads,
-    visible_gpus,
-)
-from sweeper.executors.private_apis import count_xla_threads, has_open_devices
-from sweeper.process import usable_cpus
 
 # settings changed by `configure_jax`, and the one that `calibrate` changes
 _SETTINGS = (
@@ -194,77 +179,3 @@ def with_pins() -> Iterator[None]:
     finally:
         for name, _ in differing:
             jax.config.update(name, before[name])
-
-
-_PLATFORMS = "JAX_PLATFORMS"
-_opening = threading.Lock()
-_is_open = False
-_fraction: float | None = None
-_threads: int | None = None
-
-
-def open_devices(variables: Mapping[str, str]) -> None:
-    """Open the devices if that has not been done; the user's environment takes precedence.
-
-    JAX reads `variables` once, when it opens devices. So they are only set for that time, and
-    affect neither another study in this process nor other programs that it starts.
-
-    Raises:
-        SetupError: no device can be opened, or a number of threads or of memory is invalid.
-    """
-    global _is_open, _fraction, _threads
-    with _opening:
-        if _is_open:
-            return
-        check_xla_threads(os.environ)
-        is_the_callers = has_open_devices()
-        missing = {name: value for name, value in variables.items() if name not in os.environ}
-        os.environ.update(missing)
-        try:
-            check_devices()
-            _is_open, _fraction = True, carried_fraction(os.environ)
-            _threads = _carried_threads(os.environ)
-            # the number that XLA was given, or the number of cores, at that time
-            if is_the_callers:
-                _threads = count_xla_threads() or len(usable_cpus())
-        finally:
-            for name in missing:
-                del os.environ[name]
-
-
-def check_devices() -> None:
-    """Open the devices as the environment says, for a use of JAX that is not a study.
-
-    A later study in this process uses them as they are.
-
-    Raises:
-        SetupError: no device can be opened, or a number of threads or of memory is invalid.
-    """
-    if not has_open_devices():
-        check_xla_threads(os.environ)
-        check_fractions(os.environ, visible_gpus(os.environ))
-    try:
-        jax.local_devices()
-    except Exception as error:  # even a bare AssertionError
-        said = str(error).strip().splitlines() or ["there is none"]
-        found = f"no device can be opened: {said[0]}"
-        variables = _PLATFORMS
-        if isinstance(error, ValueError) and visible_gpus(os.environ):
-            variables = "variables such as XLA_PYTHON_CLIENT_ALLOCATOR"
-        hint = f"unset or change {variables}, or run python -m sweeper doctor"
-        raise SetupError(Problem("JAX", "", found, hint)) from error
-
-
-def own_fraction() -> float | None:
-    """The memory fraction when the devices were opened, or until then that of the environment."""
-    return _fraction if _is_open else carried_fraction(os.environ)
-
-
-def own_xla_threads() -> int | None:
-    """The number of XLA threads for a program on a CPU; None if it is not set."""
-    return _threads if _is_open else _carried_threads(os.environ)
-
-
-def _carried_threads(environment: Mapping[str, str]) -> int | None:
-    threads = environment.get(XLA_THREADS)
-    return None if threads is None else int(threads)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.errors import counted
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.jax_setup import own_xla_threads
+from sweeper.executors.open_devices import own_xla_threads
 from sweeper.programs.data_spec import is_blank
 from sweeper.programs.program import Layout
 from sweeper.programs.segment import Lanes, Segment

@@ -32,8 +32,9 @@ from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.executors.device_data import put_data
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.jax_setup import check_devices, configure_for, jax_restored
+from sweeper.executors.jax_setup import configure_for, jax_restored
 from sweeper.executors.lanes import abstract_lanes
+from sweeper.executors.open_devices import check_devices
 from sweeper.executors.trainer import Trainer
 from sweeper.preflight.user_program import check_program, scores_of
 from sweeper.programs.build import Programs

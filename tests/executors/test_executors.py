@@ -18,7 +18,8 @@ from sweeper.config import StudyConfig, parse
 from sweeper.errors import SetupError
 from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.fleet import Fleet, fleet
-from sweeper.executors.jax_setup import configure_jax, jax_restored, own_fraction
+from sweeper.executors.jax_setup import configure_jax, jax_restored
+from sweeper.executors.open_devices import own_fraction
 from sweeper.faults import VARIABLE
 from sweeper.results.events import BucketFinished, BucketStarted, Event
 from sweeper.results.timeline import Timeline

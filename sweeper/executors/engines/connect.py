@@ -20,7 +20,7 @@ from sweeper.executors.engines.handshake import Kinds, differences, make_survey,
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
-from sweeper.executors.jax_setup import own_xla_threads
+from sweeper.executors.open_devices import own_xla_threads
 from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.models.by_value import by_value
 from sweeper.process import DISTRIBUTION
