@@ -1,12 +1,12 @@
-"""Connects a study to its cluster, checks the workers there, and assigns cores to slots."""
+"""Connects a study to its cluster, and checks the workers there."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from uuid import uuid4
 from sweeper.config import StudyConfig
 from sweeper.config.execution import EngineTable
 from sweeper.errors import Problem, SetupError
+from sweeper.executors.engines.core_slots import CoreSlots, Seat
 from sweeper.executors.engines.engine import AddressError, ClusterWorker, Engine
 from sweeper.executors.engines.handshake import Kinds, differences, make_survey, memory_shortage
 from sweeper.executors.engines.remote_slot import RemoteSlot
@@ -26,59 +27,6 @@ from sweeper.models.by_value import by_value
 from sweeper.process import DISTRIBUTION
 from sweeper.results.events import Observer, Warned
 from sweeper.rundir import RunDir
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """Number `turn` of the slots on `host` that see the same `gpus`; `cores` from `first_core`."""
-
-    host: str
-    gpus: str
-    turn: int
-    first_core: int
-    cores: int
-
-
-class CoreSlots:
-    """Assigns each slot the first free seat, until it is returned.
-
-    A worker that comes back under its name before its old slot was returned keeps the old seat.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[str, Seat]] = {}
-
-    def take(self, key: str, worker: ClusterWorker, gpus: str) -> Seat:
-        """A seat for the slot of a worker with this key, on a host where it sees these `gpus`."""
-        _, seat = self._held.pop(worker.name, ("", None))
-        alike = worker.host, gpus, worker.cores
-        if seat is None or (seat.host, seat.gpus, seat.cores) != alike:
-            seat = self._free(worker, gpus)
-        self._held[worker.name] = key, seat
-        return seat
-
-    def give_back(self, key: str, worker: ClusterWorker) -> None:
-        """Free the seat of a slot, unless another slot already has it."""
-        holder, _ = self._held.get(worker.name, ("", None))
-        if holder == key:
-            del self._held[worker.name]
-
-    def _free(self, worker: ClusterWorker, gpus: str) -> Seat:
-        there = [seat for _, seat in self._held.values() if seat.host == worker.host]
-        turns = {seat.turn for seat in there if seat.gpus == gpus}
-        turn = next(turn for turn in range(len(turns) + 1) if turn not in turns)
-        return Seat(worker.host, gpus, turn, _first_core(there, worker.cores), worker.cores)
-
-
-def _first_core(taken: Iterable[Seat], cores: int) -> int:
-    """The first core from which enough cores are free."""
-    first = 0
-    for seat in sorted(taken, key=lambda seat: seat.first_core):
-        if seat.first_core >= first + cores:
-            break
-        first = max(first, seat.first_core + seat.cores)
-    return first
-
 
 # a worker answers when it is idle
 _ANSWER_S = 30.0

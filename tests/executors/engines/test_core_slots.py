@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeper.executors.engines.connect import CoreSlots
+from sweeper.executors.engines.core_slots import CoreSlots
 from sweeper.executors.engines.engine import ClusterWorker
 
 
