@@ -15,12 +15,12 @@ from uuid import uuid4
 from sweeper.config import StudyConfig
 from sweeper.config.execution import EngineTable
 from sweeper.errors import Problem, SetupError
-from sweeper.executors.engines.core_slots import CoreSlots, Seat
+from sweeper.executors.engines.core_slots import CoreSlots, HostShare
 from sweeper.executors.engines.engine import AddressError, ClusterWorker, Engine
 from sweeper.executors.engines.handshake import Kinds, differences, make_survey, memory_shortage
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
-from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
+from sweeper.executors.engines.worker_pool import EngineExecutor, WorkerPool
 from sweeper.executors.open_devices import own_xla_threads
 from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.models.by_value import by_value
@@ -51,25 +51,25 @@ def connect_engine(
     table = config.execution.engine
     assert table is not None, "only called for studies that name one"
     engine = _engine(config, table)
-    roster = None
+    pool = None
     try:
         if engine.dashboard:
             _log.info("%s, its dashboard is at %s", engine.label, engine.dashboard)
         run_dir.shared_marker.write_text(uuid4().hex, encoding="utf-8")
         workers = config.execution.workers
-        roster = Roster(
+        pool = WorkerPool(
             engine,
-            _Joining(config, run_dir, engine, observer, start, data_bytes),
+            _SlotFactory(config, run_dir, engine, observer, start, data_bytes),
             lambda message: observer(Warned(message)),
             None if workers == "auto" else workers,
         )
-        roster.gather()
+        pool.gather()
     except BaseException:
-        if roster is not None:
-            roster.close()
+        if pool is not None:
+            pool.close()
         engine.close()
         raise
-    return EngineExecutor(engine, roster, config.execution.retries, observer)
+    return EngineExecutor(engine, pool, config.execution.retries, observer)
 
 
 def _engine(config: StudyConfig, table: EngineTable) -> Engine:
@@ -106,7 +106,7 @@ _NAMES = {"dask": "Dask's scheduler", "ray": "Ray"}
 _LIBRARIES = {"dask": "distributed", "ray": "ray"}
 
 
-class _Joining:
+class _SlotFactory:
     """Makes slots of workers that match this machine."""
 
     def __init__(
@@ -128,7 +128,7 @@ class _Joining:
         self._main = by_value(config)
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
-        self._seats = CoreSlots()
+        self._core_slots = CoreSlots()
 
     @cached_property
     def _here(self) -> dict[str, Any]:
@@ -160,15 +160,15 @@ class _Joining:
         with self._lock:
             for warning in self._kinds.new(worker.host, there):
                 self._observer(Warned(warning))
-            seat = self._seats.take(key, worker, there["gpus"])
-            return RemoteSlot(self._engine, key, worker, self._opening(worker, neighbours, seat))
+            share = self._core_slots.take(key, worker, there["gpus"])
+            return RemoteSlot(self._engine, key, worker, self._opening(worker, neighbours, share))
 
     def leave(self, slot: RemoteSlot) -> None:
-        """Free the seat of a slot."""
+        """Free the share of a slot."""
         with self._lock:
-            self._seats.give_back(slot.key, slot.worker)
+            self._core_slots.give_back(slot.key, slot.worker)
 
-    def _opening(self, worker: ClusterWorker, neighbours: int, seat: Seat) -> Opening:
+    def _opening(self, worker: ClusterWorker, neighbours: int, share: HostShare) -> Opening:
         config, run_dir = self._config, self._run_dir
         log = self._logs.setdefault(worker.name, len(self._logs))
         return Opening(
@@ -186,9 +186,9 @@ class _Joining:
             ),
             log=run_dir.worker_log(log),
             memory_fraction=config.execution.memory_fraction,
-            turn=seat.turn,
+            turn=share.turn,
             neighbours=neighbours,
-            first_core=seat.first_core,
+            first_core=share.first_core,
             cores=worker.cores,
             variables={},
             trial_timeout_s=config.execution.trial_timeout_s,
