@@ -16,7 +16,7 @@ from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.device_data import put_data, reordered
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import abstract_lanes
-from sweeper.executors.memory_ladder import Limit, ProgramTooLargeError, limit_on
+from sweeper.executors.memory_fallback import Limit, ProgramTooLargeError, limit_on
 from sweeper.executors.switch_class import on_each
 from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs

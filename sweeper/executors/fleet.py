@@ -23,7 +23,7 @@ from sweeper.executors.claims import (
 from sweeper.executors.devices import worker_cpus, worker_environment
 from sweeper.executors.executor import Executor, Outcome, Work
 from sweeper.executors.open_devices import own_fraction, own_xla_threads
-from sweeper.executors.placement import turns_on
+from sweeper.executors.placement import device_locks
 from sweeper.executors.thread_executor import ThreadExecutor
 from sweeper.executors.trainer import Trainer
 from sweeper.executors.worker import StartFile, WorkerSetup
@@ -147,10 +147,10 @@ def _start_threads(
     devices = devices_of(config)
     # a program of several structures runs on all devices, any other on one
     groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
-    turns = turns_on([group[0].platform for group in groups])
+    locks = device_locks([group[0].platform for group in groups])
     trainers = [
-        Trainer(config, data, run_dir.checkpoints, start, group, group_turns, timeline)
-        for group, group_turns in zip(groups, turns, strict=True)
+        Trainer(config, data, run_dir.checkpoints, start, group, lock, timeline)
+        for group, lock in zip(groups, locks, strict=True)
     ]
     # cache entries are for one device by its number, but those of GPUs for any of a kind
     return ThreadExecutor(

@@ -100,7 +100,7 @@ class DeviceLock:
                 self._changed.notify_all()
 
 
-def turns_on(platforms: Sequence[str]) -> list[DeviceLock]:
+def device_locks(platforms: Sequence[str]) -> list[DeviceLock]:
     """One lock per device, but a common one for CPU devices, which share their memory."""
     shared = DeviceLock()
     return [shared if platform == "cpu" else DeviceLock() for platform in platforms]

@@ -84,7 +84,7 @@ class ThreadExecutor:
         self._classes: dict[tuple[str, int], _Class] = {}
         self._uncompiled: list[deque[_Class]] = [deque() for _ in self._trainers]
         self._waiting: list[_Waiting] = []
-        self._loads = DeviceQueues(len(self._trainers), is_shared=is_cache_shared)
+        self._queues = DeviceQueues(len(self._trainers), is_shared=is_cache_shared)
         self._idle = [0] * len(self._trainers)  # number of waiting threads
         self._closed = False
         self._log = logging.getLogger("sweeper")
@@ -96,13 +96,13 @@ class ThreadExecutor:
         """
         with self._changed:
             if all(known != program_class.class_id for known, _ in self._classes):
-                self._prepare(program_class, params, self._loads.place_class(program_class))
+                self._prepare(program_class, params, self._queues.place_class(program_class))
 
     def submit(self, work: Work) -> Future[Outcome]:
         """Queue `work`; a free thread takes it when its class is ready."""
         outcome: Future[Outcome] = Future()
         with self._changed:
-            device = self._loads.place(work)
+            device = self._queues.place(work)
             self._prepare(work.program, work.specs[0].params, device)
             self._waiting.append(_Waiting(work, device, outcome))
             self._changed.notify_all()
@@ -187,7 +187,7 @@ class ThreadExecutor:
             planned.end = error
         with self._changed:
             planned.ready = True
-            self._loads.compiled(planned.program, planned.device)
+            self._queues.compiled(planned.program, planned.device)
             self._changed.notify_all()
 
     def _compile_ahead(self, planned: _Class) -> None:
@@ -215,4 +215,4 @@ class ThreadExecutor:
                 outcome.set_exception(error)
         finally:
             with self._changed:
-                self._loads.trained(work, waiting.device)
+                self._queues.trained(work, waiting.device)

@@ -31,7 +31,12 @@ from sweeper.executors.lanes import (
     result,
     stack,
 )
-from sweeper.executors.memory_ladder import Ladder, ProgramTooLargeError, TooLarge, is_out_of_memory
+from sweeper.executors.memory_fallback import (
+    CapacityFallback,
+    ProgramTooLargeError,
+    TooLarge,
+    is_out_of_memory,
+)
 from sweeper.executors.placement import DeviceLock
 from sweeper.executors.retry import failed
 from sweeper.executors.switch_class import split_by_class
@@ -53,8 +58,8 @@ class Trainer:
     """Compiles each class once and trains its buckets; thread-safe.
 
     Programs of several structures run on all `devices`, others on the first; by default these are
-    all devices of this process. `turns` are the locks of their memory, shared with others that
-    train there. `timeline` records what is compiled and trained.
+    all devices of this process. `device_lock` is the lock of their memory, shared
+    with others that train there. `timeline` records what is compiled and trained.
     """
 
     def __init__(
@@ -64,12 +69,12 @@ class Trainer:
         checkpoints: Path,
         start: SavedStart | None = None,
         devices: Sequence[Any] = (),
-        turns: DeviceLock | None = None,
+        device_lock: DeviceLock | None = None,
         timeline: Timeline | None = None,
     ) -> None:
         self._config = config
         self._checkpoints = checkpoints
-        self._turns = turns or DeviceLock()
+        self._device_lock = device_lock or DeviceLock()
         self._timeline = timeline or Timeline()
         its_devices = devices or jax.local_devices()
         self.classes = Classes(config, data, start, its_devices, self._timeline)
@@ -95,10 +100,10 @@ class Trainer:
             SetupError: the lanes' state cannot be written, which is not their fault.
         """
         where = place_on(self.classes.devices[0], place, memory_fraction)
-        return self._ladder(where).train(work)
+        return self._fallback(where).train(work)
 
-    def _ladder(self, where: Place) -> Ladder:
-        return Ladder(
+    def _fallback(self, where: Place) -> CapacityFallback:
+        return CapacityFallback(
             attempt=partial(self._attempt, where),
             own=self.classes.own,
             fail=partial(self._failed, where),
@@ -201,7 +206,7 @@ class Trainer:
         phases = [one.phase_at for one in settings for _ in self._config.members]
         spare = [phases[0]] * (work.program.capacity - len(phases))
         with (
-            self._turns.turn(alone=alone),
+            self._device_lock.turn(alone=alone),
             self._timeline.spending(Activity.TRAIN, bucket_id=work.bucket.bucket),
         ):
             before = time.perf_counter()
@@ -232,9 +237,9 @@ class Trainer:
             work.program.class_id,
             describe_error(error),
         )
-        ladder = self._ladder(where)
+        fallback = self._fallback(where)
         parts = split_by_class(work, self.classes.branches_of(work))
-        return merge_outcomes(work, [ladder.train(part) for part in parts])
+        return merge_outcomes(work, [fallback.train(part) for part in parts])
 
     def _start(
         self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]

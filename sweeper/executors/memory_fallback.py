@@ -114,7 +114,7 @@ class _Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
+class CapacityFallback:
     """How to try the lanes of a bucket, from the largest program that may fit downwards.
 
     Each trial has `members` lanes. `own` moves a trial to a program of its own structure, or

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
-from sweeper.executors.memory_ladder import Ladder, Limit, TooLarge
+from sweeper.executors.memory_fallback import CapacityFallback, Limit, TooLarge
 from sweeper.executors.retry import failed
 from sweeper.executors.switch_class import split_by_class
 from sweeper.scheduler.capacity import Ceiling, halved
@@ -42,7 +42,7 @@ class Tries:
         def fail(work: Work, failure: Failure) -> Outcome:
             return failed(work, failure, PLACE, 0.0)
 
-        return Ladder(self.attempt, self.own, fail, self.members, LIMIT).train(work)
+        return CapacityFallback(self.attempt, self.own, fail, self.members, LIMIT).train(work)
 
 
 def work(n_lanes: int, capacity: int, *ceilings: Ceiling) -> Work:
@@ -163,7 +163,7 @@ def test_the_parts_of_a_bucket_keep_the_lowest_of_their_ceilings() -> None:
     def fail(work: Work, failure: Failure) -> Outcome:
         return failed(work, failure, PLACE, 0.0)
 
-    outcome = Ladder(attempt, lambda work: None, fail, 1, LIMIT).train(whole)
+    outcome = CapacityFallback(attempt, lambda work: None, fail, 1, LIMIT).train(whole)
 
     assert outcome.ceiling == Ceiling("cpu", 1000, 1)
     assert (outcome.own_programs, outcome.shortage) == (2, "4 lanes")
