@@ -380,9 +380,9 @@ def run_prepared(
         # import JAX while another process prepares the data
         import jax
 
+        from sweeper.executors.bucket_executors import open_executors
         from sweeper.executors.claims import check_fits, claim_devices
         from sweeper.executors.environment import environment
-        from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored
         from sweeper.sweep import warm_start
         from sweeper.sweep.planning import make_forecast, prepare_classes, read_plan
@@ -430,7 +430,9 @@ def run_prepared(
         )
         held = stack.enter_context(opened)
         writer = StatusWriter(run_dir, observer, lambda: held.ledger.file.is_in_place)
-        executor = stack.enter_context(fleet(config, data, run_dir, writer, start, timeline))
+        executor = stack.enter_context(
+            open_executors(config, data, run_dir, writer, start, timeline)
+        )
         is_left = held.ledger.ended_trials() < options.n_proposals(config)
         if is_left and held.crashes < MAX_CRASHES:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)

@@ -13,6 +13,7 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, SetupError
 from sweeper.executors import claims
+from sweeper.executors.bucket_executors import open_executors
 from sweeper.executors.claims import (
     check_fits,
     check_shares,
@@ -24,7 +25,6 @@ from sweeper.executors.claims import (
     shares_of,
     trained_bytes,
 )
-from sweeper.executors.fleet import fleet
 from sweeper.executors.jax_setup import jax_restored
 from sweeper.process import physical_bytes
 from sweeper.rundir import RunDir
@@ -121,7 +121,7 @@ def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path:
     run_dir = RunDir(tmp_path)
     run_dir.make()
 
-    with jax_restored(), fleet(config, data, run_dir, lambda event: None) as executor:
+    with jax_restored(), open_executors(config, data, run_dir, lambda event: None) as executor:
         alone = work(0, 0, side="process")
         with pytest.raises(DataError, match="that each of 2 workers has is"):
             list(executor.train([alone]))
