@@ -37,8 +37,8 @@ from sweeper.results.events import Event, Observer, Warned, call_observer
 from sweeper.results.status import Status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
-from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import LiveTrial
+from sweeper.scheduler.plan import plan_round
 from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
 from sweeper.study.learning import learn
@@ -217,7 +217,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
             config=config,
             data=data,
             forecast=forecast,
-            plan=scheduler.plan(live, (), structure_of, policy),
+            plan=plan_round(live, (), structure_of, policy),
             device=jax.devices()[0].device_kind,
             devices=devices,
             threads=n_threads(config),

@@ -20,7 +20,7 @@ from sweeper.executors.open_devices import own_xla_threads
 from sweeper.programs.data_spec import is_blank
 from sweeper.programs.program import Layout
 from sweeper.programs.segment import Lanes, Segment
-from sweeper.scheduler import plan
+from sweeper.scheduler.classes import Lane
 from sweeper.trial import OVER, Curve, LaneRecord, Member, Place, Reason
 
 
@@ -108,7 +108,7 @@ def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[in
 
 
 def result(
-    lane: plan.Lane, segment: Segment, lanes: slice, judged: Sequence[int], steps: int, place: Place
+    lane: Lane, segment: Segment, lanes: slice, judged: Sequence[int], steps: int, place: Place
 ) -> LaneRecord:
     """The result of a trial's `lanes` in this round, up to the first epoch not finite in all.
 
@@ -134,7 +134,7 @@ def result(
     )
 
 
-def _alive(lane: plan.Lane, segment: Segment, lanes: slice) -> NDArray[np.bool_]:
+def _alive(lane: Lane, segment: Segment, lanes: slice) -> NDArray[np.bool_]:
     """Whether each member trained in each epoch, up to the last in which one did."""
     epochs = lane.epoch_to - lane.epoch_from
     last = np.full(lanes.stop - lanes.start, epochs)

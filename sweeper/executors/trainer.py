@@ -46,8 +46,7 @@ from sweeper.programs.continued import SavedStart
 from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
 from sweeper.programs.segment import DeviceData, Lanes, Segment
 from sweeper.results.timeline import Activity, Timeline
-from sweeper.scheduler import plan
-from sweeper.scheduler.classes import ProgramClass
+from sweeper.scheduler.classes import Lane, ProgramClass
 from sweeper.trial import Failure, LaneRecord, Place, Reason, Scalar
 
 _MAX_CHARACTERS = 200  # of an error
@@ -242,7 +241,7 @@ class Trainer:
         return merge_outcomes(work, [fallback.train(part) for part in parts])
 
     def _start(
-        self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
+        self, program: Layout, lane: Lane, settings: Settings, files: Mapping[str, LaneFile]
     ) -> TrialStart:
         """Where the lane continues; from the first epoch again if its checkpoint is damaged.
 

@@ -1,6 +1,6 @@
 """The plan of one round: which trials train together, in which program, in which order.
 
-`plan` is a pure function from values to a value that can be printed, compared and stored. It
+`plan_round` is a pure function from values to a value that can be printed, compared and stored. It
 decides *which program* a trial gets; threads and workers only take buckets from it in order.
 """
 
@@ -33,7 +33,7 @@ class _Placed:
     program: ProgramClass
 
 
-def plan(
+def plan_round(
     live: Sequence[LiveTrial],
     classes: Iterable[ProgramClass],
     structure_of: StructureOf,
