@@ -20,7 +20,8 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.results.timeline import Activity
-from sweeper.scheduler.classes import Bucket, Plan, class_name
+from sweeper.scheduler.class_names import class_name
+from sweeper.scheduler.classes import Bucket, Plan
 from sweeper.scheduler.plan import plan_round
 from sweeper.study.ask_tell import Study
 from sweeper.study.options import n_proposals
