@@ -233,7 +233,7 @@ def _shared(
     network: LayeredNetwork, name: str, train: TrainTable, shared: ProgramClass
 ) -> LayeredNetwork:
     """A part of the model as all lanes of a class share it."""
-    sizes = {part: (width, depth) for part, width, depth in shared.padded_size.sizes}
+    sizes = {part.name: (part.width, part.depth) for part in shared.padded_size.sizes}
     if name and name not in sizes:
         return network
     width, depth = sizes.get(name, (network.shape.width, network.shape.depth))

@@ -23,7 +23,7 @@ from sweeper.scheduler.lattice import (
     Cell,
     LatticeClass,
     PaddedSize,
-    Size,
+    PartSize,
     Sizes,
     lattice,
     ordered_lattice,
@@ -82,8 +82,8 @@ class Family:
     def compile_s(self, size: PaddedSize, costs: CostModel) -> float:
         """Seconds to compile a class; every phase has its own backward pass."""
         seconds = [
-            costs.compile_s(depth, self.workloads[name], len(size.run_widths) or 1)
-            for name, _, depth in size.sizes
+            costs.compile_s(part.depth, self.workloads[part.name], len(size.run_widths) or 1)
+            for part in size.sizes
         ]
         if self.plain is not None:
             return seconds[0]
@@ -98,17 +98,16 @@ class Family:
         Counts every part in every step, although each phase trains only some of them.
         """
 
-        def part_s(padded: Size, its: Size) -> float:
-            (name, width, padded_depth), (_, own_width, depth) = padded, its
-            run_width = next((run for run in size.run_widths if own_width <= run), width)
-            work = self.workloads[name]
-            return costs.lane_s(run_width, padded_depth, depth, work, lane_loop, capacity)
+        def part_s(padded: PartSize, its: PartSize) -> float:
+            run_width = next((run for run in size.run_widths if its.width <= run), padded.width)
+            work = self.workloads[padded.name]
+            return costs.lane_s(run_width, padded.depth, its.depth, work, lane_loop, capacity)
 
         seconds = sum(map(part_s, size.sizes, own))
         if self.plain is None or lane_loop == "vmap":
             return seconds
-        ((_, width, depth),) = size.sizes
-        return seconds + costs.carry_s(width, depth, self.plain)
+        (padded,) = size.sizes
+        return seconds + costs.carry_s(padded.width, padded.depth, self.plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +249,7 @@ def _read_workload(*, embedding: Iterable[int] = (0, 0, 0), **entry: Any) -> Wor
 def _read_class(
     *, width: int = 0, depth: int = 0, sizes: Iterable[Iterable[Any]] = (), **entry: Any
 ) -> LatticeClass:
-    padded: Any = tuple(map(tuple, sizes)) or plain_size(width, depth)
+    padded = tuple(PartSize(*size) for size in sizes) or plain_size(width, depth)
     spans = {name: tuple(entry.pop(name, ())) for name in ("widths", "depths", "run_widths")}
     return LatticeClass(sizes=padded, **spans, **entry)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.classes import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
-from sweeper.scheduler.lattice import EXACT, PaddedSize, format_sizes, plain_size
+from sweeper.scheduler.lattice import EXACT, PaddedSize, PartSize, format_sizes, plain_size
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
@@ -130,7 +130,7 @@ def _choose_class(
 def _size_given(structure: Structure, given: ClassTable) -> PaddedSize:
     """The padded size of the class that the study file of a single trial names."""
     if given.sizes:
-        sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes)
+        sizes = tuple(PartSize(part.name, *given.sizes[part.name]) for part in structure.sizes)
         return PaddedSize(sizes, given.run_widths)
     if given.width is None or given.depth is None:
         return EXACT

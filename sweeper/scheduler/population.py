@@ -172,7 +172,7 @@ def _merged(cells: Iterable[Cell]) -> list[Cell]:
     found: dict[Sizes, Cell] = {}
     for cell in cells:
         same = found.get(cell.sizes)
-        is_single = [part for part, *_ in cell.sizes] == [""]
+        is_single = [part.name for part in cell.sizes] == [""]
         kept = same if same is not None and is_single else cell
         found[cell.sizes] = replace(kept, trials=cell.trials + (same.trials if same else 0.0))
     return [*found.values()]
