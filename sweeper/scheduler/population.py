@@ -110,6 +110,10 @@ def cells_of(
     example: Mapping[str, Scalar],
     trials: float,
 ) -> Iterator[Cell]:
+    """The cells of the family that a trial with the parameters `example` belongs to.
+
+    Its `trials` are distributed over the widths and depths that they can draw.
+    """
     model = config.settings_of(example).model
     assert isinstance(model, MlpTable | TabMTable), "other models have no family"
     pinned = _family_settings(config, traced, model.kind)
