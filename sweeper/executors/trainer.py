@@ -38,7 +38,7 @@ from sweeper.executors.memory_fallback import (
     is_out_of_memory,
 )
 from sweeper.executors.placement import DeviceLock
-from sweeper.executors.retry import failed
+from sweeper.executors.retry import failed_outcome
 from sweeper.executors.switch_class import split_by_class
 from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
@@ -131,7 +131,7 @@ class Trainer:
             if work.program.branches:
                 return self._by_branch(work, where, error)
             failure = Failure(Reason.ERROR, type(error).__name__, full_error_text(error))
-            return failed(work, failure, where, started_at)
+            return failed_outcome(work, failure, where, started_at)
 
     def _too_large(self, error: BaseException) -> TooLarge:
         is_predicted, hint = isinstance(error, ProgramTooLargeError), self.classes.limit.hint
@@ -142,7 +142,7 @@ class Trainer:
 
     def _failed(self, where: Place, work: Work, failure: Failure) -> Outcome:
         """The outcome of a trial that does not fit alone."""
-        outcome = failed(work, failure, where, time.time())
+        outcome = failed_outcome(work, failure, where, time.time())
         return replace(
             outcome,
             lanes=tuple(replace(one, capacity=work.program.capacity) for one in outcome.lanes),

@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.executors.memory_fallback import CapacityFallback, Limit, TooLarge
-from sweeper.executors.retry import failed
+from sweeper.executors.retry import failed_outcome
 from sweeper.executors.switch_class import split_by_class
 from sweeper.scheduler.capacity import Ceiling, halved
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
@@ -40,7 +40,7 @@ class Tries:
 
     def train(self, work: Work) -> Outcome:
         def fail(work: Work, failure: Failure) -> Outcome:
-            return failed(work, failure, PLACE, 0.0)
+            return failed_outcome(work, failure, PLACE, 0.0)
 
         return CapacityFallback(self.attempt, self.own, fail, self.members, LIMIT).train(work)
 
@@ -161,7 +161,7 @@ def test_the_parts_of_a_bucket_keep_the_lowest_of_their_ceilings() -> None:
         return merge_outcomes(work, [first, second])
 
     def fail(work: Work, failure: Failure) -> Outcome:
-        return failed(work, failure, PLACE, 0.0)
+        return failed_outcome(work, failure, PLACE, 0.0)
 
     outcome = CapacityFallback(attempt, lambda work: None, fail, 1, LIMIT).train(whole)
 
