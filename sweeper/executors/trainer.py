@@ -23,13 +23,16 @@ from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
     TrialStart,
+    has_ended,
     judged_columns,
+    lanes_of,
     on_devices,
     peak_memory,
     place_of,
     place_on,
-    result,
+    record_of,
     stack,
+    state_of,
 )
 from sweeper.executors.memory_fallback import (
     CapacityFallback,
@@ -225,9 +228,9 @@ class Trainer:
         n_members, steps = len(self._config.members), data.order.shape[2]
         judged = judged_columns(program.metrics, self._config.study.objectives)
         for index, lane in enumerate(work.bucket.lanes):
-            own = slice(index * n_members, (index + 1) * n_members)
-            where = place_of(own, segment, place, devices)
-            yield result(lane, segment, own, judged, steps, where)
+            of_trial = lanes_of(index, n_members)
+            where = place_of(of_trial, segment, place, devices)
+            yield record_of(lane, segment, of_trial, judged, steps, where)
 
     def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
         """The outcome of a switch class whose program fails, training each structure on its own."""
@@ -293,18 +296,15 @@ class Trainer:
         for index, (lane, spec, trial_settings) in enumerate(
             zip(lanes, work.specs, settings, strict=True)
         ):
-            of_trial = slice(index * n_members, (index + 1) * n_members)
-            ended = segment.ended is not None and bool(segment.ended[of_trial].all())
-            is_unfinished = lane.epoch_to < self._config.epochs_of(spec.params) and not ended
-            of_ended = at_its_best if trial_settings.saves else only_model
-            has_unfinished |= is_unfinished
+            of_trial = lanes_of(index, n_members)
+            is_last = lane.epoch_to >= self._config.epochs_of(spec.params)
+            is_finished = is_last or has_ended(segment, of_trial)
+            has_unfinished |= not is_finished
+            of_finished = at_its_best if trial_settings.saves else only_model
+            of_use = of_finished if is_finished else whole
             for member in range(n_members):
-                at = index * n_members + member
-                states[lane.number, member] = program.exact(
-                    jax.tree.map(lambda leaf, at=at: leaf[at], segment.state),
-                    trial_settings,
-                    whole if is_unfinished else of_ended,
-                )
+                state = state_of(of_trial.start + member, segment)
+                states[lane.number, member] = program.exact(state, trial_settings, of_use)
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
 
