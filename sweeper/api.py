@@ -93,7 +93,7 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
             data = _checked_together(lambda: options.check(config, python=python), prepared)
     else:
         options.check(config, python=False)
-    from sweeper.executors.claims import check_fits
+    from sweeper.executors.data_memory import check_fits
 
     of_models: tuple[str, ...] = ()
     weights = None
@@ -182,12 +182,8 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
     with preparing(config) as prepared:
         import jax
 
-        from sweeper.executors.claims import (
-            check_fits,
-            devices_of,
-            n_threads,
-            n_workers,
-        )
+        from sweeper.executors.claims import devices_of, n_threads, n_workers
+        from sweeper.executors.data_memory import check_fits
         from sweeper.preflight.decay import partly_idle
         from sweeper.programs.baseline import measure_baseline
         from sweeper.programs.build import Programs
@@ -381,7 +377,8 @@ def run_prepared(
         import jax
 
         from sweeper.executors.bucket_executors import open_executors
-        from sweeper.executors.claims import check_fits, claim_devices
+        from sweeper.executors.claims import claim_devices
+        from sweeper.executors.data_memory import check_fits
         from sweeper.executors.environment import environment
         from sweeper.executors.jax_setup import jax_restored
         from sweeper.sweep import warm_start
@@ -449,12 +446,12 @@ def _device_warnings(config: StudyConfig, kept: int | None) -> Iterator[str | No
     """Warnings about threads and devices; `kept` is the number of threads of a begun study."""
     import jax
 
-    from sweeper.executors.claims import left_out
+    from sweeper.executors.claims import other_kinds_message
     from sweeper.executors.open_devices import own_xla_threads
 
     yield threads_message(config, kept, own_xla_threads())
     if config.execution.engine is None:
-        yield left_out(config, jax.local_devices())
+        yield other_kinds_message(config, jax.local_devices())
 
 
 def _average_models(

@@ -12,7 +12,6 @@ from functools import partial
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.executors.claims import (
-    check_fits_workers,
     claim_devices,
     devices_of,
     gpus,
@@ -20,6 +19,7 @@ from sweeper.executors.claims import (
     n_workers,
     shares_of,
 )
+from sweeper.executors.data_memory import check_fits_workers
 from sweeper.executors.devices import worker_cpus, worker_environment
 from sweeper.executors.executor import Executor, Outcome, Work
 from sweeper.executors.open_devices import own_fraction, own_xla_threads
