@@ -195,7 +195,7 @@ class OfParts(ABC):
         """The settings of the optimizer of a part."""
         return settings.of_part(part)
 
-    def moved(
+    def apply_gradients(
         self,
         state: State,
         gradients: Mapping[str, Array],
@@ -259,7 +259,7 @@ class OfParts(ABC):
         return eqx.filter_eval_shape(fresh, vectors, states or None)
 
 
-def stepped(state: State, lane: LaneParameters) -> State:
+def end_step(state: State, lane: LaneParameters) -> State:
     """`state` after a step whose update it has."""
     average = state.average
     if average is not None:

@@ -15,7 +15,7 @@ from sweeper.models.layer_loop import Activations, Workspace
 from sweeper.models.network import Network
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING, Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
-from sweeper.programs.parts import OfParts, in_blocks, stepped
+from sweeper.programs.parts import OfParts, end_step, in_blocks
 from sweeper.programs.program import (
     Batch,
     Epochs,
@@ -23,9 +23,9 @@ from sweeper.programs.program import (
     LaneParameters,
     Metrics,
     State,
-    measured,
+    measured_parameters,
 )
-from sweeper.programs.updates import updated
+from sweeper.programs.updates import apply_update
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Supervised(OfParts):
         reported = self._reported(value, outputs, batch, hparams)
         made = self.settings, lane, self.network, state.step
         before = state.optimizer[""], state.model[""]
-        model, moments = updated(*made, gradients, *before, value, after=reported)
+        model, moments = apply_update(*made, gradients, *before, value, after=reported)
         workspace = None if given is None else Workspace(gradients, given)
         moved = replace(
             state,
@@ -72,7 +72,7 @@ class Supervised(OfParts):
             workspace=workspace,
             untrained=untrained,
         )
-        return stepped(moved, lane), (reported,)
+        return end_step(moved, lane), (reported,)
 
     def _fitted(
         self,
@@ -96,7 +96,7 @@ class Supervised(OfParts):
         return *fitted, state.untrained
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        model, given = measured(state)[""], lane.traced
+        model, given = measured_parameters(state)[""], lane.traced
         untrained = None if self.network.state is None else state.untrained[""]
         outputs = in_blocks(
             lambda x: self.network.evaluate_with(model, x, given, untrained), data.x

@@ -23,7 +23,7 @@ from sweeper.preflight.traced_arguments import decide_traced_arguments
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Batch, State, restored
+from sweeper.programs.program import Batch, State, judged_state
 from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
@@ -160,7 +160,7 @@ def trained(bench: Bench, trial: TrialSpec, outcome: Outcome) -> Trained:
     lane = next(one for one in outcome.lanes if one.number == trial.number)
     file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
     state = file.lane(trial.number, program.layout.abstract())
-    return Trained(lane.curve.values, state, program.saver.model(restored(state)))
+    return Trained(lane.curve.values, state, program.saver.model(judged_state(state)))
 
 
 def assert_close(found: Any, expected: Any) -> None:
