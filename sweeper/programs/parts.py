@@ -164,7 +164,10 @@ class OfParts(ABC):
             {
                 part: plain_state(
                     self.settings_of(part, settings),
-                    *(optimizers[part], network, state.optimizer[part], state.step),
+                    optimizers[part],
+                    network,
+                    moments=state.optimizer[part],
+                    step=state.step,
                 )
                 for part, network in self.parts.networks
             }
@@ -184,8 +187,11 @@ class OfParts(ABC):
         given = self.parts.by_part(opt_state)
         moments = {
             part: lane_state(
-                *(saved.of_part(part), settings.of_part(part), network),
-                *(state.optimizer[part], given[part]),
+                saved.of_part(part),
+                settings.of_part(part),
+                network,
+                like=state.optimizer[part],
+                opt_state=given[part],
             )
             for part, network in self.parts.networks
         }
@@ -208,8 +214,7 @@ class OfParts(ABC):
         for part, gradient in gradients.items():
             optimizer = self.optimizer_in(part, lane, state.step, phase)
             loss = {"value": losses[part], "grad": gradient}
-            before = moments[part], model[part]
-            updates, moments[part] = optimizer.update(gradient, *before, **loss)
+            updates, moments[part] = optimizer.update(gradient, moments[part], model[part], **loss)
             model[part] = eqx.apply_updates(model[part], updates)
         return replace(state, model=model, optimizer=moments)
 

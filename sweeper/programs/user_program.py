@@ -151,8 +151,8 @@ class Own(OfParts):
         key = jax.random.fold_in(key_of(lane.key[_OF_STEPS]), state.step)
         begun = self._begun
         opt_state = eqx.combine(_with_keys(state.optimizer, begun.arrays), begun.constants)
-        given = self.model(state), opt_state, batch, self._optimizer(lane), key
-        return self._program(lane).step(*given)
+        model, optimizer = self.model(state), self._optimizer(lane)
+        return self._program(lane).step(model, opt_state, batch, optimizer, key)
 
     def evaluated_by_user(self, state: State, data: Batch, lane: LaneParameters) -> Any:
         """The result of the user's `evaluate`."""
