@@ -320,7 +320,11 @@ def _compile_case(case: Case) -> _Ready:
     first, stop = np.array(0, np.int32), np.array(case.epochs, np.int32)
     lanes = [
         Lanes(
-            program.init(index, settings), program.layout.lane(index, settings), first, first, stop
+            program.layout.init(index, settings),
+            program.layout.lane(index, settings),
+            first,
+            first,
+            stop,
         )
         for index in range(program_class.capacity)
     ]

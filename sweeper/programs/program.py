@@ -328,10 +328,6 @@ class Program(Protocol):
     @property
     def phases(self) -> Mapping[str, Program]: ...
 
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        """The state of trial `number` before its first step, in NumPy arrays, at step 0."""
-        ...
-
     def begin(self, state: State, lane: LaneParameters) -> State:
         """`state` at step 0 with what is created inside the compiled program: optimizer states."""
         ...

@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as Spec
 from jaxtyping import Array, Int, PyTree
 
 from sweeper.config import Settings
-from sweeper.programs.program import AnyArray, OfUse, Program, State, whole
+from sweeper.programs.program import AnyArray, Layout, OfUse, Program, State, whole
 from sweeper.programs.segment import DeviceData, Lanes, Segment, train_lane
 
 Vectors = Mapping[str, AnyArray]
@@ -118,21 +118,21 @@ class Switch:
         return self.states.abstract
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> Vectors:
-        return self.states.pack(self._own(settings).init(number, settings, replicate))
+        return self.states.pack(self._layout_of(settings).init(number, settings, replicate))
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> BranchLane:
-        own = self._own(settings).layout.lane(number, settings, replicate)
+        own = self._layout_of(settings).lane(number, settings, replicate)
         return BranchLane(np.array(self.branch_of(settings), np.int32), self.lanes.pack(own))
 
     def exact_abstract(self, settings: Settings) -> State:
-        return self._own(settings).layout.exact_abstract(settings)
+        return self._layout_of(settings).exact_abstract(settings)
 
     def exact(self, state: Vectors, settings: Settings, of_use: OfUse = whole) -> State:
         own = self.states.unpack(state, self.branch_of(settings))
-        return self._own(settings).layout.exact(own, settings, of_use)
+        return self._layout_of(settings).exact(own, settings, of_use)
 
     def padded(self, state: State, settings: Settings) -> Vectors:
-        return self.states.pack(self._own(settings).layout.padded(state, settings))
+        return self.states.pack(self._layout_of(settings).padded(state, settings))
 
     @property
     def layout(self) -> Switch:
@@ -157,8 +157,8 @@ class Switch:
         pairs = zip(self.branches, self.settings, strict=True)
         return Packing(tuple(program.layout.lane(0, settings) for program, settings in pairs))
 
-    def _own(self, settings: Settings) -> Program:
-        return self.branches[self.branch_of(settings)]
+    def _layout_of(self, settings: Settings) -> Layout:
+        return self.branches[self.branch_of(settings)].layout
 
 
 def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, DeviceData], Segment]:

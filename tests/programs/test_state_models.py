@@ -86,7 +86,7 @@ def plain(bench: Bench, trial: TrialSpec) -> tuple[np.ndarray, list[Any]]:
     program: Any = Programs(data_spec(config, data)).exact(settings)
     both = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
-        program.saver.model(program.init(trial.number, settings)),
+        program.saver.model(program.layout.init(trial.number, settings)),
     )
     model, state = both.model, both.state
     parameters = eqx.filter(model, eqx.is_inexact_array)
@@ -258,7 +258,7 @@ def test_weights_of_rows_do_not_change_the_statistics(bench: Bench) -> None:
     settings = bench.config.settings_of(spec(0, mode="batch", **RATES).params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     x, y, lane = bench.data.x_train[:64], bench.data.y_train[:64], program.layout.lane(0, settings)
-    begun = program.begin(program.init(0, settings), lane)
+    begun = program.begin(program.layout.init(0, settings), lane)
 
     @jax.jit
     def after(weights: Any) -> State:
