@@ -9,15 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from sweeper.config import StudyConfig
 from sweeper.config.execution import EngineTable
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import SetupError
 from sweeper.executors.engines.core_slots import CoreSlots, HostShare
 from sweeper.executors.engines.engine import AddressError, ClusterWorker, Engine
-from sweeper.executors.engines.handshake import Kinds, differences, make_survey, memory_shortage
+from sweeper.executors.engines.handshake import (
+    Kinds,
+    MachineReport,
+    differences,
+    make_survey,
+    memory_shortage,
+)
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
 from sweeper.executors.engines.worker_pool import EngineExecutor, WorkerPool
@@ -131,8 +136,8 @@ class _SlotFactory:
         self._core_slots = CoreSlots()
 
     @cached_property
-    def _here(self) -> dict[str, Any]:
-        return self._survey()
+    def _here(self) -> MachineReport:
+        return MachineReport(**self._survey())
 
     @cached_property
     def _kinds(self) -> Kinds:
@@ -144,15 +149,12 @@ class _SlotFactory:
         Raises:
             SetupError: it does not match this machine; says how.
         """
-        there = self._engine.survey(key, self._survey, _ANSWER_S)
+        there = MachineReport(**self._engine.survey(key, self._survey, _ANSWER_S))
         fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
         training = neighbours if most == "auto" else min(neighbours, most)
         problems = [
-            Problem(worker.name, "", f"it has {found}", hint)
-            for found, hint in (
-                *differences(self._here, there),
-                *memory_shortage(there, self._data_bytes, fraction, training),
-            )
+            *differences(worker.name, self._here, there),
+            *memory_shortage(worker.name, there, self._data_bytes, fraction, training),
         ]
         if problems:
             raise SetupError(problems)
@@ -160,7 +162,7 @@ class _SlotFactory:
         with self._lock:
             for warning in self._kinds.new(worker.host, there):
                 self._observer(Warned(warning))
-            share = self._core_slots.take(key, worker, there["gpus"])
+            share = self._core_slots.take(key, worker, there.gpus)
             return RemoteSlot(self._engine, key, worker, self._opening(worker, neighbours, share))
 
     def leave(self, slot: RemoteSlot) -> None:
