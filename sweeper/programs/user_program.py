@@ -86,7 +86,7 @@ def taken_of_data(program: Callable[..., Any]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Own(OfParts):
+class UserDefined(OfParts):
     """Trains with a user-defined class; see `Program` and, for the class, `UserProgram`.
 
     The state of a lane contains the arrays of the model one by one, as the user's functions take

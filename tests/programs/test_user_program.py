@@ -25,7 +25,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program
-from sweeper.programs.user_program import Own
+from sweeper.programs.user_program import UserDefined
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import Member, TrialSpec, words
@@ -592,7 +592,7 @@ def test_a_class_gets_the_properties_of_the_data_that_it_names(tmp_path: Path) -
         check_program(config, data)
         settings = config.settings_of({})
         program = Programs(data_spec(config, data)).exact(settings)
-        assert isinstance(program, Own)
+        assert isinstance(program, UserDefined)
         lane = program.lane(0, settings)
         state = program.layout.init(0, settings)
         given = program.evaluated_by_user(state, Batch(data.x_val, data.y_val), lane)
