@@ -57,7 +57,7 @@ class BucketExecutors:
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
         """Start on `works` at once; yields each outcome as it arrives."""
-        return _completed([self._executor_of(work).submit(work) for work in works])
+        return _as_they_end([self._executor_of(work).submit(work) for work in works])
 
     def close(self) -> None:
         """End every thread and process."""
@@ -77,7 +77,7 @@ class BucketExecutors:
         return executor
 
 
-def _completed(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
+def _as_they_end(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
     try:
         for future in as_completed(futures):
             yield future.result()

@@ -26,7 +26,7 @@ from sweeper.programs.program import Program
 from sweeper.programs.segment import DeviceData
 from sweeper.programs.switch import Switch
 from sweeper.results.timeline import Activity, Timeline
-from sweeper.scheduler.capacity import halved
+from sweeper.scheduler.capacity import halve
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import canonical, short_hash
 from sweeper.scheduler.switching import branch_classes
@@ -88,7 +88,7 @@ class Classes:
             try:
                 self.compiled(replace(program_class, capacity=capacity), params)
             except ProgramTooLargeError:
-                capacity = halved(capacity, len(self._config.members))
+                capacity = halve(capacity, len(self._config.members))
             else:
                 return
 

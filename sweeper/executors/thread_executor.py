@@ -189,7 +189,7 @@ class ThreadExecutor:
             planned.error = error
         with self._changed:
             planned.ready = True
-            self._queues.compiled(planned.program, planned.device)
+            self._queues.end_compiling(planned.program, planned.device)
             self._changed.notify_all()
 
     def _compile_ahead(self, planned: _CompileTask) -> None:
@@ -219,4 +219,4 @@ class ThreadExecutor:
                 outcome.set_exception(error)
         finally:
             with self._changed:
-                self._queues.trained(work, waiting.device)
+                self._queues.end_training(work, waiting.device)

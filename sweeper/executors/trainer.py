@@ -108,7 +108,7 @@ class Trainer:
         return CapacityFallback(
             attempt=partial(self._attempt, where),
             own=self.classes.own,
-            fail=partial(self._failed, where),
+            fail=partial(self._fail, where),
             members=len(self._config.members),
             limit=self.classes.limit,
         )
@@ -143,7 +143,7 @@ class Trainer:
         message = f"{found}; {hint}{trace}"
         return TooLarge(found, Failure(Reason.OOM, type(error).__name__, message), is_predicted)
 
-    def _failed(self, where: Place, work: Work, failure: Failure) -> Outcome:
+    def _fail(self, where: Place, work: Work, failure: Failure) -> Outcome:
         """The outcome of a trial that does not fit alone."""
         outcome = failed_outcome(work, failure, where, time.time())
         return replace(

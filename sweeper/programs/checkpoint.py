@@ -79,10 +79,10 @@ def fit_tree(tensors: Tensors, like: Tree, under: str) -> Tree:
         CheckpointError: a leaf is missing, is superfluous, or has another shape or dtype.
     """
     wanted = name_leaves(like, under)
-    unfit = [_unfit(name, tensors.get(name), leaf) for name, leaf in wanted.items()]
+    mismatches = [_mismatch(name, tensors.get(name), leaf) for name, leaf in wanted.items()]
     own = (name for name in tensors if name == under or name.startswith(f"{under}/"))
-    unfit += [f"leaf {name} is not needed" for name in own if name not in wanted]
-    problems = [problem for problem in unfit if problem]
+    mismatches += [f"leaf {name} is not needed" for name in own if name not in wanted]
+    problems = [problem for problem in mismatches if problem]
     if problems:
         more = len(problems) - _MAX_SHOWN
         further = [f"{more} more"] if more > 0 else []
@@ -90,7 +90,7 @@ def fit_tree(tensors: Tensors, like: Tree, under: str) -> Tree:
     return jax.tree.unflatten(jax.tree.structure(like), [tensors[name] for name in wanted])
 
 
-def _unfit(name: str, found: NDArray[Any] | None, expected: Any) -> str:
+def _mismatch(name: str, found: NDArray[Any] | None, expected: Any) -> str:
     """What is wrong with a leaf; empty if it fits."""
     if found is None:
         return f"leaf {name} is missing"

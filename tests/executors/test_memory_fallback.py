@@ -11,7 +11,7 @@ from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.executors.memory_fallback import CapacityFallback, Limit, TooLarge
 from sweeper.executors.retry import failed_outcome
 from sweeper.executors.switch_class import split_by_class
-from sweeper.scheduler.capacity import Ceiling, halved
+from sweeper.scheduler.capacity import Ceiling, halve
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Failure, Place, Reason, TrialSpec
 from tests.simulated import SimulatedExecutor
@@ -67,7 +67,7 @@ def reasons(outcome: Outcome) -> list[Reason | None]:
 def test_a_capacity_is_halved_down_to_one_trial(
     capacity: int, members: int, expected: int | None
 ) -> None:
-    assert halved(capacity, members) == expected
+    assert halve(capacity, members) == expected
 
 
 def test_buckets_that_fit_train_as_planned() -> None:
