@@ -38,8 +38,8 @@ from sweeper.results.events import Event, Observer, Warned, call_observer
 from sweeper.results.status import Status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
-from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.classes import LiveTrial
+from sweeper.scheduler.plan import plan_round
 from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
 from sweeper.study.learning import learn
@@ -97,7 +97,7 @@ def check(config: StudyConfig, *, python: bool = True) -> CheckedStudy:
             data = _checked_together(lambda: options.check(config, python=python), prepared)
     else:
         options.check(config, python=False)
-    from sweeper.executors.claims import check_fits
+    from sweeper.executors.data_memory import check_fits
 
     of_models: tuple[str, ...] = ()
     weights = None
@@ -187,12 +187,12 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         import jax
 
         from sweeper.executors.claims import (
-            check_fits,
             devices_of,
             n_threads,
             n_training_places,
             n_workers,
         )
+        from sweeper.executors.data_memory import check_fits
         from sweeper.preflight.decay import partly_idle
         from sweeper.programs.baseline import measure_baseline
         from sweeper.programs.build import Programs
@@ -222,7 +222,7 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
             config=config,
             data=data,
             forecast=forecast,
-            plan=scheduler.plan(live, (), structure_of, policy),
+            plan=plan_round(live, (), structure_of, policy),
             device=jax.devices()[0].device_kind,
             devices=devices,
             threads=n_threads(config),
@@ -386,9 +386,10 @@ def run_prepared(
         # import JAX while another process prepares the data
         import jax
 
-        from sweeper.executors.claims import check_fits, claim_devices
+        from sweeper.executors.bucket_executors import open_executors
+        from sweeper.executors.claims import claim_devices
+        from sweeper.executors.data_memory import check_fits
         from sweeper.executors.environment import environment
-        from sweeper.executors.fleet import fleet
         from sweeper.executors.jax_setup import jax_restored
         from sweeper.sweep import warm_start
         from sweeper.sweep.planning import make_forecast, prepare_classes, read_plan
@@ -434,7 +435,9 @@ def run_prepared(
         )
         held = stack.enter_context(opened)
         writer = StatusWriter(run_dir, observer, lambda: held.ledger.file.is_in_place)
-        executor = stack.enter_context(fleet(config, data, run_dir, writer, start, timeline))
+        executor = stack.enter_context(
+            open_executors(config, data, run_dir, writer, start, timeline)
+        )
         is_left = held.ledger.n_ended_trials() < n_proposals(config)
         if is_left and held.crashes < MAX_CRASHES:  # the compilation may be what crashes
             prepare_classes(config, data, held, executor.prepare)
@@ -451,12 +454,12 @@ def _device_warnings(config: StudyConfig, kept: int | None) -> Iterator[str | No
     """Warnings about threads and devices; `kept` is the number of threads of a begun study."""
     import jax
 
-    from sweeper.executors.claims import left_out
-    from sweeper.executors.jax_setup import own_xla_threads
+    from sweeper.executors.claims import other_kinds_message
+    from sweeper.executors.open_devices import own_xla_threads
 
     yield threads_message(config, kept, own_xla_threads())
     if config.execution.engine is None:
-        yield left_out(config, jax.local_devices())
+        yield other_kinds_message(config, jax.local_devices())
 
 
 def _average_models(

@@ -139,7 +139,7 @@ def no_study_left_in_jax() -> Iterator[None]:
     before = _jax_settings()
     yield
     if setup := sys.modules.get("sweeper.executors.jax_setup"):
-        setup._asked = None
+        setup._current = None
     after = _jax_settings()
     changed = [name for name, value in before.items() if after[name] != value]
     assert not changed, "the test leaves JAX with other settings"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from multiprocessing import SimpleQueue
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optuna
 import pytest
-from joblib.externals.loky import process_executor
+from joblib.externals.loky import ProcessPoolExecutor, process_executor
 from optuna.storages._rdb import models
 
 from sweeper.config import parse
@@ -93,6 +97,69 @@ def test_loky_has_a_switch_for_memory_growth(monkeypatch: pytest.MonkeyPatch) ->
     private_apis.let_worker_memory_grow()
     assert process_executor._USE_PSUTIL is False
     assert "_USE_PSUTIL" in process_executor._process_worker.__code__.co_names
+
+
+@pytest.fixture
+def pool() -> Iterator[Any]:
+    pool = ProcessPoolExecutor(max_workers=1)
+    yield pool
+    pool.shutdown(kill_workers=True)
+
+
+def test_loky_starts_its_only_worker_before_the_first_call(pool: Any) -> None:
+    process = private_apis.start_single_worker(pool)
+    assert process.is_alive()
+    assert pool.submit(os.getpid).result(60) == process.pid
+
+
+def test_loky_forgets_its_result_queue_at_the_end(pool: Any) -> None:
+    private_apis.start_single_worker(pool)
+    queue = private_apis.result_queue(pool)
+    assert queue._writer.fileno() >= 0
+    pool.shutdown(kill_workers=True)
+    assert private_apis.result_queue(pool) is None
+
+
+def test_loky_has_a_thread_from_the_first_call_to_the_end(pool: Any) -> None:
+    private_apis.start_single_worker(pool)
+    assert private_apis.manager_thread(pool) is None
+    pool.submit(os.getpid).result(60)
+    thread = private_apis.manager_thread(pool)
+    assert thread is not None
+    assert thread.is_alive()
+    pool.shutdown(kill_workers=True)
+    assert not thread.is_alive()
+
+
+def test_loky_sends_no_call_that_was_dropped(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pool.submit(os.getpid).result(60)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool._executor_manager_thread_wakeup, "wakeup", lambda: None)
+        dropped = pool.submit(os.getpid)
+    private_apis.drop_waiting_calls(pool)
+    assert pool.submit(os.getppid).result(60) == os.getpid()
+    assert not dropped.done()
+
+
+def test_a_queue_is_closed_for_writing_once_by_two_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue: Any = SimpleQueue()
+    closed: list[int] = []
+
+    def close(handle: int) -> None:
+        closed.append(handle)
+        queue._writer.close()  # as the thread that waits for the end of the connection
+
+    handle = queue._writer.fileno()
+    with monkeypatch.context() as patched:
+        patched.setattr("sweeper.executors.private_apis.os.close", close)
+        private_apis.close_writer(queue)
+    assert closed == [handle]
+    os.close(handle)
+    with pytest.raises(EOFError):
+        queue._reader.recv()
+    queue._reader.close()
 
 
 def test_python_counts_exit_handlers() -> None:

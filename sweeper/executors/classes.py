@@ -16,7 +16,7 @@ from sweeper.executors.compiling import Compiled, compile_class
 from sweeper.executors.device_data import put_data, reordered
 from sweeper.executors.executor import Work
 from sweeper.executors.lanes import abstract_lanes
-from sweeper.executors.memory_ladder import Limit, ProgramTooLargeError, limit_on
+from sweeper.executors.memory_fallback import Limit, ProgramTooLargeError, limit_on
 from sweeper.executors.switch_class import on_each
 from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
@@ -26,7 +26,7 @@ from sweeper.programs.program import Program
 from sweeper.programs.segment import DeviceData
 from sweeper.programs.switch import Switch
 from sweeper.results.timeline import Activity, Timeline
-from sweeper.scheduler.capacity import halved
+from sweeper.scheduler.capacity import halve
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import canonical, short_hash
 from sweeper.scheduler.switching import branch_classes
@@ -88,7 +88,7 @@ class Classes:
             try:
                 self.compiled(replace(program_class, capacity=capacity), params)
             except ProgramTooLargeError:
-                capacity = halved(capacity, len(self._config.members))
+                capacity = halve(capacity, len(self._config.members))
             else:
                 return
 

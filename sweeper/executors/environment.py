@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import jax
 
 from sweeper.executors.compile_cache import processor
-from sweeper.executors.jax_setup import own_xla_threads
+from sweeper.executors.open_devices import own_xla_threads
 from sweeper.process import LIBRARIES, installed_versions
 from sweeper.scheduler.signature import short_hash
 

@@ -74,7 +74,7 @@ class Outcome:
     """What a worker recorded of its time."""
 
 
-def started(work: Work, place: str) -> BucketStarted:
+def bucket_started_event(work: Work, place: str) -> BucketStarted:
     """The event that a bucket was started at `place`."""
     bucket, program = work.bucket, work.program
     return BucketStarted(
@@ -87,7 +87,7 @@ def started(work: Work, place: str) -> BucketStarted:
     )
 
 
-def finished(outcome: Outcome) -> BucketFinished:
+def bucket_finished_event(outcome: Outcome) -> BucketFinished:
     """The event that a bucket has trained."""
     return BucketFinished(
         bucket=outcome.bucket.bucket,

@@ -1,16 +1,11 @@
-"""Sets up JAX for a study and opens its devices.
-
-On a CPU, XLA starts one thread per core that the process may use and splits large sums among them:
-the norm of a large gradient, or products over large batches. The number of threads therefore
-determines the last bits of a result, and all processes of a study use the same number.
-"""
+"""Sets up JAX for the studies of a process, and restores the caller's settings after them."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,15 +15,6 @@ from sweeper.config.jax_pins import pins
 from sweeper.config.study import EDITION
 from sweeper.errors import Problem, SetupError, listed
 from sweeper.executors.compile_cache import cache_directory, use_cache
-from sweeper.executors.devices import (
-    XLA_THREADS,
-    carried_fraction,
-    check_fractions,
-    check_xla_threads,
-    visible_gpus,
-)
-from sweeper.executors.private_apis import count_xla_threads, has_open_devices
-from sweeper.process import usable_cpus
 
 # settings changed by `configure_jax`, and the one that `calibrate` changes
 _SETTINGS = (
@@ -43,12 +29,42 @@ _SETTINGS = (
     "jax_raise_persistent_cache_errors",
 )
 
+
+@dataclass(frozen=True, slots=True)
+class JaxSettings:
+    """What a study determines of JAX's settings; `pinned` are those that its edition fixes."""
+
+    precision: str
+    matmul_precision: str
+    pinned: Mapping[str, Any]
+
+    def differs_by(self, other: JaxSettings) -> str:
+        """What distinguishes these settings from others; empty if they are equal."""
+        if self.pinned != other.pinned:
+            return "the settings of another edition"
+        return "" if self == other else "another precision"
+
+    def values(self) -> dict[str, Any]:
+        """All of JAX's settings, by name."""
+        directory = cache_directory()
+        matmul = self.matmul_precision
+        return {
+            **self.pinned,
+            "jax_enable_x64": self.precision == "float64",
+            "jax_default_matmul_precision": None if matmul == "default" else matmul,
+            "jax_compilation_cache_dir": None if directory is None else str(directory),
+            "jax_persistent_cache_min_compile_time_secs": 0,
+            "jax_persistent_cache_min_entry_size_bytes": -1,
+            "jax_persistent_cache_enable_xla_caches": "none",
+            "jax_raise_persistent_cache_errors": False,
+        }
+
+
 _lock = threading.Lock()
 # the number of studies that train in this process now, which share JAX's settings
 _studies = 0
-_asked: tuple[str, str] | None = None
-_edition = EDITION
-_callers: dict[str, Any] = {}
+_current: JaxSettings | None = None
+_callers_settings: dict[str, Any] = {}
 
 
 def configure_jax(
@@ -60,17 +76,18 @@ def configure_jax(
     paths would become part of the key. Settings that affect training are those of `jax_pins`.
 
     Raises:
-        SetupError: another study trains in this process with another precision, or a context
+        SetupError: another study trains in this process with other settings, or a context
         manager of the caller overrides a setting.
     """
-    global _asked, _edition
+    global _current
+    wanted = JaxSettings(precision, matmul_precision, pins(edition))
     with _lock:
-        if _studies > 1 and _asked not in (None, (precision, matmul_precision)):
-            found = "another study trains in this process, with JAX set to another precision"
+        if _studies > 1 and _current and (difference := _current.differs_by(wanted)):
+            found = f"another study trains in this process, with JAX set to {difference}"
             hint = "run them one after the other, or in separate processes"
             raise SetupError(Problem("execution", "", found, hint))
-        _asked, _edition = (precision, matmul_precision), edition
-        _configure(precision, matmul_precision)
+        _current = wanted
+        _configure(wanted)
 
 
 def configure_for(config: StudyConfig) -> None:
@@ -82,49 +99,35 @@ def configure_for(config: StudyConfig) -> None:
 def keep_configured() -> None:
     """Set JAX up again if user code has changed its settings since `configure_jax`."""
     with _lock:
-        if _asked is not None:
-            _configure(*_asked)
+        if _current is not None:
+            _configure(_current)
 
 
-def check_kept() -> None:
+def check_settings_unchanged() -> None:
     """Refuse user code that changes JAX's settings when it is called.
 
     Raises:
         SetupError: with the settings, which are restored.
     """
     with _lock:
-        changed = [] if _asked is None else [name for name, _ in _differing(_settings(*_asked))]
-        if _asked is not None and changed:
-            _configure(*_asked)
+        changed = [] if _current is None else [name for name, _ in _differing(_current.values())]
+        if _current is not None and changed:
+            _configure(_current)
     if changed:
         found = f"a function of your code sets {listed(changed)} when it is called"
         fix = "remove this; set the precision with execution.precision and matmul_precision"
         raise SetupError(Problem("JAX", "", found, fix))
 
 
-def _configure(precision: str, matmul_precision: str) -> None:
+def _configure(wanted: JaxSettings) -> None:
     """Change the JAX settings that differ."""
-    settings = _settings(precision, matmul_precision)
+    settings = wanted.values()
     for name, value in _differing(settings):
         jax.config.update(name, value)
     if overridden := [name for name, _ in _differing(settings)]:
         found = f"a context manager around this call sets {listed(overridden)}"
         raise SetupError(Problem("JAX", "", found, "call sweeper outside of it"))
     use_cache(cache_directory())
-
-
-def _settings(precision: str, matmul_precision: str) -> dict[str, Any]:
-    directory = cache_directory()
-    return {
-        **pins(_edition),
-        "jax_enable_x64": precision == "float64",
-        "jax_default_matmul_precision": None if matmul_precision == "default" else matmul_precision,
-        "jax_compilation_cache_dir": None if directory is None else str(directory),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-        "jax_persistent_cache_enable_xla_caches": "none",
-        "jax_raise_persistent_cache_errors": False,
-    }
 
 
 def _differing(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -138,10 +141,10 @@ def jax_restored() -> Iterator[None]:
 
     If several studies run in threads, the last one does this.
     """
-    global _studies, _asked, _callers
+    global _studies, _current, _callers_settings
     with _lock:
         if not _studies:
-            _callers = _global_settings()
+            _callers_settings = _global_settings()
         _studies += 1
     try:
         yield
@@ -149,9 +152,9 @@ def jax_restored() -> Iterator[None]:
         with _lock:
             _studies -= 1
             if not _studies:
-                _asked = None
+                _current = None
                 use_cache(None)
-                for name, value in _callers.items():
+                for name, value in _callers_settings.items():
                     jax.config.update(name, value)
 
 
@@ -176,77 +179,3 @@ def with_pins() -> Iterator[None]:
     finally:
         for name, _ in differing:
             jax.config.update(name, before[name])
-
-
-_PLATFORMS = "JAX_PLATFORMS"
-_opening = threading.Lock()
-_is_open = False
-_fraction: float | None = None
-_threads: int | None = None
-
-
-def open_devices(variables: Mapping[str, str]) -> None:
-    """Open the devices if that has not been done; the user's environment takes precedence.
-
-    JAX reads `variables` once, when it opens devices. So they are only set for that time, and
-    affect neither another study in this process nor other programs that it starts.
-
-    Raises:
-        SetupError: no device can be opened, or a number of threads or of memory is invalid.
-    """
-    global _is_open, _fraction, _threads
-    with _opening:
-        if _is_open:
-            return
-        check_xla_threads(os.environ)
-        is_the_callers = has_open_devices()
-        missing = {name: value for name, value in variables.items() if name not in os.environ}
-        os.environ.update(missing)
-        try:
-            check_devices()
-            _is_open, _fraction = True, carried_fraction(os.environ)
-            _threads = _carried_threads(os.environ)
-            # the number that XLA was given, or the number of cores, at that time
-            if is_the_callers:
-                _threads = count_xla_threads() or len(usable_cpus())
-        finally:
-            for name in missing:
-                del os.environ[name]
-
-
-def check_devices() -> None:
-    """Open the devices as the environment says, for a use of JAX that is not a study.
-
-    A later study in this process uses them as they are.
-
-    Raises:
-        SetupError: no device can be opened, or a number of threads or of memory is invalid.
-    """
-    if not has_open_devices():
-        check_xla_threads(os.environ)
-        check_fractions(os.environ, visible_gpus(os.environ))
-    try:
-        jax.local_devices()
-    except Exception as error:  # even a bare AssertionError
-        said = str(error).strip().splitlines() or ["there is none"]
-        found = f"no device can be opened: {said[0]}"
-        variables = _PLATFORMS
-        if isinstance(error, ValueError) and visible_gpus(os.environ):
-            variables = "variables such as XLA_PYTHON_CLIENT_ALLOCATOR"
-        hint = f"unset or change {variables}, or run python -m sweeper doctor"
-        raise SetupError(Problem("JAX", "", found, hint)) from error
-
-
-def own_fraction() -> float | None:
-    """The memory fraction when the devices were opened, or until then that of the environment."""
-    return _fraction if _is_open else carried_fraction(os.environ)
-
-
-def own_xla_threads() -> int | None:
-    """The number of XLA threads for a program on a CPU; None if it is not set."""
-    return _threads if _is_open else _carried_threads(os.environ)
-
-
-def _carried_threads(environment: Mapping[str, str]) -> int | None:
-    threads = environment.get(XLA_THREADS)
-    return None if threads is None else int(threads)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from sweeper.config import Settings
 from sweeper.errors import counted
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.jax_setup import own_xla_threads
+from sweeper.executors.open_devices import own_xla_threads
 from sweeper.programs.data_spec import is_blank
 from sweeper.programs.program import Layout
 from sweeper.programs.segment import Lanes, Segment
-from sweeper.scheduler import plan
+from sweeper.scheduler.classes import Lane
 from sweeper.trial import OVER, Curve, LaneRecord, Member, Place, Reason
 
 
@@ -98,6 +98,21 @@ def abstract_lanes(program: Layout, capacity: int, settings: Settings) -> Lanes:
     )
 
 
+def lanes_of(trial: int, n_members: int) -> slice:
+    """The lanes of the trial at this index of a bucket: one for each of its members."""
+    return slice(trial * n_members, (trial + 1) * n_members)
+
+
+def has_ended(segment: Segment, lanes: slice) -> bool:
+    """Whether all of these lanes have ended before their last epoch."""
+    return segment.ended is not None and bool(segment.ended[lanes].all())
+
+
+def state_of(lane: int, segment: Segment) -> PyTree:
+    """The state of one lane, padded as in its program."""
+    return jax.tree.map(lambda leaf: leaf[lane], segment.state)
+
+
 def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[int]:
     """The metrics that must stay finite: the losses and the objectives.
 
@@ -107,8 +122,8 @@ def judged_columns(metrics: Sequence[str], objectives: Sequence[str]) -> list[in
     return [i for i, name in enumerate(metrics) if name.startswith(losses) or name in objectives]
 
 
-def result(
-    lane: plan.Lane, segment: Segment, lanes: slice, judged: Sequence[int], steps: int, place: Place
+def record_of(
+    lane: Lane, segment: Segment, lanes: slice, judged: Sequence[int], steps: int, place: Place
 ) -> LaneRecord:
     """The result of a trial's `lanes` in this round, up to the first epoch not finite in all.
 
@@ -130,11 +145,11 @@ def result(
         test_std=tuple(tests.std(axis=0, ddof=1).tolist()) if is_finite and has_spread else (),
         place=place,
         diverged_epoch=lane.epoch_from + length if len(bad) else None,
-        ended=segment.ended is not None and bool(segment.ended[lanes].all()),
+        ended=has_ended(segment, lanes),
     )
 
 
-def _alive(lane: plan.Lane, segment: Segment, lanes: slice) -> NDArray[np.bool_]:
+def _alive(lane: Lane, segment: Segment, lanes: slice) -> NDArray[np.bool_]:
     """Whether each member trained in each epoch, up to the last in which one did."""
     epochs = lane.epoch_to - lane.epoch_from
     last = np.full(lanes.stop - lanes.start, epochs)

@@ -34,22 +34,22 @@ class DeviceQueues:
 
     def place_class(self, program: ProgramClass) -> int:
         """The device that compiles a class that no bucket needs yet."""
-        return self._placed(program, 0.0)
+        return self._place(program, 0.0)
 
     def place(self, work: Work) -> int:
         """The device for another bucket, which is added to its load."""
-        return self._placed(work.program, _train_s(work))
+        return self._place(work.program, _train_s(work))
 
-    def compiled(self, program: ProgramClass, device: int) -> None:
+    def end_compiling(self, program: ProgramClass, device: int) -> None:
         """Note that it has compiled a class that was placed there."""
         self._seconds[device] -= self._compile_s[program.class_id][device]
         self._compile_s[program.class_id][device] = 0.0
 
-    def trained(self, work: Work, device: int) -> None:
+    def end_training(self, work: Work, device: int) -> None:
         """Note that it has trained a bucket that was placed there."""
         self._seconds[device] -= _train_s(work)
 
-    def _placed(self, program: ProgramClass, train_s: float) -> int:
+    def _place(self, program: ProgramClass, train_s: float) -> int:
         has = self._compile_s.setdefault(program.class_id, {})
         known = program.cached_s if has and self._is_shared else program.predicted_compile_s
         compile_s = _COMPILE_S if known is None else known
@@ -100,7 +100,7 @@ class DeviceLock:
                 self._changed.notify_all()
 
 
-def turns_on(platforms: Sequence[str]) -> list[DeviceLock]:
+def device_locks(platforms: Sequence[str]) -> list[DeviceLock]:
     """One lock per device, but a common one for CPU devices, which share their memory."""
     shared = DeviceLock()
     return [shared if platform == "cpu" else DeviceLock() for platform in platforms]

@@ -6,8 +6,11 @@ functions, because a worker uses this module before it may import JAX.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
+from queue import Empty
+from threading import Thread
 from traceback import walk_tb
 from typing import Any
 
@@ -69,3 +72,39 @@ def let_worker_memory_grow() -> None:
     from joblib.externals.loky import process_executor
 
     process_executor._USE_PSUTIL = False
+
+
+def start_single_worker(pool: Any) -> Any:
+    """Start the process of a loky pool with one worker before its first call, and return it."""
+    pool._adjust_process_count()
+    (process,) = pool._processes.values()
+    return process
+
+
+def result_queue(pool: Any) -> Any:
+    """The queue in which a loky pool gets results; the pool forgets it when it ends."""
+    return pool._result_queue
+
+
+def manager_thread(pool: Any) -> Thread | None:
+    """The thread of a loky pool that sends calls to workers; None before the first call."""
+    return pool._executor_manager_thread
+
+
+def drop_waiting_calls(pool: Any) -> None:
+    """Remove the calls that a loky pool has not sent to a worker yet."""
+    with suppress(Empty):
+        while True:
+            pool._work_ids.get_nowait()
+
+
+def close_writer(queue: Any) -> None:
+    """Close the end that a queue of multiprocessing is written to, although a thread may do so too.
+
+    The thread closes it as soon as it notices, and must not close the same handle again: it may be
+    that of another file by then.
+    """
+    connection = queue._writer
+    handle, connection._handle = connection._handle, None
+    if handle is not None:
+        os.close(handle)

@@ -8,7 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from sweeper.executors.executor import Outcome, Work, finished, merge_outcomes, started
+from sweeper.executors.executor import (
+    Outcome,
+    Work,
+    bucket_finished_event,
+    bucket_started_event,
+    merge_outcomes,
+)
 from sweeper.results.events import Observer, Warned
 from sweeper.trial import Curve, Failure, LaneRecord, Place, Reason
 
@@ -62,61 +68,62 @@ class Retrying:
     retries: int
     report: Callable[[str], None] = lambda message: None
 
-    def train(self, work: Work, deaths: int = 0, losses: int = 0) -> Outcome:
-        """The outcome of `work`, after `deaths` earlier deaths.
+    def train(self, work: Work, crashes: int = 0, losses: int = 0) -> Outcome:
+        """The outcome of `work`, after this many earlier `crashes`.
 
         If its worker was lost, it is retried unchanged, up to a number of `losses`. Otherwise half
         of the lanes are masked, in the same program, until the culprit is alone; then it gets
         `retries` more tries before it fails, and its companions are not affected.
         """
         try:
-            return _after(self.attempt(work), deaths)
-        except WorkerDiedError as death:
+            return _count_attempts(self.attempt(work), crashes)
+        except WorkerDiedError as crash:
             numbers = work.bucket.numbers
-            if isinstance(death, WorkerLostError) and losses < _MAX_LOSSES:
-                self._report(work, death, "retrying in another worker")
-                return self.train(work, deaths + 1, losses + 1)
+            if isinstance(crash, WorkerLostError) and losses < _MAX_LOSSES:
+                self._report(work, crash, "retrying in another worker")
+                return self.train(work, crashes + 1, losses + 1)
             if len(numbers) == 1:
-                return self._alone(work, deaths + 1, death)
-            self._report(work, death, "retrying half of them at a time")
+                return self._alone(work, crashes + 1, crash)
+            self._report(work, crash, "retrying half of them at a time")
             middle = len(numbers) // 2
-            first = self.train(work.only(range(middle)), deaths + 1, losses)
-            second = self.train(work.only(range(middle, len(numbers))), deaths + 1, losses)
-            tried = first.attempt + second.attempt - (deaths + 1)
+            first = self.train(work.only(range(middle)), crashes + 1, losses)
+            second = self.train(work.only(range(middle, len(numbers))), crashes + 1, losses)
+            # both halves count the attempts that crashed before they were split
+            tried = first.attempt + second.attempt - (crashes + 1)
             return replace(merge_outcomes(work, [first, second]), attempt=tried)
 
-    def _alone(self, work: Work, deaths: int, death: WorkerDiedError) -> Outcome:
+    def _alone(self, work: Work, crashes: int, crash: WorkerDiedError) -> Outcome:
         for _ in range(self.retries):
-            self._report(work, death, "retrying")
+            self._report(work, crash, "retrying")
             try:
-                return _after(self.attempt(work), deaths)
+                return _count_attempts(self.attempt(work), crashes)
             except WorkerDiedError as again:
-                deaths, death = deaths + 1, again
-        self._report(work, death, f"it fails ({death.reason}); see its row and the worker's log")
-        failure = Failure(death.reason, type(death).__name__, str(death))
-        outcome = failed(work, failure, death.place, death.started_at)
-        return _after(outcome, deaths - 1)
+                crashes, crash = crashes + 1, again
+        self._report(work, crash, f"it fails ({crash.reason}); see its row and the worker's log")
+        failure = Failure(crash.reason, type(crash).__name__, str(crash))
+        outcome = failed_outcome(work, failure, crash.place, crash.started_at)
+        return _count_attempts(outcome, crashes - 1)
 
-    def _report(self, work: Work, death: WorkerDiedError, what: str) -> None:
+    def _report(self, work: Work, crash: WorkerDiedError, what: str) -> None:
         numbers = work.bucket.numbers
         named = (
             ", ".join(map(str, numbers)) if len(numbers) <= _NAMED else f"{len(numbers)} of them"
         )
         trials = f"trial {named}" if len(numbers) == 1 else f"trials {named}"
-        self.report(f"{death.how} over {trials}; {what}")
+        self.report(f"{crash.how} over {trials}; {what}")
 
 
 def train_observed(
     work: Work, place: str, attempt: Attempt, retries: int, observer: Observer
 ) -> Outcome:
     """The outcome of `work` at `place`; reports its start and end to `observer`."""
-    observer(started(work, place))
+    observer(bucket_started_event(work, place))
     outcome = Retrying(attempt, retries, lambda said: observer(Warned(said))).train(work)
-    observer(finished(outcome))
+    observer(bucket_finished_event(outcome))
     return outcome
 
 
-def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:
+def failed_outcome(work: Work, failure: Failure, place: Place, started_at: float) -> Outcome:
     """The outcome of `work` in which every lane failed and has no state."""
     lanes = tuple(
         LaneRecord(
@@ -143,7 +150,7 @@ def failed(work: Work, failure: Failure, place: Place, started_at: float) -> Out
     )
 
 
-def _after(outcome: Outcome, deaths: int) -> Outcome:
-    """`outcome`, counting the tries that ended in `deaths` before it."""
-    lanes = tuple(replace(lane, attempts=lane.attempts + deaths) for lane in outcome.lanes)
-    return replace(outcome, lanes=lanes, attempt=outcome.attempt + deaths)
+def _count_attempts(outcome: Outcome, crashes: int) -> Outcome:
+    """`outcome`, also counting the attempts that ended in `crashes` before it."""
+    lanes = tuple(replace(lane, attempts=lane.attempts + crashes) for lane in outcome.lanes)
+    return replace(outcome, lanes=lanes, attempt=outcome.attempt + crashes)

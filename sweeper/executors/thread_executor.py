@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sweeper.config.user_errors import is_raised
-from sweeper.executors.executor import Outcome, Work, finished, started
+from sweeper.executors.executor import Outcome, Work, bucket_finished_event, bucket_started_event
 from sweeper.executors.placement import DeviceQueues
 from sweeper.executors.trainer import Trainer
 from sweeper.results.events import (
@@ -28,21 +28,21 @@ from sweeper.trial import Scalar
 
 
 @dataclass(slots=True)
-class _Class:
+class _CompileTask:
     """A class that is being compiled for a device; `ready` once nothing needs to wait for it.
 
-    `end` is an error that ends the study, if any: one of an observer, or not of the trials.
+    `error` is one that ends the study, if any: one of an observer, or not of the trials.
     """
 
     program: ProgramClass
     device: int
     compile: Callable[[], None]
     ready: bool = False
-    end: BaseException | None = None
+    error: BaseException | None = None
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _QueuedBucket:
     """A bucket that waits to be trained, and its device."""
 
     work: Work
@@ -81,10 +81,10 @@ class ThreadExecutor:
         self._unstarted = deque(range(threads))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sweeper")
         self._changed = threading.Condition()
-        self._classes: dict[tuple[str, int], _Class] = {}
-        self._uncompiled: list[deque[_Class]] = [deque() for _ in self._trainers]
-        self._waiting: list[_Waiting] = []
-        self._loads = DeviceQueues(len(self._trainers), is_shared=is_cache_shared)
+        self._classes: dict[tuple[str, int], _CompileTask] = {}
+        self._uncompiled: list[deque[_CompileTask]] = [deque() for _ in self._trainers]
+        self._waiting: list[_QueuedBucket] = []
+        self._queues = DeviceQueues(len(self._trainers), is_shared=is_cache_shared)
         self._idle = [0] * len(self._trainers)  # number of waiting threads
         self._closed = False
         self._log = logging.getLogger("sweeper")
@@ -96,15 +96,15 @@ class ThreadExecutor:
         """
         with self._changed:
             if all(known != program_class.class_id for known, _ in self._classes):
-                self._prepare(program_class, params, self._loads.place_class(program_class))
+                self._prepare(program_class, params, self._queues.place_class(program_class))
 
     def submit(self, work: Work) -> Future[Outcome]:
         """Queue `work`; a free thread takes it when its class is ready."""
         outcome: Future[Outcome] = Future()
         with self._changed:
-            device = self._loads.place(work)
+            device = self._queues.place(work)
             self._prepare(work.program, work.specs[0].params, device)
-            self._waiting.append(_Waiting(work, device, outcome))
+            self._waiting.append(_QueuedBucket(work, device, outcome))
             self._changed.notify_all()
         return outcome
 
@@ -122,7 +122,9 @@ class ThreadExecutor:
         if key in self._classes:
             return
         trainer = self._trainers[device]
-        planned = _Class(program_class, device, lambda: trainer.compile(program_class, params))
+        planned = _CompileTask(
+            program_class, device, lambda: trainer.compile(program_class, params)
+        )
         self._classes[key] = planned
         self._uncompiled[device].append(planned)
         self._observer(CompilePlanned(program_class.class_id, program_class.strategy))
@@ -135,12 +137,12 @@ class ThreadExecutor:
         """Do the work of a device, one task after the other, until it is closed."""
         with self._timeline.at(place):
             while (task := self._take(device)) is not None:
-                if isinstance(task, _Class):
+                if isinstance(task, _CompileTask):
                     self._compile(task, place)
                 else:
                     self._train(task, place, device)
 
-    def _take(self, device: int) -> _Class | _Waiting | None:
+    def _take(self, device: int) -> _CompileTask | _QueuedBucket | None:
         """A class to compile, or a bucket whose class is ready; None once it is closed."""
         with self._changed:
             while not self._closed:
@@ -157,7 +159,7 @@ class ThreadExecutor:
                 self._idle[device] -= 1
         return None
 
-    def _next(self, device: int) -> _Waiting | None:
+    def _next(self, device: int) -> _QueuedBucket | None:
         """The first bucket for this device, or the last one that its own device cannot start now.
 
         This device has the program for it.
@@ -170,27 +172,27 @@ class ThreadExecutor:
         ]
         own = (waiting for waiting in ready if waiting.device == device)
 
-        def can_begin(waiting: _Waiting) -> bool:
+        def can_begin(waiting: _QueuedBucket) -> bool:
             theirs = self._classes[waiting.work.program.class_id, waiting.device]
             return theirs.ready and self._idle[waiting.device] > 0
 
         behind = (waiting for waiting in reversed(ready) if not can_begin(waiting))
         return next(own, None) or next(behind, None)
 
-    def _compile(self, planned: _Class, place: str) -> None:
+    def _compile(self, planned: _CompileTask, place: str) -> None:
         what = planned.program.class_id, planned.program.strategy, place
         try:
             self._observer(CompileStarted(*what))
             self._compile_ahead(planned)
             self._observer(CompileFinished(*what))
         except BaseException as error:  # buckets wait for the class, and report how it ended
-            planned.end = error
+            planned.error = error
         with self._changed:
             planned.ready = True
-            self._loads.compiled(planned.program, planned.device)
+            self._queues.end_compiling(planned.program, planned.device)
             self._changed.notify_all()
 
-    def _compile_ahead(self, planned: _Class) -> None:
+    def _compile_ahead(self, planned: _CompileTask) -> None:
         try:
             planned.compile()
         except BaseException as error:
@@ -199,20 +201,22 @@ class ThreadExecutor:
             # each bucket of the class will fail with it, and report it
             self._log.debug("a class could not be compiled ahead of time", exc_info=error)
 
-    def _train(self, waiting: _Waiting, place: str, device: int) -> None:
+    def _train(self, waiting: _QueuedBucket, place: str, device: int) -> None:
         work, outcome = waiting.work, waiting.outcome
         try:
             if not outcome.set_running_or_notify_cancel():
                 return
             try:
-                if (end := self._classes[work.program.class_id, device].end) is not None:
-                    raise end
-                self._observer(started(work, place))
+                if (
+                    compile_error := self._classes[work.program.class_id, device].error
+                ) is not None:
+                    raise compile_error
+                self._observer(bucket_started_event(work, place))
                 trained = self._trainers[device].train(work, place, self._memory_fraction)
-                self._observer(finished(trained))
+                self._observer(bucket_finished_event(trained))
                 outcome.set_result(trained)
             except BaseException as error:
                 outcome.set_exception(error)
         finally:
             with self._changed:
-                self._loads.trained(work, waiting.device)
+                self._queues.end_training(work, waiting.device)

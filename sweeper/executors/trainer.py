@@ -23,17 +23,25 @@ from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.executors.jax_setup import keep_configured
 from sweeper.executors.lanes import (
     TrialStart,
+    has_ended,
     judged_columns,
+    lanes_of,
     on_devices,
     peak_memory,
     place_of,
     place_on,
-    result,
+    record_of,
     stack,
+    state_of,
 )
-from sweeper.executors.memory_ladder import Ladder, ProgramTooLargeError, TooLarge, is_out_of_memory
+from sweeper.executors.memory_fallback import (
+    CapacityFallback,
+    ProgramTooLargeError,
+    TooLarge,
+    is_out_of_memory,
+)
 from sweeper.executors.placement import DeviceLock
-from sweeper.executors.retry import failed
+from sweeper.executors.retry import failed_outcome
 from sweeper.executors.switch_class import split_by_class
 from sweeper.faults import Step, fault_points
 from sweeper.programs.checkpoint import CheckpointError, LaneFile, LaneName, write_lanes
@@ -41,8 +49,7 @@ from sweeper.programs.continued import SavedStart
 from sweeper.programs.program import Layout, State, at_its_best, only_model, whole
 from sweeper.programs.segment import DeviceData, Lanes, Segment
 from sweeper.results.timeline import Activity, Timeline
-from sweeper.scheduler import plan
-from sweeper.scheduler.classes import ProgramClass
+from sweeper.scheduler.classes import Lane, ProgramClass
 from sweeper.trial import Failure, LaneRecord, Place, Reason, Scalar
 
 _MAX_CHARACTERS = 200  # of an error
@@ -53,8 +60,8 @@ class Trainer:
     """Compiles each class once and trains its buckets; thread-safe.
 
     Programs of several structures run on all `devices`, others on the first; by default these are
-    all devices of this process. `turns` are the locks of their memory, shared with others that
-    train there. `timeline` records what is compiled and trained.
+    all devices of this process. `device_lock` is the lock of their memory, shared
+    with others that train there. `timeline` records what is compiled and trained.
     """
 
     def __init__(
@@ -64,12 +71,12 @@ class Trainer:
         checkpoints: Path,
         start: SavedStart | None = None,
         devices: Sequence[Any] = (),
-        turns: DeviceLock | None = None,
+        device_lock: DeviceLock | None = None,
         timeline: Timeline | None = None,
     ) -> None:
         self._config = config
         self._checkpoints = checkpoints
-        self._turns = turns or DeviceLock()
+        self._device_lock = device_lock or DeviceLock()
         self._timeline = timeline or Timeline()
         its_devices = devices or jax.local_devices()
         self.classes = Classes(config, data, start, its_devices, self._timeline)
@@ -95,13 +102,13 @@ class Trainer:
             SetupError: the lanes' state cannot be written, which is not their fault.
         """
         where = place_on(self.classes.devices[0], place, memory_fraction)
-        return self._ladder(where).train(work)
+        return self._fallback(where).train(work)
 
-    def _ladder(self, where: Place) -> Ladder:
-        return Ladder(
+    def _fallback(self, where: Place) -> CapacityFallback:
+        return CapacityFallback(
             attempt=partial(self._attempt, where),
             own=self.classes.own,
-            fail=partial(self._failed, where),
+            fail=partial(self._fail, where),
             members=len(self._config.members),
             limit=self.classes.limit,
         )
@@ -127,7 +134,7 @@ class Trainer:
             if work.program.branches:
                 return self._by_branch(work, where, error)
             failure = Failure(Reason.ERROR, type(error).__name__, full_error_text(error))
-            return failed(work, failure, where, started_at)
+            return failed_outcome(work, failure, where, started_at)
 
     def _too_large(self, error: BaseException) -> TooLarge:
         is_predicted, hint = isinstance(error, ProgramTooLargeError), self.classes.limit.hint
@@ -136,9 +143,9 @@ class Trainer:
         message = f"{found}; {hint}{trace}"
         return TooLarge(found, Failure(Reason.OOM, type(error).__name__, message), is_predicted)
 
-    def _failed(self, where: Place, work: Work, failure: Failure) -> Outcome:
+    def _fail(self, where: Place, work: Work, failure: Failure) -> Outcome:
         """The outcome of a trial that does not fit alone."""
-        outcome = failed(work, failure, where, time.time())
+        outcome = failed_outcome(work, failure, where, time.time())
         return replace(
             outcome,
             lanes=tuple(replace(one, capacity=work.program.capacity) for one in outcome.lanes),
@@ -201,7 +208,7 @@ class Trainer:
         phases = [one.phase_at for one in settings for _ in self._config.members]
         spare = [phases[0]] * (work.program.capacity - len(phases))
         with (
-            self._turns.turn(alone=alone),
+            self._device_lock.turn(alone=alone),
             self._timeline.spending(Activity.TRAIN, bucket_id=work.bucket.bucket),
         ):
             before = time.perf_counter()
@@ -221,9 +228,9 @@ class Trainer:
         n_members, steps = len(self._config.members), data.order.shape[2]
         judged = judged_columns(program.metrics, self._config.study.objectives)
         for index, lane in enumerate(work.bucket.lanes):
-            own = slice(index * n_members, (index + 1) * n_members)
-            where = place_of(own, segment, place, devices)
-            yield result(lane, segment, own, judged, steps, where)
+            of_trial = lanes_of(index, n_members)
+            where = place_of(of_trial, segment, place, devices)
+            yield record_of(lane, segment, of_trial, judged, steps, where)
 
     def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
         """The outcome of a switch class whose program fails, training each structure on its own."""
@@ -232,12 +239,12 @@ class Trainer:
             work.program.class_id,
             describe_error(error),
         )
-        ladder = self._ladder(where)
+        fallback = self._fallback(where)
         parts = split_by_class(work, self.classes.branches_of(work))
-        return merge_outcomes(work, [ladder.train(part) for part in parts])
+        return merge_outcomes(work, [fallback.train(part) for part in parts])
 
     def _start(
-        self, program: Layout, lane: plan.Lane, settings: Settings, files: Mapping[str, LaneFile]
+        self, program: Layout, lane: Lane, settings: Settings, files: Mapping[str, LaneFile]
     ) -> TrialStart:
         """Where the lane continues; from the first epoch again if its checkpoint is damaged.
 
@@ -289,18 +296,15 @@ class Trainer:
         for index, (lane, spec, trial_settings) in enumerate(
             zip(lanes, work.specs, settings, strict=True)
         ):
-            of_trial = slice(index * n_members, (index + 1) * n_members)
-            ended = segment.ended is not None and bool(segment.ended[of_trial].all())
-            is_unfinished = lane.epoch_to < self._config.epochs_of(spec.params) and not ended
-            of_ended = at_its_best if trial_settings.saves else only_model
-            has_unfinished |= is_unfinished
+            of_trial = lanes_of(index, n_members)
+            is_last = lane.epoch_to >= self._config.epochs_of(spec.params)
+            is_finished = is_last or has_ended(segment, of_trial)
+            has_unfinished |= not is_finished
+            of_finished = at_its_best if trial_settings.saves else only_model
+            of_use = of_finished if is_finished else whole
             for member in range(n_members):
-                at = index * n_members + member
-                states[lane.number, member] = program.exact(
-                    jax.tree.map(lambda leaf, at=at: leaf[at], segment.state),
-                    trial_settings,
-                    whole if is_unfinished else of_ended,
-                )
+                state = state_of(of_trial.start + member, segment)
+                states[lane.number, member] = program.exact(state, trial_settings, of_use)
         return file, write_lanes(self._checkpoints / file, states, synced=has_unfinished)
 
 

@@ -23,7 +23,6 @@ from datetime import UTC, datetime
 from multiprocessing import Pipe, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import Empty
 from typing import Any, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
@@ -32,6 +31,13 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, Terminated
 
 from sweeper.errors import Problem, SetupError, SweeperError
 from sweeper.executors import worker
+from sweeper.executors.private_apis import (
+    close_writer,
+    drop_waiting_calls,
+    manager_thread,
+    result_queue,
+    start_single_worker,
+)
 from sweeper.executors.signals import TERMINATING
 from sweeper.executors.worker import BY_SWEEPER, SAFE_PATH
 from sweeper.faults import Fault
@@ -192,7 +198,6 @@ class WorkerProcess:
             loky_tracker.ensure_running()
             resource_tracker.ensure_running()
         self._log = WorkerLog(log)
-        # loky exposes neither the process nor its result pipe, and drops both at the end
         try:
             self._pool: Any = _pool(
                 max_workers=1,
@@ -200,13 +205,12 @@ class WorkerProcess:
                 initializer=begin,
                 initargs=(setup, self._log.writer),
             )
-            self._pool._adjust_process_count()
+            self._process = start_single_worker(self._pool)
         except UnboundLocalError as error:  # loky's cleanup after a pipe that it could not open
             raise error.__context__ or error from None
         finally:
             self._log.writer.close()
-        (self._process,) = self._pool._processes.values()
-        self._results = self._pool._result_queue
+        self._results = result_queue(self._pool)
         self._ending = threading.Lock()
         self.pid: int = self._process.pid
 
@@ -242,11 +246,9 @@ class WorkerProcess:
     def end(self) -> None:
         """Kill it, and every process that it started."""
         with self._ending:
-            manager = self._pool._executor_manager_thread
-            # loky fails the calls that wait, and its thread would then look for those in this queue
-            with suppress(Empty):
-                while True:
-                    self._pool._work_ids.get_nowait()
+            manager = manager_thread(self._pool)
+            # loky fails the calls that wait, and its thread would then look for them
+            drop_waiting_calls(self._pool)
             self._pool.shutdown(wait=False, kill_workers=True)
             if manager is not None:
                 manager.join(_ENDING_S)
@@ -255,7 +257,7 @@ class WorkerProcess:
                     os.kill(self.pid, signal.SIGKILL)
             if manager is not None and manager.is_alive():
                 # loky waits for the rest of a result, whose pipe this process could also write to
-                _close_first(self._results._writer)
+                close_writer(self._results)
                 manager.join()
 
     def _is_done(self, future: Future[Any], limit_s: float | None) -> bool:
@@ -282,16 +284,6 @@ class WorkerProcess:
         path = f"{self._log.path.parent.name}/{self._log.path.name}"
         end = self._log.end()
         return kind(how, f"the end of {path}:\n{end}" if end else f"it wrote nothing to {path}")
-
-
-def _close_first(connection: Any) -> None:
-    """Close a connection of multiprocessing that another thread closes as soon as it notices.
-
-    The thread must not close the same handle again: it may be that of another file by then.
-    """
-    handle, connection._handle = connection._handle, None
-    if handle is not None:
-        os.close(handle)
 
 
 def _pool(**options: Any) -> ProcessPoolExecutor:

@@ -25,7 +25,7 @@ from sweeper.errors import (
     listed,
 )
 from sweeper.executors.jax_setup import configure_jax, jax_restored
-from sweeper.executors.memory_ladder import is_out_of_memory
+from sweeper.executors.memory_fallback import is_out_of_memory
 from sweeper.export.members import first_model
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.programs.saved_file import as_written, read_saved

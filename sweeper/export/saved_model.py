@@ -33,7 +33,8 @@ from sweeper.errors import (
     UnsupportedError,
     warn_caller,
 )
-from sweeper.executors.jax_setup import check_devices, with_pins
+from sweeper.executors.jax_setup import with_pins
+from sweeper.executors.open_devices import check_devices
 from sweeper.export.members import SavedMember, members_in
 from sweeper.models.ensemble import Ensemble, Rescaled
 from sweeper.programs.build import Programs

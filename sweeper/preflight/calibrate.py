@@ -23,8 +23,9 @@ from scipy.optimize import nnls
 
 from sweeper.config import StudyConfig, parse
 from sweeper.executors.compiling import compile_class
-from sweeper.executors.jax_setup import check_devices, configure_jax, jax_restored
+from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.executors.lanes import abstract_lanes
+from sweeper.executors.open_devices import check_devices
 from sweeper.process import usable_cores
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
@@ -319,7 +320,11 @@ def _compile_case(case: Case) -> _Ready:
     first, stop = np.array(0, np.int32), np.array(case.epochs, np.int32)
     lanes = [
         Lanes(
-            program.init(index, settings), program.layout.lane(index, settings), first, first, stop
+            program.layout.init(index, settings),
+            program.layout.lane(index, settings),
+            first,
+            first,
+            stop,
         )
         for index in range(program_class.capacity)
     ]

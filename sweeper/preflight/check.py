@@ -35,7 +35,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
     """
     _check_memory_limit(config, data)
     from sweeper.executors.claims import n_workers
-    from sweeper.executors.jax_setup import check_kept
+    from sweeper.executors.jax_setup import check_settings_unchanged
 
     warnings: tuple[str, ...] = ()
     if config.has_user_models:
@@ -76,7 +76,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
         )
         warnings += continuous
     if config.edition > 1:
-        check_kept()
+        check_settings_unchanged()
     return config, warnings
 
 

@@ -22,9 +22,10 @@ from sweeper.errors import counted
 from sweeper.preflight.program_memory import memory_bytes
 from sweeper.results import formatting
 from sweeper.results.baseline import Baseline, describe_leak
-from sweeper.scheduler.classes import Bucket, Plan, ProgramClass, hardly_shared, long_round
+from sweeper.scheduler.classes import Bucket, Plan, ProgramClass
 from sweeper.scheduler.forecast import REST, Forecast, digest_of_rest, traced_structure
 from sweeper.scheduler.lattice import LatticeClass, PaddedSize, format_sizes
+from sweeper.scheduler.plan_warnings import hardly_shared, long_round
 from sweeper.scheduler.policy import Parallel
 from sweeper.scheduler.population import partnered_share
 from sweeper.study.learning import Learned, no_effect

@@ -32,8 +32,9 @@ from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.executors.device_data import put_data
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.jax_setup import check_devices, configure_for, jax_restored
+from sweeper.executors.jax_setup import configure_for, jax_restored
 from sweeper.executors.lanes import abstract_lanes
+from sweeper.executors.open_devices import check_devices
 from sweeper.executors.trainer import Trainer
 from sweeper.preflight.user_program import check_program, scores_of
 from sweeper.programs.build import Programs
@@ -41,7 +42,7 @@ from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program, State
 from sweeper.programs.segment import segment
-from sweeper.programs.user_program import Own
+from sweeper.programs.user_program import UserDefined
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.scheduler.signature import canonical, compiled_in
@@ -151,7 +152,7 @@ class TrialRuns:
         return Trainer(self.config, self.data, self.directory)
 
 
-def unkept(program: Own, settings: Settings, batches: Sequence[Batch]) -> list[str]:
+def unkept(program: UserDefined, settings: Settings, batches: Sequence[Batch]) -> list[str]:
     """Paths in the model of arrays that `init`, or `step` with any of these batches, changes."""
     lane, state = program.lane(0, settings), program.init(0, settings)
 
@@ -297,7 +298,7 @@ def _calls_nobody(trial: TrialRuns) -> _Broken:
 
 def _keeps_what_it_changes(trial: TrialRuns) -> _Broken:
     program = trial.program
-    assert isinstance(program, Own), "only called for such programs"
+    assert isinstance(program, UserDefined), "only called for such programs"
     changed = unkept(program, trial.config.settings_of({}), trial.batches)
     if not changed:
         return None

@@ -23,7 +23,7 @@ from sweeper.models.user_network import hint_of
 from sweeper.preflight.user_functions import Wrong, abstract_batch, programs_to_trace, raised
 from sweeper.programs.build import Programs
 from sweeper.programs.program import LaneParameters, State
-from sweeper.programs.user_program import Own, UserProgram, taken_of_data
+from sweeper.programs.user_program import UserDefined, UserProgram, taken_of_data
 from sweeper.trial import Scalar
 
 # the methods of a program, with their arguments in order
@@ -63,7 +63,7 @@ def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     """The names of the metrics that the program's `evaluate` returns; empty if it raises."""
     settings = config.settings_of({})
     program = programs_to_trace(config, data).exact(settings)
-    assert isinstance(program, Own)
+    assert isinstance(program, UserDefined)
     lane, batch = program.lane(0, settings), abstract_batch(config.train.batch_size, data)
     try:
         state = program.abstract()
@@ -115,7 +115,7 @@ def _unfit_trials(config: StudyConfig, data: Dataset) -> Iterator[Problem]:
 def _unfit_trial(programs: Programs, settings: Settings, data: Dataset) -> Wrong | None:
     """What was found and how to fix it; None if such a trial can be trained."""
     program = programs.exact(settings)
-    assert isinstance(program, Own) and isinstance(settings.train, UserProgramTable)
+    assert isinstance(program, UserDefined) and isinstance(settings.train, UserProgramTable)
     name, lane = settings.train.program, program.lane(0, settings)
     batch, method = abstract_batch(settings.train.batch_size, data), "init"
     try:
@@ -150,13 +150,13 @@ def _traced(method: Callable[..., Any], lane: LaneParameters, *given: Any) -> Tr
     return trace(lambda lane, *given: method(*given, lane), shapes, *given)
 
 
-def _blank(program: Own) -> Any:
+def _blank(program: UserDefined) -> Any:
     arrays = jax.tree.leaves(program.network.vector.shapes())
     model = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in arrays)
     return State({"": model}, None, jax.ShapeDtypeStruct((), jnp.int32))  # type: ignore[arg-type]
 
 
-def _unfit_start(name: str, start: Any, program: Own) -> Wrong | None:
+def _unfit_start(name: str, start: Any, program: UserDefined) -> Wrong | None:
     if not isinstance(start, tuple) or len(start) != 2:
         found = f"'{name}.init' returns {_shown(start)}"
         return found, "return model, opt_state"
@@ -167,7 +167,7 @@ def _unfit_start(name: str, start: Any, program: Own) -> Wrong | None:
     return None
 
 
-def _unfit_step(name: str, start: Any, moved: Any, program: Own) -> Wrong | None:
+def _unfit_step(name: str, start: Any, moved: Any, program: UserDefined) -> Wrong | None:
     if not isinstance(moved, tuple) or len(moved) != 3:
         return f"'{name}.step' returns {_shown(moved)}", "return model, opt_state, loss"
     model, opt_state, loss = moved

@@ -22,7 +22,7 @@ from sweeper.models.part_networks import traced_of
 from sweeper.programs.losses import Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
 from sweeper.programs.optimizers import optimizer_of
-from sweeper.programs.parts import OfParts, in_blocks, stepped
+from sweeper.programs.parts import OfParts, end_step, in_blocks
 from sweeper.programs.program import (
     AnyArray,
     Batch,
@@ -31,7 +31,7 @@ from sweeper.programs.program import (
     LaneParameters,
     Metrics,
     State,
-    measured,
+    measured_parameters,
 )
 from sweeper.programs.schedules import hparams_of
 
@@ -71,7 +71,7 @@ class Alternating(OfParts):
         return lax.switch(self._phase_at(epoch, lane), branches, state, batch, lane)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        models = measured(state)
+        models = measured_parameters(state)
         outputs = in_blocks(lambda x: self.parts.outputs(models, x, lane.traced), data.x)
         losses = self._losses(outputs, data.y)
         judged = self._train.by_loss[self._train.of_data or ""].of
@@ -107,7 +107,7 @@ class Alternating(OfParts):
         gradients = self._clipped(gradients, lane.hparams)
         ordered = {part: gradients[part] for part in phase.trains}
         own = jax.tree.map(lambda _: value, ordered)
-        return stepped(self.moved(state, ordered, own, lane, name), lane), losses
+        return end_step(self.apply_gradients(state, ordered, own, lane, name), lane), losses
 
     def _losses(self, outputs: Mapping[str, Array], y: AnyArray) -> Metrics:
         """Every loss as reported, in the data's own units if its parts have them."""

@@ -42,7 +42,7 @@ from sweeper.programs.generator_critic import OBJECTIVES
 from sweeper.programs.program import Program
 from sweeper.programs.supervised import Supervised
 from sweeper.programs.switch import Switch
-from sweeper.programs.user_program import Own
+from sweeper.programs.user_program import UserDefined
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.scheduler.signature import canonical, compiled_in
 from sweeper.scheduler.switching import branch_classes, branch_settings
@@ -120,7 +120,7 @@ class Programs:
         if isinstance(train, CoupledTable):
             return Coupled(settings, self._data, parts)
         if isinstance(train, UserProgramTable):
-            return Own(settings, self._data, parts)
+            return UserDefined(settings, self._data, parts)
         return Supervised(settings, self._data, parts)
 
     def continuation(self, settings: Settings) -> Continuation | None:
@@ -226,14 +226,14 @@ class Programs:
         return None if name is None else self._encodings[name]
 
 
-AnyProgram = Supervised | Alternating | Coupled | Own
+AnyProgram = Supervised | Alternating | Coupled | UserDefined
 
 
 def _shared(
     network: LayeredNetwork, name: str, train: TrainTable, shared: ProgramClass
 ) -> LayeredNetwork:
     """A part of the model as all lanes of a class share it."""
-    sizes = {part: (width, depth) for part, width, depth in shared.padded_size.sizes}
+    sizes = {part.name: (part.width, part.depth) for part in shared.padded_size.sizes}
     if name and name not in sizes:
         return network
     width, depth = sizes.get(name, (network.shape.width, network.shape.depth))

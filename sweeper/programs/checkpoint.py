@@ -34,7 +34,7 @@ class CheckpointError(Exception):
     """The file is missing, is damaged, or does not fit the state it is read into."""
 
 
-def named(tree: PyTree, under: str = "") -> dict[str, Any]:
+def name_leaves(tree: PyTree, under: str = "") -> dict[str, Any]:
     """The leaves of `tree` by path, such as `model/layers/0/weight`."""
     paths = jax.tree_util.tree_leaves_with_path(tree)
     names = (jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths)
@@ -45,7 +45,7 @@ def named(tree: PyTree, under: str = "") -> dict[str, Any]:
     }
 
 
-def packed(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
+def pack(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
     """The content of a file of `tensors`; equal tensors give equal bytes."""
     whole = {name: np.asarray(leaf, order="C") for name, leaf in tensors.items()}
     content = memoryview(save(whole, metadata=dict(metadata)))
@@ -57,7 +57,7 @@ def packed(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, content[end:]])
 
 
-def unpacked(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+def unpack(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """The tensors of a file, and its metadata.
 
     Raises:
@@ -72,17 +72,17 @@ def unpacked(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     return tensors, head.get("__metadata__", {})
 
 
-def fitted(tensors: Tensors, like: Tree, under: str) -> Tree:
+def fit_tree(tensors: Tensors, like: Tree, under: str) -> Tree:
     """The tree below the path `under`, with structure, shapes and dtypes of `like`.
 
     Raises:
         CheckpointError: a leaf is missing, is superfluous, or has another shape or dtype.
     """
-    wanted = named(like, under)
-    unfit = [_unfit(name, tensors.get(name), leaf) for name, leaf in wanted.items()]
+    wanted = name_leaves(like, under)
+    mismatches = [_mismatch(name, tensors.get(name), leaf) for name, leaf in wanted.items()]
     own = (name for name in tensors if name == under or name.startswith(f"{under}/"))
-    unfit += [f"leaf {name} is not needed" for name in own if name not in wanted]
-    problems = [problem for problem in unfit if problem]
+    mismatches += [f"leaf {name} is not needed" for name in own if name not in wanted]
+    problems = [problem for problem in mismatches if problem]
     if problems:
         more = len(problems) - _MAX_SHOWN
         further = [f"{more} more"] if more > 0 else []
@@ -90,7 +90,7 @@ def fitted(tensors: Tensors, like: Tree, under: str) -> Tree:
     return jax.tree.unflatten(jax.tree.structure(like), [tensors[name] for name in wanted])
 
 
-def _unfit(name: str, found: NDArray[Any] | None, expected: Any) -> str:
+def _mismatch(name: str, found: NDArray[Any] | None, expected: Any) -> str:
     """What is wrong with a leaf; empty if it fits."""
     if found is None:
         return f"leaf {name} is missing"
@@ -134,8 +134,8 @@ def write_lanes(
     """
     tensors: dict[str, Any] = {}
     for lane, state in states.items():
-        tensors |= named(state, _lane_name(*lane))
-    content = packed(tensors, versions())
+        tensors |= name_leaves(state, _lane_name(*lane))
+    content = pack(tensors, versions())
     try:
         with open_inside(path.parent.parent, path, "wb") as file:
             with fault_points(Step.WRITE_CHECKPOINT):
@@ -174,7 +174,7 @@ class LaneFile:
         if not is_as_written:
             raise CheckpointError(f"{path}: its content is damaged")
         try:
-            self._tensors, written = unpacked(content)
+            self._tensors, written = unpack(content)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
         self.other_versions = other_versions(written)
@@ -186,7 +186,7 @@ class LaneFile:
             CheckpointError: a leaf is missing, is superfluous, or has another shape or dtype.
         """
         try:
-            return fitted(self._tensors, like, _lane_name(number, member))
+            return fit_tree(self._tensors, like, _lane_name(number, member))
         except CheckpointError as error:
             if not self.other_versions:
                 raise

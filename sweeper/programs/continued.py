@@ -145,7 +145,7 @@ class Continuation:
 
     def state(self, number: int, settings: Settings, replicate: int) -> State:
         """A trial's own state before its first step, in NumPy arrays, at step 0."""
-        file, fresh = self.start.file, self.own.init(number, settings, replicate)
+        file, fresh = self.start.file, self.own.layout.init(number, settings, replicate)
         own, (like, like_moments, like_untrained) = self.own.saver, self._like
         judged = own.with_model(fresh, file.tree(MODEL, like))
         untrained = untrained_of(file, like_untrained)

@@ -32,8 +32,8 @@ from sweeper.programs.generator_critic import (
     measure_of,
     noise_of,
 )
-from sweeper.programs.parts import OfParts, stepped
-from sweeper.programs.program import Batch, LaneParameters, Metrics, State, measured
+from sweeper.programs.parts import OfParts, end_step
+from sweeper.programs.program import Batch, LaneParameters, Metrics, State, measured_parameters
 from sweeper.trial import words
 
 
@@ -127,7 +127,7 @@ class Coupled(OfParts):
         return moved, tuple(losses[name] for name in self._train.models)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        models = measured(state)
+        models = measured_parameters(state)
         key = key_of(lane.key[_OF_STUDY])
         game = self._game(data, lane, key, in_training=False)
         losses = self._losses(models, data, lane, key) if game is None else game.losses(models)
@@ -151,7 +151,7 @@ class Coupled(OfParts):
         rows, pulled_back = jax.vjp(game.generated, models[GENERATOR])
         given = lax.stop_gradient(rows)
         gradient, losses = jax.grad(critic_loss, has_aux=True)(models[CRITIC], given)
-        state = self.moved(state, {CRITIC: gradient}, losses, lane)
+        state = self.apply_gradients(state, {CRITIC: gradient}, losses, lane)
         critic = state.model[CRITIC]
         if game.objective.clipped:
             bound = jnp.asarray(lane.hparams.get("train.clip", CLIP))
@@ -161,10 +161,10 @@ class Coupled(OfParts):
         def move(state: State) -> State:
             loss, slopes = jax.value_and_grad(game.generator_loss)(rows, critic)
             (gradient,) = pulled_back(slopes)
-            return self.moved(state, {GENERATOR: gradient}, {GENERATOR: loss}, lane)
+            return self.apply_gradients(state, {GENERATOR: gradient}, {GENERATOR: loss}, lane)
 
         state = lax.cond(is_due, move, lambda state: state, state)
-        return stepped(state, lane), losses
+        return end_step(state, lane), losses
 
     def _by_function(
         self,
@@ -186,7 +186,7 @@ class Coupled(OfParts):
 
         def move(state: State, *moving: str) -> State:
             gradients = {name: runs[name][1](jnp.ones_like(losses[name]))[0] for name in moving}
-            return self.moved(state, gradients, losses, lane)
+            return self.apply_gradients(state, gradients, losses, lane)
 
         others = [name for name in names if name != CRITIC]
         if CRITIC not in names:
@@ -194,7 +194,7 @@ class Coupled(OfParts):
         else:
             state = move(state, CRITIC)
             state = lax.cond(is_due, lambda s: move(s, *others), lambda s: s, state)
-        return stepped(state, lane), losses
+        return end_step(state, lane), losses
 
     def _losses(
         self, models: Models, batch: Batch, lane: LaneParameters, key: PRNGKeyArray

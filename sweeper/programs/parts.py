@@ -164,7 +164,10 @@ class OfParts(ABC):
             {
                 part: plain_state(
                     self.settings_of(part, settings),
-                    *(optimizers[part], network, state.optimizer[part], state.step),
+                    optimizers[part],
+                    network,
+                    moments=state.optimizer[part],
+                    step=state.step,
                 )
                 for part, network in self.parts.networks
             }
@@ -184,8 +187,11 @@ class OfParts(ABC):
         given = self.parts.by_part(opt_state)
         moments = {
             part: lane_state(
-                *(saved.of_part(part), settings.of_part(part), network),
-                *(state.optimizer[part], given[part]),
+                saved.of_part(part),
+                settings.of_part(part),
+                network,
+                like=state.optimizer[part],
+                opt_state=given[part],
             )
             for part, network in self.parts.networks
         }
@@ -195,7 +201,7 @@ class OfParts(ABC):
         """The settings of the optimizer of a part."""
         return settings.of_part(part)
 
-    def moved(
+    def apply_gradients(
         self,
         state: State,
         gradients: Mapping[str, Array],
@@ -208,8 +214,7 @@ class OfParts(ABC):
         for part, gradient in gradients.items():
             optimizer = self.optimizer_in(part, lane, state.step, phase)
             loss = {"value": losses[part], "grad": gradient}
-            before = moments[part], model[part]
-            updates, moments[part] = optimizer.update(gradient, *before, **loss)
+            updates, moments[part] = optimizer.update(gradient, moments[part], model[part], **loss)
             model[part] = eqx.apply_updates(model[part], updates)
         return replace(state, model=model, optimizer=moments)
 
@@ -259,7 +264,7 @@ class OfParts(ABC):
         return eqx.filter_eval_shape(fresh, vectors, states or None)
 
 
-def stepped(state: State, lane: LaneParameters) -> State:
+def end_step(state: State, lane: LaneParameters) -> State:
     """`state` after a step whose update it has."""
     average = state.average
     if average is not None:

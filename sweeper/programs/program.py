@@ -67,14 +67,14 @@ class State(eqx.Module):
     untrained: PyTree[Array] = None
 
 
-def measured(state: State) -> Parameters:
+def measured_parameters(state: State) -> Parameters:
     """The parameters with which an epoch is measured."""
     return state.model if state.average is None else state.average
 
 
-def restored(state: State) -> State:
+def judged_state(state: State) -> State:
     """`state` with the parameters by which its trial is judged, without alternatives."""
-    model, untrained = measured(state), state.untrained
+    model, untrained = measured_parameters(state), state.untrained
     if state.kept is not None:
         model, untrained = state.kept.model, state.kept.untrained
     return State(model, state.optimizer, state.step, untrained=untrained)
@@ -90,7 +90,7 @@ def whole(state: State) -> State:
 
 def only_model(state: State) -> State:
     """The part of `state` by which its trial is judged, without what only training needs."""
-    return replace(restored(state), optimizer=None, step=None)
+    return replace(judged_state(state), optimizer=None, step=None)
 
 
 def in_training(state: State) -> State:
@@ -304,7 +304,7 @@ class Epochs:
     def _kept(self, state: State, score: Float[Array, ""]) -> BestWeights:
         """What to keep of `state` after the best epoch so far."""
         training = in_training(state) if self.settings.saves else None
-        best: Any = jax.tree.map(jnp.asarray, (measured(state), state.untrained))
+        best: Any = jax.tree.map(jnp.asarray, (measured_parameters(state), state.untrained))
         return BestWeights(best[0], score, training, best[1])
 
     def _score(self, row: Float[Array, " metrics"], rule: MetricRule) -> Array:
@@ -327,10 +327,6 @@ class Program(Protocol):
     def epochs(self) -> Epochs: ...
     @property
     def phases(self) -> Mapping[str, Program]: ...
-
-    def init(self, number: int, settings: Settings, replicate: int = 0) -> State:
-        """The state of trial `number` before its first step, in NumPy arrays, at step 0."""
-        ...
 
     def begin(self, state: State, lane: LaneParameters) -> State:
         """`state` at step 0 with what is created inside the compiled program: optimizer states."""

@@ -30,16 +30,16 @@ from sweeper.programs.checkpoint import (
     CheckpointError,
     Tensors,
     Tree,
-    fitted,
-    named,
+    fit_tree,
+    name_leaves,
     other_versions,
-    packed,
-    unpacked,
+    pack,
+    unpack,
     versions,
 )
 from sweeper.programs.data_spec import blank_of
 from sweeper.programs.optax_state import parameters_of
-from sweeper.programs.program import Program, State, restored
+from sweeper.programs.program import Program, State, judged_state
 
 FORMAT = 1
 # name in the directory that `export` writes
@@ -87,7 +87,7 @@ class SavedFile:
             SetupError: they differ; with the leaf.
         """
         try:
-            return fitted(self.tensors, like, under)
+            return fit_tree(self.tensors, like, under)
         except CheckpointError as error:
             by = f" (written by {self.other_versions})" if self.other_versions else ""
             hint = "use the versions and the code that it was written with"
@@ -107,7 +107,7 @@ def content_of(
     }
     header = {**record, "format": FORMAT, "versions": written_by or versions(), "leaves": leaves}
     text = json.dumps(header, sort_keys=True, allow_nan=False)
-    return packed(tensors, {_HEADER: text, _DIGEST: _digest(text.encode())})
+    return pack(tensors, {_HEADER: text, _DIGEST: _digest(text.encode())})
 
 
 def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
@@ -131,7 +131,7 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     try:
         if not trusted:
             _check_size(path)
-        tensors, metadata = unpacked(path.read_bytes())
+        tensors, metadata = unpack(path.read_bytes())
     except (OSError, CheckpointError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not a saved model: {error}"
         raise _refusal(path, str(reason), _EXPORTED) from None
@@ -253,14 +253,14 @@ class PlainState:
 
 def tensors_of(program: Program, settings: Settings, state: State) -> dict[str, NDArray[Any]]:
     """The leaves of a trial's own `state`, as returned by `at_its_best` or `only_model`."""
-    judged = restored(state)
-    tensors = named(parameters_of(program.saver.model(judged)), MODEL)
-    tensors |= named(judged.untrained, UNTRAINED)
+    judged = judged_state(state)
+    tensors = name_leaves(parameters_of(program.saver.model(judged)), MODEL)
+    tensors |= name_leaves(judged.untrained, UNTRAINED)
     if state.optimizer is not None:
-        tensors |= named(program.saver.opt_state(state, settings), OPTIMIZER)
+        tensors |= name_leaves(program.saver.opt_state(state, settings), OPTIMIZER)
     if state.average is not None:
         trained_state = State(state.model, state.optimizer, state.step, untrained=state.untrained)
-        tensors |= named(parameters_of(program.saver.model(trained_state)), TRAINED)
+        tensors |= name_leaves(parameters_of(program.saver.model(trained_state)), TRAINED)
     return tensors
 
 
@@ -307,7 +307,7 @@ def untrained_of(file: SavedFile, like: PyTree) -> PyTree[NDArray[Any]]:
         is_of_kind = found.kind == np.dtype(leaf.dtype).kind
         return np.zeros(leaf.shape, found) if is_of_kind else leaf
 
-    leaves = [as_written(name, leaf) for name, leaf in named(like, UNTRAINED).items()]
+    leaves = [as_written(name, leaf) for name, leaf in name_leaves(like, UNTRAINED).items()]
     return file.tree(UNTRAINED, jax.tree.unflatten(jax.tree.structure(like), leaves))
 
 

@@ -24,7 +24,7 @@ from sweeper.programs.program import (
     Metrics,
     Program,
     State,
-    restored,
+    judged_state,
 )
 
 
@@ -248,7 +248,7 @@ def _test(
     return lax.cond(
         lane.start < lane.stop,
         lambda: jnp.stack(
-            program.evaluate(restored(state), data.scaled(data.test, lane.member), lane.lane)
+            program.evaluate(judged_state(state), data.scaled(data.test, lane.member), lane.lane)
         ),
         lambda: jnp.zeros(len(program.layout.test_metrics), dtype),
     )

@@ -15,7 +15,7 @@ from sweeper.models.layer_loop import Activations, Workspace
 from sweeper.models.network import Network
 from sweeper.programs.losses import HUBER_DELTA, LABEL_SMOOTHING, Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
-from sweeper.programs.parts import OfParts, in_blocks, stepped
+from sweeper.programs.parts import OfParts, end_step, in_blocks
 from sweeper.programs.program import (
     Batch,
     Epochs,
@@ -23,9 +23,9 @@ from sweeper.programs.program import (
     LaneParameters,
     Metrics,
     State,
-    measured,
+    measured_parameters,
 )
-from sweeper.programs.updates import updated
+from sweeper.programs.updates import apply_update
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Supervised(OfParts):
     def step(
         self, state: State, batch: Batch, lane: LaneParameters, epoch: Int[Array, ""]
     ) -> tuple[State, Metrics]:
+        hparams = _optional_hparams(lane, LABEL_SMOOTHING, HUBER_DELTA)
         keys = None
         if self.network.needs_keys:
             key = jax.random.fold_in(key_of(lane.key), state.step)
@@ -53,17 +54,23 @@ class Supervised(OfParts):
 
         def loss(parameters: Array) -> tuple[Float[Array, ""], Any]:
             outputs, given, untrained = self._fitted(parameters, state, batch, lane, keys)
-            hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
             return self._minimised(outputs, batch, hparams), (outputs, given, untrained)
 
         (value, (outputs, given, untrained)), gradients = jax.value_and_grad(loss, has_aux=True)(
             state.model[""]
         )
-        hparams = _some(lane, LABEL_SMOOTHING, HUBER_DELTA)
         reported = self._reported(value, outputs, batch, hparams)
-        made = self.settings, lane, self.network, state.step
-        before = state.optimizer[""], state.model[""]
-        model, moments = updated(*made, gradients, *before, value, after=reported)
+        model, moments = apply_update(
+            self.settings,
+            lane,
+            self.network,
+            state.step,
+            gradients=gradients,
+            moments=state.optimizer[""],
+            parameters=state.model[""],
+            value=value,
+            after=reported,
+        )
         workspace = None if given is None else Workspace(gradients, given)
         moved = replace(
             state,
@@ -72,7 +79,7 @@ class Supervised(OfParts):
             workspace=workspace,
             untrained=untrained,
         )
-        return stepped(moved, lane), (reported,)
+        return end_step(moved, lane), (reported,)
 
     def _fitted(
         self,
@@ -96,13 +103,13 @@ class Supervised(OfParts):
         return *fitted, state.untrained
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
-        model, given = measured(state)[""], lane.traced
+        model, given = measured_parameters(state)[""], lane.traced
         untrained = None if self.network.state is None else state.untrained[""]
         outputs = in_blocks(
             lambda x: self.network.evaluate_with(model, x, given, untrained), data.x
         )
         # labels are only smoothed in training, so that losses of trials are comparable
-        hparams = _some(lane, HUBER_DELTA)
+        hparams = _optional_hparams(lane, HUBER_DELTA)
         value = self._criterion.minimised(outputs, data.y, hparams, data.weights)
         loss = self._criterion.reported(value, outputs, data.y, hparams, data.weights)
         return (loss, *(metric(outputs, data.y, data.weights) for metric in self._metrics))
@@ -140,6 +147,6 @@ class Supervised(OfParts):
         return tuple(metric_of(name, self.settings, self.data) for name in names)
 
 
-def _some(lane: LaneParameters, *keys: str) -> Hparams:
-    """The hyperparameters `keys` that are compiled in."""
+def _optional_hparams(lane: LaneParameters, *keys: str) -> Hparams:
+    """Those of the traced hyperparameters `keys` that the lane has: others are not used."""
     return {key: lane.hparams[key] for key in keys if key in lane.names}

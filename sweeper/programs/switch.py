@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as Spec
 from jaxtyping import Array, Int, PyTree
 
 from sweeper.config import Settings
-from sweeper.programs.program import AnyArray, OfUse, Program, State, whole
+from sweeper.programs.program import AnyArray, Layout, OfUse, Program, State, whole
 from sweeper.programs.segment import DeviceData, Lanes, Segment, train_lane
 
 Vectors = Mapping[str, AnyArray]
@@ -46,7 +46,7 @@ class Packing:
         }
         return found
 
-    def packed(self, tree: PyTree) -> Vectors:
+    def pack(self, tree: PyTree) -> Vectors:
         """`tree` as vectors, in NumPy arrays if its leaves are."""
         leaves = jax.tree.leaves(tree)
         xp: Any = jnp if any(isinstance(leaf, jax.Array) for leaf in leaves) else np
@@ -58,7 +58,7 @@ class Packing:
             for (dtype, length), some in zip(self._lengths.items(), parts.values(), strict=True)
         }
 
-    def unpacked(self, vectors: Vectors, which: int) -> PyTree:
+    def unpack(self, vectors: Vectors, which: int) -> PyTree:
         """The PyTree with the structure of `trees[which]` that is packed in `vectors`."""
         like, structure = jax.tree.flatten(self.trees[which])
         starts = dict.fromkeys(self._lengths, 0)
@@ -118,21 +118,21 @@ class Switch:
         return self.states.abstract
 
     def init(self, number: int, settings: Settings, replicate: int = 0) -> Vectors:
-        return self.states.packed(self._own(settings).init(number, settings, replicate))
+        return self.states.pack(self._layout_of(settings).init(number, settings, replicate))
 
     def lane(self, number: int, settings: Settings, replicate: int = 0) -> BranchLane:
-        own = self._own(settings).layout.lane(number, settings, replicate)
-        return BranchLane(np.array(self.branch_of(settings), np.int32), self.lanes.packed(own))
+        own = self._layout_of(settings).lane(number, settings, replicate)
+        return BranchLane(np.array(self.branch_of(settings), np.int32), self.lanes.pack(own))
 
     def exact_abstract(self, settings: Settings) -> State:
-        return self._own(settings).layout.exact_abstract(settings)
+        return self._layout_of(settings).exact_abstract(settings)
 
     def exact(self, state: Vectors, settings: Settings, of_use: OfUse = whole) -> State:
-        own = self.states.unpacked(state, self.branch_of(settings))
-        return self._own(settings).layout.exact(own, settings, of_use)
+        own = self.states.unpack(state, self.branch_of(settings))
+        return self._layout_of(settings).exact(own, settings, of_use)
 
     def padded(self, state: State, settings: Settings) -> Vectors:
-        return self.states.packed(self._own(settings).layout.padded(state, settings))
+        return self.states.pack(self._layout_of(settings).padded(state, settings))
 
     @property
     def layout(self) -> Switch:
@@ -157,8 +157,8 @@ class Switch:
         pairs = zip(self.branches, self.settings, strict=True)
         return Packing(tuple(program.layout.lane(0, settings) for program, settings in pairs))
 
-    def _own(self, settings: Settings) -> Program:
-        return self.branches[self.branch_of(settings)]
+    def _layout_of(self, settings: Settings) -> Layout:
+        return self.branches[self.branch_of(settings)].layout
 
 
 def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, DeviceData], Segment]:
@@ -172,11 +172,11 @@ def switch_segment(program: Switch, mesh: Mesh) -> Callable[[Lanes, DeviceData],
         packed: Any = lane  # its state is `Vectors`, its lane a `BranchLane`
         own = replace(
             lane,
-            state=program.states.unpacked(packed.state, which),
-            lane=program.lanes.unpacked(packed.lane.own, which),
+            state=program.states.unpack(packed.state, which),
+            lane=program.lanes.unpack(packed.lane.own, which),
         )
         segment = train_lane(program.branches[which], own, data)
-        return replace(segment, state=program.states.packed(segment.state))
+        return replace(segment, state=program.states.pack(segment.state))
 
     branches = [partial(trained, which) for which in range(len(program.branches))]
 

@@ -32,7 +32,7 @@ Chunk = Float[Array, " chunk"]
 _CHUNK = 1024
 
 
-def updated(
+def apply_update(
     settings: Settings,
     lane: LaneParameters,
     network: Network,

@@ -20,14 +20,14 @@ from sweeper.config.user_code import keywords_of, load_class
 from sweeper.models.keys import key_like, key_of
 from sweeper.models.network import Network
 from sweeper.programs.optax_state import parameters_of, plain_optimizer
-from sweeper.programs.parts import OfParts, stepped
+from sweeper.programs.parts import OfParts, end_step
 from sweeper.programs.program import (
     AnyArray,
     Batch,
     LaneParameters,
     Metrics,
     State,
-    measured,
+    measured_parameters,
 )
 from sweeper.trial import words
 
@@ -86,7 +86,7 @@ def taken_of_data(program: Callable[..., Any]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Own(OfParts):
+class UserDefined(OfParts):
     """Trains with a user-defined class; see `Program` and, for the class, `UserProgram`.
 
     The state of a lane contains the arrays of the model one by one, as the user's functions take
@@ -134,7 +134,7 @@ class Own(OfParts):
         model, opt_state, loss = self.stepped_by_user(state, batch, lane)
         arrays = (*jax.tree.leaves(parameters_of(model)),)
         moved = replace(state, model={"": arrays}, optimizer=_arrays(opt_state))
-        return stepped(moved, lane), (loss,)
+        return end_step(moved, lane), (loss,)
 
     def evaluate(self, state: State, data: Batch, lane: LaneParameters) -> Metrics:
         given = self.evaluated_by_user(state, data, lane)
@@ -151,12 +151,12 @@ class Own(OfParts):
         key = jax.random.fold_in(key_of(lane.key[_OF_STEPS]), state.step)
         begun = self._begun
         opt_state = eqx.combine(_with_keys(state.optimizer, begun.arrays), begun.constants)
-        given = self.model(state), opt_state, batch, self._optimizer(lane), key
-        return self._program(lane).step(*given)
+        model, optimizer = self.model(state), self._optimizer(lane)
+        return self._program(lane).step(model, opt_state, batch, optimizer, key)
 
     def evaluated_by_user(self, state: State, data: Batch, lane: LaneParameters) -> Any:
         """The result of the user's `evaluate`."""
-        model = self.model(replace(state, model=measured(state)))
+        model = self.model(replace(state, model=measured_parameters(state)))
         return self._program(lane).evaluate(model, data)
 
     @property

@@ -47,6 +47,6 @@ def lowest(ceilings: Iterable[Ceiling | None]) -> Ceiling | None:
     return min(found, key=lambda ceiling: ceiling.capacity, default=None)
 
 
-def halved(capacity: int, members: int) -> int | None:
+def halve(capacity: int, members: int) -> int | None:
     """The next smaller capacity, at least one trial's `members`; None if it cannot be smaller."""
     return max(members, capacity // 2) if capacity > members else None

@@ -1,14 +1,12 @@
-"""The terms of planning: classes, lanes, buckets, the plan of a round, and the names of classes."""
+"""The terms of planning: classes, lanes, buckets, and the plan of a round."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from sweeper.config.model import ModelKind
-from sweeper.config.search import SearchEntry
 from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.forecast import Forecast
@@ -125,46 +123,6 @@ class Plan:
         )
 
 
-# from here on, programs that hardly any trials share are worth a warning
-_MANY_PROGRAMS = 8
-
-
-def hardly_shared(plan: Plan, strategy: str) -> Iterator[str]:
-    """A warning if the first round compiles many programs for few trials without being asked to."""
-    count = 0 if strategy == "process" else len(plan.classes)
-    trials = {number for bucket in plan.buckets for number in bucket.numbers}
-    if count >= _MANY_PROGRAMS and count > len(trials) / 2:
-        yield (
-            f"{count} programs for the {len(trials)} trials of round 1, because they differ in "
-            "settings that change the program: search fewer values of these (step, base), or "
-            'write execution.strategy = "switch", or "padded" for an MLP'
-        )
-
-
-# a crash that loses more than this is worth a warning, and how long rounds should take then
-_LONG_ROUND_S, _SHORTER_ROUND_S = 1200.0, 600.0
-
-
-def long_round(plan: Plan, places: int | None) -> Iterator[str]:
-    """A warning if a crash could lose much, because a first round takes long.
-
-    `places` is how many buckets train at full speed at the same time; None if not known.
-    """
-    if places is None:
-        return
-    each_s = [bucket.predicted_train_s or 0.0 for bucket in plan.buckets]
-    round_s = max(sum(each_s) / places, max(each_s, default=0.0))
-    lanes = [lane for bucket in plan.buckets for lane in bucket.lanes]
-    epochs = max((lane.epoch_to - lane.epoch_from for lane in lanes), default=0)
-    if round_s > _LONG_ROUND_S and epochs > 1:
-        fewer = max(1, int(epochs * _SHORTER_ROUND_S / round_s))
-        yield (
-            f"round 1 may take {round_s / 60:.0f} minutes, and a crash would lose all of it; write "
-            f"schedule.round_epochs = {fewer} to commit about every {_SHORTER_ROUND_S / 60:.0f} "
-            "minutes"
-        )
-
-
 def _program_class(
     *,
     branches: Iterable[Mapping[str, Scalar]] = (),
@@ -216,44 +174,3 @@ class Policy:
         """The epoch to which `trial` trains in the next round."""
         ahead = (stop for stop in self.stops if trial.epochs_done < stop < trial.epochs)
         return next(ahead, trial.epochs)
-
-
-_LISTED = 4  # a name lists at most this many values of a setting
-
-
-def class_name(program: ProgramClass, search: Mapping[str, SearchEntry]) -> str:
-    """The strategy of a class, and which of the searched settings it compiles in.
-
-    For example `exact depth=2 width=64`, or for a padded class the largest sizes that it holds:
-    `padded depth<=4 width<=64`. Two classes with different lanes can have the same name.
-    """
-    names = {key: entry.column(key) for key, entry in search.items()}
-    words: list[str] = [program.strategy]
-    branches: list[dict[str, Any]] = [json.loads(program.settings or "{}")]
-    if program.strategy == "switch":
-        branches = json.loads(program.settings)
-        words.append(f"of {len(branches)} structures")
-    words += _size_words(program)
-    for key, name in names.items():
-        # a setting with several values in one branch is passed to the program at run time
-        values = [branch[key] for branch in branches if not isinstance(branch.get(key, []), list)]
-        words += [f"{name}={_shown(values)}"] if values else []
-    return " ".join(words)
-
-
-def _size_words(program: ProgramClass) -> list[str]:
-    """The sizes that a padded class holds; for a model with parts, width by depth of each part."""
-    if program.padded_parts:
-        return program.padded_parts.replace("=", "<=").split(",")
-    if program.padded_width is None:
-        return []
-    return [f"depth<={program.padded_depth}", f"width<={program.padded_width}"]
-
-
-def _shown(values: Sequence[Scalar]) -> str:
-    """The one value if all are equal, else all different values."""
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        low, high = min(values), max(values)  # type: ignore[type-var]
-        return str(low) if low == high else f"{low}..{high}"
-    texts = [str(value) for value in dict.fromkeys(values)]
-    return "|".join(texts) if len(texts) <= _LISTED else f"{len(texts)} values"

@@ -23,7 +23,7 @@ from sweeper.scheduler.lattice import (
     Cell,
     LatticeClass,
     PaddedSize,
-    Size,
+    PartSize,
     Sizes,
     lattice,
     ordered_lattice,
@@ -55,6 +55,19 @@ class DataSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """How a machine runs the lanes of a class, `capacity` of them together, and what that costs."""
+
+    costs: CostModel
+    lane_loop: LaneLoop
+    capacity: int
+
+    def lane_s(self, width: int, padded_depth: int, depth: int, work: Workload) -> float:
+        """Seconds to train a lane of this depth in a class of this width and padded depth."""
+        return self.costs.lane_s(width, padded_depth, depth, work, self.lane_loop, self.capacity)
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """Trials that can share a padded class: what each lane does, and the best classes for them.
 
@@ -82,33 +95,30 @@ class Family:
     def compile_s(self, size: PaddedSize, costs: CostModel) -> float:
         """Seconds to compile a class; every phase has its own backward pass."""
         seconds = [
-            costs.compile_s(depth, self.workloads[name], len(size.run_widths) or 1)
-            for name, _, depth in size.sizes
+            costs.compile_s(part.depth, self.workloads[part.name], len(size.run_widths) or 1)
+            for part in size.sizes
         ]
         if self.plain is not None:
             return seconds[0]
         base_s = costs.compile_base_s
         return (base_s + sum(each_s - base_s for each_s in seconds)) * (1 + self.phases) / 2
 
-    def lane_s(
-        self, size: PaddedSize, own: Sizes, costs: CostModel, lane_loop: LaneLoop, capacity: int
-    ) -> float:
+    def lane_s(self, size: PaddedSize, own: Sizes, machine: Machine) -> float:
         """Seconds to train a lane of its `own` sizes, for all its epochs, in a class of this size.
 
         Counts every part in every step, although each phase trains only some of them.
         """
 
-        def part_s(padded: Size, its: Size) -> float:
-            (name, width, padded_depth), (_, own_width, depth) = padded, its
-            run_width = next((run for run in size.run_widths if own_width <= run), width)
-            work = self.workloads[name]
-            return costs.lane_s(run_width, padded_depth, depth, work, lane_loop, capacity)
+        def part_s(padded: PartSize, its: PartSize) -> float:
+            run_width = next((run for run in size.run_widths if its.width <= run), padded.width)
+            work = self.workloads[padded.name]
+            return machine.lane_s(run_width, padded.depth, its.depth, work)
 
         seconds = sum(map(part_s, size.sizes, own))
-        if self.plain is None or lane_loop == "vmap":
+        if self.plain is None or machine.lane_loop == "vmap":
             return seconds
-        ((_, width, depth),) = size.sizes
-        return seconds + costs.carry_s(width, depth, self.plain)
+        (padded,) = size.sizes
+        return seconds + machine.costs.carry_s(padded.width, padded.depth, self.plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +140,10 @@ class Forecast:
         family = self._family(structure)
         if family is None:
             return None
-        how = structure.sizes, self.costs, self.lane_loop, self.capacity
+        machine = Machine(self.costs, self.lane_loop, self.capacity)
         return min(
             (known for known in family.classes if known.holds(structure.sizes)),
-            key=lambda known: family.lane_s(known.padded_size, *how),
+            key=lambda known: family.lane_s(known.padded_size, structure.sizes, machine),
             default=None,
         )
 
@@ -146,8 +156,9 @@ class Forecast:
         family = self._family(structure)
         if family is None:
             return None
-        how = structure.sizes, self.costs, self.lane_loop, capacity
-        return family.lane_s(_size_or_own(structure, size), *how) / family.epochs
+        machine = Machine(self.costs, self.lane_loop, capacity)
+        lane_s = family.lane_s(_size_or_own(structure, size), structure.sizes, machine)
+        return lane_s / family.epochs
 
     def compile_s(self, structure: Structure, size: PaddedSize) -> float | None:
         """Seconds to compile the class of such a trial, with an empty compile cache."""
@@ -250,7 +261,7 @@ def _read_workload(*, embedding: Iterable[int] = (0, 0, 0), **entry: Any) -> Wor
 def _read_class(
     *, width: int = 0, depth: int = 0, sizes: Iterable[Iterable[Any]] = (), **entry: Any
 ) -> LatticeClass:
-    padded: Any = tuple(map(tuple, sizes)) or plain_size(width, depth)
+    padded = tuple(PartSize(*size) for size in sizes) or plain_size(width, depth)
     spans = {name: tuple(entry.pop(name, ())) for name in ("widths", "depths", "run_widths")}
     return LatticeClass(sizes=padded, **spans, **entry)
 
@@ -269,33 +280,32 @@ def forecast(
     `traced` are structural settings that are passed to programs at run time.
     """
     at_once = min(n_trials, config.parallel) * len(config.members)
-    how = costs, lane_loop, capacity_for(lane_loop, at_once, devices)
+    machine = Machine(costs, lane_loop, capacity_for(lane_loop, at_once, devices))
     families: dict[str, Family] = {}
     for name, cells in cells_by_family(config, traced, n_trials).items():
         settings = config.settings_of(cells[0].example)
-        works, trials = _workloads(config, settings, data, traced), sum(c.trials for c in cells)
+        works = _workloads(config, settings, data, traced)
+        trials = sum(cell.trials for cell in cells)
         example = cells[0].example if "" in works else dict[str, Scalar]()
         family = Family(works, _phases(settings), trials, example)
-        families[name] = replace(family, classes=_lattice(cells, family, *how))
-    return Forecast(*how, families, devices)
+        families[name] = replace(family, classes=_lattice(cells, family, machine))
+    return Forecast(costs, lane_loop, machine.capacity, families, devices)
 
 
-def _lattice(
-    cells: Sequence[Cell], family: Family, costs: CostModel, lane_loop: LaneLoop, capacity: int
-) -> tuple[LatticeClass, ...]:
-    """The best classes for these cells, at these costs."""
-    work = family.plain
+def _lattice(cells: Sequence[Cell], family: Family, machine: Machine) -> tuple[LatticeClass, ...]:
+    """The best classes for these cells on this machine."""
+    work, costs = family.plain, machine.costs
     if work is None:
         return ordered_lattice(
             cells,
             lambda sizes: family.compile_s(PaddedSize(sizes), costs),
-            lambda sizes, own: family.lane_s(PaddedSize(sizes), own, costs, lane_loop, capacity),
+            lambda sizes, own: family.lane_s(PaddedSize(sizes), own, machine),
         )
 
-    def lane_s(width: int, padded: int, depth: int) -> float:
-        return costs.lane_s(width, padded, depth, work, lane_loop, capacity)
+    def lane_s(width: int, padded_depth: int, depth: int) -> float:
+        return machine.lane_s(width, padded_depth, depth, work)
 
-    if lane_loop == "vmap":  # each lane would compute all widths
+    if machine.lane_loop == "vmap":  # each lane would compute all widths
         return lattice(cells, lambda _, depth: costs.compile_s(depth, work), lane_s)
     prices = Prices(
         compile_s=lambda depth, widths: costs.compile_s(depth, work, widths),
@@ -368,6 +378,7 @@ def workload_of(
     data: DataSizes,
     traced: Mapping[str, Sequence[Scalar]],
 ) -> Workload:
+    """What a lane of a trial with `settings` does, if its model has no parts."""
     train, model = settings.train, settings.model
     epochs = config.entry("train.epochs")
     mean = train.epochs

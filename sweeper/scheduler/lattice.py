@@ -13,15 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.trial import Scalar
 
-Size = tuple[str, int, int]
-"""Name, width and depth of a part; the name is empty for a model without parts."""
-Sizes = tuple[Size, ...]
+
+class PartSize(NamedTuple):
+    """The size of a part that can be padded; the name is empty for a model without parts."""
+
+    name: str
+    width: int
+    depth: int
+
+
+Sizes = tuple[PartSize, ...]
 """The sizes of each part that can be padded."""
 CompileSeconds = Callable[[int, int], float]
 """Seconds to compile a class, by its width and depth."""
@@ -41,7 +49,7 @@ TIE_S = 1e-6
 
 def plain_size(width: int, depth: int) -> Sizes:
     """The sizes of a model without parts."""
-    return (("", width, depth),)
+    return (PartSize("", width, depth),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +65,12 @@ class PaddedSize:
     @property
     def width(self) -> int | None:
         """The width of the widest part."""
-        return max((width for _, width, _ in self.sizes), default=None)
+        return max((part.width for part in self.sizes), default=None)
 
     @property
     def depth(self) -> int | None:
         """The depth of the deepest part."""
-        return max((depth for *_, depth in self.sizes), default=None)
+        return max((part.depth for part in self.sizes), default=None)
 
 
 EXACT = PaddedSize()
@@ -79,12 +87,12 @@ class Cell:
     @property
     def width(self) -> int:
         """The width of a model without parts."""
-        return self.sizes[0][1]
+        return self.sizes[0].width
 
     @property
     def depth(self) -> int:
         """The depth of a model without parts."""
-        return self.sizes[0][2]
+        return self.sizes[0].depth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +125,12 @@ class LatticeClass:
     @property
     def width(self) -> int:
         """The width of its widest part."""
-        return max(width for _, width, _ in self.sizes)
+        return max(part.width for part in self.sizes)
 
     @property
     def depth(self) -> int:
         """The depth of its deepest part."""
-        return max(depth for *_, depth in self.sizes)
+        return max(part.depth for part in self.sizes)
 
     @property
     def waste_fraction(self) -> float:
@@ -132,7 +140,7 @@ class LatticeClass:
     def holds(self, sizes: Sizes) -> bool:
         """Whether it has room for a trial of these sizes."""
         pairs = zip(self.sizes, sizes, strict=True)
-        return all(w >= own_w and d >= own_d for (_, w, d), (_, own_w, own_d) in pairs)
+        return all(has.width >= own.width and has.depth >= own.depth for has, own in pairs)
 
 
 def round_up_width(width: int) -> int:
@@ -306,13 +314,13 @@ def padded_sizes(several: Iterable[Sizes]) -> Sizes:
     different = {*several}
     if len(different) == 1:
         return different.pop()
-    largest = (
-        (part[0][0], max(width for _, width, _ in part), max(depth for *_, depth in part))
-        for part in zip(*different, strict=True)
-    )
-    return tuple(
-        (name, round_up_width(width) if depth else width, depth) for name, width, depth in largest
-    )
+    return tuple(_padded_part(of_part) for of_part in zip(*different, strict=True))
+
+
+def _padded_part(several: Sequence[PartSize]) -> PartSize:
+    """The size that a part of any of these sizes is padded to."""
+    width, depth = max(size.width for size in several), max(size.depth for size in several)
+    return PartSize(several[0].name, round_up_width(width) if depth else width, depth)
 
 
 def ordered_lattice(
@@ -356,13 +364,13 @@ def format_sizes(sizes: Sizes) -> str:
 
     Empty for a model without parts, whose class has columns for width and depth.
     """
-    return ",".join(f"{name}={width}x{depth}" for name, width, depth in sizes if name)
+    return ",".join(f"{size.name}={size.width}x{size.depth}" for size in sizes if size.name)
 
 
 def sizes_in(text: str) -> Sizes:
     """The sizes that `format_sizes` wrote."""
     sizes = (part.partition("=") for part in text.split(",") if part)
-    return tuple((name, *_width_and_depth(size)) for name, _, size in sizes)
+    return tuple(PartSize(name, *_width_and_depth(size)) for name, _, size in sizes)
 
 
 def _width_and_depth(text: str) -> tuple[int, int]:

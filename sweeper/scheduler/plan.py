@@ -1,6 +1,6 @@
 """The plan of one round: which trials train together, in which program, in which order.
 
-`plan` is a pure function from values to a value that can be printed, compared and stored. It
+`plan_round` is a pure function from values to a value that can be printed, compared and stored. It
 decides *which program* a trial gets; threads and workers only take buckets from it in order.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sweeper.config.trial import ClassTable
 from sweeper.scheduler.capacity import capacity_for
 from sweeper.scheduler.classes import Bucket, Lane, LiveTrial, Plan, Policy, ProgramClass, Strategy
-from sweeper.scheduler.lattice import EXACT, PaddedSize, format_sizes, plain_size
+from sweeper.scheduler.lattice import EXACT, PaddedSize, PartSize, format_sizes, plain_size
 from sweeper.scheduler.signature import Structure, StructureOf, short_hash
 from sweeper.scheduler.switching import capacity_of, longest_s, switch_classes
 
@@ -25,24 +25,25 @@ _UNKNOWN_S = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _ClassifiedTrial:
     """A live trial that has its class."""
 
-    trial: LiveTrial
+    live: LiveTrial
     structure: Structure
     program: ProgramClass
 
 
-def plan(
+def plan_round(
     live: Sequence[LiveTrial],
     classes: Iterable[ProgramClass],
     structure_of: StructureOf,
     policy: Policy,
 ) -> Plan:
     """The next round for the trials `live`; those that have a class keep it."""
-    placed, added = _classify(live, classes, structure_of, policy)
-    buckets = [bucket for members in _by_class(placed).values() for bucket in _cut(members, policy)]
-    buckets.sort(key=lambda found: (-found[0], found[1].numbers))
+    classified, added = _classify(live, classes, structure_of, policy)
+    by_class = _by_class(classified).values()
+    buckets = [bucket for trials in by_class for bucket in _cut(trials, policy)]
+    buckets.sort(key=lambda weighted: (-weighted[0], weighted[1].numbers))
     numbered = (replace(bucket, bucket=index) for index, (_, bucket) in enumerate(buckets))
     return Plan(tuple(added), tuple(numbered))
 
@@ -52,22 +53,23 @@ def _classify(
     classes: Iterable[ProgramClass],
     structure_of: StructureOf,
     policy: Policy,
-) -> tuple[list[_Placed], list[ProgramClass]]:
+) -> tuple[list[_ClassifiedTrial], list[ProgramClass]]:
     """`live` with a class each, and the classes that were created for them."""
     by_id = {known.class_id: known for known in classes}
     by_content = {_content(known): known for known in by_id.values()}
     structures = [structure_of(trial.spec) for trial in live]
-    company = Counter(structure.program for structure in structures)
+    trials_per_program = Counter(structure.program for structure in structures)
     new = [trial.spec for trial in live if not trial.class_id]
     switches = switch_classes(new, by_id.values(), structure_of, policy)
     wanted = [
         None
         if trial.class_id
-        else switches.get(structure.program) or _wanted(structure, company, by_content, policy)
+        else switches.get(structure.program)
+        or _choose_class(structure, trials_per_program, by_content, policy)
         for trial, structure in zip(live, structures, strict=True)
     ]
-    joining = Counter(_content(program) for program in wanted if program is not None)
-    placed: list[_Placed] = []
+    n_joining = Counter(_content(program) for program in wanted if program is not None)
+    classified: list[_ClassifiedTrial] = []
     added: list[ProgramClass] = []
     for trial, structure, program in zip(live, structures, wanted, strict=True):
         if program is None:
@@ -75,11 +77,11 @@ def _classify(
         else:
             content = _content(program)
             if content not in by_content:
-                by_content[content] = _sized(program, joining[content], policy)
+                by_content[content] = _with_capacity(program, n_joining[content], policy)
                 added.append(by_content[content])
             known = by_content[content]
-        placed.append(_Placed(trial, structure, known))
-    return placed, added
+        classified.append(_ClassifiedTrial(trial, structure, known))
+    return classified, added
 
 
 Content = tuple[str, Strategy, int | None, int | None, tuple[int, ...], str]
@@ -91,9 +93,9 @@ def _content(program: ProgramClass) -> Content:
     return program.settings, program.strategy, *size
 
 
-def _wanted(
+def _choose_class(
     structure: Structure,
-    company: Mapping[str, int],
+    trials_per_program: Mapping[str, int],
     known: Mapping[Content, ProgramClass],
     policy: Policy,
 ) -> ProgramClass:
@@ -114,8 +116,12 @@ def _wanted(
     if best is None:
         exact = _program(structure, "exact", policy)
         expected = policy.trials_a_structure[structure.kind]
-        is_shared = company[structure.program] > 1 or expected >= 2 or _content(exact) in known
-        return exact if is_shared else _program(structure, "process", policy)
+        is_repeated = trials_per_program[structure.program] > 1 or expected >= 2
+        return (
+            exact
+            if is_repeated or _content(exact) in known
+            else _program(structure, "process", policy)
+        )
     if policy.strategy == "auto" and best.structures == 1:
         return _program(structure, "exact", policy)
     return _program(structure, "padded", policy, best.padded_size)
@@ -124,7 +130,7 @@ def _wanted(
 def _size_given(structure: Structure, given: ClassTable) -> PaddedSize:
     """The padded size of the class that the study file of a single trial names."""
     if given.sizes:
-        sizes = tuple((name, *given.sizes[name]) for name, _, _ in structure.sizes)
+        sizes = tuple(PartSize(part.name, *given.sizes[part.name]) for part in structure.sizes)
         return PaddedSize(sizes, given.run_widths)
     if given.width is None or given.depth is None:
         return EXACT
@@ -154,7 +160,7 @@ def _program(
     )
 
 
-def _sized(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
+def _with_capacity(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
     """A new class that `trials` trials join at first."""
     lanes = trials * policy.members
     capacity = capacity_for(program.lane_loop, lanes, policy.forecast.devices)
@@ -171,43 +177,45 @@ def _sized(program: ProgramClass, trials: int, policy: Policy) -> ProgramClass:
     return replace(program, class_id=short_hash(*name), capacity=capacity)
 
 
-def _by_class(placed: Iterable[_Placed]) -> dict[str, list[_Placed]]:
-    members: dict[str, list[_Placed]] = {}
-    for member in placed:
-        members.setdefault(member.program.class_id, []).append(member)
-    return members
+def _by_class(classified: Iterable[_ClassifiedTrial]) -> dict[str, list[_ClassifiedTrial]]:
+    found: dict[str, list[_ClassifiedTrial]] = {}
+    for trial in classified:
+        found.setdefault(trial.program.class_id, []).append(trial)
+    return found
 
 
-def _cut(members: Sequence[_Placed], policy: Policy) -> Iterable[tuple[float, Bucket]]:
-    """The members of one class in buckets of its capacity, ordered by trial number.
+def _cut(trials: Sequence[_ClassifiedTrial], policy: Policy) -> Iterable[tuple[float, Bucket]]:
+    """The trials of one class in buckets of its capacity, ordered by trial number.
 
-    Each comes with its weight against other buckets: predicted seconds, or a guess.
+    Each comes with its weight against other buckets: predicted seconds, or an estimate.
     """
-    program = members[0].program
+    program = trials[0].program
     side = "process" if program.strategy == "process" else "inline"
-    for some in _together(members, program.capacity // policy.members):
-        lanes = tuple(_lane(member.trial, policy) for member in some)
-        predicted_s, waste = _predict_bucket(some, lanes, policy)
-        weight = _guess(some, lanes) if predicted_s is None else predicted_s
+    for group in _group_trials(trials, program.capacity // policy.members):
+        lanes = tuple(_lane(trial.live, policy) for trial in group)
+        predicted_s, waste = _predict_bucket(group, lanes, policy)
+        weight = _estimate_s(group, lanes) if predicted_s is None else predicted_s
         yield weight, Bucket(0, program.class_id, side, lanes, predicted_s, waste)
 
 
-def _together(members: Sequence[_Placed], most: int) -> Iterable[Sequence[_Placed]]:
-    """The members of a class in groups of at most `most`.
+def _group_trials(
+    trials: Sequence[_ClassifiedTrial], most: int
+) -> Iterable[Sequence[_ClassifiedTrial]]:
+    """The trials of a class in groups of at most `most`.
 
-    Lanes side by side whose program branches by the epoch pass through it together, so the members
+    Lanes side by side whose program branches by the epoch pass through it together, so the trials
     of a group have trained for equally many epochs; otherwise they would wait for each other. If
     each phase has its own program this is not needed: lanes in the same phase train together,
     however many epochs they have trained.
     """
-    program = members[0].program
+    program = trials[0].program
     is_vmap = program.lane_loop == "vmap"
     has_clock = is_vmap and json.loads(program.settings).get(_SWITCHING) == "cond"
-    ages = Counter(member.trial.epochs_done * has_clock for member in members)
+    ages = Counter(trial.live.epochs_done * has_clock for trial in trials)
     for age in sorted(ages, reverse=True):
-        some = [member for member in members if member.trial.epochs_done * has_clock == age]
-        some.sort(key=lambda member: member.trial.spec.number)
-        yield from (some[start : start + most] for start in range(0, len(some), most))
+        alike = [trial for trial in trials if trial.live.epochs_done * has_clock == age]
+        alike.sort(key=lambda trial: trial.live.spec.number)
+        yield from (alike[start : start + most] for start in range(0, len(alike), most))
 
 
 def _lane(trial: LiveTrial, policy: Policy) -> Lane:
@@ -215,33 +223,33 @@ def _lane(trial: LiveTrial, policy: Policy) -> Lane:
 
 
 def _predict_bucket(
-    members: Sequence[_Placed], lanes: Sequence[Lane], policy: Policy
+    trials: Sequence[_ClassifiedTrial], lanes: Sequence[Lane], policy: Policy
 ) -> tuple[float, float] | tuple[None, None]:
     """Seconds of a bucket, and the part of them that no trial uses.
 
     Side by side, every lane of the class takes as long as the one with the most epochs.
     """
-    program = members[0].program
+    program = trials[0].program
     epochs = [lane.epoch_to - lane.epoch_from for lane in lanes]
     taken_s: list[float] = []
     useful_s = 0.0
-    for member, count in zip(members, epochs, strict=True):
-        padded_s = policy.forecast.epoch_s(member.structure, program.padded_size, program.capacity)
-        own_s = policy.forecast.epoch_s(member.structure, EXACT, program.capacity)
+    for trial, count in zip(trials, epochs, strict=True):
+        padded_s = policy.forecast.epoch_s(trial.structure, program.padded_size, program.capacity)
+        own_s = policy.forecast.epoch_s(trial.structure, EXACT, program.capacity)
         if padded_s is None or own_s is None:
             return None, None
         taken_s.append(padded_s * (count if program.lane_loop == "map" else max(epochs)))
         useful_s += own_s * count
     spent_s, useful_s = sum(taken_s) * policy.members, useful_s * policy.members
     if program.lane_loop == "vmap":
-        spent_s *= program.capacity / (len(members) * policy.members)
+        spent_s *= program.capacity / (len(trials) * policy.members)
     waste = max(0.0, 1 - useful_s / spent_s) if spent_s else 0.0
     if program.strategy == "switch" and policy.switching is not None:
         return longest_s(taken_s * policy.members, policy.switching.devices), waste
     return spent_s, waste
 
 
-def _guess(members: Sequence[_Placed], lanes: Sequence[Lane]) -> float:
-    """The same for models that the cost model does not know: proportional to their size."""
+def _estimate_s(trials: Sequence[_ClassifiedTrial], lanes: Sequence[Lane]) -> float:
+    """Seconds of a bucket whose models the cost model does not know: proportional to their size."""
     epochs = sum(lane.epoch_to - lane.epoch_from for lane in lanes)
-    return _UNKNOWN_S * epochs * max(member.structure.n_parameters for member in members)
+    return _UNKNOWN_S * epochs * max(trial.structure.n_parameters for trial in trials)

@@ -110,6 +110,10 @@ def cells_of(
     example: Mapping[str, Scalar],
     trials: float,
 ) -> Iterator[Cell]:
+    """The cells of the family that a trial with the parameters `example` belongs to.
+
+    Its `trials` are distributed over the widths and depths that they can draw.
+    """
     model = config.settings_of(example).model
     assert isinstance(model, MlpTable | TabMTable), "other models have no family"
     pinned = _family_settings(config, traced, model.kind)
@@ -172,7 +176,7 @@ def _merged(cells: Iterable[Cell]) -> list[Cell]:
     found: dict[Sizes, Cell] = {}
     for cell in cells:
         same = found.get(cell.sizes)
-        is_single = [part for part, *_ in cell.sizes] == [""]
+        is_single = [part.name for part in cell.sizes] == [""]
         kept = same if same is not None and is_single else cell
         found[cell.sizes] = replace(kept, trials=cell.trials + (same.trials if same else 0.0))
     return [*found.values()]

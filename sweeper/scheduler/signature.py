@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from sweeper.config import Settings
 from sweeper.config.model import MlpTable, ModelKind
-from sweeper.scheduler.lattice import Sizes
+from sweeper.scheduler.lattice import PartSize, Sizes
 from sweeper.trial import Scalar, TrialSpec
 
 # only hidden layers use these
@@ -127,7 +127,7 @@ def family_of(settings: Settings, traced: Mapping[str, Sequence[Scalar]]) -> str
     """
     if not (settings.optimizer.elementwise and settings.train.is_padded):
         return None
-    models = [f"model.{name}".rstrip(".") for name, _, _ in sizes_of(settings)]
+    models = [f"model.{part.name}".rstrip(".") for part in sizes_of(settings)]
     if not models:
         return None
     padded = {f"{model}.{size}" for model in models for size in ("width", "depth")}
@@ -149,4 +149,5 @@ def may_draw(compiled: str) -> bool:
 
 def sizes_of(settings: Settings) -> Sizes:
     """The sizes of the parts that can be padded: those with hidden layers."""
-    return tuple((name, *size) for name, size in settings.model.with_hidden_layers.items())
+    hidden = settings.model.with_hidden_layers
+    return tuple(PartSize(name, *size) for name, size in hidden.items())

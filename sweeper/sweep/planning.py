@@ -18,7 +18,6 @@ from sweeper.models.encoding import PiecewiseLinear
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec, n_embedded
 from sweeper.rundir import read_json
-from sweeper.scheduler import plan as scheduler
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import LiveTrial, Policy, ProgramClass
 from sweeper.scheduler.cost import CostModel, shipped
@@ -30,6 +29,7 @@ from sweeper.scheduler.forecast import (
     forecast,
     traced_structure,
 )
+from sweeper.scheduler.plan import plan_round
 from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures, short_hash
 from sweeper.study.limits import n_proposals
@@ -197,7 +197,7 @@ def _likely_classes(
                 ready.append((block.train_s, params))
     for _, params in sorted(ready, key=lambda pair: -pair[0]):
         trial = LiveTrial(TrialSpec(0, params, {}, 0), 1)
-        for program_class in scheduler.plan([trial], (), structure_of, policy).classes:
+        for program_class in plan_round([trial], (), structure_of, policy).classes:
             yield program_class, params
 
 
@@ -208,5 +208,5 @@ def _switch_classes(
     assert policy.switching is not None
     specs = (TrialSpec(0, params, {}, 0) for params in policy.switching.space)
     live = [LiveTrial(spec, 1) for spec in specs]
-    for program_class in scheduler.plan(live, (), structure_of, policy).classes:
+    for program_class in plan_round(live, (), structure_of, policy).classes:
         yield program_class, program_class.branches[0]

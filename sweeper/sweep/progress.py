@@ -14,7 +14,8 @@ from sweeper.config import StudyConfig
 from sweeper.ledger import Ledger
 from sweeper.results.ranking import value_columns
 from sweeper.results.status import Status
-from sweeper.scheduler.classes import Plan, class_name
+from sweeper.scheduler.class_names import class_name
+from sweeper.scheduler.classes import Plan
 from sweeper.study.limits import max_failures, n_proposals, stopped_by
 from sweeper.sweep.session.reconcile import xla_threads
 from sweeper.sweep.state import EndedTrials, SweepState

@@ -23,7 +23,8 @@ from sweeper.results.ranking import models_left_out, repeats
 from sweeper.results.schema import write_schema_text
 from sweeper.results.status import Status, ended_by
 from sweeper.results.timeline import Activity, Timeline
-from sweeper.scheduler.classes import Plan, hardly_shared, long_round
+from sweeper.scheduler.classes import Plan
+from sweeper.scheduler.plan_warnings import hardly_shared, long_round
 from sweeper.study.learning import Learned, no_effect
 from sweeper.study.limits import n_proposals
 from sweeper.study.lint import study_warnings

@@ -16,7 +16,7 @@ from sweeper.faults import Step, fault_points
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.programs.data_spec import DataSpec
-from sweeper.programs.program import at_its_best, only_model, restored, whole
+from sweeper.programs.program import at_its_best, judged_state, only_model, whole
 from sweeper.programs.provenance import WHOSE, note_of, whose
 from sweeper.programs.saved_file import content_of, tensors_of
 from sweeper.rundir import RunDir, holds, remove_inside, replacing
@@ -59,7 +59,7 @@ class RunStore:
         for member, state in zip(self._members, states, strict=True):
             model = self.run_dir.model(spec.number, member)
             with replacing(model, self.run_dir.staging) as staged:
-                eqx.tree_serialise_leaves(staged, program.saver.model(restored(state)))
+                eqx.tree_serialise_leaves(staged, program.saver.model(judged_state(state)))
             saved = self.run_dir.saved(spec.number, member)
             owner = whose(row, member, self.data_digest)
             record = {"has_optimizer": settings.saves, WHOSE: owner}

@@ -16,8 +16,9 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import BucketRecord, Closing
 from sweeper.results.timeline import Activity
-from sweeper.scheduler import plan as scheduler
-from sweeper.scheduler.classes import Bucket, Plan, class_name
+from sweeper.scheduler.class_names import class_name
+from sweeper.scheduler.classes import Bucket, Plan
+from sweeper.scheduler.plan import plan_round
 from sweeper.study.ask_tell import Study
 from sweeper.study.limits import n_proposals
 from sweeper.sweep.context import SweepContext
@@ -190,9 +191,7 @@ class Sweep:
         feasible = self._feasibility.feasible(specs)
         live += [Running(spec).live(self._epochs(spec)) for spec in feasible]
         with fault_points(Step.PLAN):
-            plan = scheduler.plan(
-                live, state.classes.values(), context.structure_of, context.policy
-            )
+            plan = plan_round(live, state.classes.values(), context.structure_of, context.policy)
         memory = self._study.take_recorded()
         with fault_points(Step.OPEN_ROUND):
             context.ledger.open_round(number, specs, plan.as_dict(), memory, granted)

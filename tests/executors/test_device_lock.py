@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sweeper.executors.placement import DeviceLock, turns_on
+from sweeper.executors.placement import DeviceLock, device_locks
 
 WAIT_S = 10.0
 
@@ -50,5 +50,5 @@ def test_a_turn_that_fails_lets_the_next_begin() -> None:
 
 
 def test_devices_that_share_a_memory_share_its_turns() -> None:
-    assert len(set(turns_on(["gpu"] * 4))) == 4
-    assert len(set(turns_on(["cpu"] * 4))) == 1
+    assert len(set(device_locks(["gpu"] * 4))) == 4
+    assert len(set(device_locks(["cpu"] * 4))) == 1

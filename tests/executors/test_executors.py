@@ -16,9 +16,10 @@ import pytest
 
 from sweeper.config import StudyConfig, parse
 from sweeper.errors import SetupError
+from sweeper.executors.bucket_executors import BucketExecutors, open_executors
 from sweeper.executors.executor import Outcome, Work
-from sweeper.executors.fleet import Fleet, fleet
-from sweeper.executors.jax_setup import configure_jax, jax_restored, own_fraction
+from sweeper.executors.jax_setup import configure_jax, jax_restored
+from sweeper.executors.open_devices import own_fraction
 from sweeper.faults import VARIABLE
 from sweeper.results.events import BucketFinished, BucketStarted, Event
 from sweeper.results.timeline import Timeline
@@ -42,7 +43,7 @@ DASK = pytest.param("dask", marks=pytest.mark.slow)
 FEW = pytest.mark.parametrize("side", ["inline", "process", DASK, RAY], indirect=True)
 # places that can die, and are replaced
 MORTAL = ["process", DASK, RAY]
-Open = Callable[..., Fleet]
+Open = Callable[..., BucketExecutors]
 # what a class passes to its executor about its trials
 SETTINGS = '{"train.program":"supervised"}'
 
@@ -84,7 +85,7 @@ def config(side: str, request: pytest.FixtureRequest) -> StudyConfig:
 class Opened:
     """An executor, and what it reports."""
 
-    executor: Fleet
+    executor: BucketExecutors
     events: list[Event]
     timeline: Timeline
 
@@ -96,7 +97,7 @@ def opened_in(directory: Path, config: StudyConfig) -> Iterator[Opened]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
         data = prepared(config)
-        with fleet(config, data, run_dir, events.append, timeline=timeline) as executor:
+        with open_executors(config, data, run_dir, events.append, timeline=timeline) as executor:
             yield Opened(executor, events, timeline)
 
 
@@ -129,7 +130,7 @@ def opened(
 
 
 @pytest.fixture
-def mortal(config: StudyConfig, tmp_path: Path) -> Iterator[Fleet]:
+def mortal(config: StudyConfig, tmp_path: Path) -> Iterator[BucketExecutors]:
     """An executor of one test, which may damage it."""
     with opened_in(tmp_path, config) as opened:
         yield opened.executor
@@ -209,7 +210,7 @@ def test_a_place_reports_the_fraction_that_its_environment_carried(
 
 @pytest.mark.parametrize("side", MORTAL, indirect=True)
 def test_a_killed_worker_is_replaced_and_its_bucket_repeated(
-    mortal: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mortal: BucketExecutors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = tmp_path / "held"
     monkeypatch.setenv(VARIABLE, f"train:begin=hold:{held}@2")
@@ -240,7 +241,7 @@ def test_a_killed_worker_is_replaced_and_its_bucket_repeated(
     ],
 )
 def test_a_worker_killed_at_any_instant_is_replaced(
-    instant: str, mortal: Fleet, monkeypatch: pytest.MonkeyPatch
+    instant: str, mortal: BucketExecutors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, f"{instant}=kill@2")
     expected = next(mortal.train([work(0, 0)])).lanes[0]
@@ -254,7 +255,7 @@ def test_a_worker_killed_at_any_instant_is_replaced(
 
 @pytest.mark.parametrize("side", ["process", DASK, RAY], indirect=True)
 def test_workers_that_cannot_start_end_the_study_without_failed_trials(
-    mortal: Fleet, monkeypatch: pytest.MonkeyPatch
+    mortal: BucketExecutors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "worker.start:begin=raise:EIO")
     told = (

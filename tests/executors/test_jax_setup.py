@@ -17,7 +17,12 @@ import pytest
 from sweeper import api
 from sweeper.config.jax_pins import overridden, pins
 from sweeper.errors import SetupError
-from sweeper.executors.jax_setup import check_kept, configure_jax, jax_restored, keep_configured
+from sweeper.executors.jax_setup import (
+    check_settings_unchanged,
+    configure_jax,
+    jax_restored,
+    keep_configured,
+)
 from tests.in_process import study_in, trained
 from tests.preflight.test_program_rules import PROGRAMS
 from tests.small_studies import DIGITS, bent
@@ -109,6 +114,23 @@ def test_a_study_of_edition_1_keeps_the_settings_that_change_results() -> None:
         assert not jax.config.jax_debug_nans  # type: ignore[attr-defined]
 
 
+def test_a_study_whose_edition_needs_other_settings_is_refused_during_training() -> None:
+    with own_settings({"jax_threefry_partitionable": False}), jax_restored():
+        configure_jax("float32", edition=1)
+        with jax_restored():
+            with pytest.raises(SetupError, match="with JAX set to the settings of another edition"):
+                configure_jax("float32")
+            keep_configured()
+            assert not jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
+
+
+def test_studies_of_editions_with_the_same_settings_train_together() -> None:
+    with jax_restored():
+        configure_jax("float32", edition=2)
+        with jax_restored():
+            configure_jax("float32")
+
+
 def test_settings_changed_by_user_code_in_training_are_restored() -> None:
     with jax_restored():
         configure_jax("float32")
@@ -120,10 +142,10 @@ def test_settings_changed_by_user_code_in_training_are_restored() -> None:
 def test_user_code_that_changes_settings_when_it_is_called_is_refused() -> None:
     with jax_restored():
         configure_jax("float32")
-        check_kept()
+        check_settings_unchanged()
         jax.config.update("jax_enable_x64", True)
         with pytest.raises(SetupError, match="sets jax_enable_x64 when it is called"):
-            check_kept()
+            check_settings_unchanged()
 
 
 def test_a_context_manager_around_a_study_is_refused_by_name() -> None:

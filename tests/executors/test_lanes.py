@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sweeper.executors.lanes import _stacked, judged_columns, result
+from sweeper.executors.lanes import _stacked, judged_columns, record_of
 from sweeper.programs.data_spec import blank_of, is_blank
 from sweeper.programs.program import State
 from sweeper.programs.segment import Segment
@@ -23,7 +23,7 @@ def measured(rows: list[list[float]], objective: str) -> LaneRecord:
     curve = np.vstack([np.zeros((1, 3)), rows])
     segment = Segment(state, jnp.asarray(curve[None]), jnp.asarray([[0.5]]))
     lane = Lane(7, 1, len(curve), "")
-    return result(lane, segment, slice(0, 1), judged_columns(METRICS, objective), 19, PLACE)
+    return record_of(lane, segment, slice(0, 1), judged_columns(METRICS, objective), 19, PLACE)
 
 
 def test_an_undefined_metric_does_not_end_a_trial() -> None:

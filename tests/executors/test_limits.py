@@ -9,7 +9,12 @@ import jax
 import pytest
 
 from sweeper.config import parse
-from sweeper.executors.memory_ladder import Limit, ProgramTooLargeError, is_out_of_memory, limit_on
+from sweeper.executors.memory_fallback import (
+    Limit,
+    ProgramTooLargeError,
+    is_out_of_memory,
+    limit_on,
+)
 from tests.small_studies import DIGITS
 
 

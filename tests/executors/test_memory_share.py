@@ -19,7 +19,7 @@ from pathlib import Path
 before = dict(os.environ)
 from sweeper.config import parse
 from sweeper.executors.claims import claim_devices
-from sweeper.executors.jax_setup import own_fraction
+from sweeper.executors.open_devices import own_fraction
 
 for fraction in (0.5, 0.3):
     settings = ["execution.workers=0", f"execution.memory_fraction={fraction}"]

@@ -35,25 +35,25 @@ def test_sixteen_buckets_per_device_are_balanced_within_a_tenth(
     case: tuple[int, list[float]],
 ) -> None:
     devices, seconds = case
-    loads, taken, compiled = DeviceQueues(devices), [0.0] * devices, program("a", 0.0)
+    queues, taken, compiled = DeviceQueues(devices), [0.0] * devices, program("a", 0.0)
     for number, spent in enumerate(sorted(seconds, reverse=True)):
-        taken[loads.place(work(number, spent, compiled))] += spent
+        taken[queues.place(work(number, spent, compiled))] += spent
 
     assert max(taken) <= 1.1 * min(taken)
 
 
 def test_buckets_of_unknown_cost_take_devices_in_turn() -> None:
-    loads, compiled = DeviceQueues(3), program("a", 0.0)
+    queues, compiled = DeviceQueues(3), program("a", 0.0)
 
-    placed = [loads.place(work(number, None, compiled)) for number in range(6)]
+    placed = [queues.place(work(number, None, compiled)) for number in range(6)]
     assert placed == [0, 1, 2, 0, 1, 2]
 
 
 def test_classes_slow_to_compile_stay_on_their_device() -> None:
-    loads, classes = DeviceQueues(2), [program(name, 1.0) for name in "ab"]
+    queues, classes = DeviceQueues(2), [program(name, 1.0) for name in "ab"]
     works = [work(number, 0.1, classes[number % 2]) for number in range(12)]
 
-    assert [loads.place(one) for one in works] == [0, 1] * 6
+    assert [queues.place(one) for one in works] == [0, 1] * 6
 
 
 def test_a_class_goes_to_the_device_that_has_it_in_the_cache() -> None:
@@ -61,20 +61,20 @@ def test_a_class_goes_to_the_device_that_has_it_in_the_cache() -> None:
     alone, shared = DeviceQueues(2), DeviceQueues(2, is_shared=True)
 
     assert alone.place_class(compiled) == 0
-    alone.compiled(compiled, 0)
+    alone.end_compiling(compiled, 0)
     assert [alone.place(work(number, 1.0, compiled)) for number in range(4)] == [0] * 4
     assert shared.place_class(compiled) == 0
     assert [shared.place(work(number, 90.0, compiled)) for number in range(3)] == [1, 1, 0]
 
 
 def test_finished_buckets_no_longer_count() -> None:
-    loads, compiled = DeviceQueues(2), program("a", 5.0)
+    queues, compiled = DeviceQueues(2), program("a", 5.0)
     first = work(0, 5.0, compiled)
-    assert loads.place(first) == 0
-    loads.compiled(compiled, 0)
-    assert loads.place(work(1, 6.0, compiled)) == 0  # 5 s to wait there, 5 s to compile elsewhere
-    assert loads.place(work(2, 1.0, compiled)) == 1
-    loads.trained(first, 0)
-    loads.trained(work(1, 6.0, compiled), 0)
+    assert queues.place(first) == 0
+    queues.end_compiling(compiled, 0)
+    assert queues.place(work(1, 6.0, compiled)) == 0  # 5 s to wait there, 5 s to compile elsewhere
+    assert queues.place(work(2, 1.0, compiled)) == 1
+    queues.end_training(first, 0)
+    queues.end_training(work(1, 6.0, compiled), 0)
 
-    assert loads.place(work(3, 1.0, compiled)) == 0
+    assert queues.place(work(3, 1.0, compiled)) == 0

@@ -142,7 +142,7 @@ def kept_model(study: Bench, trial: TrialSpec, path: Path) -> Any:
     settings = study.config.settings_of(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
     return eqx.tree_deserialise_leaves(
-        path, program.saver.model(program.init(trial.number, settings))
+        path, program.saver.model(program.layout.init(trial.number, settings))
     )
 
 

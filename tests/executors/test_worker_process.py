@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +30,6 @@ from sweeper.executors.worker_process import (
     GoneError,
     OverdueError,
     WorkerProcess,
-    _close_first,
 )
 from sweeper.process import die_with
 from tests.processes import ROOT, is_alive
@@ -309,22 +308,3 @@ def test_too_few_file_descriptors_for_a_worker_are_an_os_error(
     monkeypatch.setattr(popen_loky_posix, "os", NoPipes())
     with pytest.raises(OSError, match="Too many open files"):
         WorkerProcess(begin, "", {}, tmp_path / "worker-0.log")
-
-
-def test_a_connection_is_closed_once_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = Pipe(duplex=False)
-    closed: list[int] = []
-
-    def close(handle: int) -> None:
-        closed.append(handle)
-        writer.close()  # as the thread that waits for the end of the connection
-
-    handle = writer.fileno()
-    with monkeypatch.context() as patched:
-        patched.setattr("sweeper.executors.worker_process.os.close", close)
-        _close_first(writer)
-    assert closed == [handle]
-    os.close(handle)
-    with pytest.raises(EOFError):
-        reader.recv()
-    reader.close()

@@ -502,7 +502,7 @@ def test_a_lane_equals_the_trial_in_plain_flax(bench: Bench) -> None:
     config, data, trial = bench.config, bench.data, spec(5, lr=1e-3)
     settings = config.settings_of(trial.params)
     program = Programs(data_spec(config, data)).exact(settings)
-    start: Any = program.saver.model(program.init(trial.number, settings, 0))
+    start: Any = program.saver.model(program.layout.init(trial.number, settings, 0))
     made = load_function("flax_nets:Plain", config.base_dir)(64, 10, 8, nnx.Rngs(0))
     net = Held(jax.tree.map(jnp.asarray, start.params), nnx.split(made, nnx.Param)[0])
     mask = jax.tree_util.tree_map_with_path(lambda path, _: "kernel" in str(path[-1]), net)

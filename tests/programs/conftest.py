@@ -16,7 +16,7 @@ from sweeper.executors.executor import Outcome, Work
 from sweeper.executors.trainer import Trainer
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
-from sweeper.scheduler.lattice import Sizes, format_sizes
+from sweeper.scheduler.lattice import PartSize, Sizes, format_sizes
 from sweeper.scheduler.signature import canonical, compiled_in, short_hash
 from sweeper.trial import Scalar, TrialSpec
 from tests.in_process import prepared
@@ -77,8 +77,8 @@ class Bench:
         settings = f"[{','.join(branches)}]" if switched else own[0]
         sizes: Sizes = ()
         if isinstance(padded_to, Mapping):
-            sizes = tuple((part, *size) for part, size in padded_to.items())
-            padded_to = max(w for _, w, _ in sizes), max(d for _, _, d in sizes)
+            sizes = tuple(PartSize(part, *size) for part, size in padded_to.items())
+            padded_to = max(size.width for size in sizes), max(size.depth for size in sizes)
         width, depth = padded_to or (None, None)
         program = ProgramClass(
             class_id=short_hash(lane_loop, capacity, settings, width, depth, sizes, run_widths),

@@ -62,7 +62,7 @@ def first_net(bench: Bench, trial: TrialSpec) -> Net:
     """The network before its first step."""
     settings = bench.config.settings_of(trial.params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
-    start: Any = program.saver.model(program.init(trial.number, settings))
+    start: Any = program.saver.model(program.layout.init(trial.number, settings))
     return Net(linears_of(start), ACTIVATIONS[settings.model.activation])
 
 

@@ -141,7 +141,7 @@ def first_nets(study: Bench, of: TrialSpec, replicate: int) -> dict[str, Net]:
     """The parts before the first step."""
     settings = study.config.settings_of(of.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
-    start: Any = program.saver.model(program.init(of.number, settings, replicate))
+    start: Any = program.saver.model(program.layout.init(of.number, settings, replicate))
     activations = {"a": jax.nn.relu, "b": jnp.tanh, "c": jax.nn.relu}
     dropout = {"a": 0.0, "b": settings.model.parts["b"].dropout, "c": 0.0}
     return {

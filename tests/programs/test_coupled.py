@@ -123,7 +123,7 @@ def plain_nets(study: Bench, trial: TrialSpec, replicate: int) -> tuple[Net, Net
     """Generator and critic before their first step."""
     program = program_of(study, trial)
     settings = study.config.settings_of(trial.params)
-    start: Any = program.saver.model(program.init(trial.number, settings, replicate))
+    start: Any = program.saver.model(program.layout.init(trial.number, settings, replicate))
     return (
         Net(linears_of(start.parts["generator"]), jax.nn.relu),
         Net(linears_of(start.parts["critic"]), jnp.tanh),
@@ -355,7 +355,7 @@ def begun(study: Bench) -> tuple[Coupled, State, LaneParameters, Batch]:
     """The program at its first step."""
     program, settings = program_of(study, TRIAL), study.config.settings_of(TRIAL.params)
     lane = program.lane(TRIAL.number, settings)
-    state = program.begin(program.init(TRIAL.number, settings), lane)
+    state = program.begin(program.layout.init(TRIAL.number, settings), lane)
     return program, state, lane, Batch(study.data.x_train[:BATCH], study.data.y_train[:BATCH])
 
 

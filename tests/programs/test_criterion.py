@@ -37,7 +37,7 @@ def plain_run(bench: Bench, trial: TrialSpec, loss: Loss) -> tuple[list[float], 
     config, data = bench.config, bench.data
     settings = config.settings_of(trial.params)
     program = Programs(data_spec(config, data)).exact(settings)
-    start = program.saver.model(program.init(trial.number, settings))
+    start = program.saver.model(program.layout.init(trial.number, settings))
     parameters = [(jnp.asarray(one.weight), jnp.asarray(one.bias)) for one in start.layers]
 
     def outputs(parameters, x):

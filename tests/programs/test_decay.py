@@ -136,7 +136,7 @@ def test_a_lane_without_a_gradient_only_decays(tmp_path: Path) -> None:
     for trial, state in zip(trials, states, strict=True):
         settings = study.config.settings_of(trial.params)
         program = study.trainer.classes.programs.exact(settings)
-        old = named(program.saver.model(program.init(trial.number, settings)))
+        old = named(program.saver.model(program.layout.init(trial.number, settings)))
         new = named(program.saver.model(state))
         shrunk = (1 - 1e-2 * float(trial.params["weight_decay"])) ** steps
         for path, array in old.items():

@@ -28,7 +28,7 @@ PADDED = ProgramClass("id", "{}", "padded", "vmap", 1, "float32", 12, 3, padded_
 
 def shrunk(program: Alternating, settings: Settings) -> Any:
     """The part `a`, without its padding, after one step without a gradient."""
-    state, lane = program.init(0, settings), program.lane(0, settings)
+    state, lane = program.layout.init(0, settings), program.lane(0, settings)
     assert isinstance(state.model, dict)
     vector = jnp.asarray(state.model["a"])
     optimizer = program.optimizer_in("a", lane, 0)

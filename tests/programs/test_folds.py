@@ -51,7 +51,7 @@ def plain_losses(
 
     settings = study.config.settings_of(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
-    net = program.saver.model(program.init(trial.number, settings))
+    net = program.saver.model(program.layout.init(trial.number, settings))
     weights = [(jnp.asarray(layer.weight), jnp.asarray(layer.bias)) for layer in net.layers]
     optimizer = optax.adamw(settings.optimizer.lr, weight_decay=0.0)
 

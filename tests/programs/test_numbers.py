@@ -255,7 +255,7 @@ def begun(study: Bench, trial: TrialSpec) -> Any:
     """The model of a trial alone before its first step."""
     settings = study.config.settings_of(trial.params)
     program = Programs(data_spec(study.config, study.data)).exact(settings)
-    return program.saver.model(program.init(trial.number, settings))
+    return program.saver.model(program.layout.init(trial.number, settings))
 
 
 @pytest.mark.slow

@@ -324,7 +324,7 @@ def test_each_part_gets_its_own_loss(tmp_path: Path) -> None:
         data, settings = prepared(config), config.settings_of({"width": 4})
         program = Programs(data_spec(config, data)).exact(settings)
         lane = program.layout.lane(0, settings)
-        state = program.begin(program.init(0, settings), lane)
+        state = program.begin(program.layout.init(0, settings), lane)
         batch = Batch(data.x_train[:64], data.y_train[:64])
         after, losses = jax.jit(program.step)(state, batch, lane, 0)
         moved[name] = {part: after.model[part] - state.model[part] for part in "ab"}

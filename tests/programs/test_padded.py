@@ -95,7 +95,7 @@ def segment(
     work = study.work(specs, capacity=len(specs), **how)  # type: ignore[arg-type]
     settings = [study.config.settings_of(each.params) for each in specs]
     program = study.trainer.classes.programs.of_class(work.program, settings[0])
-    states = [program.init(s.number, its) for s, its in zip(specs, settings, strict=True)]
+    states = [program.layout.init(s.number, its) for s, its in zip(specs, settings, strict=True)]
     if nudge is not None:
         rng = np.random.default_rng(nudge)
         states = [State({"": _nudged(s.model[""], rng)}, s.optimizer, s.step) for s in states]

@@ -134,7 +134,7 @@ def plain_curve(
     program = Programs(data_spec(config, data)).exact(settings)
     net = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
-        program.saver.model(program.init(trial.number, settings)),
+        program.saver.model(program.layout.init(trial.number, settings)),
     )
     parameters = eqx.filter(net, eqx.is_inexact_array)
     undecayed = jax.tree.map(lambda _: False, parameters)

@@ -23,7 +23,7 @@ from sweeper.preflight.traced_arguments import decide_traced_arguments
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
-from sweeper.programs.program import Batch, State, restored
+from sweeper.programs.program import Batch, State, judged_state
 from sweeper.trial import TrialSpec, words
 from tests.programs.conftest import STUDY, Bench, spec
 from tests.programs.plain import compiled_hastily
@@ -86,7 +86,7 @@ def plain(bench: Bench, trial: TrialSpec) -> tuple[np.ndarray, list[Any]]:
     program: Any = Programs(data_spec(config, data)).exact(settings)
     both = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
-        program.saver.model(program.init(trial.number, settings)),
+        program.saver.model(program.layout.init(trial.number, settings)),
     )
     model, state = both.model, both.state
     parameters = eqx.filter(model, eqx.is_inexact_array)
@@ -160,7 +160,7 @@ def trained(bench: Bench, trial: TrialSpec, outcome: Outcome) -> Trained:
     lane = next(one for one in outcome.lanes if one.number == trial.number)
     file = LaneFile(bench.directory / lane.checkpoint, outcome.digests[lane.checkpoint])
     state = file.lane(trial.number, program.layout.abstract())
-    return Trained(lane.curve.values, state, program.saver.model(restored(state)))
+    return Trained(lane.curve.values, state, program.saver.model(judged_state(state)))
 
 
 def assert_close(found: Any, expected: Any) -> None:
@@ -258,7 +258,7 @@ def test_weights_of_rows_do_not_change_the_statistics(bench: Bench) -> None:
     settings = bench.config.settings_of(spec(0, mode="batch", **RATES).params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
     x, y, lane = bench.data.x_train[:64], bench.data.y_train[:64], program.layout.lane(0, settings)
-    begun = program.begin(program.init(0, settings), lane)
+    begun = program.begin(program.layout.init(0, settings), lane)
 
     @jax.jit
     def after(weights: Any) -> State:

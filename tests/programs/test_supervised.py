@@ -30,7 +30,7 @@ def plain_curve(bench: Bench, trial: TrialSpec, replicate: int = 0) -> NDArray[n
     settings = config.settings_of(trial.params)
     table, dropout = settings.model, settings.model.dropout
     program = Programs(data_spec(config, data)).exact(settings)
-    start = program.saver.model(program.init(trial.number, settings, replicate))
+    start = program.saver.model(program.layout.init(trial.number, settings, replicate))
     weights = [(layer.weight, layer.bias) for layer in start.layers]
     is_regression = settings.train.loss == "mse"
 

@@ -126,11 +126,11 @@ def test_packed_values_can_be_unpacked() -> None:
     packing = Packing(trees)
 
     for which, tree in enumerate(trees):
-        packed = packing.packed(tree)
+        packed = packing.pack(tree)
         assert {name: vector.shape for name, vector in packed.items()} == {
             name: leaf.shape for name, leaf in packing.abstract.items()
         }
-        found = packing.unpacked(packed, which)
+        found = packing.unpack(packed, which)
         assert jax.tree.structure(found) == jax.tree.structure(tree)
         assert jax.tree.all(jax.tree.map(np.array_equal, found, tree))
         assert jax.tree.map(lambda leaf: leaf.dtype, found) == jax.tree.map(

@@ -93,7 +93,7 @@ def plain_curve(bench: Bench, trial: TrialSpec) -> np.ndarray:
     settings = config.settings_of(trial.params)
     name, dropout = settings.train.loss, settings.model.dropout
     program = Programs(data_spec(config, data)).exact(settings)
-    start = program.saver.model(program.init(trial.number, settings))
+    start = program.saver.model(program.layout.init(trial.number, settings))
     named = ("w", "r", "s", "bias")
     net = {
         "layers": [

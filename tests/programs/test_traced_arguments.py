@@ -97,7 +97,7 @@ def test_a_saved_model_has_python_floats(bench: Bench) -> None:
     settings = bench.config.settings_of(TRIALS[0].params)
     program = Programs(data_spec(bench.config, bench.data)).exact(settings)
 
-    model = program.saver.model(program.init(0, settings))
+    model = program.saver.model(program.layout.init(0, settings))
 
     assert model.slope == 0.1
     assert type(model.slope) is float

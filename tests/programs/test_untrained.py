@@ -59,9 +59,9 @@ def test_untrained_arrays_are_carried_checkpointed_and_saved(
 
     path = tmp_path / "checkpoints" / "half"
     path.parent.mkdir()
-    digest = write_lanes(path, {(5, 0): after(program.init(5, settings), 0, 4).state})
+    digest = write_lanes(path, {(5, 0): after(program.layout.init(5, settings), 0, 4).state})
     half = LaneFile(path, digest).lane(5, program.abstract())
-    resumed, whole = after(half, 4, 14), after(program.init(5, settings), 0, 14)
+    resumed, whole = after(half, 4, 14), after(program.layout.init(5, settings), 0, 14)
 
     assert eqx.tree_equal(resumed.state, whole.state)
     rows = data.order.shape[2] * settings.train.batch_size

@@ -19,7 +19,7 @@ from sweeper.models.mlp import MlpShape
 from sweeper.models.mlp_network import MlpNetwork
 from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import LaneParameters
-from sweeper.programs.updates import updated
+from sweeper.programs.updates import apply_update
 from tests.programs.conftest import STUDY
 
 # float64: two compiled programs may round sums of the same numbers, up to 10, differently
@@ -53,7 +53,7 @@ def compiled(network: MlpNetwork, optimizer: str) -> Callable[..., Any]:
     ) -> PyTree:
         made = settings, lane, network, step
         loss = jnp.sum(gradients)
-        return updated(*made, gradients, moments, vector, loss, after=loss)
+        return apply_update(*made, gradients, moments, vector, loss, after=loss)
 
     return jax.jit(update)
 
@@ -139,7 +139,7 @@ def test_a_loss_that_is_not_finite_affects_every_parameter() -> None:
         ones = jnp.ones(network.vector.n_parameters)
         moments = optimizer_of(settings, lane.hparams, lane.traced, network, 0).init(ones)
         moved = [
-            updated(settings, lane, network, 0, ones, moments, ones, loss, after=loss)[0]
+            apply_update(settings, lane, network, 0, ones, moments, ones, loss, after=loss)[0]
             for loss in map(jnp.asarray, (1.0, np.inf, -np.inf, np.nan))
         ]
         for vector in moved[1:]:

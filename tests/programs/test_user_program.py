@@ -25,7 +25,7 @@ from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program
-from sweeper.programs.user_program import Own
+from sweeper.programs.user_program import UserDefined
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import Member, TrialSpec, words
@@ -146,7 +146,7 @@ def plain_model(bench: Bench, trial: TrialSpec, member: Member) -> list[Any]:
     program = exact(bench, trial)
     model = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
-        program.saver.model(program.init(trial.number, settings, member.replicate)),
+        program.saver.model(program.layout.init(trial.number, settings, member.replicate)),
     )
     rows = data.training_rows(member.fold)
     order = epoch_order(config.study.seed, member.replicate, 30, len(rows), 64)
@@ -592,9 +592,9 @@ def test_a_class_gets_the_properties_of_the_data_that_it_names(tmp_path: Path) -
         check_program(config, data)
         settings = config.settings_of({})
         program = Programs(data_spec(config, data)).exact(settings)
-        assert isinstance(program, Own)
+        assert isinstance(program, UserDefined)
         lane = program.lane(0, settings)
-        state = program.init(0, settings)
+        state = program.layout.init(0, settings)
         given = program.evaluated_by_user(state, Batch(data.x_val, data.y_val), lane)
         price = np.mean(data.y_val * data.y_scale[0] + data.y_mean[0])
         np.testing.assert_allclose(given["loss"], price, rtol=1e-12)

@@ -14,7 +14,7 @@ from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import DataSizes, Forecast, forecast, traced_structure
 from sweeper.scheduler.lattice import EXACT
-from sweeper.scheduler.plan import LiveTrial, plan
+from sweeper.scheduler.plan import LiveTrial, plan_round
 from sweeper.scheduler.policy import policy_of
 from sweeper.scheduler.population import chances, partnered_share
 from sweeper.scheduler.signature import Structures
@@ -89,7 +89,7 @@ def test_a_tabm_keeps_exact_classes_if_the_recorded_forecast_has_no_lattice_for_
     params = {"width": 32, "depth": 2, "activation": "relu", "lr": 1e-3, "weight_decay": 0.1}
     specs = [TrialSpec(n, {**params, "width": w}, {}, 0) for n, w in enumerate((32, 32, 64))]
 
-    found = plan([LiveTrial(spec, 4) for spec in specs], (), structures, policy)
+    found = plan_round([LiveTrial(spec, 4) for spec in specs], (), structures, policy)
 
     assert sorted(known.strategy for known in found.classes) == ["exact", "exact"]
     assert all(bucket.predicted_train_s is None for bucket in found.buckets)
@@ -139,7 +139,7 @@ def test_the_requested_strategy_is_used(strategy: str) -> None:
     policy = policy_of(config, (), foreseen(config), 64)
     live = [trial(n, 16 << n % 4, 1 + n % 3) for n in range(24)]
 
-    found = plan(live, (), structures(config), policy)
+    found = plan_round(live, (), structures(config), policy)
 
     expected = {"auto": {"padded"}}.get(strategy, {strategy})
     assert {program.strategy for program in found.classes} == expected
@@ -153,7 +153,7 @@ def test_predicted_seconds_and_waste_are_those_of_the_cost_model() -> None:
     policy = policy_of(config, (), made, 64)
     (structure,) = {structures(config)(trial(0, 16, 2).spec)}
 
-    (bucket,) = plan([trial(0, 16, 2)], (), structures(config), policy).buckets
+    (bucket,) = plan_round([trial(0, 16, 2)], (), structures(config), policy).buckets
 
     best = made.best_class(structure)
     assert best is not None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sweeper.scheduler.lattice import (
     Cell,
     LatticeClass,
+    PartSize,
     Sizes,
     format_sizes,
     lattice,
@@ -223,12 +224,12 @@ BASE_S = 1.5
 
 
 def parts_compile_s(sizes: Sizes) -> float:
-    return BASE_S + 0.1 * sum(depth for *_, depth in sizes)
+    return BASE_S + 0.1 * sum(size.depth for size in sizes)
 
 
 def parts_lane_s(room: Sizes, own: Sizes) -> float:
     pairs = zip(room, own, strict=True)
-    return sum(0.01 * width * depth for (_, width, _), (*_, depth) in pairs)
+    return sum(0.01 * has.width * its.depth for has, its in pairs)
 
 
 @st.composite
@@ -236,7 +237,7 @@ def cells_of_parts(draw: st.DrawFn) -> list[Cell]:
     size = st.tuples(st.integers(1, 64), st.integers(1, 4))
     drawn = draw(st.lists(st.tuples(size, size), min_size=1, max_size=6, unique=True))
     return [
-        Cell((("a", *a), ("b", *b)), draw(st.floats(0.1, 40)), {"index": index})
+        Cell((PartSize("a", *a), PartSize("b", *b)), draw(st.floats(0.1, 40)), {"index": index})
         for index, (a, b) in enumerate(drawn)
     ]
 
@@ -273,7 +274,7 @@ def test_no_cut_of_the_order_is_cheaper(found: list[Cell]) -> None:
 
 
 def test_sizes_survive_being_written_and_read() -> None:
-    sizes: Sizes = (("a", 128, 3), ("head_2", 32, 1))
+    sizes: Sizes = (PartSize("a", 128, 3), PartSize("head_2", 32, 1))
     assert format_sizes(sizes) == "a=128x3,head_2=32x1"
     assert sizes_in(format_sizes(sizes)) == sizes
     assert sizes_in("") == ()

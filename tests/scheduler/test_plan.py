@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sweeper.scheduler.capacity import LaneLoop, capacity_for
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import Forecast
-from sweeper.scheduler.plan import LiveTrial, Plan, Policy, plan
+from sweeper.scheduler.plan import LiveTrial, Plan, Policy, plan_round
 from sweeper.scheduler.signature import Structure
 from sweeper.trial import TrialSpec
 
@@ -61,7 +61,7 @@ policies = st.builds(
 
 @given(live_trials, policies)
 def test_each_trial_is_planned_once_within_capacity(live: list[LiveTrial], policy: Policy) -> None:
-    found = plan(live, (), structure_of, policy)
+    found = plan_round(live, (), structure_of, policy)
 
     assert Counter(n for b in found.buckets for n in b.numbers) == Counter(range(len(live)))
     capacity = {program.class_id: program.capacity for program in found.classes}
@@ -70,7 +70,7 @@ def test_each_trial_is_planned_once_within_capacity(live: list[LiveTrial], polic
 
 @given(live_trials, policies)
 def test_a_plan_survives_json(live: list[LiveTrial], policy: Policy) -> None:
-    found = plan(live, (), structure_of, policy)
+    found = plan_round(live, (), structure_of, policy)
 
     assert Plan.from_dict(json.loads(json.dumps(found.as_dict()))) == found
 
@@ -80,19 +80,19 @@ def test_the_order_of_trials_does_not_matter(live: list[LiveTrial], policy: Poli
     shuffled = live.copy()
     chance.shuffle(shuffled)
 
-    assert lanes(plan(shuffled, (), structure_of, policy)) == lanes(
-        plan(live, (), structure_of, policy)
+    assert lanes(plan_round(shuffled, (), structure_of, policy)) == lanes(
+        plan_round(live, (), structure_of, policy)
     )
 
 
 def test_traced_hyperparameters_never_split_a_bucket() -> None:
-    found = plan([trial(n, 16) for n in range(4)], (), structure_of, POLICY)
+    found = plan_round([trial(n, 16) for n in range(4)], (), structure_of, POLICY)
 
     assert [bucket.numbers for bucket in found.buckets] == [(0, 1, 2, 3)]
 
 
 def test_trials_without_a_matching_structure_train_in_a_process() -> None:
-    found = plan([trial(0, 16), trial(1, 16), trial(2, 99)], (), structure_of, POLICY)
+    found = plan_round([trial(0, 16), trial(1, 16), trial(2, 99)], (), structure_of, POLICY)
 
     sides = {bucket.numbers: bucket.side for bucket in found.buckets}
     assert sides == {(0, 1): "inline", (2,): "process"}
@@ -105,7 +105,7 @@ def test_a_class_in_a_process_runs_its_lanes_like_any_other(
 ) -> None:
     policy = replace(POLICY, lane_loop=lane_loop, members=3)
 
-    (program,) = plan([trial(0, 16)], (), structure_of, policy).classes
+    (program,) = plan_round([trial(0, 16)], (), structure_of, policy).classes
 
     assert (program.strategy, program.lane_loop, program.capacity) == ("process", lane_loop, 3)
 
@@ -113,15 +113,15 @@ def test_a_class_in_a_process_runs_its_lanes_like_any_other(
 def test_a_structure_that_will_occur_again_stays_in_a_thread() -> None:
     likely = replace(POLICY, trials_a_structure={"mlp": 4.0})
 
-    assert plan([trial(0, 16)], (), structure_of, likely).buckets[0].side == "inline"
+    assert plan_round([trial(0, 16)], (), structure_of, likely).buckets[0].side == "inline"
 
 
 def test_a_trial_keeps_its_class_when_the_others_have_ended() -> None:
-    first = plan([trial(0, 16), trial(1, 16)], (), structure_of, POLICY)
+    first = plan_round([trial(0, 16), trial(1, 16)], (), structure_of, POLICY)
     known = first.classes
     left = replace(trial(1, 16, done=5), class_id=known[0].class_id, checkpoint="file")
 
-    second = plan([left, trial(2, 16)], known, structure_of, POLICY)
+    second = plan_round([left, trial(2, 16)], known, structure_of, POLICY)
 
     assert second.classes == ()
     assert [bucket.numbers for bucket in second.buckets] == [(1, 2)]
@@ -130,7 +130,7 @@ def test_a_trial_keeps_its_class_when_the_others_have_ended() -> None:
 def test_a_round_ends_at_the_next_stop_or_with_the_trial() -> None:
     live = [trial(0, 16), trial(1, 16, done=5), trial(2, 16, done=15), trial(3, 16, epochs=3)]
 
-    (bucket,) = plan(live, (), structure_of, POLICY).buckets
+    (bucket,) = plan_round(live, (), structure_of, POLICY).buckets
 
     assert [(lane.epoch_from, lane.epoch_to) for lane in bucket.lanes] == [
         (0, 5),
@@ -144,7 +144,7 @@ def test_a_round_ends_at_the_next_stop_or_with_the_trial() -> None:
 def test_a_vmap_class_takes_its_capacity_from_the_ladder(count: int, capacity: int) -> None:
     side_by_side = replace(POLICY, lane_loop="vmap", strategy="exact")
 
-    found = plan([trial(n, 16) for n in range(count)], (), structure_of, side_by_side)
+    found = plan_round([trial(n, 16) for n in range(count)], (), structure_of, side_by_side)
 
     assert [program.capacity for program in found.classes] == [capacity]
 
@@ -152,7 +152,7 @@ def test_a_vmap_class_takes_its_capacity_from_the_ladder(count: int, capacity: i
 def test_the_longest_buckets_come_first() -> None:
     live = [trial(n, width) for n, width in enumerate([8, 8, 64, 64, 32, 32])]
 
-    found = plan(live, (), structure_of, POLICY)
+    found = plan_round(live, (), structure_of, POLICY)
 
     assert [bucket.numbers for bucket in found.buckets] == [(2, 3), (4, 5), (0, 1)]
 
@@ -173,7 +173,7 @@ def test_trials_with_different_epochs_are_separated_only_if_they_would_wait(
 
     live = [trial(number, 16, done=done) for number, done in enumerate((5, 0, 5))]
 
-    found = plan(live, (), phased, replace(POLICY, lane_loop=lane_loop))
+    found = plan_round(live, (), phased, replace(POLICY, lane_loop=lane_loop))
 
     (buckets,) = lanes(found).values()
     assert buckets == expected

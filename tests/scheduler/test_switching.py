@@ -15,7 +15,7 @@ from sweeper.config import parse
 from sweeper.scheduler.classes import LiveTrial, Plan, Policy, ProgramClass, Switching
 from sweeper.scheduler.cost import shipped
 from sweeper.scheduler.forecast import Forecast
-from sweeper.scheduler.plan import plan
+from sweeper.scheduler.plan import plan_round
 from sweeper.scheduler.population import one_of_each
 from sweeper.scheduler.signature import Structure, canonical, may_draw
 from sweeper.scheduler.switching import MAX_BRANCHES, branch_settings, longest_s, spread
@@ -54,7 +54,7 @@ def widths(program: ProgramClass) -> list[int]:
 
 
 def test_trials_of_several_structures_are_one_bucket_of_one_class() -> None:
-    found = plan(live(8, 32, 16, 8), (), structure_of, POLICY)
+    found = plan_round(live(8, 32, 16, 8), (), structure_of, POLICY)
 
     (program,) = found.classes
     assert (program.strategy, program.lane_loop, program.capacity) == ("switch", "map", 8)
@@ -65,9 +65,9 @@ def test_trials_of_several_structures_are_one_bucket_of_one_class() -> None:
 
 
 def test_known_classes_are_joined_and_missing_ones_are_made() -> None:
-    (known,) = plan(live(8, 16), (), structure_of, POLICY).classes
+    (known,) = plan_round(live(8, 16), (), structure_of, POLICY).classes
 
-    found = plan(live(16, 64, 8), [known], structure_of, POLICY)
+    found = plan_round(live(16, 64, 8), [known], structure_of, POLICY)
 
     assert [widths(program) for program in found.classes] == [[64]]
     placed = {number: bucket.class_id for bucket in found.buckets for number in bucket.numbers}
@@ -78,17 +78,17 @@ def test_a_small_space_is_compiled_into_one_class_that_is_planned_once() -> None
     space = tuple({"width": width, "rows": 64} for width in (8, 16, 32))
     policy = replace(POLICY, switching=Switching(space, 6))
 
-    (first,) = plan(live(16), (), structure_of, policy).classes
+    (first,) = plan_round(live(16), (), structure_of, policy).classes
 
     assert widths(first) == [32, 16, 8]
-    assert plan(live(8, 32), [first], structure_of, policy).classes == ()
+    assert plan_round(live(8, 32), [first], structure_of, policy).classes == ()
 
 
 def test_devices_affect_predictions_but_not_classes() -> None:
     assert POLICY.switching is not None
     on_four = replace(POLICY, switching=replace(POLICY.switching, devices=4))
 
-    one, four = (plan(live(8, 16), (), structure_of, policy) for policy in (POLICY, on_four))
+    one, four = (plan_round(live(8, 16), (), structure_of, policy) for policy in (POLICY, on_four))
 
     assert one.classes == four.classes
 
@@ -96,7 +96,7 @@ def test_devices_affect_predictions_but_not_classes() -> None:
 def test_trials_with_different_rows_per_step_are_in_different_classes() -> None:
     trials = [*live(8), replace(live(8, 16, rows=32)[1])]
 
-    found = plan(trials, (), structure_of, POLICY)
+    found = plan_round(trials, (), structure_of, POLICY)
 
     assert sorted(map(widths, found.classes)) == [[8], [16]]
 
@@ -106,7 +106,7 @@ def test_trials_that_may_draw_random_numbers_are_in_separate_classes() -> None:
     trials = live(8, 16, 32)
     trials[1] = LiveTrial(TrialSpec(1, {"width": 16, "dropout": True}, {}, 0), 4)
 
-    found = plan(trials, (), structure_of, POLICY)
+    found = plan_round(trials, (), structure_of, POLICY)
 
     assert sorted(map(widths, found.classes)) == [[16], [32, 8]]
 
@@ -133,7 +133,7 @@ def test_the_compiled_settings_determine_whether_a_program_may_draw(
 
 
 def test_too_many_structures_to_compile_in_time_are_divided_evenly() -> None:
-    found = plan(live(*range(1, 2 * MAX_BRANCHES + 2)), (), structure_of, POLICY)
+    found = plan_round(live(*range(1, 2 * MAX_BRANCHES + 2)), (), structure_of, POLICY)
 
     assert [len(program.branches) for program in found.classes] == [11, 11, 11]
 

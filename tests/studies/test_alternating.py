@@ -84,7 +84,7 @@ def test_a_kept_model_predicts_what_its_row_says(results: Results) -> None:
     for row in kept.itertuples():
         settings = config.settings_of({"lr_fit": row.params_lr_fit, "fit_epochs": 1})
         program = Programs(data_spec(config, data)).exact(settings)
-        like = program.saver.model(program.init(int(row.trial_number), settings))
+        like = program.saver.model(program.layout.init(int(row.trial_number), settings))
         path = results.run_dir.root / str(row.model_path)
         outputs: Any = jax.vmap(eqx.tree_deserialise_leaves(path, like))(data.x_test)
 

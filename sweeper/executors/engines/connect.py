@@ -1,84 +1,37 @@
-"""Connects a study to its cluster, checks the workers there, and assigns cores to slots."""
+"""Connects a study to its cluster, and checks the workers there."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from sweeper.config import StudyConfig
 from sweeper.config.execution import EngineTable
-from sweeper.errors import Problem, SetupError
+from sweeper.errors import SetupError
+from sweeper.executors.engines.core_slots import CoreSlots, HostShare
 from sweeper.executors.engines.engine import AddressError, ClusterWorker, Engine
-from sweeper.executors.engines.handshake import Kinds, differences, make_survey, memory_shortage
+from sweeper.executors.engines.handshake import (
+    Kinds,
+    MachineReport,
+    differences,
+    make_survey,
+    memory_shortage,
+)
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
-from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
-from sweeper.executors.jax_setup import own_xla_threads
+from sweeper.executors.engines.worker_pool import EngineExecutor, WorkerPool
+from sweeper.executors.open_devices import own_xla_threads
 from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.models.by_value import by_value
 from sweeper.process import DISTRIBUTION
 from sweeper.results.events import Observer, Warned
 from sweeper.rundir import RunDir
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """Number `turn` of the slots on `host` that see the same `gpus`; `cores` from `first_core`."""
-
-    host: str
-    gpus: str
-    turn: int
-    first_core: int
-    cores: int
-
-
-class CoreSlots:
-    """Assigns each slot the first free seat, until it is returned.
-
-    A worker that comes back under its name before its old slot was returned keeps the old seat.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[str, Seat]] = {}
-
-    def take(self, key: str, worker: ClusterWorker, gpus: str) -> Seat:
-        """A seat for the slot of a worker with this key, on a host where it sees these `gpus`."""
-        _, seat = self._held.pop(worker.name, ("", None))
-        alike = worker.host, gpus, worker.cores
-        if seat is None or (seat.host, seat.gpus, seat.cores) != alike:
-            seat = self._free(worker, gpus)
-        self._held[worker.name] = key, seat
-        return seat
-
-    def give_back(self, key: str, worker: ClusterWorker) -> None:
-        """Free the seat of a slot, unless another slot already has it."""
-        holder, _ = self._held.get(worker.name, ("", None))
-        if holder == key:
-            del self._held[worker.name]
-
-    def _free(self, worker: ClusterWorker, gpus: str) -> Seat:
-        there = [seat for _, seat in self._held.values() if seat.host == worker.host]
-        turns = {seat.turn for seat in there if seat.gpus == gpus}
-        turn = next(turn for turn in range(len(turns) + 1) if turn not in turns)
-        return Seat(worker.host, gpus, turn, _first_core(there, worker.cores), worker.cores)
-
-
-def _first_core(taken: Iterable[Seat], cores: int) -> int:
-    """The first core from which enough cores are free."""
-    first = 0
-    for seat in sorted(taken, key=lambda seat: seat.first_core):
-        if seat.first_core >= first + cores:
-            break
-        first = max(first, seat.first_core + seat.cores)
-    return first
-
 
 # a worker answers when it is idle
 _ANSWER_S = 30.0
@@ -103,25 +56,25 @@ def connect_engine(
     table = config.execution.engine
     assert table is not None, "only called for studies that name one"
     engine = _engine(config, table)
-    roster = None
+    pool = None
     try:
         if engine.dashboard:
             _log.info("%s, its dashboard is at %s", engine.label, engine.dashboard)
         run_dir.shared_marker.write_text(uuid4().hex, encoding="utf-8")
         workers = config.execution.workers
-        roster = Roster(
+        pool = WorkerPool(
             engine,
-            _Joining(config, run_dir, engine, observer, start, data_bytes),
+            _SlotFactory(config, run_dir, engine, observer, start, data_bytes),
             lambda message: observer(Warned(message)),
             None if workers == "auto" else workers,
         )
-        roster.gather()
+        pool.gather()
     except BaseException:
-        if roster is not None:
-            roster.close()
+        if pool is not None:
+            pool.close()
         engine.close()
         raise
-    return EngineExecutor(engine, roster, config.execution.retries, observer)
+    return EngineExecutor(engine, pool, config.execution.retries, observer)
 
 
 def _engine(config: StudyConfig, table: EngineTable) -> Engine:
@@ -158,7 +111,7 @@ _NAMES = {"dask": "Dask's scheduler", "ray": "Ray"}
 _LIBRARIES = {"dask": "distributed", "ray": "ray"}
 
 
-class _Joining:
+class _SlotFactory:
     """Makes slots of workers that match this machine."""
 
     def __init__(
@@ -180,11 +133,11 @@ class _Joining:
         self._main = by_value(config)
         self._lock = threading.Lock()
         self._logs: dict[str, int] = {}
-        self._seats = CoreSlots()
+        self._core_slots = CoreSlots()
 
     @cached_property
-    def _here(self) -> dict[str, Any]:
-        return self._survey()
+    def _here(self) -> MachineReport:
+        return MachineReport(**self._survey())
 
     @cached_property
     def _kinds(self) -> Kinds:
@@ -196,15 +149,12 @@ class _Joining:
         Raises:
             SetupError: it does not match this machine; says how.
         """
-        there = self._engine.survey(key, self._survey, _ANSWER_S)
+        there = MachineReport(**self._engine.survey(key, self._survey, _ANSWER_S))
         fraction, most = self._config.execution.memory_fraction, self._config.execution.workers
         training = neighbours if most == "auto" else min(neighbours, most)
         problems = [
-            Problem(worker.name, "", f"it has {found}", hint)
-            for found, hint in (
-                *differences(self._here, there),
-                *memory_shortage(there, self._data_bytes, fraction, training),
-            )
+            *differences(worker.name, self._here, there),
+            *memory_shortage(worker.name, there, self._data_bytes, fraction, training),
         ]
         if problems:
             raise SetupError(problems)
@@ -212,15 +162,15 @@ class _Joining:
         with self._lock:
             for warning in self._kinds.new(worker.host, there):
                 self._observer(Warned(warning))
-            seat = self._seats.take(key, worker, there["gpus"])
-            return RemoteSlot(self._engine, key, worker, self._opening(worker, neighbours, seat))
+            share = self._core_slots.take(key, worker, there.gpus)
+            return RemoteSlot(self._engine, key, worker, self._opening(worker, neighbours, share))
 
     def leave(self, slot: RemoteSlot) -> None:
-        """Free the seat of a slot."""
+        """Free the share of a slot."""
         with self._lock:
-            self._seats.give_back(slot.key, slot.worker)
+            self._core_slots.give_back(slot.key, slot.worker)
 
-    def _opening(self, worker: ClusterWorker, neighbours: int, seat: Seat) -> Opening:
+    def _opening(self, worker: ClusterWorker, neighbours: int, share: HostShare) -> Opening:
         config, run_dir = self._config, self._run_dir
         log = self._logs.setdefault(worker.name, len(self._logs))
         return Opening(
@@ -238,9 +188,9 @@ class _Joining:
             ),
             log=run_dir.worker_log(log),
             memory_fraction=config.execution.memory_fraction,
-            turn=seat.turn,
+            turn=share.turn,
             neighbours=neighbours,
-            first_core=seat.first_core,
+            first_core=share.first_core,
             cores=worker.cores,
             variables={},
             trial_timeout_s=config.execution.trial_timeout_s,

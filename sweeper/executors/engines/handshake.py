@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.user_source import source_digests
-from sweeper.errors import size_text
+from sweeper.errors import Problem, size_text
 from sweeper.executors.devices import DRIVER, shares
 from sweeper.executors.environment import FLAGS
 from sweeper.process import DISTRIBUTION
@@ -18,6 +19,28 @@ from sweeper.rundir import RunDir
 _LIBRARIES = (DISTRIBUTION, "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "joblib")
 
 Survey = Callable[[], dict[str, Any]]
+"""Returns the fields of a `MachineReport`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReport:
+    """A machine, as far as it matters to a study; with another Python version only `python`.
+
+    `versions` are those of libraries, empty for a missing one. `source` is a digest of the source
+    files of sweeper, and `files` has one for each file that must be the same, or why it cannot be
+    read. `flags` are environment variables that change results. `gpus` are those that the worker
+    sees, and `gpu_models` the models of all.
+    """
+
+    python: str
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    source: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    processor: str = ""
+    gpus: str = ""
+    gpu_models: str = ""
+    memory_bytes: int | None = None
 
 
 def make_survey(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> Survey:
@@ -100,71 +123,70 @@ def make_survey(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> 
     return survey
 
 
-def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The differences that prevent training there, each with its fix."""
-    if here["python"] != there["python"]:
-        yield (
-            f"Python {there['python']}, here {here['python']}",
-            "use the same Python version there",
-        )
+def differences(worker: str, here: MachineReport, there: MachineReport) -> Iterator[Problem]:
+    """The differences that prevent training in a worker, which is on the machine `there`."""
+    if here.python != there.python:
+        found = f"it has Python {there.python}, here {here.python}"
+        yield Problem(worker, "", found, "use the same Python version there")
         return  # it was not asked for anything else
     install = "install the same version there"
-    for library, version in here["versions"].items():
-        found = there["versions"][library]
-        if found != version:
-            yield f"{library} {found or 'missing'}, here {version or 'missing'}", install
-    if not (there["source"] == here["source"] or there["versions"][DISTRIBUTION] == ""):
-        yield "the source files of sweeper differ", install
-    for flag, value in there["flags"].items():
-        if value and value != here["flags"][flag]:
+    for library, version in here.versions.items():
+        installed = there.versions[library]
+        if installed != version:
+            found = f"it has {library} {installed or 'missing'}, here {version or 'missing'}"
+            yield Problem(worker, "", found, install)
+    if not (there.source == here.source or there.versions[DISTRIBUTION] == ""):
+        yield Problem(worker, "", "it has the source files of sweeper differ", install)
+    for flag, value in there.flags.items():
+        if value and value != here.flags[flag]:
+            found = f"it has {flag} = {value!r}, here {here.flags[flag] or None!r}"
             hint = f"start it without {flag}, or start this program with the same value"
-            yield f"{flag} = {value!r}, here {here['flags'][flag] or None!r}", hint
-    for path, digest in here["files"].items():
-        if there["files"][path] != digest:
-            found = there["files"][path]
-            seen = f"({found})" if " " in found else "(different content)"
+            yield Problem(worker, "", found, hint)
+    for path, digest in here.files.items():
+        if there.files[path] != digest:
+            other = there.files[path]
+            seen = f"({other})" if " " in other else "(different content)"
+            found = f"it has the file {path} is not the same as here {seen}"
             hint = "put results.dir and the study's directory on a path that all machines share"
-            yield f"the file {path} is not the same as here {seen}", hint
+            yield Problem(worker, "", found, hint)
 
 
 def memory_shortage(
-    there: Mapping[str, Any], data_bytes: int, memory_fraction: float, workers: int
-) -> Iterator[tuple[str, str]]:
-    """Whether data does not fit into the share of each of `workers` workers there, with a fix.
+    worker: str, there: MachineReport, data_bytes: int, memory_fraction: float, n_workers: int
+) -> Iterator[Problem]:
+    """Whether data does not fit into the share of each of `n_workers` workers `there`.
 
     Each reads the data before it moves any of it to its device; whether programs fit is checked in
     the worker, once the device is open.
     """
-    whole_bytes = there.get("memory_bytes")
-    share_bytes = (
-        None
-        if whole_bytes is None
-        else int(whole_bytes * shares(memory_fraction, 0, workers).worker)
-    )
-    if share_bytes is not None and data_bytes > share_bytes:
-        whose = f"each of {workers} workers there" if workers > 1 else "a worker there"
+    if there.memory_bytes is None:
+        return
+    share_bytes = int(there.memory_bytes * shares(memory_fraction, 0, n_workers).worker)
+    if data_bytes > share_bytes:
+        whose = f"each of {n_workers} workers there" if n_workers > 1 else "a worker there"
         taken, share = size_text(data_bytes), size_text(share_bytes)
-        yield (
-            f"too little memory: the data takes {taken}, but {whose} has {share}",
+        found = f"it has too little memory: the data takes {taken}, but {whose} has {share}"
+        hint = (
             "start fewer workers there, drop columns or rows, or write a larger "
-            "execution.memory_fraction",
+            "execution.memory_fraction"
         )
+        yield Problem(worker, "", found, hint)
 
 
 class Kinds:
     """The kinds of processors and GPUs seen so far."""
 
-    def __init__(self, here: Mapping[str, Any]) -> None:
-        self._processors = {here["processor"]}
-        self._here = here["processor"]
+    def __init__(self, here: MachineReport) -> None:
+        self._processors = {here.processor}
+        self._here = here.processor
         self._gpus: dict[str, str] = {}
 
-    def new(self, host: str, there: Mapping[str, Any]) -> Iterator[str]:
+    def new(self, host: str, there: MachineReport) -> Iterator[str]:
         """Warnings that last digits may differ on a host, once per kind of processor or GPU.
 
         This machine does not train, so GPUs are compared with those of the first host that has any.
         """
-        processor, gpus = there["processor"], there["gpu_models"]
+        processor, gpus = there.processor, there.gpu_models
         if processor not in self._processors:
             self._processors.add(processor)
             than = f"this machine ({self._here})"

@@ -32,7 +32,7 @@ _SOON_S = 0.1
 _GATHER_S = 10.0
 _PATIENCE_S = 120.0
 # how often in a row the engine may fail to answer
-_MAX_SILENCES = 3
+_MAX_FAILED_POLLS = 3
 # a later answer is unlikely to come soon, so another worker is asked too
 _PROMPT_S = 5.0
 _ASKED_AT_ONCE = 16
@@ -42,7 +42,7 @@ _MAX_THREADS = 1024
 _log = logging.getLogger("sweeper")
 
 
-class Joining(Protocol):
+class SlotFactory(Protocol):
     """Makes slots of workers."""
 
     def join(self, key: str, worker: ClusterWorker, neighbours: int) -> RemoteSlot:
@@ -58,7 +58,7 @@ class Joining(Protocol):
         ...
 
 
-class Roster:
+class WorkerPool:
     """Hands out slots, at most `most` at once if given.
 
     `warn` is called with workers that are refused while a study runs. Workers that have not
@@ -68,29 +68,29 @@ class Roster:
     def __init__(
         self,
         engine: Engine,
-        joining: Joining,
+        slot_factory: SlotFactory,
         warn: Callable[[str], None],
         most: int | None,
         prompt_s: float = _PROMPT_S,
     ) -> None:
         self._engine = engine
-        self._joiner = joining
+        self._slot_factory = slot_factory
         self._warn = warn
         self._most = sys.maxsize if most is None else most
         self._prompt_s = prompt_s
         self._changed = threading.Condition()
         self._slots: dict[str, RemoteSlot] = {}
         self._free: list[RemoteSlot] = []
-        # since when they have been asked, and how often in vain
+        # since when they have been asked, and how often that failed
         self._joining: dict[str, float] = {}
-        self._vain: Counter[str] = Counter()
+        self._failed_joins: Counter[str] = Counter()
         self._refused: set[str] = set()
         self._asking = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="joining")
         self._has_begun = False
         self._end: SetupError | None = None
         self._is_closed = False
         self._alone_since = time.monotonic()
-        self._silences = 0
+        self._failed_polls = 0
         self._watching = threading.Thread(target=self._watch, daemon=True)
 
     def gather(self) -> None:
@@ -115,7 +115,7 @@ class Roster:
                     hint = "start some, then try again"
                     raise SetupError(Problem(self._engine.label, "", "it has no workers", hint))
                 time.sleep(_SOON_S)
-            elif not self._slots and all(self._vain[key] for key in workers):
+            elif not self._slots and all(self._failed_joins[key] for key in workers):
                 found = "its workers are busy with other work, and none has answered"
                 raise SetupError(Problem(self._engine.label, "", found, "wait, or free one"))
         self._has_begun = True
@@ -147,7 +147,7 @@ class Roster:
     def lose(self, slot: RemoteSlot) -> None:
         """Remove a slot that was taken and is gone; if it comes back, it is a new one."""
         self._engine.drop(slot.key)  # before another worker can get its key
-        self._joiner.leave(slot)
+        self._slot_factory.leave(slot)
         with self._changed:
             del self._slots[slot.key]
             self._alone_since = time.monotonic()
@@ -191,10 +191,10 @@ class Roster:
     def _look(self) -> None:
         try:
             workers = self._engine.workers()
-            self._silences = 0
+            self._failed_polls = 0
         except EngineGoneError:
-            self._silences += 1
-            if self._silences >= _MAX_SILENCES:
+            self._failed_polls += 1
+            if self._failed_polls >= _MAX_FAILED_POLLS:
                 raise
             return
         with self._changed:
@@ -214,7 +214,9 @@ class Roster:
         with self._changed:
             now = time.monotonic()
             known = {*self._slots, *self._joining, *self._refused}
-            new = sorted((key for key in workers if key not in known), key=self._vain.__getitem__)
+            new = sorted(
+                (key for key in workers if key not in known), key=self._failed_joins.__getitem__
+            )
             prompt = sum(now - since < self._prompt_s for since in self._joining.values())
             room = max(0, self._most - len(self._slots) - prompt)
             del new[room:]
@@ -234,15 +236,15 @@ class Roster:
         slot, has_joined = None, False
         try:
             if self._has_room():
-                slot = self._joiner.join(key, worker, neighbours)
+                slot = self._slot_factory.join(key, worker, neighbours)
                 has_joined = self._add(slot)
         except (LostError, BusyError) as error:
-            self._vain[key] += 1
+            self._failed_joins[key] += 1
             _log.debug("%s has not joined yet: %r", worker.name, error)
         except EngineGoneError:  # it may be back soon, or the watch notices that it is not
             if not self._has_begun:
                 raise
-            self._vain[key] += 1
+            self._failed_joins[key] += 1
         except SetupError as error:
             if not self._has_begun:
                 raise
@@ -251,13 +253,13 @@ class Roster:
         except Exception as error:  # an engine may lose a worker while it is asked
             if not self._has_begun:
                 raise
-            self._vain[key] += 1
+            self._failed_joins[key] += 1
             _log.info("%s has not joined yet: %r", worker.name, error)
         finally:
             if not has_joined:
                 self._engine.drop(key)
                 if slot is not None:
-                    self._joiner.leave(slot)
+                    self._slot_factory.leave(slot)
             with self._changed:
                 del self._joining[key]
 
@@ -285,9 +287,9 @@ class Roster:
 class Lease:
     """A slot for all tries of one bucket, as soon as one is free; replaced only if it is lost."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
-        self.slot: RemoteSlot | None = roster.take()
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        self.slot: RemoteSlot | None = pool.take()
 
     @property
     def place(self) -> str:
@@ -303,13 +305,13 @@ class Lease:
             SetupError: as there, or the cluster is gone.
         """
         while True:
-            slot = self.slot = self.slot or self._roster.take()
+            slot = self.slot = self.slot or self._pool.take()
             try:
                 return slot.attempt(work)
             except WorkerLostError as lost:
-                self._roster.lose(slot)
+                self._pool.lose(slot)
                 self.slot = None
-                self._roster.check_open()
+                self._pool.check_open()
                 if not isinstance(lost, WorkerGivenUpError):
                     raise
                 _log.info("%s; its bucket goes to another worker", lost.how)
@@ -317,15 +319,15 @@ class Lease:
     def end(self) -> None:
         """Free the slot for others."""
         if self.slot is not None:
-            self._roster.give_back(self.slot)
+            self._pool.give_back(self.slot)
 
 
 class EngineExecutor:
-    """Trains buckets in the free slots of `roster`."""
+    """Trains buckets in the free slots of `pool`."""
 
-    def __init__(self, engine: Engine, roster: Roster, retries: int, observer: Observer) -> None:
+    def __init__(self, engine: Engine, pool: WorkerPool, retries: int, observer: Observer) -> None:
         self._engine = engine
-        self._roster = roster
+        self._pool = pool
         self._retries = retries
         self._observer = observer
         self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="engine")
@@ -336,12 +338,12 @@ class EngineExecutor:
 
     def close(self) -> None:
         """End all work for this study on the cluster at once."""
-        self._roster.close()
+        self._pool.close()
         self._engine.close()
         self._threads.shutdown(cancel_futures=True)
 
     def _train(self, work: Work) -> Outcome:
-        lease = Lease(self._roster)
+        lease = Lease(self._pool)
         try:
             return train_observed(work, lease.place, lease.attempt, self._retries, self._observer)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ import cloudpickle
 import pytest
 
 from sweeper.config import parse
-from sweeper.executors.engines.handshake import Kinds, differences, make_survey, memory_shortage
+from sweeper.errors import Problem
+from sweeper.executors.engines.handshake import (
+    Kinds,
+    MachineReport,
+    differences,
+    make_survey,
+    memory_shortage,
+)
 from sweeper.process import physical_bytes
 from sweeper.rundir import RunDir
 from tests.small_studies import DIGITS
@@ -26,14 +34,14 @@ def run_dir(tmp_path: Path) -> RunDir:
 
 
 @pytest.fixture
-def here(run_dir: RunDir) -> dict[str, Any]:
-    return make_survey(parse(DIGITS, Path("study.toml")), run_dir)()
+def here(run_dir: RunDir) -> MachineReport:
+    return MachineReport(**make_survey(parse(DIGITS, Path("study.toml")), run_dir)())
 
 
-def test_a_machine_matches_itself(here: dict[str, Any]) -> None:
-    assert list(differences(here, here)) == []
-    assert here["versions"]["jax"]
-    assert here["source"]
+def test_a_machine_matches_itself(here: MachineReport) -> None:
+    assert list(differences("worker", here, here)) == []
+    assert here.versions["jax"]
+    assert here.source
 
 
 def test_a_survey_runs_without_sweeper(run_dir: RunDir) -> None:
@@ -49,9 +57,10 @@ def test_a_survey_runs_without_sweeper(run_dir: RunDir) -> None:
     assert done.stdout.decode().strip() == str(sorted(survey()))
 
 
-def test_if_python_differs_nothing_else_is_reported(here: dict[str, Any]) -> None:
-    (told,) = differences(here, {"python": "3.99"})
-    assert told[0] == f"Python 3.99, here {here['python']}"
+def test_if_python_differs_nothing_else_is_reported(here: MachineReport) -> None:
+    (problem,) = differences("worker", here, MachineReport(python="3.99"))
+    assert problem.where == "worker"
+    assert problem.found == f"it has Python 3.99, here {here.python}"
 
 
 @pytest.mark.parametrize(
@@ -63,48 +72,49 @@ def test_if_python_differs_nothing_else_is_reported(here: dict[str, Any]) -> Non
     ],
 )
 def test_differences_are_named(
-    part: str, key: str, value: str, told: str, here: dict[str, Any]
+    part: str, key: str, value: str, told: str, here: MachineReport
 ) -> None:
-    there = {**here, part: {**here[part], key: value}}
-    ((found, hint),) = differences(here, there)
-    assert found.startswith(told)
-    assert hint
+    changed: Any = {part: {**getattr(here, part), key: value}}
+    (problem,) = differences("worker", here, replace(here, **changed))
+    assert problem.found.startswith(f"it has {told}")
+    assert problem.hint
 
 
-def test_different_source_of_the_same_version_is_reported(here: dict[str, Any]) -> None:
-    ((found, _),) = differences(here, {**here, "source": "00000000"})
-    assert found == "the source files of sweeper differ"
+def test_different_source_of_the_same_version_is_reported(here: MachineReport) -> None:
+    (problem,) = differences("worker", here, replace(here, source="00000000"))
+    assert problem.found == "it has the source files of sweeper differ"
 
 
 def test_a_run_directory_that_is_not_shared_is_reported(
-    here: dict[str, Any], run_dir: RunDir
+    here: MachineReport, run_dir: RunDir
 ) -> None:
     missing = {str(run_dir.shared_marker): "No such file or directory"}
-    ((found, hint),) = differences(here, {**here, "files": missing})
-    assert "meeting is not the same as here (No such file or directory)" in found
-    assert "results.dir" in hint
+    (problem,) = differences("worker", here, replace(here, files=missing))
+    assert "meeting is not the same as here (No such file or directory)" in problem.found
+    assert "results.dir" in problem.hint
 
 
 def test_a_machine_without_memory_for_the_data_is_reported() -> None:
-    there = {"memory_bytes": 10 * 2**20}
-    assert list(memory_shortage(there, 3 * 2**20, 0.8, 4)) == [
-        (
-            "too little memory: the data takes 3 MiB, but each of 4 workers there has 2 MiB",
+    there = MachineReport("3.11", memory_bytes=10 * 2**20)
+    assert list(memory_shortage("worker", there, 3 * 2**20, 0.8, 4)) == [
+        Problem(
+            "worker",
+            "",
+            "it has too little memory: the data takes 3 MiB, but each of 4 workers there has 2 MiB",
             "start fewer workers there, drop columns or rows, or write a larger "
             "execution.memory_fraction",
         )
     ]
 
 
-@pytest.mark.parametrize(
-    "there", [{"memory_bytes": 20 * 2**20}, {"memory_bytes": None}, {"python": "3.99"}]
-)
-def test_a_machine_with_enough_or_unknown_memory_is_not_reported(there: dict[str, Any]) -> None:
-    assert list(memory_shortage(there, 3 * 2**20, 0.8, 4)) == []
+@pytest.mark.parametrize("memory_bytes", [20 * 2**20, None])
+def test_a_machine_with_enough_or_unknown_memory_is_not_reported(memory_bytes: int | None) -> None:
+    there = MachineReport("3.11", memory_bytes=memory_bytes)
+    assert list(memory_shortage("worker", there, 3 * 2**20, 0.8, 4)) == []
 
 
-def test_a_machine_reports_its_memory(here: dict[str, Any]) -> None:
-    assert here["memory_bytes"] == physical_bytes()
+def test_a_machine_reports_its_memory(here: MachineReport) -> None:
+    assert here.memory_bytes == physical_bytes()
 
 
 def test_a_machine_reports_its_gpus(run_dir: RunDir, tmp_path: Path) -> None:
@@ -117,10 +127,10 @@ def test_a_machine_reports_its_gpus(run_dir: RunDir, tmp_path: Path) -> None:
 
 
 def test_each_kind_of_processor_and_gpu_is_reported_once() -> None:
-    kinds = Kinds({"processor": "epyc"})
+    kinds = Kinds(MachineReport("3.11", processor="epyc"))
 
     def told(host: str, processor: str, gpus: str) -> list[str]:
-        return list(kinds.new(host, {"processor": processor, "gpu_models": gpus}))
+        return list(kinds.new(host, MachineReport("3.11", processor=processor, gpu_models=gpus)))
 
     assert told("a", "epyc", "") == told("b", "epyc", "H200") == told("c", "epyc", "H200") == []
     assert told("d", "xeon", "T4") == [

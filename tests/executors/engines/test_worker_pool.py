@@ -23,7 +23,7 @@ from sweeper.executors.engines.engine import (
 )
 from sweeper.executors.engines.remote_slot import RemoteSlot
 from sweeper.executors.engines.remote_worker import Opening
-from sweeper.executors.engines.worker_pool import EngineExecutor, Roster
+from sweeper.executors.engines.worker_pool import EngineExecutor, WorkerPool
 from sweeper.executors.executor import Work
 from sweeper.results.events import Event, Warned
 from sweeper.scheduler.classes import Bucket
@@ -85,7 +85,7 @@ class Cluster:
 
 
 @dataclass
-class Joining:
+class SlotFactory:
     """Makes a slot of every worker that is neither refused nor busy."""
 
     cluster: Cluster
@@ -126,9 +126,9 @@ def opened(cluster: Cluster, events: list[Event]) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def open_it(most: int | None = None) -> EngineExecutor:
-            pool = Roster(
+            pool = WorkerPool(
                 cluster,
-                Joining(cluster),
+                SlotFactory(cluster),
                 lambda told: events.append(Warned(told)),
                 most,
                 prompt_s=0.1,
@@ -180,7 +180,7 @@ def test_released_slots_do_not_count_against_a_bucket(
     """As after a short loss of the connection: more losses than attempts for a trial."""
     cluster.come(*"abcdefg")
     executor = opened()
-    until(lambda: len(executor._roster._free) == 7)
+    until(lambda: len(executor._pool._free) == 7)
     cluster.given_up = {*"abcdef"}
     outcome = executor.submit(work(0)).result(timeout=10)
 
@@ -191,15 +191,15 @@ def test_released_slots_do_not_count_against_a_bucket(
 
 def test_lost_and_surplus_workers_leave(cluster: Cluster) -> None:
     cluster.come("a", "b")
-    joining = Joining(cluster, together=threading.Barrier(2))
-    pool = Roster(cluster, joining, lambda told: None, 1, prompt_s=0.0)
+    slot_factory = SlotFactory(cluster, together=threading.Barrier(2))
+    pool = WorkerPool(cluster, slot_factory, lambda told: None, 1, prompt_s=0.0)
     pool.gather()
-    until(lambda: len(joining.joined) == 2 and not pool._joining)
-    assert +joining.joined == Counter(pool._slots.keys())
+    until(lambda: len(slot_factory.joined) == 2 and not pool._joining)
+    assert +slot_factory.joined == Counter(pool._slots.keys())
     cluster.there.clear()
     until(lambda: not pool._slots)
     pool.close()
-    assert not +joining.joined
+    assert not +slot_factory.joined
 
 
 def test_a_slot_is_dropped_before_its_worker_can_be_taken_up_again(
@@ -209,9 +209,9 @@ def test_a_slot_is_dropped_before_its_worker_can_be_taken_up_again(
     cluster.come("a")
     executor = opened()
     there: list[bool] = []
-    cluster.dropping = lambda key: there.append(key in executor._roster._slots)
-    slot = executor._roster.take()
-    executor._roster.lose(slot)
+    cluster.dropping = lambda key: there.append(key in executor._pool._slots)
+    slot = executor._pool.take()
+    executor._pool.lose(slot)
     assert there == [True]
 
 
@@ -244,9 +244,9 @@ def test_busy_workers_join_when_they_are_free(cluster: Cluster, opened: Open) ->
     cluster.busy |= {"a", "b"}
     executor = opened(2)
     cluster.busy.clear()
-    until(lambda: len(executor._roster._slots) == 2)
+    until(lambda: len(executor._pool._slots) == 2)
     time.sleep(2 * BUSY_S)
-    assert len(executor._roster._slots) == 2, "no more than were asked for"
+    assert len(executor._pool._slots) == 2, "no more than were asked for"
 
 
 def test_a_cluster_whose_workers_are_all_busy_is_refused(cluster: Cluster, opened: Open) -> None:
@@ -285,9 +285,9 @@ def test_a_worker_whose_engine_was_briefly_gone_joins_later(
     executor = opened()
     cluster.cut_off.add("b")
     cluster.come("b")
-    until(lambda: executor._roster._vain["b"])
+    until(lambda: executor._pool._failed_joins["b"])
     cluster.cut_off.clear()
-    until(lambda: "b" in executor._roster._slots)
+    until(lambda: "b" in executor._pool._slots)
     assert not events
 
 

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from sweeper.config.search import CategoricalSearch, IntSearch
-from sweeper.scheduler.classes import (
-    Bucket,
-    Lane,
-    Plan,
-    ProgramClass,
-    Strategy,
-    class_name,
-    hardly_shared,
-    long_round,
-)
+from sweeper.scheduler.class_names import class_name
+from sweeper.scheduler.classes import ProgramClass, Strategy
 
 SEARCH = {
     "model.depth": IntSearch(type="int", low=1, high=4),
@@ -59,31 +50,3 @@ def program(strategy: Strategy, settings: object, **more: object) -> ProgramClas
 )
 def test_a_class_is_named_by_what_distinguishes_it(named: str, known: ProgramClass) -> None:
     assert class_name(known, SEARCH) == named
-
-
-def test_programs_that_hardly_any_trials_share_are_reported() -> None:
-    programs = tuple(program("exact", {"width": width}) for width in range(8))
-    lanes = tuple(Lane(number, 0, 1, "") for number in range(12))
-    plan = Plan(programs, (Bucket(0, "0f", "inline", lanes),))
-
-    warning = next(hardly_shared(plan, "auto"))
-    assert warning.startswith("8 programs for the 12 trials of round 1")
-    assert not [*hardly_shared(plan, "process")]
-    assert not [*hardly_shared(replace(plan, classes=programs[:7]), "auto")]
-
-
-def test_a_long_round_is_reported_with_a_number_of_epochs_that_shortens_it() -> None:
-    lanes = (Lane(0, 0, 100, ""), Lane(1, 0, 80, ""))
-    buckets = [Bucket(index, "0f", "inline", lanes, 1000.0) for index in range(6)]
-
-    (warning,) = long_round(Plan((), tuple(buckets)), 2)
-    assert warning == (
-        "round 1 may take 50 minutes, and a crash would lose all of it; "
-        "write schedule.round_epochs = 20 to commit about every 10 minutes"
-    )
-    assert not [*long_round(Plan((), tuple(buckets)), 6)]
-    (alone,) = long_round(Plan((), (replace(buckets[0], predicted_train_s=3000.0),)), 6)
-    assert "50 minutes" in alone
-    assert not [*long_round(Plan((), (replace(buckets[0], predicted_train_s=None),)), 1)]
-    short = Bucket(0, "0f", "inline", (Lane(0, 0, 1, ""),), 9000.0)
-    assert not [*long_round(Plan((), (short,)), 1)]

@@ -17,7 +17,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.user_errors import text_of
 from sweeper.errors import counted, size_text
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
-from sweeper.scheduler.capacity import Ceiling, halved, lowest
+from sweeper.scheduler.capacity import Ceiling, halve, lowest
 from sweeper.trial import Failure
 
 # how XLA's message starts if memory ran out; messages of a driver come later in it
@@ -114,7 +114,7 @@ class _Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
+class CapacityFallback:
     """How to try the lanes of a bucket, from the largest program that may fit downwards.
 
     Each trial has `members` lanes. `own` moves a trial to a program of its own structure, or
@@ -142,7 +142,7 @@ class Ladder:
                 outcomes.append(found)
                 continue
             shortages.append(found.message)
-            lower = halved(now.work.program.capacity, self.members)
+            lower = halve(now.work.program.capacity, self.members)
             if lower is not None:
                 capacity, left = lower, [now.work, *(waiting.work for waiting in tries)]
                 alone = lower == self.members and not found.is_predicted

@@ -12,7 +12,6 @@ from functools import partial
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.executors.claims import (
-    check_fits_workers,
     claim_devices,
     devices_of,
     gpus,
@@ -20,10 +19,11 @@ from sweeper.executors.claims import (
     n_workers,
     shares_of,
 )
+from sweeper.executors.data_memory import check_fits_workers
 from sweeper.executors.devices import worker_cpus, worker_environment
 from sweeper.executors.executor import Executor, Outcome, Work
-from sweeper.executors.jax_setup import own_fraction, own_xla_threads
-from sweeper.executors.placement import turns_on
+from sweeper.executors.open_devices import own_fraction, own_xla_threads
+from sweeper.executors.placement import device_locks
 from sweeper.executors.thread_executor import ThreadExecutor
 from sweeper.executors.trainer import Trainer
 from sweeper.executors.worker import StartFile, WorkerSetup
@@ -39,7 +39,7 @@ from sweeper.trial import Scalar
 
 
 @dataclass(slots=True)
-class Fleet:
+class BucketExecutors:
     """Sends each bucket of a plan to threads or workers, whichever exist.
 
     This decides where a bucket runs, never what it computes. `start_workers` is called when a
@@ -57,7 +57,7 @@ class Fleet:
 
     def train(self, works: Iterable[Work]) -> Iterator[Outcome]:
         """Start on `works` at once; yields each outcome as it arrives."""
-        return _completed([self._executor_of(work).submit(work) for work in works])
+        return _as_they_end([self._executor_of(work).submit(work) for work in works])
 
     def close(self) -> None:
         """End every thread and process."""
@@ -77,7 +77,7 @@ class Fleet:
         return executor
 
 
-def _completed(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
+def _as_they_end(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
     try:
         for future in as_completed(futures):
             yield future.result()
@@ -86,97 +86,110 @@ def _completed(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
             future.cancel()
 
 
+@dataclass(frozen=True, slots=True)
+class StudyInputs:
+    """What all executors of a study are created from; its trials start from `start`, if any."""
+
+    config: StudyConfig
+    data: Dataset
+    run_dir: RunDir
+    observer: Observer
+    start: SavedStart | None = None
+
+    @property
+    def start_file(self) -> StartFile | None:
+        """The copy of the saved model that trials start from, if any."""
+        return self.start and StartFile(self.run_dir.started_from, self.start.settings.base_dir)
+
+    def write_data(self) -> None:
+        """Write the data to the file that workers read."""
+        run_dir = self.run_dir
+        with fault_points(Step.SEND_DATA), replacing(run_dir.data, run_dir.staging) as staged:
+            self.data.save(staged)
+
+
 @contextmanager
-def fleet(
+def open_executors(
     config: StudyConfig,
     data: Dataset,
     run_dir: RunDir,
     observer: Observer,
     start: SavedStart | None = None,
     timeline: Timeline | None = None,
-) -> Iterator[Fleet]:
+) -> Iterator[BucketExecutors]:
     """The threads and workers of a study, whose trials start from `start`, until the block ends.
 
     They record their activities in `timeline`, except for workers of an engine. This process's own
     memory share is set before JAX starts its client, unless the user has chosen one.
     """
     claim_devices(config)
-    if config.execution.engine is not None:
-        # imports an engine, which may be missing
-        from sweeper.executors.engines.connect import connect_engine
+    inputs = StudyInputs(config, data, run_dir, observer, start)
+    if config.execution.engine is None:
+        opening = _local_executors(inputs, timeline or Timeline())
+    else:
+        opening = _engine_executors(inputs)
+    with opening as executors:
+        yield executors
 
-        # the workers of an engine are ready and suitable before anything is trained
-        executor = connect_engine(
-            config, run_dir, observer, _start_file(run_dir, start), data.nbytes
-        )
 
-        def begin() -> Executor:
-            _send(data, run_dir)
-            return executor
+@contextmanager
+def _engine_executors(inputs: StudyInputs) -> Iterator[BucketExecutors]:
+    """The workers of an engine, which are ready and suitable before anything is trained."""
+    # imports an engine, which may be missing
+    from sweeper.executors.engines.connect import connect_engine
 
-        with closing(executor):
-            yield Fleet(thread_executor=None, start_workers=begin)
-        return
-    timeline = timeline or Timeline()
-    threads, workers = n_threads(config), n_workers(config)
-    common = config, data, run_dir, observer
-    both = Fleet(
-        thread_executor=_start_threads(*common, threads, start, timeline) if threads else None,
-        start_workers=partial(_start_workers, *common, workers, start, timeline)
-        if workers
-        else None,
+    executor = connect_engine(
+        inputs.config, inputs.run_dir, inputs.observer, inputs.start_file, inputs.data.nbytes
     )
-    with closing(both):
-        yield both
+
+    def begin() -> Executor:
+        inputs.write_data()
+        return executor
+
+    with closing(executor):
+        yield BucketExecutors(thread_executor=None, start_workers=begin)
 
 
-def _start_file(run_dir: RunDir, start: SavedStart | None) -> StartFile | None:
-    """The copy of the saved model that the trials of a study start from, if any."""
-    return start and StartFile(run_dir.started_from, start.settings.base_dir)
+@contextmanager
+def _local_executors(inputs: StudyInputs, timeline: Timeline) -> Iterator[BucketExecutors]:
+    """The threads of this process, and workers that start when they are first needed."""
+    threads, workers = n_threads(inputs.config), n_workers(inputs.config)
+    executors = BucketExecutors(
+        thread_executor=_start_threads(inputs, threads, timeline) if threads else None,
+        start_workers=partial(_start_workers, inputs, workers, timeline) if workers else None,
+    )
+    with closing(executors):
+        yield executors
 
 
-def _start_threads(
-    config: StudyConfig,
-    data: Dataset,
-    run_dir: RunDir,
-    observer: Observer,
-    threads: int,
-    start: SavedStart | None,
-    timeline: Timeline,
-) -> ThreadExecutor:
+def _start_threads(inputs: StudyInputs, threads: int, timeline: Timeline) -> ThreadExecutor:
+    config, checkpoints = inputs.config, inputs.run_dir.checkpoints
     devices = devices_of(config)
     # a program of several structures runs on all devices, any other on one
     groups = [devices] if config.execution.strategy == "switch" else [[one] for one in devices]
-    turns = turns_on([group[0].platform for group in groups])
+    locks = device_locks([group[0].platform for group in groups])
     trainers = [
-        Trainer(config, data, run_dir.checkpoints, start, group, group_turns, timeline)
-        for group, group_turns in zip(groups, turns, strict=True)
+        Trainer(config, inputs.data, checkpoints, inputs.start, group, lock, timeline)
+        for group, lock in zip(groups, locks, strict=True)
     ]
     # cache entries are for one device by its number, but those of GPUs for any of a kind
     return ThreadExecutor(
         trainers,
         threads,
-        observer,
+        inputs.observer,
         own_fraction(),
         is_cache_shared=devices[0].platform == "gpu",
         timeline=timeline,
     )
 
 
-def _start_workers(
-    config: StudyConfig,
-    data: Dataset,
-    run_dir: RunDir,
-    observer: Observer,
-    workers: int,
-    start: SavedStart | None,
-    timeline: Timeline,
-) -> Executor:
-    check_fits_workers(config, data)
+def _start_workers(inputs: StudyInputs, workers: int, timeline: Timeline) -> Executor:
+    config, run_dir = inputs.config, inputs.run_dir
+    check_fits_workers(config, inputs.data)
     # loky is slow to import
     from sweeper.executors.process_executor import ProcessExecutor, Slot
 
-    _send(data, run_dir)
+    inputs.write_data()
     main = by_value(config)
     mine, worker_fraction = gpus(config), shares_of(config).worker
     slots = [
@@ -188,22 +201,16 @@ def _start_workers(
                 checkpoints=run_dir.checkpoints,
                 cpus=worker_cpus(index, mine, usable_cpus(), usable_cores()),
                 parent=os.getpid(),
-                start=_start_file(run_dir, start),
+                start=inputs.start_file,
                 xla_threads=own_xla_threads(),
                 main=main,
             ),
             worker_environment(index, worker_fraction, mine, os.environ),
             run_dir.worker_log(index),
             config.execution.trial_timeout_s,
-            partial(_send, data, run_dir),
+            inputs.write_data,
             timeline,
         )
         for index in range(workers)
     ]
-    return ProcessExecutor(slots, config.execution.retries, observer)
-
-
-def _send(data: Dataset, run_dir: RunDir) -> None:
-    """Write the data to the file that workers read."""
-    with fault_points(Step.SEND_DATA), replacing(run_dir.data, run_dir.staging) as staged:
-        data.save(staged)
+    return ProcessExecutor(slots, config.execution.retries, inputs.observer)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
-from sweeper.executors.memory_ladder import Ladder, Limit, TooLarge
-from sweeper.executors.retry import failed
+from sweeper.executors.memory_fallback import CapacityFallback, Limit, TooLarge
+from sweeper.executors.retry import failed_outcome
 from sweeper.executors.switch_class import split_by_class
-from sweeper.scheduler.capacity import Ceiling, halved
+from sweeper.scheduler.capacity import Ceiling, halve
 from sweeper.scheduler.classes import Bucket, Lane, ProgramClass
 from sweeper.trial import Failure, Place, Reason, TrialSpec
 from tests.simulated import SimulatedExecutor
@@ -40,9 +40,9 @@ class Tries:
 
     def train(self, work: Work) -> Outcome:
         def fail(work: Work, failure: Failure) -> Outcome:
-            return failed(work, failure, PLACE, 0.0)
+            return failed_outcome(work, failure, PLACE, 0.0)
 
-        return Ladder(self.attempt, self.own, fail, self.members, LIMIT).train(work)
+        return CapacityFallback(self.attempt, self.own, fail, self.members, LIMIT).train(work)
 
 
 def work(n_lanes: int, capacity: int, *ceilings: Ceiling) -> Work:
@@ -67,7 +67,7 @@ def reasons(outcome: Outcome) -> list[Reason | None]:
 def test_a_capacity_is_halved_down_to_one_trial(
     capacity: int, members: int, expected: int | None
 ) -> None:
-    assert halved(capacity, members) == expected
+    assert halve(capacity, members) == expected
 
 
 def test_buckets_that_fit_train_as_planned() -> None:
@@ -161,9 +161,9 @@ def test_the_parts_of_a_bucket_keep_the_lowest_of_their_ceilings() -> None:
         return merge_outcomes(work, [first, second])
 
     def fail(work: Work, failure: Failure) -> Outcome:
-        return failed(work, failure, PLACE, 0.0)
+        return failed_outcome(work, failure, PLACE, 0.0)
 
-    outcome = Ladder(attempt, lambda work: None, fail, 1, LIMIT).train(whole)
+    outcome = CapacityFallback(attempt, lambda work: None, fail, 1, LIMIT).train(whole)
 
     assert outcome.ceiling == Ceiling("cpu", 1000, 1)
     assert (outcome.own_programs, outcome.shortage) == (2, "4 lanes")
