@@ -136,7 +136,7 @@ def differences(worker: str, here: MachineReport, there: MachineReport) -> Itera
             found = f"it has {library} {installed or 'missing'}, here {version or 'missing'}"
             yield Problem(worker, "", found, install)
     if not (there.source == here.source or there.versions[DISTRIBUTION] == ""):
-        yield Problem(worker, "", "it has the source files of sweeper differ", install)
+        yield Problem(worker, "", "its source files of sweeper differ", install)
     for flag, value in there.flags.items():
         if value and value != here.flags[flag]:
             found = f"it has {flag} = {value!r}, here {here.flags[flag] or None!r}"
@@ -146,7 +146,7 @@ def differences(worker: str, here: MachineReport, there: MachineReport) -> Itera
         if there.files[path] != digest:
             other = there.files[path]
             seen = f"({other})" if " " in other else "(different content)"
-            found = f"it has the file {path} is not the same as here {seen}"
+            found = f"its file {path} is not the same as here {seen}"
             hint = "put results.dir and the study's directory on a path that all machines share"
             yield Problem(worker, "", found, hint)
 

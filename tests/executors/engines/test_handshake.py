@@ -82,7 +82,7 @@ def test_differences_are_named(
 
 def test_different_source_of_the_same_version_is_reported(here: MachineReport) -> None:
     (problem,) = differences("worker", here, replace(here, source="00000000"))
-    assert problem.found == "it has the source files of sweeper differ"
+    assert problem.found == "its source files of sweeper differ"
 
 
 def test_a_run_directory_that_is_not_shared_is_reported(
