@@ -24,6 +24,7 @@ from sweeper.config.train import UserProgramTable
 from sweeper.config.trust import NOWHERE, TRUST, is_known
 from sweeper.errors import Problem, SetupError, counted
 from sweeper.programs.data_spec import DataSpec, blank_of
+from sweeper.programs.injected import with_hyperparams_of
 from sweeper.programs.optax_state import parameters_of
 from sweeper.programs.program import Program, State
 from sweeper.programs.saved_file import (
@@ -164,7 +165,8 @@ class Continuation:
         """The state `fresh` at step 0, with what `state` has of the saved model's training."""
         if not self.has_moments:
             return fresh
-        return replace(fresh, optimizer=state.optimizer, average=state.average)
+        optimizer = with_hyperparams_of(fresh.optimizer, state.optimizer)
+        return replace(fresh, optimizer=optimizer, average=state.average)
 
     @cached_property
     def has_moments(self) -> bool:

@@ -14,14 +14,17 @@ from inspect import Parameter
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from sweeper.config import Settings
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.optimizer import AdafactorTable, SgdTable, UserOptimizerTable
 from sweeper.config.user_code import keywords_of, load_function
 from sweeper.config.user_errors import RAISED
 from sweeper.models.decay_masks import Places, amounts_of, mask_of
 from sweeper.models.network import Network, Traced
+from sweeper.programs.injected import at_rate
 from sweeper.programs.schedules import Number, Values, rate_of
 
 Direction = Callable[[Settings, Values], optax.GradientTransformation]
@@ -154,15 +157,28 @@ def users_optimizer(
     """The optimizer that the user's function returns for the keys of a lane; floats are traced."""
     table = settings.optimizer
     assert isinstance(table, UserOptimizerTable)
+    # optax.inject_hyperparams does not count those of NumPy as numbers
+    hparams = {key: jnp.asarray(value) for key, value in hparams.items()}
     arguments: dict[str, Any] = {
         key: hparams.get(f"optimizer.{key}", own) for key, own in table.arguments.items()
     }
-    if "optimizer.lr" in hparams:
-        arguments["lr"] = rate_of(settings, hparams, step)
     function = load_function(table.name, settings.base_dir)
     if gets_mask(table, function):
         arguments["mask"] = mask_of(network.vector.shapes(), network.vector.decay)
-    return function(**arguments)
+    if "optimizer.lr" not in hparams:
+        return function(**arguments)
+    rate = rate_of(settings, hparams, step)
+    if _has_one_rate(settings):
+        return function(**arguments, lr=rate)
+    return at_rate(lambda rate: function(**arguments, lr=rate), rate)
+
+
+def _has_one_rate(settings: Settings) -> bool:
+    """Whether the learning rate of a trial is the same in each step."""
+    train = settings.train
+    phases = train.by_phase.values() if isinstance(train, AlternatingTable) else ()
+    is_constant = settings.sole_optimizer.schedule.name == "constant"
+    return is_constant and all(phase.lr is None for phase in phases)
 
 
 def gets_mask(table: UserOptimizerTable, function: Callable[..., Any]) -> bool:

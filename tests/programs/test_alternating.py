@@ -377,3 +377,31 @@ def test_only_losses_against_the_classes_of_the_data_weigh_them(tmp_path: Path) 
     follow = program._criteria["follow"]  # type: ignore[attr-defined]
     of, against = jnp.ones((4, 3)), jnp.zeros((4, 3))
     assert follow.minimised(of, against, {}) == 1
+
+
+OF_PHASES = """\
+import optax
+
+
+def plain(*, lr):
+    return optax.sgd(lr, momentum=0.9)
+
+
+def injected(*, lr):
+    return optax.inject_hyperparams(optax.sgd)(lr, momentum=0.9)
+"""
+
+
+def test_injected_hyperparameters_follow_the_phases(tmp_path: Path) -> None:
+    """A part that two phases train with different rates."""
+    (tmp_path / "phase_optimizers.py").write_text(OF_PHASES, encoding="utf-8")
+    curves: dict[str, Any] = {}
+    for name in ("plain", "injected"):
+        optimizer = f"optimizer={{name='phase_optimizers:{name}',lr=1e-3}}"
+        follow = "train.phases.follow={epochs=1,loss='data',trains=['a','b'],lr=1e-2}"
+        short = "train.epochs=5", "train.warmup.epochs=1", "train.phases.fit.epochs=1"
+        overrides = [optimizer, follow, *short, "search={}", "execution.precision=float64"]
+        study = Bench(parse(PARTS, tmp_path / "study.toml", overrides), tmp_path)
+        curves[name] = study.curves([spec(0)])[0]
+
+    np.testing.assert_allclose(curves["injected"], curves["plain"], rtol=RELATIVE)

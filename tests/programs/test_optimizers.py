@@ -16,6 +16,7 @@ from sweeper.config import parse
 from sweeper.config.optimizer import SHAPES
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
+from sweeper.programs.optax_state import parameters_of
 from sweeper.programs.program import Batch
 from sweeper.programs.schedules import SCHEDULES
 from tests.in_process import prepared
@@ -356,3 +357,74 @@ def test_each_trial_of_a_searched_optimizer_uses_its_own(bench: Callable[..., Be
         optimizer = decoupled(*direction(), net=plain.first_net(study, trial))
         expected = plain.train(study, trial, optimizer, loss)
         np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+INJECTED = """\
+import optax
+
+
+def injected(*, lr, b1):
+    sgd = optax.inject_hyperparams(optax.sgd)(2 * lr, momentum=b1)
+    return optax.chain(optax.clip_by_block_rms(0.01), optax.apply_if_finite(sgd, 3))
+"""
+
+
+def injected_study(tmp_path: Path, *overrides: str) -> Bench:
+    """A study with `optax.inject_hyperparams`, twice the learning rate, and 8 steps."""
+    (tmp_path / "injected_optimizers.py").write_text(INJECTED, encoding="utf-8")
+    table = 'optimizer={name="injected_optimizers:injected",b1=0.9}'
+    rates = "search.optimizer={lr={type='float',low=1e-5,high=1e-1}}"
+    everything = [*FEW, table, rates, "train.batch_size=314", *overrides]
+    return Bench(parse(STUDY, tmp_path / "study.toml", everything), tmp_path)
+
+
+def injected_in_optax(rate: Any) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_block_rms(0.01), optax.sgd(rate, momentum=0.9))
+
+
+RATES = {
+    "constant": lambda _: 2e-3,
+    "cosine": optax.cosine_decay_schedule(2e-3, 8),
+    "warmup_cosine": optax.warmup_cosine_decay_schedule(0.0, 2e-3, 2, 8),
+}
+
+
+@pytest.mark.parametrize("lane_loop", [pytest.param("map", marks=pytest.mark.slow), "vmap"])
+@pytest.mark.parametrize("schedule", RATES)
+def test_injected_hyperparameters_follow_the_schedule(
+    schedule: str, lane_loop: str, tmp_path: Path
+) -> None:
+    """Also if a trial resumes from a checkpoint, whose state contains an earlier rate."""
+    share = ",warmup=0.25" if schedule == "warmup_cosine" else ""
+    named = f'optimizer.schedule={{name="{schedule}"{share}}}'
+    study = injected_study(tmp_path, named)
+    trial = spec(5, **SHAPE, lr=1e-3)
+
+    begun = study.train([trial], lane_loop=lane_loop, epochs=(0, 1))
+    ended = study.train([trial], lane_loop=lane_loop, epochs=(1, 2), after=begun)
+
+    curve = np.concatenate([one.lanes[0].curve.values for one in (begun, ended)])
+    expected = plain.train(study, trial, injected_in_optax(RATES[schedule]), loss)
+    np.testing.assert_allclose(curve, expected.rows, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_injected_hyperparameters_are_in_the_state_of_each_precision(
+    precision: str, tmp_path: Path
+) -> None:
+    study = injected_study(tmp_path, f"execution.precision={precision}")
+    settings = study.config.settings_of({**SHAPE, "lr": 1e-3})
+    program = Programs(data_spec(study.config, study.data)).exact(settings)
+    state, lane = program.init(0, settings), program.layout.lane(0, settings)
+
+    begun = jax.jit(program.begin)(state, lane)
+
+    assert jax.tree.structure(begun) == jax.tree.structure(program.layout.abstract())
+    optimizer: Any = program.saver.optimizer(settings)
+    saved = program.saver.opt_state(begun, settings)
+    model = parameters_of(program.saver.model(begun))
+    updates, _ = jax.jit(optimizer.update)(model, saved, model)
+    expected = injected_in_optax(2e-3)
+    plainly, _ = expected.update(model, expected.init(model), model)
+    for found, right in zip(jax.tree.leaves(updates), jax.tree.leaves(plainly), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-6 if precision == "float32" else RELATIVE)

@@ -49,6 +49,11 @@ import optax
 
 def heavy_ball(lr, weight_decay):
     return optax.chain(optax.add_decayed_weights(weight_decay), optax.sgd(lr, momentum=0.9))
+
+
+def injected(lr, weight_decay):
+    sgd = optax.inject_hyperparams(optax.sgd)(lr, momentum=0.9)
+    return optax.chain(optax.add_decayed_weights(weight_decay), sgd)
 """
 
 
@@ -169,6 +174,22 @@ def test_plain_optax_continues_like_the_study(
     begun = PlainState(plain.model, plain.trained, optimizer, state)
     losses = val_losses(study, begun, optimizer, slice(0, 3), ema)
     np.testing.assert_allclose(continued, losses, rtol=RELATIVE)
+
+
+def test_the_rate_of_a_trial_that_starts_from_another_is_its_own(
+    bench: Callable[..., Bench], own_optimizer: None
+) -> None:
+    """Also if the saved state of its optimizer contains that of the other."""
+    curves: dict[str, Any] = {}
+    for name in ("heavy_ball", "injected"):
+        study = bench(*WINE, f"optimizer={{name='own_optimizer:{name}'}}")
+        first = study.train([TRIAL], epochs=(0, 1))
+        start, _ = saved(study, TRIAL, state_after(study, first, TRIAL))
+        study.trainer = Trainer(study.config, study.data, study.directory, start)
+        faster = TrialSpec(9, {**TRIAL.params, "lr": 5e-3}, {}, 0)
+        curves[name] = study.train([faster], epochs=(0, 2)).lanes[0].curve.values
+
+    np.testing.assert_allclose(curves["injected"], curves["heavy_ball"], rtol=RELATIVE)
 
 
 def test_a_trial_without_its_moments_ends_differently(bench: Callable[..., Bench]) -> None:

@@ -623,3 +623,37 @@ def test_the_methods_are_those_in_the_guide() -> None:
     guide = GUIDES["models-and-programs"]
     for name, given in METHODS.items():
         assert f"def {name}({', '.join(given)})" in guide
+
+
+INJECTED = """\
+import optax
+
+
+def plain(*, lr):
+    return optax.adam(lr)
+
+
+def injected(*, lr):
+    return optax.inject_hyperparams(optax.adam)(lr)
+"""
+
+
+def test_injected_hyperparameters_follow_the_schedule(tmp_path: Path, bench: Any) -> None:
+    (tmp_path / "program_optimizers.py").write_text(INJECTED, encoding="utf-8")
+    ended_with: dict[str, list[Any]] = {}
+    for name in ("plain", "injected"):
+        schedule = "schedule={name='cosine'}"
+        own = bench(f"optimizer={{name='program_optimizers:{name}',{schedule}}}", "train.epochs=3")
+        ended_with[name] = ended(own, own.train(TRIALS[:1]), TRIALS[0])
+
+    assert_close(*ended_with.values())
+
+
+def test_injected_hyperparameters_are_in_the_state_in_float32(tmp_path: Path, bench: Any) -> None:
+    (tmp_path / "program_optimizers.py").write_text(INJECTED, encoding="utf-8")
+    own = bench("optimizer={name='program_optimizers:injected'}", "execution.precision=float32")
+    program, settings = exact(own, TRIALS[0]), own.config.settings_of(TRIALS[0].params)
+
+    begun = jax.jit(program.begin)(program.init(0, settings), program.layout.lane(0, settings))
+
+    assert jax.tree.structure(begun) == jax.tree.structure(program.layout.abstract())
