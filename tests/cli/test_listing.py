@@ -224,6 +224,25 @@ def test_show_prints_curves_and_best_prints_next_steps(
     assert command("show", "there").stderr.startswith("there: trials.parquet does not exist")
 
 
+@pytest.mark.parametrize("metric", ["val_loss", "val_worst"])
+def test_best_recommends_an_ensemble_if_the_study_can_have_one(
+    metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = "def worst(outputs, y):\n    return abs(outputs).max()\n"
+    (tmp_path / "own_metric.py").write_text(own, encoding="utf-8")
+    measured = "train.metrics=['own_metric:worst']", f"study.metric={metric}"
+    config = study_in(tmp_path, STUDY, "study.n_trials=2", "results.keep_models=2", *measured)
+    run = str(trained(config).run_dir.root)
+
+    sweeper.command("best", run)
+
+    recommends = f"sweeper ensemble {run}" in capsys.readouterr().out
+    assert recommends == (metric == "val_loss")
+    if not recommends:
+        with pytest.raises(StudyError, match="user-defined"):
+            sweeper.command("ensemble", run, "--trust-code")
+
+
 def test_show_says_what_is_published_of_a_trial_that_has_not_ended(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +27,7 @@ from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.judged import with_metrics_of_value
-from sweeper.results.ranking import Row, repeats
+from sweeper.results.ranking import Row, is_feasible, repeats
 from sweeper.results.status import hint_of_finished, in_training, none_complete
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
@@ -162,7 +163,7 @@ def _best_in_blocks(
     settings = known.study["settings"]
     baseline, judged = read_baseline(run_dir), with_metrics_of_value(run_dir, rows[0], settings)
     doubt = describe_doubt(baseline, known.metrics, known.directions, rows[0])
-    chosen, train = read_ensemble(run_dir), settings.get("train")
+    chosen = read_ensemble(run_dir)
     yield _one(formatting.violates(rows[0]))
     yield [tables.best_trials(known.metrics, rows, known.front())]
     yield _one(formatting.tie(known.metrics, known.tied()))
@@ -171,10 +172,18 @@ def _best_in_blocks(
     yield _one(tables.range_ends(known))
     yield _one(repeats(known.rows(["state", "params_json"])))
     yield [*verdicts(chosen)] if chosen else []
-    if train is not None:  # otherwise it was imported, without models
-        n_kept = len(run_dir.own_models()) // 2
-        averages = len(known.metrics) == 1 and train["program"] == "supervised" and n_kept > 1
+    if "train" in settings:  # otherwise it was imported, without models
+        averages = is_feasible(rows[0]) and _can_average(run_dir, known)
         yield [trial_tables.with_the_best(run_dir, rows[0], averages=averages)]
+
+
+def _can_average(run_dir: RunDir, known: TrialRows) -> bool:
+    """Whether `ensemble` accepts the study, and several models are kept."""
+    from sweeper.config.lint import not_averaged
+    from sweeper.config.load import study_of
+
+    config = study_of(known.study["settings"], Path(known.study["study_file"]))
+    return len(run_dir.own_models()) // 2 > 1 and not not_averaged(config)
 
 
 def _one(text: str | None) -> Sequence[str]:
