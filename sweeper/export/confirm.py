@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig, parse
 from sweeper.config.load import study_of
+from sweeper.config.model import OF_NUMBERS, MixedTable, RowModelTable
 from sweeper.config.toml import toml_text
 from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.export.trial_file import tables_on_same_rows
@@ -84,7 +85,18 @@ def finalists(
     tables = _tables(before, run_dir, rows, seeds)
     if ensemble is not None:
         tables["results"]["keep_models"] = len(rows)
-    return Finalists(tuple(rows), parse(toml_text(tables), file))
+    return Finalists(tuple(rows), _parsed(tables, before, file))
+
+
+def _parsed(tables: dict[str, Any], before: StudyConfig, file: Path) -> StudyConfig:
+    """The study of `tables`, which trains the finalists of the study `before`."""
+    config = parse(toml_text(tables), file)
+    if before.data.split.time is None or before.study.folds is not None:
+        return config
+    # a split by time draws nothing, but earlier versions recorded a seed
+    split = {key: value for key, value in tables["data"]["split"].items() if key != "seed"}
+    unseeded = {**tables, "data": {**tables["data"], "split": split}}
+    return parse(toml_text(unseeded), file).with_earlier(config)
 
 
 def _feasible(rows: list[Row]) -> list[Row]:
@@ -138,11 +150,25 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
         del study["value"]  # the default; written out, it would be reported if it has no effect
     split = tables["data"]["split"] | {"seed": before.split_seed}
     tables["execution"].pop("max_failures", None)
+    for name in _idle_of_numbers(before.model):
+        del tables["model"][name]
     return tables | {
         "study": study,
         "data": tables["data"] | {"split": split},
         "results": tables["results"] | {"dir": str(run_dir.confirm), "ensemble": None},
     }
+
+
+def _idle_of_numbers(model: object) -> Iterator[str]:
+    """Settings for ways to encode numbers that only have defaults, to be left out.
+
+    Written out, they would be reported if they have no effect.
+    """
+    if isinstance(model, RowModelTable | MixedTable):
+        fields = type(model).model_fields
+        for name in (name for names in OF_NUMBERS.values() for name in names):
+            if getattr(model, name) == fields[name].default:
+                yield name
 
 
 def rank_finalists(before: Finalists) -> list[Row]:

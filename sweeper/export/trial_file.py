@@ -155,6 +155,9 @@ def tables_on_same_rows(config: StudyConfig) -> dict[str, Any]:
     """The tables of another study on the same rows, under the same rules."""
     # the first edition is not recorded, but a file without one is under the newest
     tables = {"edition": config.edition, **config.canonical()}
+    if config.train.target == "numbers":
+        # written out, it ends a warning that the study itself may have had
+        tables["data"]["target_scale"] = config.with_target_scale().data.target_scale
     if config.rows is None:
         return tables
     return {**tables, "data": {**tables["data"], "path": str(config.rows.file)}}

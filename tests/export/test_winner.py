@@ -15,11 +15,14 @@ import sweeper
 from sweeper.cli import trial_tables
 from sweeper.cli.commands.training import train_study as trained_with_view
 from sweeper.cli.trial_tables import after_confirming
+from sweeper.config.load import study_of
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, SetupError, StudyError
 from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
 from sweeper.export.reproduce import alone, compare_with_record, refit_study
 from sweeper.rundir import RunDir
+from sweeper.study.lint import study_warnings
+from sweeper.sweep.session.reconcile import reconcile
 from tests.command_line import STUDY, CommandLine, settings
 from tests.in_process import study_in, trained
 from tests.small_studies import DIGITS
@@ -89,6 +92,46 @@ def test_finalists_have_values_of_the_kinds_that_they_had(tmp_path: Path) -> Non
     found = finalists(RunDir(tmp_path / "run"), 3, 2)
     marks_again = [one["mark"] for one in found.config.study.enqueue]
     assert sorted(map(repr, marks_again)) == ["0.5", "1", "False"]
+
+
+@pytest.fixture(scope="module")
+def of_own_loss(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A study with a loss of its own and a split by time, without a warning."""
+    directory = tmp_path_factory.mktemp("own_loss")
+    own = "def squared(outputs, y):\n    return ((outputs - y) ** 2).mean()\n"
+    (directory / "own_loss.py").write_text(own, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    rows = "".join(f"{day},{a},{a * a}\n" for day, a in enumerate(rng.random(200)))
+    (directory / "rows.csv").write_text(f"day,a,price\n{rows}", encoding="utf-8")
+    data = 'data={source="csv",path="rows.csv",target="price",target_scale="standard"}'
+    short = "study.n_trials=2", "study.sampler={name='random'}", "model.numbers=ple"
+    loss = "train.loss=own_loss:squared", "train.task=numbers"
+    config = study_in(directory, STUDY, data, "data.split.time=day", *loss, *short)
+    assert study_warnings(config) == ()
+    return RunDir(trained(config).run_dir.root)
+
+
+def test_studies_of_a_winner_do_not_warn_about_settings_that_they_write(
+    of_own_loss: RunDir, tmp_path: Path
+) -> None:
+    confirmed = finalists(of_own_loss, 2, 2).config
+    assert study_warnings(confirmed) == ()
+    assert study_warnings(alone(of_own_loss, None, tmp_path)[0]) == ()
+    (of_rows,) = study_warnings(refit_study(of_own_loss, None, "all")[0])
+    assert of_rows.startswith("trials train on the validation and test rows, too")
+
+
+def test_finalists_of_a_split_by_time_resume_with_the_seed_of_an_earlier_version(
+    of_own_loss: RunDir,
+) -> None:
+    found = finalists(of_own_loss, 2, 2).config
+    record = found.canonical()
+    earlier = {**record["data"]["split"], "seed": 0}
+    record = {**record, "data": {**record["data"], "split": earlier}}
+    begun = study_of(record, found.source.path)
+
+    assert found.data.split.seed is None
+    assert reconcile(begun.canonical(), found.as_begun(record).canonical()).refused == ()
 
 
 def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
