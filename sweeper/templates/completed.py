@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.config.load import tables_in
-from sweeper.config.optimizer import has_several
+from sweeper.config.optimizer import UserOptimizerTable, has_several
 from sweeper.config.reading import RawTable, is_table, with_default, with_value, written
 from sweeper.config.space import flat_search
 from sweeper.config.study import N_PARAMETERS
@@ -21,6 +22,7 @@ from sweeper.config.train import (
     UserProgramTable,
     better,
 )
+from sweeper.config.user_code import LoadError, keywords_of, load_function
 from sweeper.templates.advice import Effort, advice, budget
 
 if TYPE_CHECKING:
@@ -65,7 +67,18 @@ class PartialStudy:
         """Whether a table has such a setting; arguments of your own functions do not count."""
         name, _, setting = key.partition(".")
         kind = self.kind(name)
+        if kind is UserOptimizerTable and setting == "lr" and not self._takes_rate():
+            return False
         return kind is not None and field_of(kind, setting) is not None
+
+    def _takes_rate(self) -> bool:
+        """Whether the user-defined optimizer has an argument `lr`; also if it cannot be loaded."""
+        try:
+            function = load_function(self.written("optimizer.name"), Path.cwd())
+        except LoadError:  # reported when the study is checked
+            return True
+        named, is_open = keywords_of(function)
+        return "lr" in named or is_open
 
     @property
     def objectives(self) -> list[str]:

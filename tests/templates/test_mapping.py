@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import optax
 import pandas as pd
 import polars as pl
 import pytest
@@ -24,6 +25,7 @@ from sweeper.config.overrides import override_texts
 from sweeper.config.tables import settings_of_searched_tables
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError, SweeperError
+from sweeper.preflight.user_functions import check_functions
 from tests.small_studies import DIGITS
 
 RNG = np.random.default_rng(0)
@@ -43,6 +45,14 @@ SEARCH = {"optimizer.lr": {"type": "float", "low": 1e-4, "high": 1e-2, "log": Tr
 
 def build(in_size: int, out_size: int, key: Any) -> None:
     """Only its name matters here."""
+
+
+def with_peak(peak: float) -> optax.GradientTransformation:
+    return optax.sgd(peak)
+
+
+def with_rate(lr: float, peak: float) -> optax.GradientTransformation:
+    return optax.sgd(lr * peak)
 
 
 def problems(mapping: dict[Any, Any], **given: Any) -> list[str]:
@@ -242,6 +252,19 @@ def test_any_setting_can_be_omitted() -> None:
     sweeper.load_study(dict.fromkeys(names), data=HOUSES, target="price")
     own = {"model.function": build, "model.size": None, "optimizer.name": "optax:sgd"}
     sweeper.load_study({**own, "optimizer.x": None}, data=HOUSES, target="price")
+
+
+@pytest.mark.parametrize("search", [{}, {"search": {}}])
+def test_a_learning_rate_is_only_added_for_an_optimizer_that_takes_one(
+    search: dict[str, Any],
+) -> None:
+    for function, takes_rate in ((with_peak, False), (with_rate, True)):
+        own = {"optimizer.name": function, "optimizer.peak": 0.01, **search}
+        config = sweeper.load_study(own, data=HOUSES, target="price")
+
+        assert (config.canonical()["optimizer"]["lr"] is not None) == takes_rate
+        assert ("optimizer.lr" in config.search) == (takes_rate and not search)
+        check_functions(config, 1)
 
 
 def test_all_problems_of_a_mapping_are_named_at_once() -> None:
