@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from sweeper.errors import FRESH, NoTrialError, Problem, SetupError, counted, number_runs, printable
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import RunDir, read_json, replacing, swapped
+from sweeper.rundir import RunDir, open_inside, read_json, replacing, swapped
 
 _STARTING = "or wait if one has just been started"
+_MAX_LETTERS = 300  # of a lock file: enough for a number and a host name
 
 IMPORTED_RUN = "imported"
 """The `run_id` of a study that another tool has trained."""
@@ -199,7 +200,7 @@ def read_status(run_dir: RunDir) -> Status:
         raise SetupError(Problem(str(run_dir.status), "", found, hint)) from error
     if status.diverged is None:
         status = replace(status, diverged=_count_diverged(run_dir))
-    if status.is_running and (_has_left(run_dir, status) or _was_killed(status)):
+    if status.is_running and (_has_left(run_dir, status) or _was_killed(run_dir, status)):
         return replace(status, state="interrupted")
     return status
 
@@ -251,10 +252,11 @@ def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
     return dict(chain.from_iterable(buckets)).get(number)
 
 
-def _was_killed(status: Status) -> bool:
+def _was_killed(run_dir: RunDir, status: Status) -> bool:
     """Whether its process ended without updating the status; only known for this host.
 
-    Never True on systems where asking for a process is harmful.
+    Never True on systems where asking for a process is harmful. Another process may have the same
+    number now, so that a lock which nobody holds says more than the number.
     """
     if status.host != socket.gethostname() or os.name != "posix":
         return False
@@ -264,7 +266,25 @@ def _was_killed(status: Status) -> bool:
         return True
     except PermissionError:
         pass  # it belongs to somebody else
-    return False
+    return _has_lost_lock(run_dir, status)
+
+
+def _has_lost_lock(run_dir: RunDir, status: Status) -> bool:
+    """Whether the lock file names the process of the status, but nobody holds the lock.
+
+    False if that is not known: the file was removed, or cannot be opened, or its file system has
+    no locks. If nobody holds the lock, it is shared for an instant, for which a start waits.
+    """
+    import fcntl  # only on POSIX
+
+    try:
+        with open_inside(run_dir.root, run_dir.lock, "r", encoding="utf-8") as file:
+            if file.read(_MAX_LETTERS).split() != [str(status.pid), status.host]:
+                return False
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (OSError, ValueError):  # somebody holds it, or it is not known
+        return False
+    return True
 
 
 def _has_left(run_dir: RunDir, status: Status) -> bool:

@@ -25,6 +25,7 @@ from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, open_inside
 
 _MAX_LETTERS = 300  # enough for a number and a host name
+_WAIT_S = 0.2  # `read_status` shares a lock that nobody holds, for less than a millisecond
 # errors of file systems without `flock`
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 _held_here: set[Path] = set()  # the run directories that this process holds
@@ -38,6 +39,7 @@ def hold(run_dir: RunDir) -> Iterator[None]:
         StudyHeldError: another process has the lock, or has the ledger open.
     """
     # read before locking, since some versions of filelock empty the file
+    before = _recorded_text(run_dir)
     owner = _recorded_owner(run_dir)
     try:
         lock = _lock(run_dir)
@@ -55,7 +57,8 @@ def hold(run_dir: RunDir) -> Iterator[None]:
         finally:
             _held_here.discard(place)
             if _recorded_owner(run_dir) == own:  # otherwise the directory was replaced
-                _record_owner(run_dir, "")
+                # if a study was killed, its status names the process that the file named before
+                _record_owner(run_dir, before)
 
 
 def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
@@ -66,7 +69,8 @@ def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
         StudyHeldError: another process has it, on a file system without locks.
     """
     try:
-        return FileLock(run_dir.lock, timeout=0, fallback_to_soft=False).acquire()
+        lock = FileLock(run_dir.lock, timeout=_WAIT_S, fallback_to_soft=False)
+        return lock.acquire(poll_interval=_WAIT_S / 20)
     except OSError as error:
         if isinstance(error, Timeout) or error.errno not in _UNSUPPORTED:
             raise
@@ -114,12 +118,20 @@ def _record_owner(run_dir: RunDir, text: str) -> None:
 
 
 def _recorded_owner(run_dir: RunDir) -> str:
+    match _recorded_text(run_dir).split():
+        case [pid, host]:
+            return _in_words(pid, host)
+        case _:
+            return ""
+
+
+def _recorded_text(run_dir: RunDir) -> str:
+    """The text of the lock file; empty if it has none, or cannot be read."""
     try:
         with run_dir.lock.open(encoding="utf-8") as file:
-            pid, host = file.read(_MAX_LETTERS).split()
+            return file.read(_MAX_LETTERS)
     except (OSError, ValueError):
         return ""
-    return _in_words(pid, host)
 
 
 def _of_status(run_dir: RunDir) -> str:

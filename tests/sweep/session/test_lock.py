@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,29 @@ def test_the_process_that_holds_the_lock_is_named_before_a_status_exists(tmp_pat
                     pass
                 assert str(refused.value) == f"{tmp_path}: {OWN}"
         assert run_dir.lock.read_bytes() == b""
+
+
+def test_a_start_waits_for_a_reader_that_looks_whether_the_lock_is_held(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path)
+    run_dir.lock.touch()
+    with run_dir.lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        release = threading.Timer(0.03, fcntl.flock, (file, fcntl.LOCK_UN))
+        release.start()
+        with hold(run_dir):
+            pass
+        release.join()
+
+
+def test_a_killed_study_stays_interrupted_after_its_lock_was_held_by_others(
+    run_dir: RunDir,
+) -> None:
+    status = replace(read_status(run_dir), state="running", pid=os.getppid())
+    write_status(run_dir, replace(status, host=socket.gethostname()))
+    run_dir.lock.write_text(f"{os.getppid()} {socket.gethostname()}", encoding="utf-8")
+    for _ in range(2):
+        assert read_status(run_dir).state == "interrupted"
+        verify(run_dir)
 
 
 def test_a_timeout_of_another_lock_is_not_taken_for_this_one(tmp_path: Path) -> None:
