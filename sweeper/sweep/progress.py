@@ -115,7 +115,7 @@ class SessionProgress:
             n_compiled=state.n_compiled,
             n_cache_hits=state.n_cache_hits,
             spent_s=dict(spent_s or {}),
-            committed_at=now if state.rounds else None,
+            committed_at=state.committed_at,
             xla_threads=self.xla_threads,
             learned=self.learned,
             edition=self.config.edition,

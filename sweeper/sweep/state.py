@@ -161,6 +161,8 @@ class SweepState:
     """The recorded requests, by key."""
     spent_s: float = 0.0
     """The wall time of all sessions."""
+    committed_at: float | None = None
+    """When the last round that trained or ended a trial was closed; None before the first."""
     compile_s: float = 0.0
     train_s: float = 0.0
     predicted_compile_s: float = 0.0
@@ -230,6 +232,9 @@ class SweepState:
         self._keep(closing.memory)
         for number, checkpoint in closing.live.items():
             self.running[number].checkpoint = checkpoint
+        live = (row for number in closing.live for row in self.running[number].rows[-1:])
+        times = [time for row in (*ended.values(), *live) if (time := row.get("finished_at"))]
+        self.committed_at = max(times, default=self.committed_at)
         for number in ended:
             del self.running[number]
         self.ended.add(ended)

@@ -262,6 +262,17 @@ def test_the_rate_of_a_session_does_not_depend_on_the_time_of_day() -> None:
     assert status.trials_per_minute == pytest.approx(2 * 16)
 
 
+def test_the_time_of_the_last_commit_stays_after_a_restart() -> None:
+    config, ledger = study(FEW), new_ledger()
+    begun = SessionProgress(config, "test", 16, 0.0, 0)
+    assert begun.status(restore(ledger, config).state, 1.0, "running").committed_at is None
+    sweep = run(config, ledger, clock=count(1e9).__next__)
+    ended_at = max(row["finished_at"] for row in ledger.trial_rows())
+    for state in (sweep.state, restore(ledger, config).state):
+        status = begun.status(state, ended_at + 7200, "finished")
+        assert (status.committed_at, status.updated_at) == (ended_at, ended_at + 7200)
+
+
 def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     def ended(ledger: Ledger, timeout: str, *more: str) -> Status:
         config = study([*FEW, f"study.timeout={timeout}", *more])
