@@ -6,7 +6,8 @@ import csv
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
 from sweeper.data.csv_file import FIRST_ROWS, SEPARATORS, CsvFile, Dialect
@@ -17,6 +18,9 @@ EXCEL_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+_PIECE_BYTES = 1 << 20
+# all bytes except those that are control characters in Latin-1 only
+_NOT_CONTROLS = bytes({*range(0x100)} - {*range(0x80, 0xA0)})
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?(e[-+]?\d+)?\s*", re.IGNORECASE)
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
@@ -148,10 +152,20 @@ def _likely_encoding(path: Path) -> str:
                 return "utf-16-be" if line.startswith(b"\0") else "utf-16-le"
             try:
                 line.decode()
-            except UnicodeDecodeError as error:
-                # Windows encodings have letters here, Latin-1 has none
-                return "cp1252" if 0x80 <= line[error.start] < 0xA0 else "latin-1"
+            except UnicodeDecodeError:
+                return _encoding_of_bytes(
+                    chain([line], iter(partial(file.read, _PIECE_BYTES), b""))
+                )
     return "utf-8"
+
+
+def _encoding_of_bytes(pieces: Iterable[bytes]) -> str:
+    """The probable encoding of text with one byte for each letter.
+
+    Windows encodings have letters and quotation marks where Latin-1 has only control characters.
+    """
+    is_of_windows = any(piece.translate(None, _NOT_CONTROLS) for piece in pieces)
+    return "cp1252" if is_of_windows else "latin-1"
 
 
 def _has_decimal_commas(file: CsvFile) -> bool:

@@ -182,7 +182,10 @@ def _undecodable(file: CsvFile) -> UnfitTableError:
             where = f" (byte 0x{content[error.start]:02x} in line {line})"
     except UnicodeError:
         where = ""  # it lacks the start that the encoding needs
-    return UnfitTableError(f"is not {encoding.upper()}{where}", likely=likely)
+    found = f"is not {encoding.upper()}{where}"
+    if likely.encoding == encoding:
+        return UnfitTableError(found, "save it as UTF-8")
+    return UnfitTableError(found, likely=likely)
 
 
 def _check_header(file: CsvFile, header: list[str], edition: int) -> None:

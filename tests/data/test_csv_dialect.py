@@ -73,6 +73,27 @@ def test_letters_only_in_windows_encodings_identify_them(tmp_path: Path) -> None
     assert likely_dialect(path).encoding == "cp1252"
 
 
+def test_letters_of_latin_1_do_not_hide_those_of_windows_encodings(tmp_path: Path) -> None:
+    path, many = tmp_path / "prices.csv", "Käse;2,50\n" * 200_000
+    for first, last, expected in (
+        ("Käse", "", "latin-1"),
+        ("Käse 5 €", "", "cp1252"),
+        ("Käse", "„Brie“;7,50\n", "cp1252"),
+    ):
+        path.write_bytes(f"name;price\n{first};2,50\n{many}{last}".encode("cp1252"))
+        assert likely_dialect(path) == Dialect(";", ",", expected)
+
+
+def test_text_of_dos_is_refused_with_the_way_to_read_it(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(
+        written(Dialect(encoding="cp850")) + "1.5,grün".encode("cp850")
+    )
+    with pytest.raises(
+        DataError, match=r"is not CP1252 \(byte 0x81 in line 14\); save it as UTF-8"
+    ):
+        guess(tmp_path / "rows.csv")
+
+
 def test_rows_are_reported_by_their_lines(make_study, tmp_path: Path) -> None:
     rows = [row.copy() for row in ROWS]
     rows[2][1] = '"light\nblue"'  # lines 3 and 4
