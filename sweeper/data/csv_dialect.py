@@ -21,6 +21,7 @@ _UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _PIECE_BYTES = 1 << 20
 # all bytes except those that are control characters in Latin-1 only
 _NOT_CONTROLS = bytes({*range(0x100)} - {*range(0x80, 0xA0)})
+_NOT_ASCII = bytes(range(0x80, 0x100))
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _PLAIN = re.compile(r"\s*[-+]?\d+([.,]\d*)?(e[-+]?\d+)?\s*", re.IGNORECASE)
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
@@ -139,6 +140,47 @@ def _is_unlike(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return any(
         len({*column}) < len(column) or any(map(_PLAIN.fullmatch, column)) for column in columns
     )
+
+
+def hides_utf_8(file: CsvFile) -> bool:
+    """Whether a file is UTF-8, but is to be read in an encoding with one byte for each letter.
+
+    Such an encoding reads any bytes, other letters than ASCII as two or three wrong ones.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return _has_single_bytes(file.dialect.encoding) and _has_letters_in_utf_8(file)
+
+
+def is_utf_8(text: str, encoding: str) -> bool:
+    """Whether a text that was read in `encoding` has other letters than ASCII, all in UTF-8."""
+    read = text.encode(encoding, "replace")
+    try:
+        return not read.decode().isascii()
+    except UnicodeDecodeError:
+        return False
+
+
+def _has_single_bytes(encoding: str) -> bool:
+    try:
+        texts = [read.decode(encoding, "replace") for read in (_NOT_ASCII, "ä".encode())]
+    except UnicodeError:  # it has a form of its own
+        return False
+    return [*map(len, texts)] == [len(_NOT_ASCII), 2]
+
+
+def _has_letters_in_utf_8(file: CsvFile) -> bool:
+    """Whether a file has a byte order mark or other letters than ASCII, all in UTF-8."""
+    has_letters = False
+    with file.open_bytes() as lines:
+        for line in lines:
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return False
+            has_letters = has_letters or not line.isascii()
+    return has_letters
 
 
 def _likely_encoding(path: Path) -> str:

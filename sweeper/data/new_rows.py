@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 
 from sweeper.data.columns import native, strays
 from sweeper.data.compression import suffix_of
-from sweeper.data.csv_dialect import likely_dialect
+from sweeper.data.csv_dialect import hides_utf_8, is_utf_8, likely_dialect
 from sweeper.data.csv_file import CSV_SUFFIXES, USUAL, CsvFile, Dialect
 from sweeper.data.csv_reader import read_csv_table
 from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
@@ -128,6 +128,8 @@ def _near_table(path: Path) -> str:
 
 def _csv(file: CsvFile, transform: Transform) -> tuple[CsvFile, pd.DataFrame]:
     """The rows of a CSV file, read in its probable format if that of the study does not fit."""
+    if hides_utf_8(file) and not _was_utf_8(transform, file.dialect.encoding):
+        file = CsvFile(file.path, replace(file.dialect, encoding="utf-8"))
     try:
         return file, _csv_rows(file, transform)
     except UnfitTableError as error:
@@ -135,6 +137,12 @@ def _csv(file: CsvFile, transform: Transform) -> tuple[CsvFile, pd.DataFrame]:
             raise
         file = CsvFile(file.path, error.likely)
         return file, _csv_rows(file, transform)
+
+
+def _was_utf_8(transform: Transform, encoding: str) -> bool:
+    """Whether the study itself has read UTF-8 in another `encoding`, so that new rows fit it."""
+    values = (value for one in transform.categories for value in one.values)
+    return any(is_utf_8(str(text), encoding) for text in (*transform.columns, *values))
 
 
 def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:

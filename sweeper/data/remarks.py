@@ -21,6 +21,7 @@ from sweeper.data.columns import (
     in_single_quotes,
     is_number,
 )
+from sweeper.data.csv_dialect import hides_utf_8
 from sweeper.data.identifiers import row_id_doubt, row_id_reason
 from sweeper.data.identity import written
 from sweeper.data.raw import RawData
@@ -199,6 +200,10 @@ def _of_csv(raw: RawData) -> Iterator[str]:
         yield f"{raw.name}: {header}; if so, add a line of column names above it"
     if quoted := in_single_quotes(raw.frame):
         yield f"{raw.name}: {quoted}: {raw.csv.unquote_hint()}"
+    if hides_utf_8(raw.csv):
+        encoding = raw.csv.dialect.encoding
+        fix = 'write encoding = "utf-8" in [data] if names or categories have wrong letters'
+        yield f"{raw.name} is read as {encoding.upper()}, but all its letters are UTF-8: {fix}"
 
 
 def _as_text(raw: RawData, names: Iterable[str]) -> Iterator[str]:

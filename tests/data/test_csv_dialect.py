@@ -84,6 +84,35 @@ def test_letters_of_latin_1_do_not_hide_those_of_windows_encodings(tmp_path: Pat
         assert likely_dialect(path) == Dialect(";", ",", expected)
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "iso-8859-15"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_new_rows_in_utf_8_fit_a_study_in_an_encoding_that_reads_any_bytes(
+    encoding: str, mark: str, make_study, tmp_path: Path
+) -> None:
+    file, of_study = tmp_path / "rows.csv", Dialect(encoding=encoding)
+    file.write_bytes(written(of_study))
+    learnt = Transform.from_dict(prepare(make_study(f'{CSV}encoding = "{encoding}"\n')).transform)
+    expected = read_rows(file, learnt, {"kind"}, dialect=of_study)
+    file.write_text(mark + written(Dialect()).decode(), encoding="utf-8")
+    found = read_rows(file, learnt, {"kind"}, dialect=of_study)
+    pd.testing.assert_frame_equal(found.frame, expected.frame)
+    assert found.table.csv and found.table.csv.dialect == Dialect()
+
+
+def test_a_study_of_utf_8_read_as_latin_1_is_named_and_predicts_rows_like_its_own(
+    make_study, tmp_path: Path
+) -> None:
+    text = written(Dialect()).decode()
+    file = tmp_path / "rows.csv"
+    data = prepare(make_study(f'{CSV}encoding = "latin-1"\n', text))
+    (note,) = (note for note in data.notes if "UTF-8" in note)
+    assert note.startswith("rows.csv is read as LATIN-1, but all its letters are UTF-8: write")
+    learnt, of_study = Transform.from_dict(data.transform), Dialect(encoding="latin-1")
+    found = read_rows(file, learnt, {"kind"}, dialect=of_study)
+    assert found.table.csv and found.table.csv.dialect == of_study
+    assert not [note for note in prepare(make_study(CSV, text)).notes if "UTF-8" in note]
+
+
 def test_text_of_dos_is_refused_with_the_way_to_read_it(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(
         written(Dialect(encoding="cp850")) + "1.5,grün".encode("cp850")
