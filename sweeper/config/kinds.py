@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
-from sweeper.config.refusals import refusal
+from sweeper.config.refusals import TEXT_IN_QUOTES, refusal
 from sweeper.config.table import FlawKind
 from sweeper.trial import Scalar
 
@@ -192,7 +192,7 @@ AmountOfMemory = Annotated[
         'write e.g. "2 GiB" or "500 MB"',
     ),
 ]
-_NO_NAME = "{value} is not a name", "write text in quotes, or an array of names"
+_NO_NAME = "{value} is not a name", f"{TEXT_IN_QUOTES}, or an array of names"
 Names = Annotated[str | tuple[str, ...], read_as(one_or_more(str), *_NO_NAME)]
 Conditions = Annotated[
     dict[str, tuple[Scalar, ...]],

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from sweeper.config.overrides import LONG_NUMBER, read_overrides
+from sweeper.config.overrides import LONG_NUMBER, read_overrides, with_quotes
 from sweeper.config.reading import RawTable, is_table, with_value
 from sweeper.config.refusals import keys_around, with_way
 from sweeper.config.study_config import RowsFile, StudyConfig
@@ -174,7 +174,9 @@ def parse(
     tables = draft.read()
     if flaws := _with_unrecordable(draft.flaws, unrecordable(raw)):
         by_line = sorted(flaws, key=lambda flaw: source.line(flaw.key) or 0)
-        raise StudyError(dict.fromkeys(source.problem(with_way(flaw)) for flaw in by_line))
+        given = overrides if overridden_by == COMMAND_LINE else ()
+        ways = (with_quotes(with_way(flaw), given) for flaw in by_line)
+        raise StudyError(dict.fromkeys(map(source.problem, ways)))
     return StudyConfig.of(tables, source)
 
 

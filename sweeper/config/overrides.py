@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from sweeper.config.mapping import plain_value
 from sweeper.config.reading import RawTable
+from sweeper.config.refusals import TEXT_IN_QUOTES
 from sweeper.config.space import is_entry
+from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES, UNDER_NAMES, all_settings
 from sweeper.config.toml import (
     COMMAND_LINE,
@@ -168,7 +171,7 @@ _OF_TOML = {
 _TEXTS = (
     *PATHS,
     *("data.target", "data.weight", "data.mode", "data.x", "data.y"),
-    *("data.split.group", "data.split.time", "execution.engine.address"),
+    *("data.split.group", "data.split.time", "data.split.column", "execution.engine.address"),
 )
 
 
@@ -182,6 +185,18 @@ def _quoted(key: str, value: str, given_by: str) -> str:
         return f"{begin} '{key}={quoted}', with text in quotes"
     both = "text in double quotes, and the whole in single ones"
     return f"{begin} {given_by} '{key}={quoted}', with {both}"
+
+
+def with_quotes(flaw: Flaw, overrides: Sequence[str]) -> Flaw:
+    """The flaw, with the way to write text if one of the `overrides` of a command line is not.
+
+    The shell removes the outer quotes, and text such as 2024 is a number without others.
+    """
+    text = dict(map(_halves, overrides)).get(flaw.key, "[")
+    if text.startswith(("[", "{")) or not flaw.hint.startswith(TEXT_IN_QUOTES):
+        return flaw
+    both = "with text in double quotes, and the whole in single ones"
+    return replace(flaw, hint=f"write {COMMAND_LINE} '{flaw.key}={toml_value(text)}', {both}")
 
 
 def _value(text: str) -> object:

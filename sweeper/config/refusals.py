@@ -15,6 +15,8 @@ from sweeper.config.table import Flaw, FlawKind
 
 MISSING = "missing"
 UNKNOWN = "no such setting"
+TEXT_IN_QUOTES = "write text in quotes"
+"""How the hint begins for a value that is not text, but must be."""
 _MAX_LETTERS = 80  # of quoted text in a message
 
 # what was found, what to write; {value} is shown as in TOML, other names are pydantic's context
@@ -23,7 +25,7 @@ _WORDS = {
     "int_type": ("{value} is not an integer", "write an integer"),
     "float_type": ("{value} is not a number", "write a number"),
     "bool_type": ("{value} is not true or false", "write true or false"),
-    "string_type": ("{value} is not text", "write text in quotes"),
+    "string_type": ("{value} is not text", TEXT_IN_QUOTES),
     "tuple_type": ("{value} is not an array", "write an array, [...]"),
     "too_short": ("{value} is empty", "write {min_length} or more"),
     "greater_than": ("{value} is too small", "write a number above {gt}"),
@@ -33,10 +35,13 @@ _WORDS = {
     "finite_number": ("{value} is not a finite number", "write a finite number"),
     "string_too_short": ("the text is empty", "write some text"),
     "string_too_long": ("the text is too long", "write {max_length} characters or fewer"),
-    "string_pattern_mismatch": (
-        "{value} cannot name a directory or a column",
-        "write letters, digits and '_' only",
-    ),
+    "string_pattern_mismatch": ("{value} cannot name a directory or a column", "{letters}"),
+}
+# what to write for the patterns of names
+_LETTERS = {
+    r"^\w+$": "write letters, digits and '_' only",
+    r"^\w[\w-]*$": "write letters, digits, '_' and '-' only, and not '-' first",
+    r"^[^\x00-\x1f]+$": "leave out control characters",
 }
 
 _KINDS = {
@@ -105,7 +110,12 @@ def flaw_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
         case name if name in _WORDS:
             found, hint = _WORDS[name]
             value = error["input"]
-            words = {**context, "value": format_value(value), "name": key.rpartition(".")[2]}
+            words = {
+                **context,
+                "value": format_value(value),
+                "name": key.rpartition(".")[2],
+                "letters": _LETTERS.get(context.get("pattern", ""), "write other text"),
+            }
             kind = _KINDS.get(name)
             return Flaw(key, found.format(**words), hint.format(**words), kind=kind, value=value)
         case _:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from shlex import quote
 from typing import Any, cast
 
-from sweeper.config.refusals import format_value
+from sweeper.config.refusals import TEXT_IN_QUOTES, format_value
 from sweeper.config.table import Flaw, FlawKind
 from sweeper.errors import Problem
 
@@ -131,7 +131,7 @@ def unrecordable(raw: object) -> Iterator[Flaw]:
             yield Flaw(key, found, hint, kind=FlawKind.NOT_A_NUMBER, value=value)
         elif isinstance(value, date | time):
             found = f"{format_value(value)} is a date or a time, which no setting takes"
-            yield Flaw(key, found, f'write text in quotes, "{value}"')
+            yield Flaw(key, found, f'{TEXT_IN_QUOTES}, "{value}"')
 
 
 def _values(raw: object) -> Iterator[tuple[tuple[str, ...], int, object]]:

@@ -131,6 +131,35 @@ def test_text_that_lost_its_quotes_is_shown_with_them(
     assert read("", "", quoted).canonical()
 
 
+@pytest.mark.parametrize(
+    ("given", "quoted", "found"),
+    [
+        ("study.name=2024", 'study.name="2024"', "2024 is not text"),
+        ("study.name = 1e3", 'study.name="1e3"', "1000.0 is not text"),
+        ("study.name=2026-11-30", 'study.name="2026-11-30"', "2026-11-30 is not text"),
+        ("results.dir=2024", 'results.dir="2024"', "2024 is not text"),
+        ("study.metric=true", 'study.metric="true"', "true is not a name"),
+    ],
+)
+def test_text_that_the_shell_made_a_number_is_shown_with_both_kinds_of_quotes(
+    given: str, quoted: str, found: str, refused: Refused
+) -> None:
+    (problem,) = refused("", "", given)
+    both = "with text in double quotes, and the whole in single ones"
+    hint = f"write --set '{quoted}', {both}"
+    assert problem == Problem("--set", quoted.partition("=")[0], found, hint)
+
+
+def test_each_name_is_refused_with_the_letters_that_it_may_have(refused: Refused) -> None:
+    for given, letters in (
+        ("study.name=-a", "write letters, digits, '_' and '-' only, and not '-' first"),
+        ("search.model.depth.name=a-b", "write letters, digits and '_' only"),
+        ("results.dir=a\x01", "leave out control characters"),
+    ):
+        (problem,) = refused("", "", given)
+        assert problem.hint == letters
+
+
 def test_an_array_without_its_end_is_refused_as_one(refused: Refused) -> None:
     (problem,) = refused("", "", 'study.metric=["val_loss"')
     assert problem.found == '["val_loss" is not TOML'

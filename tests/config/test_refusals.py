@@ -369,7 +369,7 @@ BROKEN = {
             4,
             "study.name",
             "'a/b' cannot name a directory or a column",
-            "write letters, digits and '_' only",
+            "write letters, digits, '_' and '-' only, and not '-' first",
         ),
     ),
     "metric that is not reported": (
