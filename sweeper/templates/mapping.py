@@ -99,6 +99,7 @@ def study_of_mapping(
     if rows is None or guessed is None:
         return config
     _warn_of_left_out(guessed, settings)
+    _warn_of_text_numbers(guessed, settings)
     config = _stratified_if_possible(config, full, settings, texts, guessed).with_rows(rows)
     if not guessed.unused:
         return config
@@ -309,3 +310,13 @@ def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
     )
     said = f"columns left out: {shown}; 'data.drop': [] keeps them"
     warn_caller(UserWarning(said))
+
+
+def _warn_of_text_numbers(guessed: Guess, settings: RawTable) -> None:
+    """Warn about a target of numbers written as text, unless classes are asked for."""
+    categories = written(settings, "data.categorical_columns")
+    is_listed = isinstance(categories, list) and guessed.target in categories
+    if not guessed.as_numbers or is_listed or written(settings, "train.loss") is not None:
+        return
+    taken = f"the target '{guessed.target}' is taken as {guessed.values} classes"
+    warn_caller(UserWarning(f"{taken}, but it {guessed.as_numbers}"))

@@ -511,6 +511,17 @@ def test_rows_that_are_left_out_cause_a_warning_unless_the_mapping_says_so() -> 
     sweeper.load_study({"data.missing_target": "drop"}, data=data, target="price")
 
 
+def test_a_target_of_numbers_as_text_causes_a_warning_unless_classes_are_asked_for() -> None:
+    data = HOUSES.assign(price=[f"{n % 50}.5 €" for n in range(300)])
+    said = "^the target 'price' is taken as 50 classes, but it holds numbers written as text, "
+    with pytest.warns(UserWarning, match=said + ".*: read them with pandas: df"):
+        config = sweeper.load_study({}, data=data, target="price")
+    assert config.train.loss == "cross_entropy"
+
+    sweeper.load_study({"train.loss": "cross_entropy"}, data=data, target="price")
+    sweeper.load_study({"data.categorical_columns": ["price"]}, data=data, target="price")
+
+
 def test_columns_that_are_left_out_cause_a_warning() -> None:
     with pytest.warns(
         UserWarning, match="columns left out: 'id' .*; 'data.drop': \\[\\] keeps them"
