@@ -160,7 +160,22 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
             return _name_of(key, value)
         case _:
             found = f"{type(value).__name__} is not a type of settings"
-            return None, [Flaw(key, found, "write a number, text, true or false, or an array")]
+            hint = "write a number, text, true or false, or an array"
+            if key.startswith("search."):
+                hint = f"write an entry, such as {_entry_like(value)}"
+            return None, [Flaw(key, found, hint)]
+
+
+def _entry_like(distribution: object) -> dict[str, Any]:
+    """An entry of [search] like a distribution of Optuna; of another value, an example."""
+    choices = getattr(distribution, "choices", None)
+    if isinstance(choices, list | tuple):
+        return {"type": "categorical", "choices": [*cast("list[Any]", choices)]}
+    low, high, log = (getattr(distribution, name, None) for name in ("low", "high", "log"))
+    if not (isinstance(low, int | float) and isinstance(high, int | float)):
+        low, high, log = 1e-4, 1e-2, True
+    kind = "float" if isinstance(low, float) else "int"
+    return {"type": kind, "low": low, "high": high, **({"log": True} if log else {})}
 
 
 def _name_of(key: str, function: object) -> tuple[str | None, list[Flaw]]:

@@ -16,6 +16,7 @@ import optax
 import pandas as pd
 import polars as pl
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import sweeper
 from sweeper.cli.new_study import begin
@@ -509,6 +510,27 @@ def test_rows_that_are_left_out_cause_a_warning_unless_the_mapping_says_so() -> 
     assert config.data.missing_target == "drop"
 
     sweeper.load_study({"data.missing_target": "drop"}, data=data, target="price")
+
+
+@pytest.mark.parametrize(
+    ("value", "entry"),
+    [
+        (FloatDistribution(1e-5, 0.1, log=True), {"low": 1e-5, "high": 0.1, "log": True}),
+        (FloatDistribution(0.5, 1.0), {"low": 0.5, "high": 1.0}),
+        (object(), {"low": 1e-4, "high": 1e-2, "log": True}),
+    ],
+)
+def test_a_distribution_of_optuna_is_shown_as_an_entry_of_the_search(
+    value: object, entry: dict[str, Any]
+) -> None:
+    (problem,) = problems({"search": {"optimizer.lr": value}}, data=HOUSES, target="price")
+    hint = f"write an entry, such as { ({'type': 'float'} | entry) }"
+    found = f"{type(value).__name__} is not a type of settings"
+    assert problem == f"in the mapping: search.optimizer.lr: {found}; {hint}"
+    others = {"model.depth": IntDistribution(1, 4), "model.kind": CategoricalDistribution(["mlp"])}
+    shown = " ".join(problems({"search": others}, data=HOUSES, target="price"))
+    assert "{'type': 'int', 'low': 1, 'high': 4}" in shown
+    assert "{'type': 'categorical', 'choices': ['mlp']}" in shown
 
 
 def test_a_target_of_numbers_as_text_causes_a_warning_unless_classes_are_asked_for() -> None:
