@@ -33,6 +33,7 @@ from sklearn.utils.validation import (
 from sweeper import api
 from sweeper.config.kinds import is_function
 from sweeper.config.study import EDITION
+from sweeper.config.tables import all_settings
 from sweeper.config.toml import IN_MAPPING
 from sweeper.config.train import better, column_of
 from sweeper.data.identity import written
@@ -85,6 +86,15 @@ _OF_METRIC = {"train.metrics": "metric"}
 _PAIR = re.compile(r"""'(\w+\.[\w.]+)': ('[^']*'|"[^"]*"|\[[^]]*]|{[^}]*}|[^\s,;)]+)""")
 _WITH_METRIC = re.compile(r" \(with 'study\.direction': [^()]*\)")
 _KEY = re.compile("|".join(rf"\b{re.escape(key)}\b" for key in _ARGUMENTS if "." in key))
+# the tables whose settings are not those of a model or its training
+_TABLES = ("data.", "study.", "train.", "schedule.", "execution.", "results.")
+# the column that a remark is about, and advice to add it to a setting
+_COLUMN = re.compile(r"column ('[^']*') ")
+_ADDED = re.compile(r"add ('[^']*') to (data\.\w+)")
+# a setting without its table, unless it is in a table of its own, and the words for its table
+_BARE = re.compile(r"\{[^{}]*\}|(?<!column )'(\w+)': (?=['\"\[{]|True|False)")
+_IN_TABLE = re.compile(r" in \[data\]")
+_SETTING = re.compile(rf"(?<!['\w.])(?:{'|'.join(map(re.escape, _TABLES))})\w+(?:\.\w+)*")
 # the settings that `fit` derives from its arguments
 _DERIVED = ("data.source", "data.path", "data.target", "data.weight")
 
@@ -255,7 +265,7 @@ class _Sweep(BaseEstimator, ABC):
             found = f"no trial completed ({states(results.status)})"
             hint = "search other values, or train more trials or epochs"
             if infeasible := none_feasible(results.status):
-                found, _, hint = infeasible.partition("; ")
+                found, _, hint = _with_arguments(infeasible).partition("; ")
             raise FitError(Problem(str(results.run_dir.root), "", found, hint))
         is_ensemble = bool(self.ensemble) and results.run_dir.ensemble.exists()
         trial, n_folds = int(best["trial_number"]), study.study.folds or 1
@@ -746,8 +756,30 @@ def _of_argument(problem: Problem, arguments: Mapping[str, str]) -> Problem:
 
 def _with_arguments(text: str) -> str:
     """A text with settings as in a mapping, with those that an estimator takes."""
-    pairs = _PAIR.sub(lambda found: _passed(found[1], found[2]), _WITH_METRIC.sub("", text))
-    return _KEY.sub(lambda found: _ARGUMENTS[found[0]], pairs)
+    column = _COLUMN.match(text)
+    if column is not None:
+        text = text.replace("add it to", f"add {column[1]} to")
+    text = _ADDED.sub(lambda found: f"pass '{found[2]}': [{found[1]}]", _WITH_METRIC.sub("", text))
+    full = _BARE.sub(lambda found: _with_table(found[0], found[1]), _IN_TABLE.sub("", text))
+    pairs = _PAIR.sub(lambda found: _passed(found[1], found[2]), full)
+    keys = _KEY.sub(lambda found: _ARGUMENTS[found[0]], pairs)
+    return _SETTING.sub(lambda found: _in_settings(found[0]), keys)
+
+
+def _with_table(text: str, name: str | None) -> str:
+    """The name of a setting in a mapping, with its table if only one has it."""
+    keys = [key for key in all_settings() if _is_in_table(key) and key.endswith(f".{name}")]
+    return f"'{keys[0]}': " if len(keys) == 1 else text
+
+
+def _is_in_table(key: str) -> bool:
+    """Whether a key is that of a setting directly in one of the tables of `settings`."""
+    return key.count(".") == 1 and key.startswith(_TABLES)
+
+
+def _in_settings(key: str) -> str:
+    """A setting in the argument `settings`; any other text stays."""
+    return f"settings[{key!r}]" if key in all_settings() else key
 
 
 def _passed(key: str, value: str) -> str:

@@ -309,7 +309,8 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
         (
             {"metric": "r2"},
             "metric: r2 does not fit the loss cross_entropy; write one of accuracy, "
-            "balanced_accuracy, f1, auroc, average_precision, log_loss, or 'loss': 'mse'",
+            "balanced_accuracy, f1, auroc, average_precision, log_loss, or "
+            "settings={'train.loss': 'mse'}",
         ),
         (
             {"settings": {"data.weight": "w"}},
@@ -359,7 +360,7 @@ def test_an_argument_that_makes_no_study_is_named(given: dict[str, Any], message
 
 def test_constraints_that_no_trial_meets_are_named() -> None:
     settings = {"study.constraints": [{"metric": "val_loss", "max": 1e-9}]}
-    with pytest.raises(FitError, match="no trial meets study"):
+    with pytest.raises(FitError, match=r"no trial meets settings\['study.constraints'\]"):
         sweeper.SweepClassifier(n_trials=2, epochs=1, settings=settings).fit(X, Y)
 
 
@@ -379,6 +380,35 @@ def test_constraints_that_no_trial_meets_are_named() -> None:
         (
             'write search.optimizer.lr = { type = "float", low = 0.1, high = 1.0 }',
             "write search={'optimizer.lr': {'type': 'float', 'low': 0.1, 'high': 1.0}}",
+        ),
+        (
+            "fix the DataFrame or add 'd' to data.drop",
+            "fix the DataFrame or pass settings={'data.drop': ['d']}",
+        ),
+        (
+            "column 'id' counts the rows: add it to data.drop, unless the model should learn",
+            "column 'id' counts the rows: pass settings={'data.drop': ['id']}, unless the model "
+            "should learn",
+        ),
+        (
+            "add it to data.categorical_columns, or to data.drop",
+            "add it to settings['data.categorical_columns'], or to settings['data.drop']",
+        ),
+        ('write target_transform = "none"', "write settings={'data.target_transform': 'none'}"),
+        (
+            'write missing_target = "drop" in [data], or { name = "tpe", seed = 1 }',
+            "write settings={'data.missing_target': 'drop'}, or {'name': 'tpe', 'seed': 1}",
+        ),
+        (
+            'study.sampler.name = "grid" tries each, study.replicates trains each with several',
+            "settings={'study.sampler.name': 'grid'} tries each, settings['study.replicates'] "
+            "trains each with several",
+        ),
+        ("ranges of optimizer.lr, more train.epochs", "ranges of optimizer.lr, more epochs"),
+        (
+            "column 'drop' has the target 'target': add it to data.drop; column 'drop': 'a'",
+            "column 'drop' has the target 'target': pass settings={'data.drop': ['drop']}; column "
+            "'drop': 'a'",
         ),
     ],
 )
